@@ -1,0 +1,93 @@
+# One verb per thing a developer does; CI calls the same ones. `make` alone lists them.
+#
+# Needed beforehand: Python 3.11, 3.12 or 3.13 (with pip and venv) and make. Everything else is
+# installed into .venv, from the exact versions in constraints.txt.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.laxity-setup
+UV_VERSION := 0.13.8
+
+# Nothing is written to the home folder and nothing is reported to anybody.
+export PREFECT_HOME ?= $(CURDIR)/.laxity/prefect
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export DO_NOT_TRACK := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+export MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT := true
+export MLFLOW_SERVER_ENABLE_JOB_EXECUTION := false
+export MPLCONFIGDIR ?= $(CURDIR)/.laxity/matplotlib
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.laxity/numba
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup torch format check test unit integration demo bench soak lock clean
+
+help: ## list the verbs
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
+
+setup: $(STAMP) ## create .venv with the laxity command and all tools
+
+# uv installs the pinned set in seconds. It does not read pip's configuration, so where an index
+# is known to pip alone, pip installs the same set.
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv==$(UV_VERSION) \
+		|| echo "uv is not to be had; pip goes on alone"
+	@$(BIN)/uv pip install --quiet --no-deps --python $(BIN)/python -r constraints.txt \
+		|| $(BIN)/pip install --quiet --no-deps -r constraints.txt
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+	@echo "set up: $(BIN)/laxity"
+
+torch: setup ## add PyTorch to .venv, for its tests and examples (it is an extra)
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install --quiet torch==2.13.0
+
+format: setup ## format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff format .
+
+check: setup ## format, lint, types and import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check --output-format concise .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+test: unit integration ## all tests but the soak
+
+# Quick tests side by side; what starts servers, processes or a browser afterwards, one at a time.
+INTEGRATION := slow or cluster or browser
+RESULTS := .laxity/test
+
+unit: setup ## the quick tests
+	@$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not (soak or $(INTEGRATION))" \
+		--junitxml=$(RESULTS)/unit.xml $(ARGS)
+
+integration: setup ## the tests that start servers, processes, a cluster or a browser
+	@$(BIN)/pytest -m "($(INTEGRATION)) and not soak" --junitxml=$(RESULTS)/integration.xml $(ARGS)
+
+soak: setup ## what is too long for every change
+	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m soak --timeout 14400 \
+		--junitxml=$(RESULTS)/soak.xml $(ARGS)
+
+bench: setup ## decisions per second, on this machine
+	@$(BIN)/laxity bench
+
+demo: setup ## train real jobs under deadlines on this machine, about two minutes
+	@$(BIN)/laxity demo
+
+lock: setup ## resolve constraints.txt anew from pyproject.toml
+	@$(BIN)/uv pip compile pyproject.toml --extra all --extra dev --universal --upgrade \
+		--python-version 3.11 --no-annotate --quiet --custom-compile-command "make lock" \
+		--output-file constraints.txt
+
+clean: ## remove .venv, local state and caches
+	rm -rf $(VENV) .laxity .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		.coverage dist mlruns mlflow.db .dmypy.json
+	find flows profiler scheduler k8s tests -name __pycache__ -type d -prune -exec rm -rf {} +

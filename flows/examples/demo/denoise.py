@@ -1,0 +1,25 @@
+"""Learn to draw digits again from noisy copies: an autoencoder in plain NumPy, without a deadline."""
+
+from laxity import Training, deadline_flow
+from laxity.demo.lessons import Denoiser, digits, lesson, record
+from laxity.demo.said import said
+
+
+@deadline_flow(workers=1, model="demo-denoiser", epochs=20, epoch_estimate="2s")
+def train_denoiser(training: Training, passes: int = 4, hidden: int = 96) -> float:
+    """Train for the declared epochs of `passes` times over the data; the mean squared error."""
+    images, _ = lesson(digits())
+    model = Denoiser(hidden)
+    training.restore(model)
+    for epoch in training.epochs():
+        shard = training.shard(images)
+        training.count_bytes(passes * shard.nbytes)
+        training.log(error=model.train(shard, passes=passes, seed=epoch))
+        training.average(model)
+        record(training, epoch)
+    return training.last("error")
+
+
+if __name__ == "__main__":
+    options, parameters = said()
+    train_denoiser.with_qos(**options)(**parameters)

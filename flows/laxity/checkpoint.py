@@ -1,0 +1,144 @@
+"""Checkpoints that a kill at any instant cannot spoil: written aside, then renamed when finished.
+
+A checkpoint is a folder `epoch-00000007` with the state's files and `finished`, a JSON note written
+last that names every file with its size and CRC. Whatever lacks the note or differs from it is
+passed over. Only worker 0 writes; the two newest are kept.
+"""
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+FINISHED: Final = "finished"
+KEPT: Final = 2
+_NAME: Final = "epoch-{:08d}"
+_ASIDE: Final = ".writing-"
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint could not be written or read; earlier ones are as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A finished one. `note` is what was stored beside the state."""
+
+    epoch: int
+    path: Path
+    note: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The checkpoints of one job."""
+
+    folder: Path
+
+    def write(
+        self, epoch: int, *, fill: Callable[[Path], None], note: Mapping[str, Any] | None = None
+    ) -> int:
+        """Let `fill` write the state into an empty folder, make it durable; the bytes written."""
+        aside = self.folder / f"{_ASIDE}{epoch:08d}-{os.getpid()}"
+        try:
+            self._clear(aside)
+            aside.mkdir(parents=True)
+            fill(aside)
+            files = {path.relative_to(aside).as_posix(): _durable(path) for path in _files(aside)}
+            text = json.dumps({"epoch": epoch, "files": files, "note": dict(note or {})})
+            (aside / FINISHED).write_text(text, encoding="utf-8")
+            _durable(aside / FINISHED)
+            for part in (*(path for path in aside.rglob("*") if path.is_dir()), aside):
+                _sync_folder(part)
+            self._put(aside, self.folder / _NAME.format(epoch))
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoint of epoch {epoch} could not be written to {self.folder}: "
+                f"{error.strerror or error}; the last finished one is untouched"
+            ) from error
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        self._keep_newest()
+        return sum(size for size, _ in files.values())
+
+    def newest(self) -> Checkpoint | None:
+        """The newest finished and undamaged one."""
+        for path in self._folders():
+            found = _read(path)
+            if found is not None:
+                return found
+        return None
+
+    def at(self, epoch: int) -> Checkpoint | None:
+        """The one of this epoch, if it is finished and undamaged."""
+        return _read(self.folder / _NAME.format(epoch))
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half written."""
+        for path in self.folder.glob(f"{_ASIDE}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _folders(self) -> list[Path]:
+        return sorted(self.folder.glob("epoch-" + "[0-9]" * 8), reverse=True)
+
+    def _put(self, aside: Path, place: Path) -> None:
+        """Rename into place. One of the same epoch there is a damaged or an equal one."""
+        if place.exists():
+            self._clear(place)
+        aside.rename(place)
+        _sync_folder(self.folder)
+
+    def _keep_newest(self) -> None:
+        """Unfinished folders do not count as kept, and are removed once newer ones are finished."""
+        finished = [path for path in self._folders() if (path / FINISHED).is_file()]
+        for path in self._folders():
+            if path not in finished[:KEPT] and finished and path < finished[0]:
+                self._clear(path)
+
+    @staticmethod
+    def _clear(path: Path) -> None:
+        (path / FINISHED).unlink(missing_ok=True)  # first, so that a kill leaves no half as a whole
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _read(path: Path) -> Checkpoint | None:
+    try:
+        said = json.loads((path / FINISHED).read_text(encoding="utf-8"))
+        for name, (size, crc) in said["files"].items():
+            if (path / name).stat().st_size != size or _crc(path / name) != crc:
+                return None
+        return Checkpoint(int(said["epoch"]), path, said["note"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _durable(path: Path) -> tuple[int, int]:
+    """Flush a file to the disk; its size and CRC."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return path.stat().st_size, _crc(path)
+
+
+def _crc(path: Path) -> int:
+    crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            crc = zlib.crc32(chunk, crc)
+    return crc
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,19 @@
+"""The command that shows everything at work on this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    *,
+    folder: Annotated[
+        Path, typer.Option("--home", help="Where its state goes; an earlier one is wiped.")
+    ] = Path(".laxity/demo"),
+    slots: Annotated[int, typer.Option(help="Workers that may run at a time.", min=3, max=8)] = 3,
+) -> None:
+    """Train real jobs under deadlines here, in two minutes."""
+    from laxity.demo.play import play
+
+    raise typer.Exit(play(folder.resolve(), slots=slots))

@@ -1,0 +1,174 @@
+"""Commands that change jobs: submit, accept, amend, cancel, release."""
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from laxity import names
+from laxity.exits import BROKEN, FAILED, OK, REFUSED, USAGE, CommandError
+
+if TYPE_CHECKING:
+    from laxity.client import Client, JobView
+
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="namespace/name, or name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|ENTRY", help="YAML or JSON of a Job, - for stdin, or module:function."
+    ),
+]
+Deadline = Annotated[
+    str | None, typer.Option(help="20m, 2h30m from submission, or 2026-11-21T18:00Z.")
+]
+ServiceClass = Annotated[str | None, typer.Option("--class", help="hard, soft or best_effort.")]
+Workers = Annotated[str | None, typer.Option(help="Allowed widths: 3, 1,2,4 or 1..4.")]
+Epochs = Annotated[int | None, typer.Option(help="Epochs to train.", min=1)]
+Model = Annotated[str | None, typer.Option(help="Key of the model's history.")]
+Estimate = Annotated[str | None, typer.Option(help="One epoch on one worker takes so long: 90s.")]
+Name = Annotated[str | None, typer.Option(help="Name of the Job.")]
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the Job.")]
+Params = Annotated[
+    list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE for the function; repeatable.")
+]
+VERDICT_WAIT_S: Final = 10.0
+POLL_S: Final = 20.0
+
+
+def submit(
+    source: Source,
+    *,
+    deadline: Deadline = None,
+    service_class: ServiceClass = None,
+    workers: Workers = None,
+    epochs: Epochs = None,
+    model: Model = None,
+    estimate: Estimate = None,
+    name: Name = None,
+    namespace: Namespace = None,
+    param: Params = None,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: the same key attaches to the same job.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Stay until it ends; the exit code says how.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a training job and show its verdict.
+
+    Promised, refused with counter-offers, or a forecast. FILE is YAML or JSON of one or more
+    batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn.
+    """
+    from laxity.asked import asked_jobs
+    from laxity.client import Client
+    from laxity.show import print_job
+
+    given = {
+        names.DEADLINE: deadline,
+        names.CLASS: service_class,
+        names.WIDTHS: workers,
+        names.EPOCHS: None if epochs is None else str(epochs),
+        names.MODEL: model,
+        names.EPOCH_ESTIMATE: estimate,
+        names.IDEMPOTENCY_KEY: key,
+    }
+    client = Client(patience_s=5.0)
+    manifests = asked_jobs(source, given, name=name, namespace=namespace, params=param or [])
+    code = OK
+    for manifest in manifests:
+        job = _verdict(client, client.submit(manifest).id)
+        job = _end(client, job.id) if follow else job
+        print_job(job, as_json=as_json)
+        code = max(code, _exit_code(job))
+    raise typer.Exit(code)
+
+
+def accept(
+    job: JobId,
+    offer: Annotated[int, typer.Argument(metavar="[N]", min=1, help="Number of the offer.")] = 1,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Take a counter-offer of a refused job: it asks again with it."""
+    from laxity.client import Client
+    from laxity.show import print_job
+
+    client = Client(patience_s=5.0)
+    client.accept(job, offer)
+    view = _verdict(client, job)
+    print_job(view, as_json=as_json)
+    raise typer.Exit(_exit_code(view))
+
+
+def amend(
+    job: JobId,
+    *,
+    deadline: Annotated[
+        str, typer.Option(help="The new deadline: 20m from submission, or an instant.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Ask for another deadline; the old promise stands if refused."""
+    from laxity.client import Client
+    from laxity.show import print_job
+
+    view = Client(patience_s=5.0).amend(job, deadline)
+    print_job(view, as_json=as_json)
+    raise typer.Exit(_exit_code(view))
+
+
+def cancel(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="namespace/name, or name.")],
+) -> None:
+    """Stop jobs and give up their promises. Their checkpoints are kept for a week."""
+    from laxity.client import Client
+
+    client = Client(patience_s=5.0)
+    for job in jobs:
+        client.cancel(job)
+        typer.echo(f"{job}: cancelled")
+
+
+def release(
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Really all jobs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let all jobs go: they run on without laxity.
+
+    Its label and annotations are dropped, and it never touches these Jobs again.
+    """
+    from laxity.client import Client
+
+    if not everything:
+        raise CommandError("this lets every job go: say --all", code=USAGE)
+    answer = Client(patience_s=5.0).release()
+    typer.echo(json.dumps(answer) if as_json else f"released: {answer.get('released')} job(s)")
+
+
+def _verdict(client: "Client", job_id: str) -> "JobView":
+    """The job as soon as it has a verdict or an end, or as it is after a few seconds."""
+    until = time.monotonic() + VERDICT_WAIT_S
+    job = client.job(job_id)
+    while job.verdict == "none" and not job.ended and time.monotonic() < until:
+        job = client.job(job_id, wait_s=max(0.1, until - time.monotonic()), seen=job.revision)
+    return job
+
+
+def _end(client: "Client", job_id: str) -> "JobView":
+    """The job once it has ended or was refused."""
+    job = client.job(job_id)
+    while not job.ended and job.state != "refused":
+        job = client.job(job_id, wait_s=POLL_S, seen=job.revision)
+    return job
+
+
+def _exit_code(job: "JobView") -> int:
+    if job.state in {"failed", "cancelled"}:
+        return FAILED
+    if job.broken:
+        return BROKEN
+    return REFUSED if job.verdict == "refused" else OK

@@ -1,0 +1,106 @@
+"""Commands that look: ls, top, show, logs, cluster."""
+
+import sys
+import time
+from typing import Annotated, Final
+
+import typer
+
+from laxity.commands_jobs import AsJson, JobId, Namespace
+from laxity.exits import FAILED, OK
+
+POLL_S: Final = 1.0
+
+
+def ls(
+    *,
+    namespace: Namespace = None,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs: verdict, deadline, laxity, width, reason."""
+    from laxity.client import Client
+    from laxity.show import print_json
+    from laxity.table import console, job_table
+
+    jobs = [job for job in Client(patience_s=0).jobs(namespace) if ended or not job.ended]
+    if as_json:
+        print_json({"jobs": [job.raw for job in jobs]})
+    elif jobs:
+        console().print(job_table(jobs, now=time.time()))
+    else:
+        typer.echo("no jobs" if ended else "no jobs that have not ended (--all shows those too)")
+
+
+def top(
+    *,
+    namespace: Namespace = None,
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.2)] = POLL_S,
+) -> None:
+    """Watch the cluster and its jobs. Into a pipe it prints once."""
+    from rich.live import Live
+
+    from laxity.client import Client
+    from laxity.live import overview
+    from laxity.table import console
+
+    client, out = Client(patience_s=0), console()
+    if not out.is_terminal:
+        out.print(overview(client, namespace))
+        return
+    with Live(console=out, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(overview(client, namespace), refresh=True)
+            time.sleep(every)
+
+
+def show(job: JobId, *, as_json: AsJson = False) -> None:
+    """Show one job: verdict, expected finish, widths, offers."""
+    from laxity.client import Client
+    from laxity.show import print_job
+
+    print_job(Client(patience_s=0).job(job), as_json=as_json)
+
+
+def logs(
+    job: JobId,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
+    index: Annotated[int, typer.Option(help="Which worker; 0 is the leader.", min=0)] = 0,
+    tail: Annotated[int | None, typer.Option(help="Only the last lines.", min=0)] = None,
+) -> None:
+    """Print what a worker has written."""
+    from laxity.client import Client
+
+    client = Client(patience_s=0)
+    written = client.logs(job, index=index, tail=tail)
+    sys.stdout.write(written)
+    if not follow:
+        return
+    seen = client.logs(job, index=index) if tail is not None else written
+    while True:
+        ended = client.job(job).ended
+        text = client.logs(job, index=index)
+        # a worker that was started anew may write a new log
+        sys.stdout.write(text.removeprefix(seen))
+        sys.stdout.flush()
+        seen = text
+        if ended:
+            raise typer.Exit(OK if client.job(job).state == "finished" else FAILED)
+        time.sleep(POLL_S)
+
+
+def cluster(*, as_json: AsJson = False) -> None:
+    """Show nodes, free GPUs, policy and predictor."""
+    from laxity.client import Client
+    from laxity.live import cluster_line, node_table
+    from laxity.show import print_json
+    from laxity.table import console
+
+    answer = Client(patience_s=0).cluster()
+    if as_json:
+        print_json(answer)
+        return
+    out = console()
+    out.print(cluster_line(answer))
+    out.print(node_table(answer))

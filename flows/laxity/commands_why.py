@@ -1,0 +1,95 @@
+"""Commands that ask why and what if: explain, whatif, decisions."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from laxity import names
+from laxity.commands_jobs import (
+    AsJson,
+    Deadline,
+    Epochs,
+    Estimate,
+    JobId,
+    Model,
+    Name,
+    Namespace,
+    Params,
+    ServiceClass,
+    Source,
+    Workers,
+)
+from laxity.exits import OK, REFUSED
+
+
+def explain(job: JobId, *, as_json: AsJson = False) -> None:
+    """Say why a job is where it is, decision by decision."""
+    from laxity.chain import chain_lines
+    from laxity.client import Client
+    from laxity.show import print_json
+    from laxity.table import console
+
+    answer = Client(patience_s=0).explain(job)
+    if as_json:
+        print_json(answer)
+    else:
+        console().print(chain_lines(answer, now=time.time()))
+
+
+def whatif(
+    source: Source,
+    *,
+    deadline: Deadline = None,
+    service_class: ServiceClass = None,
+    workers: Workers = None,
+    epochs: Epochs = None,
+    model: Model = None,
+    estimate: Estimate = None,
+    name: Name = None,
+    namespace: Namespace = None,
+    param: Params = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what verdict a job would get; nothing is submitted."""
+    from laxity.asked import asked_jobs
+    from laxity.client import Client
+    from laxity.show import print_json, whatif_lines
+    from laxity.table import console
+
+    given = {
+        names.DEADLINE: deadline,
+        names.CLASS: service_class,
+        names.WIDTHS: workers,
+        names.EPOCHS: None if epochs is None else str(epochs),
+        names.MODEL: model,
+        names.EPOCH_ESTIMATE: estimate,
+    }
+    client, code = Client(patience_s=0), OK
+    for manifest in asked_jobs(source, given, name=name, namespace=namespace, params=param or []):
+        answer = client.whatif(manifest)
+        if as_json:
+            print_json(answer)
+        else:
+            console().print(whatif_lines(answer, now=time.time()))
+        code = max(code, REFUSED if answer.get("verdict") == "refused" else OK)
+    raise typer.Exit(code)
+
+
+def decisions(
+    *,
+    job: Annotated[str | None, typer.Option(help="Only of this job.")] = None,
+    limit: Annotated[int, typer.Option(help="How many, the latest.", min=1)] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List the latest decisions with their reasons."""
+    from laxity.chain import decision_table
+    from laxity.client import Client
+    from laxity.show import print_json
+    from laxity.table import console
+
+    rows = Client(patience_s=0).decisions(job, limit=limit)
+    if as_json:
+        print_json({"decisions": rows})
+    else:
+        console().print(decision_table(rows, now=time.time()))

@@ -1,0 +1,167 @@
+"""What `deadline_flow` was told, and the Job that one call of the function becomes."""
+
+import hashlib
+import json
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from laxity.qos import QoS, QoSError
+from laxity.spec import TrainingSpec, job_name, json_object
+
+ENV_IDEMPOTENCY_KEY: Final = "LAXITY_IDEMPOTENCY_KEY"  # set by CI: repository, commit, data version
+_QOS_FIELDS: Final = (
+    "deadline",
+    "service_class",
+    "workers",
+    "gpus_per_worker",
+    "preemptible",
+    "epoch_estimate",
+    "on_miss",
+)
+_SPEC_FIELDS: Final = (
+    "namespace",
+    "model",
+    "epochs",
+    "samples",
+    "batch_size",
+    "dataset_bytes",
+    "image",
+    "template",
+)
+_OTHERS: Final = ("entry", "env", "idempotency_key", "tags")
+OPTIONS: Final = (*_QOS_FIELDS, *_SPEC_FIELDS, *_OTHERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Everything that was said, checked once at the declaration. `said` holds the options."""
+
+    title: str
+    qos: QoS
+    said: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, title: str, options: Mapping[str, Any]) -> "Declaration":
+        """QoSError for anything that no call of the function could make good."""
+        unknown = sorted(set(options).difference(OPTIONS))
+        if unknown:
+            raise QoSError(unknown[0], f"no such option; there are {', '.join(OPTIONS)}")
+        qos = QoS.of(**{key: options[key] for key in _QOS_FIELDS if key in options})
+        declared = cls(title, qos, MappingProxyType(dict(options)))
+        declared.spec(entry="module:function", parameters={})
+        _check_tags(declared.tags)
+        return declared
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(self.said.get("tags") or ())
+
+    @property
+    def model(self) -> str:
+        return self.said.get("model") or self.title
+
+    @property
+    def has_image(self) -> bool:
+        """Whether the workers run in an image of their own, not on this machine's Python."""
+        return bool(self.said.get("image") or (self.said.get("template") or {}).get("image"))
+
+    @property
+    def epochs(self) -> int:
+        return int(self.said.get("epochs", 1))
+
+    def changed(self, *, name: str | None = None, **options: Any) -> "Declaration":
+        """The same with other options; the class follows the rule again if it was not named.
+
+        `name` is what its jobs are called; their history stays that of the model.
+        """
+        return Declaration.of(name or self.title, {**self.said, "model": self.model, **options})
+
+    def spec(
+        self,
+        *,
+        entry: str,
+        parameters: Mapping[str, Any],
+        idempotency_key: str | None = None,
+        submitted_at: datetime | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> TrainingSpec:
+        """One call as a job. The name is made of title and key, so one key is one name."""
+        said = {key: self.said[key] for key in _SPEC_FIELDS if self.said.get(key) is not None}
+        said["model"] = self.model
+        return TrainingSpec(
+            name=job_name(self.title, idempotency_key),
+            qos=self.qos,
+            entry=self.said.get("entry") or entry,
+            parameters=json_object("parameters", parameters),
+            idempotency_key=idempotency_key,
+            submitted_at=submitted_at,
+            env={**(env or {}), **(self.said.get("env") or {})},
+            **said,
+        )
+
+    def idempotency_key(self, parameters: Mapping[str, Any], flow_run_id: str) -> str | None:
+        """The declared key, filled in with parameters; else CI's; else the flow run's; else None.
+
+        CI's key (from the environment) is shared by all flows of a process, so the flow and its
+        parameters are added to it.
+        """
+        declared = self.said.get("idempotency_key")
+        if declared is not None:
+            return _filled_in(declared, parameters)
+        from_ci = os.environ.get(ENV_IDEMPOTENCY_KEY)
+        if from_ci:
+            text = json.dumps(json_object("parameters", parameters), sort_keys=True)
+            return f"{from_ci}/{self.title}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return f"flow-run/{flow_run_id}" if flow_run_id else None
+
+
+def entry_of(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """How a worker finds the function, and the variables it needs for that.
+
+    A script, or a file that Prefect loaded by its path, is named by its file. A module that is not
+    installed is found through PYTHONPATH.
+    """
+    qualname = function.__qualname__
+    if "<" in qualname:
+        raise QoSError(
+            "entry", f"{qualname} is no function of a module: a worker could not import it"
+        )
+    module, file = function.__module__, Path(function.__code__.co_filename).resolve()
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if module == "__main__" and main is not None:
+        module = main.name  # python -m package.module
+    if module == "__main__" or module.startswith("__prefect_loader"):
+        if not file.exists():
+            raise QoSError("entry", f"{qualname} stands in no file: a worker could not import it")
+        return f"{file}:{qualname}", {}
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    root = file.parents[len(package.split(".")) if package else 0]
+    if any(root.is_relative_to(sysconfig.get_path(kind)) for kind in ("purelib", "stdlib")):
+        return f"{module}:{qualname}", {}
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    return f"{module}:{qualname}", {"PYTHONPATH": path}
+
+
+def _filled_in(template: object, parameters: Mapping[str, Any]) -> str:
+    if not isinstance(template, str) or not template.strip():
+        raise QoSError("idempotency_key", f"{template!r:.60} is empty or no text")
+    try:
+        return template.format_map(dict(parameters))
+    except (KeyError, ValueError, IndexError, AttributeError) as error:
+        raise QoSError(
+            "idempotency_key",
+            f"{template!r:.80} cannot be filled in ({error!r}): braces name parameters of the flow",
+        ) from error
+
+
+def _check_tags(tags: tuple[object, ...]) -> None:
+    for tag in tags:
+        if not isinstance(tag, str) or not tag.strip():
+            raise QoSError("tags", f"{tag!r:.60} is empty or no text")

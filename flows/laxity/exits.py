@@ -1,0 +1,72 @@
+"""How a command ends: the exit codes that scripts may rely on, and errors as sentences."""
+
+import sys
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+import typer
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+REFUSED: Final = 3
+NOT_FOUND: Final = 4
+AWAY: Final = 5
+BROKEN: Final = 6
+
+MEANINGS: Final = {
+    OK: "done, promised or kept",
+    FAILED: "failed",
+    USAGE: "wrong usage",
+    REFUSED: "the deadline was refused",
+    NOT_FOUND: "no such job",
+    AWAY: "no service answers",
+    BROKEN: "a promise was broken",
+}
+
+_USAGE_STATUS: Final = frozenset({400, 413, 422})
+_NOT_FOUND_STATUS: Final = 404
+
+
+class CommandError(RuntimeError):
+    """What a command cannot do: the sentence says what is wrong, where, and what to do."""
+
+    def __init__(self, message: str, *, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run(app: Callable[[], object]) -> NoReturn:
+    """Run a Typer app; an error becomes one line on stderr and its exit code."""
+    try:
+        app()
+    except CommandError as error:
+        _say(str(error))
+        sys.exit(error.code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        code = _service_code(error)
+        if code is None:
+            raise
+        _say(str(error))
+        sys.exit(code)
+    sys.exit(OK)
+
+
+def _service_code(error: Exception) -> int | None:
+    """The exit code of an error of the service; None if the error is something else."""
+    from laxity.transport import ServiceAwayError, ServiceError
+
+    if isinstance(error, ServiceAwayError):
+        return AWAY
+    if not isinstance(error, ServiceError):
+        return None
+    if error.status == _NOT_FOUND_STATUS:
+        return NOT_FOUND
+    return USAGE if error.status in _USAGE_STATUS else FAILED
+
+
+def _say(message: str) -> None:
+    typer.secho("error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
+    typer.echo(message, err=True)

@@ -1,0 +1,212 @@
+"""`deadline_flow` makes a Prefect flow of a training function: calling it submits a job and follows it.
+
+The same file is imported by the worker that trains. There, and where LAXITY_ALONE is set or Prefect
+is not installed, the decorator returns a light object and Prefect is never imported.
+
+Prefect's engine is used in its sync form: a call costs about a second at its end (its heartbeat
+thread is joined), which is little beside a training.
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
+
+from laxity import names
+from laxity.declaration import OPTIONS, Declaration
+from laxity.qos import QoSError
+
+if TYPE_CHECKING:
+    from laxity.flow_runs import DeadlineFlow
+    from laxity.training import Training
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ENV_ALONE: Final = "LAXITY_ALONE"  # set: train in this process, without service and Prefect
+TRAINING: Final = "training"
+_HOOKS: Final = ("on_completion", "on_failure", "on_cancellation", "on_crashed", "on_running")
+_UNSET: Final[Any] = object()
+_PATIENCE: Final = ("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
+
+
+def deadline_flow(
+    *,
+    deadline: str | datetime | timedelta | None = None,
+    workers: int | str | Iterable[int] = 1,
+    model: str | None = None,
+    epochs: int = 1,
+    service_class: str | None = None,
+    gpus_per_worker: int = 1,
+    preemptible: bool = True,
+    epoch_estimate: str | timedelta | None = None,
+    on_miss: str = "continue",
+    name: str | None = None,
+    namespace: str = "default",
+    samples: int | None = None,
+    batch_size: int | None = None,
+    dataset_bytes: int | None = None,
+    idempotency_key: str | None = None,
+    entry: str | None = None,
+    image: str | None = None,
+    env: Mapping[str, str] | None = None,
+    template: Mapping[str, Any] | None = None,
+    tags: Iterable[str] = (),
+    **flow_options: Any,
+) -> "Callable[[Callable[Concatenate[Training, P], R]], DeadlineFlow[P, R]]":
+    """A Prefect flow that carries its QoS. `flow_options` are those of `prefect.flow`.
+
+    The function's first parameter is `training`; the flow's signature is without it. `workers` are
+    the allowed widths: 3, (1, 2, 4), "1..4", or "auto" to let laxity choose; more than one needs
+    `training.average` (or DDP) in the function. A deadline that is a duration counts from the
+    flow run's scheduled start, which a retry keeps. QoSError says at once what cannot be meant.
+
+    Runs with one idempotency key are one job: a later one attaches to it, alive or finished, and
+    after a failure starts its next attempt. The key is `idempotency_key`, which may name parameters
+    in braces ("nightly-{seed}"); else LAXITY_IDEMPOTENCY_KEY of the environment (for CI: repository,
+    commit, data version) with flow and parameters; else the flow run's id, so that a retry, or
+    executing the same run again, attaches.
+    """
+    said = {key: value for key, value in locals().items() if key in OPTIONS}
+    said["workers"] = workers if isinstance(workers, int | str) else tuple(workers)
+    said["tags"] = tuple(tags)
+
+    def declare(function: Callable[Concatenate["Training", P], R]) -> "DeadlineFlow[P, R]":
+        check_function(function)
+        title = name or function.__name__.replace("_", "-")
+        declared = Declaration.of(title, said)
+        if light():
+            return cast("DeadlineFlow[P, R]", LightFlow(function, declared))
+        # Prefect's own server, started where there is none, needs longer than 20 s the first time.
+        os.environ.setdefault(*_PATIENCE)
+        from laxity.flow_runs import declared_flow
+
+        made = declared_flow(function, declared, {"name": title, **flow_options})
+        return cast("DeadlineFlow[P, R]", made)
+
+    return declare
+
+
+def light() -> bool:
+    """Whether Prefect stays out: in a worker, when training alone, where it is not installed."""
+    alone = bool(os.environ.get(names.ENV_JOB) or os.environ.get(ENV_ALONE))
+    return alone or find_spec("prefect") is None
+
+
+def check_function(function: Callable[..., object]) -> None:
+    """QoSError unless this is a plain function of `training` and named parameters."""
+    if not inspect.isfunction(function):
+        raise QoSError(TRAINING, f"{function!r:.60} is no function; decorate one with def")
+    title = function.__qualname__
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise QoSError(TRAINING, f"{title} is async; a training has its process alone: use def")
+    if inspect.isgeneratorfunction(function):
+        raise QoSError(TRAINING, f"{title} yields; return the result instead")
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].name != TRAINING:
+        raise QoSError(TRAINING, f"the first parameter of {title} must be `training`")
+    for parameter in parameters[1:]:
+        if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL}:
+            raise QoSError(
+                TRAINING,
+                f"parameter {parameter.name!r} of {title} has no name for a caller; parameters "
+                "travel as a JSON object",
+            )
+
+
+def train_alone(
+    function: Callable[..., R], declared: Declaration, arguments: Mapping[str, Any]
+) -> R:
+    """Train here and now: no job, no verdict, the same code.
+
+    With LAXITY_CHECKPOINTS set to a folder, a second start goes on from the first one's checkpoints.
+    """
+    from laxity.training import Training
+
+    training = Training(declared.epochs, folder=os.environ.get(names.ENV_CHECKPOINTS))
+    result = function(training, **arguments)
+    training.finish()
+    return result
+
+
+def bound(
+    function: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments by name, with defaults, without `training`; TypeError as a call would raise."""
+    signature = visible_signature(function)
+    call = signature.bind(*args, **kwargs)
+    call.apply_defaults()
+    arguments = dict(call.arguments)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            arguments |= arguments.pop(parameter.name)
+    return arguments
+
+
+def visible_signature(function: Callable[..., object]) -> inspect.Signature:
+    """The signature without `training`, annotations evaluated where that is possible."""
+    whole = inspect.signature(function)
+    parameters = [
+        parameter.replace(annotation=_evaluated(function, parameter.annotation))
+        for parameter in list(whole.parameters.values())[1:]
+    ]
+    returned = _evaluated(function, whole.return_annotation)
+    return whole.replace(parameters=parameters, return_annotation=returned)
+
+
+def _evaluated(function: Callable[..., object], annotation: Any) -> Any:
+    """What a string annotation means in its module; what cannot be told is left out."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, getattr(function, "__globals__", {}))  # noqa: S307 - own source
+    except (NameError, AttributeError, SyntaxError, TypeError):
+        return inspect.Parameter.empty
+
+
+class LightFlow(Generic[P, R]):
+    """A declared function where Prefect stays out. Hooks and options are accepted and unused."""
+
+    def __init__(self, function: Callable[..., R], declared: Declaration) -> None:
+        functools.update_wrapper(cast("Any", self), function)
+        self.__signature__ = visible_signature(function)
+        self.__laxity__ = declared
+        self.name = declared.title
+        for hook in _HOOKS:
+            setattr(self, hook, _unchanged)
+
+    @property
+    def function(self) -> Callable[..., R]:
+        return cast("Callable[..., R]", self.__wrapped__)  # type: ignore[attr-defined]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        job = os.environ.get(names.ENV_JOB)
+        if job:
+            raise RuntimeError(
+                f"{self.name} is called while a worker of {job} imports it; "
+                'put the call under if __name__ == "__main__":'
+            )
+        if os.environ.get(ENV_ALONE):
+            return self.alone(*args, **kwargs)
+        raise ModuleNotFoundError(
+            f"{self.name} is a Prefect flow and Prefect is not installed: "
+            f"pip install 'laxity[flow]', or train in this process with {ENV_ALONE}=1",
+            name="prefect",
+        )
+
+    def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Train here and now, in this process."""
+        return train_alone(self.function, self.__laxity__, bound(self.function, args, kwargs))
+
+    def with_options(self, **options: object) -> "LightFlow[P, R]":
+        return self
+
+    def with_qos(self, **options: Any) -> "LightFlow[P, R]":
+        return LightFlow(self.function, self.__laxity__.changed(**options))
+
+
+def _unchanged(hook: R) -> R:
+    return hook

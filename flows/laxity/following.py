@@ -1,0 +1,122 @@
+"""Submit a job and follow it to its end, whatever happens to the service meanwhile.
+
+One long poll at a time. An absent service is waited for as long as it takes: the training goes on
+without it. Who watches is told every new view, and may ask for the job to be cancelled.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, Protocol, TypeVar
+
+from laxity.client import Client, ServiceAwayError, ServiceError
+from laxity.outcome import TrainingCancelled, TrainingFailed
+from laxity.views import SETTLED, JobView
+
+T = TypeVar("T")
+
+POLL_S: Final = 5.0  # also the longest time until a cancelled flow run is noticed
+PAUSE_S: Final = 1.0
+GONE_ASKS: Final = 3  # a job that is not found so many times in a row is gone
+_LATER: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR})
+
+
+class Watcher(Protocol):
+    """Who follows a job, for instance a Prefect flow run."""
+
+    def seen(self, job: JobView) -> None:
+        """A new view of the job."""
+
+    def cancelled(self) -> bool:
+        """Whether the job shall be cancelled; asked every few seconds."""
+        ...
+
+    def away(self, problem: str) -> None:
+        """The service did not answer; it is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """One connection, one watcher. `submit_patience_s`: how long a first answer is waited for."""
+
+    client: Client
+    watcher: Watcher
+    submit_patience_s: float = 120.0
+    poll_s: float = POLL_S
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def run(self, manifest: Mapping[str, Any]) -> JobView:
+        """Submit, then follow until the job is settled. Raises TrainingCancelled if it was."""
+        return self.follow(self.submit(manifest))
+
+    def submit(self, manifest: Mapping[str, Any]) -> JobView:
+        """The idempotency key makes asking again harmless, so an absent service is asked again."""
+        give_up_at = self.clock() + self.submit_patience_s
+        while True:
+            try:
+                return self.client.submit(manifest)
+            except ServiceError as error:
+                if not passing(error) or self.clock() >= give_up_at:
+                    raise
+                self._wait(error)
+            if self.watcher.cancelled():
+                job = JobView(id=_id(manifest), state="cancelled")
+                with suppress(ServiceError):  # it may exist: perhaps only the answer was lost
+                    self.client.cancel(job.id)
+                raise TrainingCancelled(job)
+
+    def follow(self, job: JobView) -> JobView:
+        """Views are handed on as they come, until the job is finished, failed, refused, cancelled."""
+        while True:
+            self.watcher.seen(job)
+            if job.state in SETTLED:
+                return job
+            job = self._next(job)
+
+    def _next(self, job: JobView) -> JobView:
+        """The next answer, however long the service is away; the job is cancelled when asked for."""
+        missing = 0
+        while True:
+            if self.watcher.cancelled():
+                self.cancel(job.id)
+                raise TrainingCancelled(job)
+            try:
+                return self.client.job(job.id, wait_s=self.poll_s, seen=job.revision)
+            except ServiceError as error:
+                missing = missing + 1 if error.status == HTTPStatus.NOT_FOUND else 0
+                if missing >= GONE_ASKS:
+                    raise TrainingFailed(job, "the Job was deleted") from error
+                if not missing and not passing(error):
+                    raise
+                self._wait(error)
+
+    def cancel(self, job_id: str) -> None:
+        """Cancel the job, also if the service is away for a while; a job that is gone is fine."""
+        give_up_at = self.clock() + self.submit_patience_s
+        while True:
+            try:
+                return self.client.cancel(job_id)
+            except ServiceError as error:
+                if error.status == HTTPStatus.NOT_FOUND:
+                    return None
+                if not passing(error) or self.clock() >= give_up_at:
+                    raise
+                self._wait(error)
+
+    def _wait(self, error: ServiceError) -> None:
+        self.watcher.away(str(error))
+        if not isinstance(error, ServiceAwayError):  # for that one the client itself has waited
+            self.sleep(PAUSE_S)
+
+
+def passing(error: ServiceError) -> bool:
+    """Whether asking again may help: the service is away, overloaded or stumbled."""
+    return isinstance(error, ServiceAwayError) or error.status in _LATER
+
+
+def _id(manifest: Mapping[str, Any]) -> str:
+    metadata = manifest.get("metadata") or {}
+    return f"{metadata.get('namespace', 'default')}/{metadata.get('name')}"

@@ -1,0 +1,186 @@
+"""A batch/v1 Job of anybody becomes the fields of a TrainingSpec; every wrong field is named at once.
+
+Input is hostile until read: any value may have any type. A Job that runs something else than a
+laxity worker and names no epochs is plain: it keeps its width and is not preempted unless it says so.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from laxity import names
+from laxity.annotations import LONGEST_VALUE, read, short
+from laxity.durations import parse_instant
+from laxity.pod import GPU, RESERVED_ENV
+from laxity.qos import QoS, QoSError, check_whole
+from laxity.widths import MOST_WORKERS
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+_MOST_DIGITS: Final = 18
+
+
+def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
+    """Keyword arguments for TrainingSpec; what reading finds wrong is added to `problems`."""
+    if not isinstance(manifest, Mapping):
+        raise QoSError("manifest", f"{manifest!r:.60} is no JSON object")
+    metadata = _mapping(manifest, "metadata", "metadata", problems)
+    annotations = _mapping(metadata, "annotations", "metadata.annotations", problems)
+    spec = _mapping(manifest, "spec", "spec", problems)
+    container = _container(spec, problems)
+    _check_kind(manifest, metadata, problems)
+    fields = _read_annotations(annotations, problems)
+    fields |= {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default"}
+    fields |= {"image": container.get("image"), "env": _plain_env(container, problems)}
+    fields["plain"] = _is_plain(spec, annotations)
+    fields["qos"] = _qos(spec, annotations, container, problems, plain=fields["plain"])
+    return fields
+
+
+def _check_kind(
+    manifest: Mapping[str, Any], metadata: Mapping[str, Any], problems: list[QoSError]
+) -> None:
+    kind = (manifest.get("apiVersion"), manifest.get("kind"))
+    if kind != ("batch/v1", "Job"):
+        problems.append(QoSError("kind", f"{kind[0]} {kind[1]} is not batch/v1 Job"))
+    labels = _mapping(metadata, "labels", "metadata.labels", problems)
+    if labels.get(names.MANAGED) != "true":
+        problems.append(QoSError("metadata.labels", f"{names.MANAGED} is not 'true'"))
+    if names.KUEUE_QUEUE in labels:
+        problems.append(
+            QoSError("metadata.labels", f"{names.KUEUE_QUEUE} is set: such Jobs belong to Kueue")
+        )
+
+
+def _read_annotations(annotations: Mapping[str, Any], problems: list[QoSError]) -> Json:
+    """What is not part of the QoS; unknown and overlong annotations are reported by its reader."""
+    fields: Json = {}
+    for annotation, (field, parse) in _FIELDS.items():
+        value = annotations.get(annotation)
+        if not isinstance(value, str) or len(value.encode(errors="replace")) > LONGEST_VALUE:
+            continue
+        try:
+            fields[field] = parse(value)
+        except (ValueError, RecursionError) as error:
+            problems.append(QoSError(short(annotation), str(error)))
+    return fields
+
+
+def _is_plain(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
+    if spec.get("completionMode") != "Indexed":
+        return True
+    return names.ENTRY not in annotations and names.EPOCHS not in annotations
+
+
+def _qos(
+    spec: Mapping[str, Any],
+    annotations: Mapping[str, Any],
+    container: Mapping[str, Any],
+    problems: list[QoSError],
+    *,
+    plain: bool,
+) -> QoS:
+    said = dict(annotations)
+    workers = _collect(problems, lambda: _parallelism(spec), 1)
+    gpus_per_worker = _collect(problems, lambda: _gpus(container), 1)
+    if plain:
+        said.setdefault(names.WIDTHS, str(workers or 1))
+        said.setdefault(names.PREEMPTIBLE, "false")
+    qos = _collect(problems, lambda: read(said, gpus_per_worker=gpus_per_worker), QoS())
+    if spec.get("completionMode") != "Indexed" and (qos.widths is not None and len(qos.widths) > 1):
+        problems.append(QoSError("widths", "a NonIndexed Job keeps its width; name one"))
+    return qos
+
+
+def _collect(problems: list[QoSError], read_one: Callable[[], T], instead: T) -> T:
+    """What is read; if it is wrong, the problem is kept and reading goes on with `instead`."""
+    try:
+        return read_one()
+    except QoSError as error:
+        problems.append(error)
+        return instead
+
+
+def _parallelism(spec: Mapping[str, Any]) -> int:
+    workers = spec.get("parallelism", 1)
+    return check_whole("parallelism", workers, least=0, most=MOST_WORKERS, what="worker(s)")
+
+
+def _gpus(container: Mapping[str, Any]) -> int:
+    """GPUs of one worker: the container's limit (or request), 1 if it says nothing."""
+    resources = container.get("resources") or {}
+    if not isinstance(resources, Mapping):
+        raise QoSError("resources", f"{resources!r:.60} is no mapping")
+    for kind in ("limits", "requests"):
+        quantities = resources.get(kind)
+        if isinstance(quantities, Mapping) and GPU in quantities:
+            try:
+                return _whole(str(quantities[GPU]))
+            except ValueError as error:
+                raise QoSError("gpus_per_worker", f"resources.{kind}: {error}") from error
+    return 1
+
+
+def _container(spec: Mapping[str, Any], problems: list[QoSError]) -> Mapping[str, Any]:
+    template = _mapping(spec, "template", "spec.template", problems)
+    pod = _mapping(template, "spec", "spec.template.spec", problems)
+    containers = pod.get("containers")
+    if not isinstance(containers, list) or not containers or not isinstance(containers[0], Mapping):
+        problems.append(QoSError("spec.template.spec.containers", "one container is needed"))
+        return {}
+    return containers[0]
+
+
+def _plain_env(container: Mapping[str, Any], problems: list[QoSError]) -> dict[str, str]:
+    """The user's own literal variables; references to secrets and fields stay in the manifest."""
+    env = container.get("env") or []
+    if not isinstance(env, list) or not all(isinstance(row, Mapping) for row in env):
+        problems.append(QoSError("env", "not a list of {name, value}"))
+        return {}
+    return {
+        row["name"]: row["value"]
+        for row in env
+        if isinstance(row.get("name"), str) and "value" in row and row["name"] not in RESERVED_ENV
+    }
+
+
+def _mapping(
+    parent: Mapping[str, Any], key: str, where: str, problems: list[QoSError]
+) -> Mapping[str, Any]:
+    value = parent.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        problems.append(QoSError(where, f"{value!r:.60} is no mapping"))
+        return {}
+    return value
+
+
+def _whole(text: str) -> int:
+    digits = text.strip().removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        raise ValueError(f"{text[:40]!r} is not a whole number")
+    return int(text)
+
+
+def _json(text: str) -> object:
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    names.MODEL: ("model", str),
+    names.EPOCHS: ("epochs", _whole),
+    names.ENTRY: ("entry", str),
+    names.PARAMETERS: ("parameters", _json),
+    names.SAMPLES: ("samples", _whole),
+    names.BATCH_SIZE: ("batch_size", _whole),
+    names.DATASET_BYTES: ("dataset_bytes", _whole),
+    names.IDEMPOTENCY_KEY: ("idempotency_key", str),
+    names.SUBMITTED_AT: ("submitted_at", parse_instant),
+    names.ATTEMPT: ("attempt", _whole),
+}

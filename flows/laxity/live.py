@@ -1,0 +1,58 @@
+"""The cluster and its jobs on one screen, as it is at this moment."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from laxity.client import Client, ServiceError
+from laxity.table import job_table
+from laxity.views import JobView
+
+_RANK = {"running": 0, "stopping": 0, "queued": 1, "suspended": 1, "refused": 2}
+
+
+def overview(client: Client, namespace: str | None) -> Group:
+    """One line of the cluster, then its jobs: running first, ended last; or why it cannot be."""
+    try:
+        answer, jobs = client.cluster(), client.jobs(namespace)
+    except ServiceError as error:
+        return Group(Text(str(error), style="red"))
+    return Group(cluster_line(answer), job_table(sorted(jobs, key=rank), now=time.time()))
+
+
+def rank(job: JobView) -> tuple[int, float, float]:
+    """Running before waiting before refused before ended; then by deadline and submission."""
+    deadline_at = job.deadline_at if job.deadline_at is not None else float("inf")
+    return _RANK.get(job.state, 3), deadline_at, job.submitted_at or 0.0
+
+
+def cluster_line(answer: Mapping[str, Any]) -> Text:
+    total, free = answer.get("total_gpus", 0), answer.get("free_gpus", 0)
+    line = Text(f"{total - free} of {total} GPUs busy", style="bold")
+    line.append(
+        f"   policy {answer.get('policy', '?')}   predictor {answer.get('predictor_version', '?')}"
+        f"   cycle {answer.get('cycle', '?')}",
+        style="dim",
+    )
+    return line
+
+
+def node_table(answer: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("NODE", "POOL", "TYPE"):
+        table.add_column(name, no_wrap=True)
+    for name in ("GPUS", "FREE"):
+        table.add_column(name, justify="right")
+    for node in answer.get("nodes") or ():
+        table.add_row(
+            str(node.get("id")),
+            str(node.get("pool", "")),
+            str(node.get("gpu_type", "")),
+            str(node.get("gpus", "")),
+            str(node.get("free_gpus", "")),
+        )
+    return table

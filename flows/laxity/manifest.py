@@ -1,0 +1,101 @@
+"""Jobs as people write them: YAML or JSON files, `-` for standard input, or a function's name.
+
+What can be wrong with a file is said here, with its name and place, before anything is sent.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from laxity import names
+from laxity.exits import USAGE, CommandError
+from laxity.views import Json
+
+FILE_LIMIT_BYTES: Final = 16 * 1024 * 1024
+
+
+def read_jobs(source: str) -> list[Json]:
+    """The Jobs of a file (YAML documents, a List, or JSON); CommandError says what is wrong."""
+    text = _text(source)
+    jobs = [job for document in _documents(text, source) for job in _items(document)]
+    if not jobs:
+        raise CommandError(f"{source}: no Job in it", code=USAGE)
+    for number, job in enumerate(jobs, start=1):
+        _check(job, f"{source}, document {number}")
+    return jobs
+
+
+def one_job(source: str) -> Json:
+    """The only Job of a file."""
+    jobs = read_jobs(source)
+    if len(jobs) != 1:
+        raise CommandError(f"{source}: {len(jobs)} Jobs in it, one is wanted", code=USAGE)
+    return jobs[0]
+
+
+def changed(
+    manifest: Mapping[str, Any],
+    annotations: Mapping[str, str | None],
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+) -> Json:
+    """The manifest with other annotations (None changes nothing), name and namespace."""
+    metadata = dict(manifest.get("metadata") or {})
+    kept = dict(metadata.get("annotations") or {})
+    kept |= {key: value for key, value in annotations.items() if value is not None}
+    given = {"name": name, "namespace": namespace}
+    metadata |= {key: value for key, value in given.items() if value is not None}
+    labels = {**(metadata.get("labels") or {}), names.MANAGED: "true"}
+    return {**manifest, "metadata": {**metadata, "annotations": kept, "labels": labels}}
+
+
+def _text(source: str) -> str:
+    if source == "-":
+        return sys.stdin.read(FILE_LIMIT_BYTES)
+    path = Path(source)
+    try:
+        if path.stat().st_size > FILE_LIMIT_BYTES:
+            raise CommandError(f"{source}: more than {FILE_LIMIT_BYTES} bytes", code=USAGE)
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise CommandError(f"{source}: {why}", code=USAGE) from error
+
+
+def _documents(text: str, source: str) -> Iterable[Any]:
+    """JSON where it is JSON (quicker, and stricter), YAML documents otherwise."""
+    if text.lstrip().startswith("{"):
+        try:
+            return [json.loads(text)]
+        except ValueError:
+            pass  # `{` also starts YAML in flow style
+    import yaml
+
+    try:
+        return [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "cannot be read"
+        raise CommandError(f"{source}{place}: not YAML: {problem}", code=USAGE) from error
+
+
+def _items(document: Any) -> list[Any]:
+    if isinstance(document, dict) and document.get("kind") == "List":
+        return list(document.get("items") or [])
+    return [document]
+
+
+def _check(job: Any, where: str) -> None:
+    """It must be a batch/v1 Job with a name; all else is judged by the service."""
+    if not isinstance(job, dict):
+        raise CommandError(f"{where}: a Job is a mapping, this is {job!r:.60}", code=USAGE)
+    kind = f"{job.get('apiVersion')} {job.get('kind')}"
+    if kind != "batch/v1 Job":
+        raise CommandError(f"{where}: a batch/v1 Job is wanted, this is a {kind}", code=USAGE)
+    metadata = job.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise CommandError(f"{where}: the Job has no metadata.name", code=USAGE)

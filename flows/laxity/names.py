@@ -1,0 +1,88 @@
+"""Every annotation, label, environment variable, metric and tag that laxity writes, spelled once."""
+
+from typing import Final
+
+DOMAIN: Final = "laxity.dev"
+
+# --- labels of a Job (short, for selectors and `kubectl get jobs -L`) ---
+MANAGED: Final = f"{DOMAIN}/managed"  # "true": laxity owns suspend, parallelism and completions
+CLASS_LABEL: Final = f"{DOMAIN}/class"
+VERDICT_LABEL: Final = f"{DOMAIN}/verdict"  # promised | refused | forecast | none
+KUEUE_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # Jobs with this label are Kueue's, never ours
+
+# --- annotations in: what the user says ---
+DEADLINE: Final = (
+    f"{DOMAIN}/deadline"  # RFC 3339 instant, or a duration such as 90m from submission
+)
+CLASS: Final = f"{DOMAIN}/class"  # hard | soft | best_effort
+WIDTHS: Final = f"{DOMAIN}/widths"  # "1,2,4" or "1..4"
+MODEL: Final = f"{DOMAIN}/model"  # key of the model's history
+EPOCHS: Final = f"{DOMAIN}/epochs"
+EPOCH_ESTIMATE: Final = f"{DOMAIN}/epoch-estimate"  # a duration: one epoch on one worker
+PREEMPTIBLE: Final = f"{DOMAIN}/preemptible"  # "true" | "false"
+ON_MISS: Final = f"{DOMAIN}/on-miss"  # continue | stop
+SAMPLES: Final = f"{DOMAIN}/samples"
+BATCH_SIZE: Final = f"{DOMAIN}/batch-size"
+DATASET_BYTES: Final = f"{DOMAIN}/dataset-bytes"
+ENTRY: Final = f"{DOMAIN}/entry"  # module:function or /path/file.py:function
+PARAMETERS: Final = f"{DOMAIN}/parameters"  # JSON object
+IDEMPOTENCY_KEY: Final = f"{DOMAIN}/idempotency-key"
+SUBMITTED_AT: Final = f"{DOMAIN}/submitted-at"  # RFC 3339; a retry keeps the first one
+ATTEMPT: Final = f"{DOMAIN}/attempt"
+PIN: Final = f"{DOMAIN}/pin"  # changed by hand: counted, never touched, until this is removed
+
+# --- annotations out: what laxity says (only laxity may write them) ---
+VERDICT: Final = f"{DOMAIN}/verdict"  # JSON of the Verdict
+REASON: Final = f"{DOMAIN}/reason"  # words: why it waits, was refused, was resized
+PROMISED_FINISH: Final = f"{DOMAIN}/promised-finish"  # RFC 3339
+P50_FINISH: Final = f"{DOMAIN}/p50-finish"  # RFC 3339
+P90_FINISH: Final = f"{DOMAIN}/p90-finish"  # RFC 3339
+STATUS: Final = f"{DOMAIN}/status"  # JSON: instants and counters that must survive a restart
+STOP: Final = f"{DOMAIN}/stop"  # JSON: stop at the epoch's end, since when, for whom
+RESIZE_TO: Final = f"{DOMAIN}/resize-to"  # workers to re-form at, at the epoch's end
+NODES: Final = f"{DOMAIN}/nodes"  # JSON list: the node of each worker index
+CYCLE: Final = f"{DOMAIN}/cycle"  # number of the cycle that decided last
+RUN_ID: Final = f"{DOMAIN}/mlflow-run"
+OUTPUTS: Final = (
+    VERDICT, REASON, PROMISED_FINISH, P50_FINISH, P90_FINISH,
+    STATUS, STOP, RESIZE_TO, NODES, CYCLE, RUN_ID,
+)  # fmt: skip
+
+# --- environment of a worker ---
+ENV_JOB: Final = "LAXITY_JOB"  # namespace/name; set means: run by laxity
+ENV_JOB_UID: Final = "LAXITY_JOB_UID"
+ENV_INDEX: Final = "JOB_COMPLETION_INDEX"  # set by Kubernetes for Indexed Jobs; 0 is the leader
+ENV_URL: Final = "LAXITY_URL"  # the service
+ENV_TOKEN: Final = "LAXITY_TOKEN"  # noqa: S105 - the variable's name, not a token
+ENV_CHECKPOINTS: Final = "LAXITY_CHECKPOINTS"  # the job's own folder, shared by its workers
+ENV_HOME: Final = "LAXITY_HOME"  # state of the embedded default, ~/.laxity if unset
+ENV_EPOCHS: Final = "LAXITY_EPOCHS"  # equal units of work in all
+ENV_MODEL: Final = "LAXITY_MODEL"  # key of the model's history
+ENV_PARAMETERS: Final = "LAXITY_PARAMETERS"  # JSON object for the training function
+ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
+ENV_TRACKED_BY: Final = "LAXITY_TRACKED_BY"  # "service": it logs the epochs to MLflow, not workers
+ENV_POD_IP: Final = "POD_IP"  # where worker 0 listens for the others; unset: this machine only
+
+# --- MLflow: series of one chart share a prefix and their steps (step = epoch, counted from 1) ---
+EPOCH_ACTUAL: Final = "epoch_s/actual"
+EPOCH_P50: Final = "epoch_s/p50"
+EPOCH_P90: Final = "epoch_s/p90"
+FINISH_P50: Final = "finish_s/p50"  # seconds from submission to the predicted finish
+FINISH_P90: Final = "finish_s/p90"
+FINISH_DEADLINE: Final = "finish_s/deadline"
+LAXITY_SERIES: Final = "laxity_s"
+WORKERS_SERIES: Final = "workers"
+BYTES_SERIES: Final = "epoch_bytes/read"
+FINAL_PREDICTED: Final = "final/pred_s"
+FINAL_ACTUAL: Final = "final/actual_s"
+FINAL_ERROR: Final = "final/abs_pct_err"
+TAG_JOB: Final = "laxity.job"
+TAG_UID: Final = "laxity.uid"
+TAG_MODEL: Final = "laxity.model"
+TAG_CLASS: Final = "laxity.class"
+TAG_DEADLINE: Final = "laxity.deadline"
+TAG_VERDICT: Final = "laxity.verdict"
+TAG_OUTCOME: Final = (
+    "laxity.outcome"  # kept | broken | late | finished | refused | failed | cancelled
+)
+TAG_REASON: Final = "laxity.reason"

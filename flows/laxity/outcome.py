@@ -1,0 +1,147 @@
+"""How a followed job ends, and what its verdict says, as exceptions and as Markdown."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from laxity.durations import format_instant
+from laxity.times import words
+from laxity.views import SETTLED, JobView, OfferView
+
+
+class DeadlineRefused(RuntimeError):  # noqa: N818 - what the design and its users call it
+    """The deadline was not promised. `reason_code` is for machines, `offers` would have been."""
+
+    def __init__(self, job: JobView) -> None:
+        self.job = job
+        self.reason_code = job.reason_code
+        self.offers = job.offers
+        lines = [f"{job.id}: deadline refused [{job.reason_code}]: {job.reason}"]
+        lines += [f"  offer {n}: {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
+        if job.offers:
+            lines.append(f"  take one with: laxity accept {job.id} N")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.job,)  # Prefect keeps a failed run's exception as a pickle
+
+
+class TrainingFailed(RuntimeError):  # noqa: N818 - what the design and its users call it
+    """The job ended without a result. The next attempt begins with the same call."""
+
+    def __init__(self, job: JobView, problem: str = "") -> None:
+        self.job = job
+        self.problem = problem
+        super().__init__(
+            f"{job.id} (attempt {job.attempt}, {job.epochs_done} of {job.epochs} epochs): "
+            f"{problem or job.error or job.reason or 'failed without a word'}; "
+            f"see: laxity logs {job.id}"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.job, self.problem)
+
+
+class TrainingCancelled(RuntimeError):  # noqa: N818 - the same
+    """Somebody cancelled the job, or the flow run that follows it."""
+
+    def __init__(self, job: JobView) -> None:
+        self.job = job
+        super().__init__(f"{job.id} was cancelled after {job.epochs_done} of {job.epochs} epochs")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.job,)
+
+
+# Where a job stands with its deadline, in one word; a change of it is an event.
+ENDANGERED: Final = "endangered"
+
+
+def standing(job: JobView) -> str:
+    """none, promised, endangered, refused, forecast or late; at the end kept, broken, late, ..."""
+    if job.state in {"failed", "cancelled", "refused"}:
+        return job.state
+    if job.state == "finished":
+        if job.kept is None:
+            return "finished"
+        return "kept" if job.kept else "broken" if job.verdict == "promised" else "late"
+    late = job.deadline_at is not None and job.p90_at is not None and job.p90_at > job.deadline_at
+    if late and job.verdict in {"promised", "forecast"}:
+        return ENDANGERED if job.verdict == "promised" else "late"
+    return job.verdict
+
+
+def result_of(job: JobView) -> Any:
+    """Rank 0's result of a settled job, or the exception that says why there is none."""
+    if job.state == "finished":
+        return job.result
+    if job.state == "refused":
+        raise DeadlineRefused(job)
+    if job.state == "cancelled":
+        raise TrainingCancelled(job)
+    raise TrainingFailed(job)
+
+
+def story(job: JobView) -> str:
+    """The verdict as Markdown: what was asked, what was said and why, what would do instead."""
+    rows = [
+        ("deadline", instant(job.deadline_at)),
+        ("P50 finish", instant(job.p50_at)),
+        ("P90 finish", instant(job.p90_at)),
+        ("promised P90", instant(job.promised_p90_at)),
+        ("finished", instant(job.finished_at)),
+        ("class", job.service_class),
+        ("model", job.model),
+        ("widths", ", ".join(map(str, job.widths))),
+        ("preemptions", str(job.preemptions or "")),
+        ("MLflow run", f"`{job.run_id}`" if job.run_id else ""),
+        ("error", job.error),
+    ]
+    table = [f"| {name} | {_cell(value)} |" for name, value in rows if value]
+    lines = [f"# {job.id}: {standing(job)}", "", _because(job), "", "| | |", "|---|---|", *table]
+    if job.offers and job.state == "refused":
+        offers = [f"{n}. {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
+        lines += ["", "Instead this would do:", "", *offers, ""]
+        lines.append(f"Take one with `laxity accept {job.id} N`.")
+    return "\n".join(lines)
+
+
+def offer_text(offer: OfferView) -> str:
+    """One counter-offer in a line; its one difference to what was asked comes first."""
+    widths = ", ".join(map(str, offer.widths))
+    said = {
+        "deadline": f"deadline {instant(offer.deadline_at)} on {widths} worker(s)",
+        "widths": f"{widths} worker(s), deadline as asked",
+        "borrow": f"{offer.gpus_borrowed} borrowed GPU(s), deadline as asked",
+        "probe": "a probe of two epochs as best effort, then a verdict",
+        "soft": "class soft: it runs, and its lateness is told early",
+    }.get(offer.kind, offer.kind)
+    return f"{said} (P90 finish {instant(offer.p90_at)})" if offer.p90_at else said
+
+
+def progress_percent(job: JobView) -> float:
+    if job.state == "finished":
+        return 100.0
+    return min(100.0, 100.0 * job.epochs_done / job.epochs) if job.epochs else 0.0
+
+
+def progress_text(job: JobView) -> str:
+    left = "" if job.laxity_s is None or job.state in SETTLED else f", laxity {words(job.laxity_s)}"
+    width = f" on {job.workers} worker(s)" if job.workers else ""
+    return f"{job.epochs_done} of {job.epochs} epochs, {job.state}{width}{left}"
+
+
+def instant(at: float | None) -> str:
+    """RFC 3339 to the second; empty if there is none."""
+    try:
+        return "" if at is None else format_instant(datetime.fromtimestamp(round(at), tz=UTC))
+    except (OverflowError, ValueError, OSError):
+        return "never"
+
+
+def _because(job: JobView) -> str:
+    code = f"`{job.reason_code}` " if job.reason_code else ""
+    return f"{code}{job.reason}".strip() or "No verdict yet."
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,124 @@
+"""One job, told to a person: its verdict with the reason, what is expected, what it may take."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+
+from laxity.table import VERDICT_STYLES, console, fact_table, outcome, short, width
+from laxity.times import instant, words
+from laxity.views import JobView, OfferView, offer_view
+
+
+def print_job(job: JobView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job.raw)
+    else:
+        console().print(job_panel(job, now=time.time()))
+
+
+def print_json(answer: Any) -> None:
+    """One line of JSON with stable names, as the service said it."""
+    typer.echo(json.dumps(answer, sort_keys=True))
+
+
+def job_panel(job: JobView, *, now: float) -> Panel:
+    """The whole story of a job in a box."""
+    parts: list[RenderableType] = [verdict_line(job.verdict, job.reason_code, job.reason)]
+    parts.append(fact_table(_facts(job, now)))
+    if job.offers and job.state == "refused":
+        parts.append(offers_text(job.offers, now=now, job=short(job.id)))
+    return Panel(Group(*parts), title=job.id, title_align="left", expand=False)
+
+
+def verdict_line(verdict: str, code: str, reason: str) -> Text:
+    line = Text(verdict, style=VERDICT_STYLES.get(verdict, "dim"))
+    if code:
+        line.append(f"  {code}", style="bold not dim")
+    if reason:
+        line.append(f": {reason}" if code else f"  {reason}", style="default")
+    return line
+
+
+def offers_text(offers: tuple[OfferView, ...], *, now: float, job: str = "JOB") -> Text:
+    """What would do instead, numbered as `laxity accept` counts."""
+    text = Text("Instead this would do:\n")
+    for number, offer in enumerate(offers, start=1):
+        text.append(f"  {number}. ", style="bold")
+        text.append(f"{offer_words(offer, now)}\n")
+    text.append(f"Take one with: laxity accept {job} [N]", style="dim")
+    return text
+
+
+def offer_words(offer: OfferView, now: float) -> str:
+    """An offer in a sentence; its one difference to what was asked comes first."""
+    widths = ",".join(str(number) for number in offer.widths)
+    expected = f"P90 finish {instant(offer.p90_at, now)}" if offer.p90_at else ""
+    said = {
+        "deadline": f"a deadline of {instant(offer.deadline_at, now)} on {widths} worker(s)",
+        "widths": f"{widths} worker(s) and the deadline as asked",
+        "borrow": f"{offer.gpus_borrowed} borrowed GPU(s) and the deadline as asked",
+        "probe": "a probe of two epochs as best effort, then a verdict",
+        "soft": "class soft: it runs, and its lateness is told early",
+    }.get(offer.kind, offer.kind)
+    return f"{said}; {expected}" if expected else said
+
+
+def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
+    """A verdict without a job: what would be said, and what it would do to others."""
+    verdict = answer.get("verdict") or "none"
+    said = verdict if isinstance(verdict, str) else str(verdict.get("kind", "none"))
+    parts: list[RenderableType] = [
+        verdict_line(said, str(answer.get("reason_code", "")), str(answer.get("reason", "")))
+    ]
+    facts = [("P50 finish", answer.get("p50_at")), ("P90 finish", answer.get("p90_at"))]
+    parts.append(fact_table([(name, instant(at, now)) for name, at in facts if at]))
+    offers = tuple(offer_view(offer) for offer in answer.get("offers") or ())
+    if offers:
+        parts.append(offers_text(offers, now=now))
+    parts.extend(_effect(effect, now) for effect in answer.get("effects") or ())
+    return Group(*parts)
+
+
+def _effect(effect: Mapping[str, Any], now: float) -> Text:
+    before, after = effect.get("p90_before"), effect.get("p90_after")
+    moved = f" ({words(after - before)} later)" if before and after else ""
+    return Text(f"{effect.get('job')}: P90 {instant(before, now)} -> {instant(after, now)}{moved}")
+
+
+def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
+    """What is known, line by line; what is not known takes no line."""
+    history = ", ".join(f"{workers} at {instant(at, now)}" for at, workers in job.width_history)
+    lines = [
+        ("state", _state(job)),
+        ("class", job.service_class),
+        ("model", job.model),
+        ("submitted", instant(job.submitted_at, now)),
+        ("deadline", instant(job.deadline_at, now)),
+        ("promised P90", instant(job.promised_p90_at, now)),
+        ("P50 finish", "" if job.ended else instant(job.p50_at, now)),
+        ("P90 finish", "" if job.ended else instant(job.p90_at, now)),
+        ("laxity", "" if job.ended or job.laxity_s is None else words(job.laxity_s)),
+        ("epochs", f"{job.epochs_done} of {job.epochs}"),
+        ("width", f"{width(job)} of {','.join(map(str, job.widths))}"),
+        ("widths so far", history),
+        ("preemptions", str(job.preemptions) if job.preemptions else ""),
+        ("attempt", str(job.attempt) if job.attempt > 1 else ""),
+        ("waits for", ", ".join(job.held_by)),
+        ("expected start", "" if job.workers else instant(job.expected_start_at, now)),
+        ("finished", instant(job.finished_at, now)),
+        ("outcome", outcome(job)),
+        ("result", "" if job.result is None else json.dumps(job.result)),
+        ("error", job.error),
+        ("MLflow run", job.run_id),
+    ]
+    return [(name, value) for name, value in lines if value not in {"", "-"}]
+
+
+def _state(job: JobView) -> str:
+    return f"{job.state}, stops at the end of its epoch" if job.state == "stopping" else job.state

@@ -1,0 +1,134 @@
+"""Jobs as rows for people: the same table in `ls`, `top` and the demo."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rich.console import Console, ConsoleOptions
+from rich.table import Table
+from rich.text import Text
+
+from laxity.times import NONE, clock, relative, words
+from laxity.views import JobView
+
+PIPE_COLUMNS: Final = 200
+COLUMNS: Final[tuple[tuple[str, Literal["left", "right"], int], ...]] = (
+    # name, alignment, and the narrowest screen that shows it
+    ("JOB", "left", 0),
+    ("CLASS", "left", 110),
+    ("STATE", "left", 0),
+    ("VERDICT", "left", 0),
+    ("DEADLINE", "right", 0),
+    ("P50", "right", 120),
+    ("P90", "right", 0),
+    ("LAXITY", "right", 90),
+    ("WIDTH", "right", 90),
+    ("EPOCH", "right", 0),
+    ("REASON", "left", 100),
+)
+STATE_STYLES: Final = {
+    "running": "green",
+    "stopping": "yellow",
+    "suspended": "yellow",
+    "refused": "red",
+    "failed": "red",
+    "finished": "dim",
+    "cancelled": "dim",
+}
+VERDICT_STYLES: Final = {"promised": "bold green", "refused": "bold red", "forecast": "cyan"}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console; into a pipe or file lines are wide, so that no column is cut."""
+    made = Console(stderr=stderr, highlight=False)
+    return (
+        made
+        if made.is_terminal
+        else Console(stderr=stderr, highlight=False, width=max(made.width, PIPE_COLUMNS))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobTable:
+    """One row per job: what it was promised, what is expected, where it is, and why.
+
+    On a narrow screen the columns that say least go first, and the reason gives way.
+    """
+
+    jobs: Sequence[JobView]
+    now: float
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        shown = [narrowest <= options.max_width for _, _, narrowest in COLUMNS]
+        table = Table(box=None, pad_edge=False, expand=False)
+        for (name, justify, _), wide_enough in zip(COLUMNS, shown, strict=True):
+            if wide_enough:
+                table.add_column(name, no_wrap=name != "REASON", justify=justify)
+        for job in self.jobs:
+            cells = zip(job_cells(job, self.now), shown, strict=True)
+            table.add_row(*(cell for cell, wide_enough in cells if wide_enough))
+        yield table
+
+
+def job_table(jobs: Iterable[JobView], *, now: float) -> JobTable:
+    return JobTable(tuple(jobs), now)
+
+
+def job_cells(job: JobView, now: float) -> list[Text]:
+    """A job's row, in the order of `job_table`'s columns."""
+    return [
+        Text(short(job.id), style="bold"),
+        Text(job.service_class),
+        Text(job.state, style=STATE_STYLES.get(job.state, "")),
+        Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "dim")),
+        Text(clock(job.deadline_at, now)),
+        Text(_expected(job, job.p50_at, now)),
+        Text(_expected(job, job.p90_at, now)),
+        _laxity(job),
+        Text(width(job)),
+        Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
+        Text(outcome(job) or job.error or job.reason, no_wrap=True, overflow="ellipsis"),
+    ]
+
+
+def outcome(job: JobView) -> str:
+    """How an ended job stands to its deadline, in words; nothing while it is not finished."""
+    if job.finished_at is None or job.deadline_at is None or job.state != "finished":
+        return ""
+    apart = words(abs(job.deadline_at - job.finished_at))
+    return f"kept, {apart} early" if job.kept else f"missed by {apart}"
+
+
+def width(job: JobView) -> str:
+    """Workers now, and the width it is about to have if they differ: "2", "1->2"."""
+    if job.state != "running" or not job.formed or job.formed == job.workers:
+        return str(job.workers) if job.workers else NONE
+    return f"{job.formed}->{job.workers}"
+
+
+def short(job_id: str) -> str:
+    """The id without the namespace `default`."""
+    return job_id.removeprefix("default/")
+
+
+def fact_table(facts: Sequence[tuple[str, str]]) -> Table:
+    """Names and values, one pair a line."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, Text(value))
+    return table
+
+
+def _expected(job: JobView, at: float | None, now: float) -> str:
+    if job.finished_at is not None:
+        return clock(job.finished_at, now)
+    return relative(at, now)
+
+
+def _laxity(job: JobView) -> Text:
+    """Slack in words, red when there is none left."""
+    if job.laxity_s is None or job.ended:
+        return Text(NONE, style="dim")
+    return Text(words(job.laxity_s), style="red" if job.laxity_s < 0 else "")

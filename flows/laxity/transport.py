@@ -1,0 +1,183 @@
+"""One JSON request to the service, tried again while the service is absent.
+
+A service is restarted, a node is drained, a laptop sleeps: who waits for a training of hours should
+not notice. What may be repeated without harm is repeated with growing, random pauses until the
+caller's patience ends; everything else only while nothing can have reached the service.
+"""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from laxity.views import Json
+
+AWAY_STATUS: Final = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 5.0
+ANSWER_LIMIT_BYTES: Final = 256 * 1024 * 1024
+
+
+class ServiceError(RuntimeError):
+    """The service answered that it will not do this: `code` for machines, the message for people."""
+
+    def __init__(self, code: str, message: str, *, status: int = 0, field: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+        self.field = field
+
+    def __str__(self) -> str:
+        where = f" (field {self.field})" if self.field else ""
+        return f"{self.message}{where}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Prefect keeps a failed run's exception as a pickle."""
+        return partial(ServiceError, status=self.status, field=self.field), (
+            self.code,
+            self.message,
+        )
+
+
+class ServiceAwayError(ServiceError, ConnectionError):
+    """Nobody answered in time: the service is down, restarting, or somewhere else."""
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__("service_away", message, status=status)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(ServiceAwayError, status=self.status), (self.message,)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked. `repeatable`: asking twice is the same as asking once."""
+
+    method: str
+    path: str
+    query: Mapping[str, str | float | int | None] = field(default_factory=dict)
+    body: Any = None
+    repeatable: bool = True
+    answer_s: float = 0.0  # the service may take so long on purpose (a long poll)
+
+    @property
+    def target(self) -> str:
+        query = {name: value for name, value in self.query.items() if value is not None}
+        return quote(self.path) + (f"?{urlencode(query)}" if query else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """Where the service is, and how patient its caller. Opens a connection for each request."""
+
+    url: str
+    token: str = ""
+    timeout_s: float = 30.0
+    patience_s: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def send(self, request: Request) -> Any:
+        """The answer's JSON (text if it is none); ServiceError, or ServiceAwayError after a while."""
+        give_up_at = self.clock() + self.patience_s
+        for pause_s in _pauses():
+            try:
+                return self._once(request)
+            except _UnsentError as error:
+                away = ServiceAwayError(self._absent(error))
+            except ServiceAwayError as error:
+                if not request.repeatable:
+                    raise
+                away = error
+            if self.clock() + pause_s >= give_up_at:
+                raise away
+            self.sleep(pause_s)
+        raise AssertionError  # the pauses never end
+
+    def _once(self, request: Request) -> Any:
+        connection = self._connection(request.answer_s)
+        try:
+            try:
+                connection.connect()
+            except OSError as error:
+                raise _UnsentError(str(error)) from error
+            return self._exchange(connection, request)
+        except (OSError, HTTPException) as error:
+            if isinstance(error, ServiceAwayError | _UnsentError):
+                raise
+            raise ServiceAwayError(self._absent(error)) from error
+        finally:
+            connection.close()
+
+    def _exchange(self, connection: HTTPConnection, request: Request) -> Any:
+        headers = {"Accept": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        payload = None
+        if request.body is not None:
+            payload = json.dumps(request.body, allow_nan=False).encode()
+            headers["Content-Type"] = "application/json"
+        connection.request(
+            request.method, urlsplit(self.url).path.rstrip("/") + request.target, payload, headers
+        )
+        answer = connection.getresponse()
+        content = answer.read(ANSWER_LIMIT_BYTES)
+        if answer.status in AWAY_STATUS:
+            raise ServiceAwayError(self._absent(answer.reason), status=answer.status)
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise _refused(answer.status, answer.reason, content)
+        return _parsed(content, answer.getheader("Content-Type") or "")
+
+    def _connection(self, answer_s: float) -> HTTPConnection:
+        parts = urlsplit(self.url)
+        timeout_s = self.timeout_s + answer_s
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            message = f"{self.url!r} is no address of a service: it looks like http://HOST:PORT"
+            raise ServiceError("bad_address", message)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        return kind(parts.hostname, parts.port, timeout=timeout_s)
+
+    def _absent(self, why: object) -> str:
+        return f"no laxity service answers at {self.url} ({why}); start one with: laxity up"
+
+
+class _UnsentError(OSError):
+    """No connection: the request cannot have reached the service."""
+
+
+def _pauses() -> Iterator[float]:
+    """Random pauses that double on average: many clients do not come back in one beat."""
+    longest_s = FIRST_PAUSE_S
+    while True:
+        yield random.uniform(longest_s / 2, longest_s)  # noqa: S311 - no secret
+        longest_s = min(longest_s * 2, LONGEST_PAUSE_S)
+
+
+def _parsed(content: bytes, kind: str) -> Any:
+    if "json" not in kind:
+        return content.decode(errors="replace")
+    return json.loads(content) if content else None
+
+
+def _refused(status: int, phrase: str, content: bytes) -> ServiceError:
+    """The error of an answer: {"error": {"code", "message", "field"?}}, or what there is of it."""
+    try:
+        said: Json = json.loads(content)["error"]
+        return ServiceError(
+            str(said.get("code", status)),
+            str(said.get("message", phrase)),
+            status=status,
+            field=str(said.get("field") or ""),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        words = content.decode(errors="replace").strip()[:500] or phrase
+        return ServiceError(f"http_{status}", f"HTTP {status}: {words}", status=status)

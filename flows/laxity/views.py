@@ -1,0 +1,104 @@
+"""What the service says of a job, as frozen values with names and types.
+
+The HTTP API answers in JSON; scripts, flows and tables want attributes. A field that an older or
+newer service leaves out keeps its default, so a client one version away still reads the rest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+ENDED: Final = frozenset({"finished", "failed", "cancelled"})
+SETTLED: Final = ENDED | {"refused"}
+
+
+@dataclass(frozen=True, slots=True)
+class OfferView:
+    """What would be promised instead. Instants are POSIX seconds."""
+
+    kind: str = ""
+    deadline_at: float | None = None
+    widths: tuple[int, ...] = ()
+    p90_at: float | None = None
+    checked_at: float | None = None
+    gpus_borrowed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job as the service sees it. Instants are POSIX seconds, None where there is none.
+
+    `width_history` holds (at, workers) pairs, 0 workers for a stop; `raw` is the whole answer.
+    """
+
+    id: str
+    uid: str = ""
+    service_class: str = "best_effort"
+    model: str = ""
+    state: str = "queued"
+    verdict: str = "none"
+    reason_code: str = ""
+    reason: str = ""
+    deadline_at: float | None = None
+    submitted_at: float | None = None
+    promised_p90_at: float | None = None
+    p50_at: float | None = None
+    p90_at: float | None = None
+    laxity_s: float | None = None
+    workers: int = 0
+    formed: int = 0
+    widths: tuple[int, ...] = ()
+    width_history: tuple[tuple[float, int], ...] = ()
+    epochs: int = 0
+    epochs_done: int = 0
+    preemptions: int = 0
+    attempt: int = 1
+    offers: tuple[OfferView, ...] = ()
+    held_by: tuple[str, ...] = ()
+    expected_start_at: float | None = None
+    finished_at: float | None = None
+    result: Any = None
+    run_id: str = ""
+    revision: Any = None
+    error: str = ""
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen to this attempt by itself."""
+        return self.state in ENDED
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the deadline was kept; None without a deadline or before the end."""
+        if self.deadline_at is None or self.finished_at is None:
+            return None
+        return self.finished_at <= self.deadline_at
+
+    @property
+    def broken(self) -> bool:
+        """Whether a promise was given and the deadline was missed."""
+        return self.verdict == "promised" and self.kept is False
+
+
+_NAMES: Final = frozenset(row.name for row in fields(JobView)) - {"raw", "service_class"}
+_OFFER_NAMES: Final = frozenset(row.name for row in fields(OfferView))
+
+
+def job_view(answer: Mapping[str, Any]) -> JobView:
+    """A JobView of the service's JSON; null and missing fields keep their defaults."""
+    known = {name: answer[name] for name in _NAMES if answer.get(name) is not None}
+    known["service_class"] = answer.get("class") or "best_effort"
+    known["widths"] = tuple(known.get("widths", ()))
+    known["width_history"] = tuple((at, workers) for at, workers in known.get("width_history", ()))
+    known["held_by"] = tuple(known.get("held_by", ()))
+    known["offers"] = tuple(offer_view(offer) for offer in known.get("offers", ()))
+    return JobView(**known, raw=dict(answer))
+
+
+def offer_view(answer: Mapping[str, Any]) -> OfferView:
+    known = {name: answer[name] for name in _OFFER_NAMES if answer.get(name) is not None}
+    known["widths"] = tuple(known.get("widths", ()))
+    return OfferView(**known)

@@ -1,0 +1,164 @@
+"""One worker of a job: `python -m laxity.worker module:function`, or `/path/file.py:function`.
+
+Exit 0: the training is done. 1: it failed, and says why. 75: another worker was lost, start again.
+143: told to stop; the next start goes on. Only exit 0 may complete a Job, so nothing else ends so.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from laxity import names
+from laxity.assignment import Assignment, AssignmentError
+from laxity.entry import arguments, load_function
+from laxity.notices import say
+from laxity.termination import STOPPED, Termination, TrainingStopped
+from laxity.training import Training
+
+RESULT: Final = "result.json"
+FAILED: Final = 1
+USAGE: Final = 2
+AGAIN: Final = 75
+INTERRUPTED: Final = 130
+ERROR_LENGTH: Final = 2000
+NEVER_LOOPED: Final = "the function never called training.epochs(): nothing was timed or saved"
+_FINISHED_S: Final = 60.0  # at most, until the service has every report
+_FAILED_S: Final = 10.0
+_STOPPED_S: Final = 2.0
+
+
+class ResultError(TypeError):
+    """The training function returned something that is not JSON."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the training function of one worker; the exit code."""
+    termination = Termination()
+    if len(argv) != 1:
+        say("usage: python -m laxity.worker module:function | /path/file.py:function")
+        return USAGE
+    try:
+        termination.install()
+        training = Training.of(Assignment.of(os.environ), termination)
+    except (AssignmentError, OSError) as error:
+        say(str(error))
+        return USAGE
+    except TrainingStopped:
+        return STOPPED
+    return _ended(training, termination, argv[0])
+
+
+def _ended(training: Training, termination: Termination, entry: str) -> int:
+    """Run to an end of some kind, and report which."""
+    try:
+        _report(training, "started", worker_pid=os.getpid(), width=training.workers)
+        result = _run(training, entry)
+        if termination.asked and not training.complete:
+            return _stopped(training)  # the user's code swallowed the exception
+        training.finish()
+        if training.rank == 0:
+            _finished(training, entry, result)
+    except TrainingStopped:
+        return _stopped(training)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job
+        return _stopped(training) if termination.asked else _failed(training, error)
+    return 0
+
+
+def _run(training: Training, entry: str) -> Any:
+    function = load_function(entry)
+    return function(
+        **arguments(function, training, os.environ.get(names.ENV_PARAMETERS, "")),
+    )
+
+
+def _finished(training: Training, entry: str, result: Any) -> None:
+    plain = _as_json(entry, result)
+    if training.folder is not None:
+        aside = training.folder / f".{RESULT}-{os.getpid()}"
+        aside.write_text(json.dumps(plain), encoding="utf-8")
+        aside.replace(training.folder / RESULT)
+    warning = {} if training.started else {"warning": NEVER_LOOPED}
+    if warning:
+        say(NEVER_LOOPED)
+    _report(training, "finished", result=plain, **warning)
+    _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
+
+
+def _stopped(training: Training) -> int:
+    with suppress(TrainingStopped):
+        training.save_rest()
+    _hand_over(training, at_most_s=_STOPPED_S)
+    return STOPPED
+
+
+def _failed(training: Training, error: BaseException) -> int:
+    traceback.print_exception(error)
+    if _others_lost(training):
+        say("another worker is gone: this one starts again from the last checkpoint")
+        return AGAIN
+    _report(training, "failed", error=f"{type(error).__name__}: {error}"[:ERROR_LENGTH])
+    _hand_over(training, at_most_s=_FAILED_S, outcome="FAILED")
+    return FAILED
+
+
+def _others_lost(training: Training) -> bool:
+    """A lost worker shows in the library that talks to it first, in our connection a moment later."""
+    until = time.monotonic() + 1.0
+    while training.workers > 1 and time.monotonic() < until:
+        if training.lost_others():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> None:
+    """Let the reports and MLflow's points out, for so long."""
+    with suppress(TrainingStopped):
+        if training.tracker is not None:
+            training.tracker.flush(at_most_s=at_most_s, outcome=outcome)
+        if training.outbox is not None:
+            training.outbox.drain(at_most_s=at_most_s)
+
+
+def _as_json(entry: str, result: Any) -> Any:
+    try:
+        return json.loads(json.dumps(result, allow_nan=False, default=_plain))
+    except (TypeError, ValueError) as error:
+        raise ResultError(
+            f"the result of {entry} is not JSON ({error}): return numbers, texts, lists or dicts"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy and the like as Python's own."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} in it")
+
+
+def _report(training: Training, kind: str, **fields: Any) -> None:
+    if training.outbox is not None:
+        training.outbox.append(kind, **fields)
+
+
+def _start() -> None:
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code in (STOPPED, AGAIN):
+        os._exit(code)  # the user's threads and exit hooks must not outlast the grace
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    _start()

@@ -1,0 +1,1 @@
+"""ACT: the live world, on a Kubernetes API server or on this machine."""

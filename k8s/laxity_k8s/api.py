@@ -1,0 +1,99 @@
+"""ClusterApi: the five kinds of a cluster as plain JSON. A real API server, or this machine.
+
+Both speak the same batch/v1 and core/v1 JSON, with resourceVersions, merge patches and 409s, so
+everything above (objects, patches, world) is written once. Calls are synchronous; `patch_many`
+may have many in flight.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+Kind = Literal["jobs", "pods", "nodes", "events", "leases"]
+Json = dict[str, Any]
+
+
+class ApiError(RuntimeError):
+    """The API server did not do it: `status` is the HTTP status, 0 when it could not be reached."""
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One watched change. `kind` BOOKMARK carries only a resourceVersion."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    items: tuple[Json, ...]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A JSON merge patch. A resourceVersion in `body.metadata` makes it a compare-and-set."""
+
+    kind: Kind
+    id: str  # "namespace/name", or "name" for nodes
+    body: Mapping[str, Any]
+    subresource: Literal["", "status"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a patch: 200 and the new object, or 404, 409, 422, ... and the message."""
+
+    patch: Patch
+    status: int
+    object: Json | None = None
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 200
+
+
+class ClusterApi(Protocol):
+    """List, watch, create, patch, delete. 404, 409 and 422 are ApiErrors with that status."""
+
+    def list(self, kind: Kind, *, selector: str = "") -> Listing:
+        """All objects of a kind, in all namespaces; `selector` is "label=value" or "label"."""
+        ...
+
+    def get(self, kind: Kind, object_id: str) -> Json: ...
+
+    def watch(self, kind: Kind, *, since: str, on_change: Callable[[Change], None]) -> "Watch":
+        """Call back for every change after resourceVersion `since`, from another thread.
+
+        Broken connections are resumed; when `since` is too old (410) the kind is listed anew and
+        the differences are called back as changes, so the caller never misses or doubles one.
+        """
+        ...
+
+    def create(self, kind: Kind, body: Mapping[str, Any]) -> Json: ...
+
+    def patch(self, patch: Patch) -> Json: ...
+
+    def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
+        """Many merge patches, several in flight, one at a time per object; outcomes in order."""
+        ...
+
+    def delete(self, kind: Kind, object_id: str) -> None:
+        """Delete with background propagation; 404 is an ApiError."""
+        ...
+
+    def log(self, pod_id: str) -> str:
+        """What a pod has written so far."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Watch(Protocol):
+    def stop(self) -> None: ...

@@ -1,0 +1,110 @@
+"""Which node a waiting pod of the local cluster goes to.
+
+A pod goes where its Job was told to go (one node per worker index, in an annotation); where there
+is no word, or no room, to the fullest node that its node affinity allows and that still holds it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from laxity import names
+from laxity_k8s import merge, pods
+from laxity_k8s.api import Json
+from laxity_k8s.reconcile import seconds
+
+
+def bindings(
+    waiting: Iterable[Json], placed: Iterable[Json], nodes: Iterable[Json], jobs: Mapping[str, Json]
+) -> dict[str, str]:
+    """Node by pod id, for all waiting pods that have room; oldest first, then lowest index."""
+    free = {merge.identity(node): capacity(node) for node in nodes if usable(node)}
+    for pod in placed:
+        if pods.node(pod) in free and not pods.over(pod):
+            free[pods.node(pod)] -= pods.gpus(pod)
+    found: dict[str, str] = {}
+    for pod in sorted(waiting, key=_turn):
+        node = _choice(pod, free, jobs.get(pods.owner(pod)[0]))
+        if node is not None:
+            free[node] -= pods.gpus(pod)
+            found[merge.identity(pod)] = node
+    return found
+
+
+def capacity(node: Json) -> int:
+    found = merge.dig(node, "status", "allocatable", pods.GPU)
+    return pods.count(merge.dig(node, "status", "capacity", pods.GPU) if found is None else found)
+
+
+def usable(node: Json) -> bool:
+    """Ready, and open for new pods."""
+    if merge.dig(node, "spec", "unschedulable"):
+        return False
+    return is_ready(node)
+
+
+def is_ready(node: Json) -> bool:
+    return unready_at(node) is None
+
+
+def unready_at(node: Json) -> float | None:
+    """Since when a node is not ready; None if it is, -inf if it does not say since when."""
+    for one in merge.items(node, "status", "conditions"):
+        if one.get("type") == "Ready" and one.get("status") != "True":
+            return _instant(one.get("lastTransitionTime"))
+    return None
+
+
+def _instant(text: object) -> float:
+    try:
+        return seconds(str(text))
+    except ValueError:
+        return float("-inf")
+
+
+def told(job: Json) -> tuple[str, ...]:
+    """The nodes a Job was last sent to, one per worker index; () if there is no such word."""
+    try:
+        found = json.loads(merge.annotations(job).get(names.NODES, "[]"))
+    except ValueError:
+        return ()
+    return tuple(str(name) for name in found) if isinstance(found, list) else ()
+
+
+def allowed(template: Json) -> frozenset[str] | None:
+    """Names of the nodes that a pod or a template may go to; None if any will do."""
+    terms = merge.items(
+        template,
+        "spec",
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "nodeSelectorTerms",
+    )
+    if not terms or not all(_names(term) for term in terms):
+        return None
+    return frozenset(name for term in terms for name in _names(term))
+
+
+def _names(term: Mapping[str, Any]) -> list[str]:
+    return [
+        str(name)
+        for field in term.get("matchFields", [])
+        if field.get("key") == "metadata.name" and field.get("operator") == "In"
+        for name in field.get("values", [])
+    ]
+
+
+def _choice(pod: Json, free: Mapping[str, int], job: Json | None) -> str | None:
+    may, needed, index = allowed(pod), pods.gpus(pod), pods.index(pod)
+    open_nodes = [name for name in free if free[name] >= needed and (may is None or name in may)]
+    wanted = told(job) if job is not None else ()
+    if index is not None and index < len(wanted) and wanted[index] in open_nodes:
+        return wanted[index]
+    return min(open_nodes, key=lambda name: (free[name], name), default=None)
+
+
+def _turn(pod: Json) -> tuple[str, int, str]:
+    index = pods.index(pod)
+    created = str(merge.dig(pod, "metadata", "creationTimestamp"))
+    return created, -1 if index is None else index, merge.identity(pod)

@@ -1,0 +1,57 @@
+"""What a finished job leaves behind is kept for some days and then removed: rows, folders, logs."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from laxity_k8s import merge
+from laxity_k8s.admission import finished
+from laxity_k8s.api import Json
+from laxity_k8s.kubelet import Kit
+from laxity_k8s.reconcile import seconds
+from laxity_k8s.rows import Rows
+
+EVENTS_S = 3600.0
+
+
+def ended_at(job: Json) -> float:
+    """When a finished Job ended; the time of its last condition."""
+    if not finished(job):
+        return float("inf")
+    return max(
+        seconds(one["lastTransitionTime"]) for one in merge.items(job, "status", "conditions")
+    )
+
+
+def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
+    """Remove what is older than `keep_s`; how many Jobs and folders were removed."""
+    old = [job for job in rows.listing("jobs").items if ended_at(job) + keep_s <= now]
+    for job in old:
+        rows.remove("jobs", merge.identity(job))
+    for event in rows.listing("events").items:
+        created = merge.dig(event, "metadata", "creationTimestamp")
+        if created and seconds(created) + EVENTS_S <= now:
+            rows.remove("events", merge.identity(event))
+    rows.compact()
+    return len(old) + _folders(rows, kit, now - keep_s)
+
+
+def _folders(rows: Rows, kit: Kit, before: float) -> int:
+    jobs = rows.listing("jobs").items
+    kept = {kit.checkpoints(merge.identity(job), job["metadata"]["uid"]) for job in jobs}
+    removed = 0
+    for path in _old(kit.home / "checkpoints", "*/*", before):
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+            removed += 1
+    logs = {kit.log(merge.identity(job), 0).name.rpartition("_")[0] for job in jobs}
+    for path in _old(kit.home / "logs", "*", before):
+        if path.name.rpartition("_")[0] not in logs:
+            path.unlink(missing_ok=True)
+    return removed
+
+
+def _old(folder: Path, pattern: str, before: float) -> Iterator[Path]:
+    for path in folder.glob(pattern):
+        if path.stat().st_mtime <= before:
+            yield path

@@ -1,0 +1,7 @@
+"""The acting floor's commands: what must be possible without a running service."""
+
+from typing import Any
+
+
+def register(app: Any) -> None:
+    """Nothing yet: `laxity down` and `laxity release` speak with the service and stand with it."""

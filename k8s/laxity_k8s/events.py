@@ -1,0 +1,71 @@
+"""Events of Jobs: what was decided and why, where `kubectl describe job` shows it.
+
+Written from a thread of its own, so that a slow API server never holds up a decision. What cannot
+be written is dropped: an Event is news, the annotations are the record.
+"""
+
+import queue
+import threading
+import time
+from contextlib import suppress
+
+from laxity_k8s import merge
+from laxity_k8s.api import ApiError, ClusterApi, Json
+from laxity_k8s.reconcile import rfc3339
+
+MOST_WAITING = 2_000
+
+
+class EventWriter:
+    """Takes news about Jobs and writes them as core/v1 Events, in order."""
+
+    def __init__(self, api: ClusterApi) -> None:
+        self._api = api
+        self._queue: queue.Queue[Json | None] = queue.Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._run, name="laxity-events", daemon=True)
+        self._thread.start()
+
+    def say(self, job: Json, code: str, words: str, *, warning: bool = False) -> None:
+        with suppress(queue.Full):
+            self._queue.put_nowait(event(job, code, words, warning=warning))
+
+    def close(self) -> None:
+        """Write what is waiting, then end."""
+        self._queue.put(None)
+        self._thread.join(timeout=10.0)
+
+    def _run(self) -> None:
+        while True:
+            news = self._queue.get()
+            if news is None:
+                return
+            with suppress(ApiError):
+                self._api.create("events", news)
+
+
+def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
+    """An Event about a Job; `code` becomes its reason in CamelCase."""
+    meta, now = job["metadata"], time.time()
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{meta['name']}.{time.time_ns():x}",
+            "namespace": meta["namespace"],
+        },
+        "involvedObject": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": meta["name"],
+            "namespace": meta["namespace"],
+            "uid": merge.dig(job, "metadata", "uid"),
+            "resourceVersion": merge.dig(job, "metadata", "resourceVersion"),
+        },
+        "reason": "".join(part.capitalize() for part in code.split("_")),
+        "message": words,
+        "type": "Warning" if warning else "Normal",
+        "source": {"component": "laxity"},
+        "firstTimestamp": rfc3339(int(now)),
+        "lastTimestamp": rfc3339(int(now)),
+        "count": 1,
+    }

@@ -1,0 +1,115 @@
+"""What laxity writes on a Job so that nothing else has to remember it: its state and its verdict.
+
+The service may be killed between any two patches. Whoever comes next reads from the Job alone since
+when it waits, how often it was stopped, for whom its GPUs were freed, and what it was told.
+Annotations can be garbled by hand; what cannot be read counts as not written, and is decided anew.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from laxity import names
+from laxity_k8s import merge
+from laxity_k8s.api import Json
+from laxity_scheduler.codec import CodecError, load_verdict, verdict_json
+from laxity_scheduler.verdict import Promise, Refusal, Verdict
+
+TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
+KINDS = ("Promise", "Refusal", "Forecast")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The STATUS annotation. Instants are POSIX seconds.
+
+    `wanted` is the width that laxity asked for last (0: suspended), None before its first word;
+    `terms` is the digest of what was judged.
+    """
+
+    queued_at: float | None = None
+    resumed_at: float | None = None
+    width_changed_at: float | None = None
+    preemptions: int = 0
+    attained_gpu_s: float = 0.0
+    since: float = 0.0
+    freed_for: str = ""
+    freed_nodes: tuple[str, ...] = ()
+    freed_at: float = 0.0
+    asked_deadline: str = ""
+    terms: str = ""
+    wanted: int | None = None
+
+    def to_text(self) -> str:
+        """JSON of all that differs from a fresh state."""
+        fresh = Kept()
+        written = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != getattr(fresh, field.name)
+        }
+        return json.dumps(written, separators=(",", ":"), sort_keys=True)
+
+
+def kept(job: Json) -> Kept:
+    """What a Job's STATUS annotation says; a fresh state where it says nothing readable."""
+    said = mapping(merge.annotations(job).get(names.STATUS))
+    found: dict[str, Any] = {}
+    for field in fields(Kept):
+        value = said.get(field.name)
+        if value is not None and _fits(field.name, value):
+            found[field.name] = tuple(value) if isinstance(value, list) else value
+    return Kept(**found)
+
+
+def terms(job: Json) -> str:
+    """A digest of what a verdict is about: when it differs, the job asks again."""
+    said = merge.annotations(job)
+    text = json.dumps([said.get(key) for key in TERMS])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """{"kind": "promise" | "refusal" | "forecast", ...} as the VERDICT annotation has it."""
+    written = verdict_json(verdict)
+    return json.dumps({**written, "kind": written["kind"].lower()}, separators=(",", ":"))
+
+
+def verdict(job: Json) -> Verdict | None:
+    said = mapping(merge.annotations(job).get(names.VERDICT))
+    kind = str(said.get("kind", "")).capitalize()
+    if kind not in KINDS:
+        return None
+    try:
+        return load_verdict({**said, "kind": kind})
+    except CodecError:
+        return None
+
+
+def verdict_label(found: Verdict | None) -> str:
+    if found is None:
+        return "none"
+    if isinstance(found, Promise):
+        return "promised"
+    return "refused" if isinstance(found, Refusal) else "forecast"
+
+
+def mapping(text: object) -> Mapping[str, Any]:
+    """The JSON object that an annotation holds; an empty one where it holds none."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _fits(name: str, value: object) -> bool:
+    if name in {"freed_for", "asked_deadline", "terms"}:
+        return isinstance(value, str)
+    if name == "freed_nodes":
+        return isinstance(value, list) and all(isinstance(node, str) for node in value)
+    if name in {"preemptions", "wanted"}:
+        return isinstance(value, int) and value >= 0
+    return isinstance(value, int | float)

@@ -1,0 +1,235 @@
+"""ClusterApi on a real API server: one event loop in a thread, raw JSON, many patches in flight.
+
+Only TLS settings and credentials come from the client library (kubeconfig files, exec plugins,
+service account tokens that rotate); its typed models cost five seconds per 5,000 Jobs.
+"""
+
+import asyncio
+import os
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch
+from laxity_k8s.paths import collection, path
+from laxity_k8s.watching import KindWatch
+from laxity_k8s.wire import MERGE_PATCH, Patience, Wire
+from laxity_k8s.world import LiveCluster
+from laxity_scheduler.engine import Reports
+
+IN_FLIGHT: Final = 32
+FIELD_MANAGER: Final = {"fieldManager": "laxity"}
+Answer = TypeVar("Answer")
+
+
+class KubernetesApi:
+    """A cluster, by kubeconfig (argument, KUBECONFIG, ~/.kube/config) or as a pod of its own."""
+
+    def __init__(
+        self,
+        kubeconfig: Path | None = None,
+        *,
+        context: str | None = None,
+        in_flight: int = IN_FLIGHT,
+    ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="laxity-kubernetes", daemon=True
+        )
+        self._thread.start()
+        self._seen: dict[Kind, Listing] = {}
+        self._slots = asyncio.Semaphore(in_flight)
+        try:
+            self._wire = self._wait(_connect(kubeconfig, context))
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    def list(self, kind: Kind, *, selector: str = "") -> Listing:
+        query = {"labelSelector": selector} if selector else {}
+        answer = self._wait(self._wire.json("GET", collection(kind), query=query, timeout_s=120.0))
+        listing = Listing(tuple(answer.get("items") or ()), answer["metadata"]["resourceVersion"])
+        if not selector:
+            self._seen[kind] = listing
+        return listing
+
+    def get(self, kind: Kind, object_id: str) -> Json:
+        return self._wait(self._wire.json("GET", path(kind, object_id)))
+
+    def watch(self, kind: Kind, *, since: str, on_change: Callable[[Change], None]) -> "_Watch":
+        watch = _Watch(self._loop, kind, on_change)
+        watched = KindWatch(self._wire, kind, since, watch.take)
+        seen = self._seen.pop(kind, None)
+        if seen is not None and seen.resource_version == since:
+            watched.seed(seen.items)
+        watch.begin(watched)
+        return watch
+
+    def create(self, kind: Kind, body: Mapping[str, Any]) -> Json:
+        namespace = str((body.get("metadata") or {}).get("namespace") or "")
+        if kind != "nodes" and not namespace:
+            namespace = "default"
+        where = collection(kind, namespace)
+        return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
+
+    def patch(self, patch: Patch) -> Json:
+        return self._wait(self._patch(patch))
+
+    def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
+        return self._wait(self._patch_all(patches))
+
+    def delete(self, kind: Kind, object_id: str) -> None:
+        body = {"propagationPolicy": "Background"}
+        self._wait(self._wire.json("DELETE", path(kind, object_id), body=body))
+
+    def log(self, pod_id: str) -> str:
+        text = self._wait(self._wire.text("GET", path("pods", pod_id, "log")))
+        return text.decode(errors="replace")
+
+    def close(self) -> None:
+        self._wait(self._end())
+        self._stop_loop()
+
+    async def _end(self) -> None:
+        """Stop all watches, then close the connections."""
+        mine = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._wire.__aexit__()
+
+    async def _patch(self, patch: Patch) -> Json:
+        return await self._wire.json(
+            "PATCH",
+            path(patch.kind, patch.id, patch.subresource),
+            query=FIELD_MANAGER,
+            body=patch.body,
+            content_type=MERGE_PATCH,
+        )
+
+    async def _patch_all(self, patches: Sequence[Patch]) -> tuple[Outcome, ...]:
+        """Several in flight, one at a time per object, outcomes in the order of the patches."""
+        per_object: dict[tuple[str, str], list[int]] = {}
+        for number, patch in enumerate(patches):
+            per_object.setdefault((patch.kind, patch.id), []).append(number)
+        outcomes: dict[int, Outcome] = {}
+
+        async def one_object(numbers: Sequence[int]) -> None:
+            for number in numbers:
+                async with self._slots:
+                    outcomes[number] = await self._outcome(patches[number])
+
+        await asyncio.gather(*map(one_object, per_object.values()))
+        return tuple(outcomes[number] for number in range(len(patches)))
+
+    async def _outcome(self, patch: Patch) -> Outcome:
+        try:
+            return Outcome(patch, 200, await self._patch(patch))
+        except ApiError as error:
+            return Outcome(patch, error.status, message=str(error))
+
+    def _wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5.0)
+        self._loop.close()
+
+
+def open_world(
+    home: Path,
+    reports: Reports,
+    *,
+    slots: int | None = None,
+    url: str = "",
+    token: str = "",
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    keep_s: float = 7 * 86_400.0,
+    fit_within_s: float = 60.0,
+) -> LiveCluster:
+    """The live world on a cluster: by KUBECONFIG, or as a pod of it. `home` and `slots` are unused.
+
+    `url` and `token` are not handed to the workers: their Jobs name LAXITY_URL themselves.
+    """
+    api = KubernetesApi(kubeconfig, context=context)
+    return LiveCluster(api, reports, keep_s=keep_s, fit_within_s=fit_within_s)
+
+
+class _Watch:
+    """A running watch. Changes are called back from a thread of its own.
+
+    A callback may wait for a lock whose holder waits for this API: it must not stop the event loop.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, kind: Kind, on_change: Callable[[Change], None]
+    ) -> None:
+        self._loop = loop
+        self._on_change = on_change
+        self._changes: SimpleQueue[Change | None] = SimpleQueue()
+        self._teller = threading.Thread(target=self._tell, name=f"laxity-watch-{kind}", daemon=True)
+        self.take = self._changes.put
+
+    def begin(self, watched: KindWatch) -> None:
+        self._running = asyncio.run_coroutine_threadsafe(watched.run(), self._loop)
+        self._teller.start()
+
+    def stop(self) -> None:
+        """Returns when no callback will come any more (unless called from a callback)."""
+        self._running.cancel()
+        self._changes.put(None)
+        if threading.current_thread() is not self._teller:
+            self._teller.join()
+
+    def _tell(self) -> None:
+        while (change := self._changes.get()) is not None and not self._running.cancelled():
+            self._on_change(change)
+
+
+async def _connect(kubeconfig: Path | None, context: str | None) -> Wire:
+    """Read the credentials and open a session. ApiError says where they were looked for."""
+    from kubernetes.aio import client
+    from kubernetes.aio import config as untyped
+
+    config: Any = untyped
+    settings = client.Configuration()
+    try:
+        if kubeconfig is None and "KUBECONFIG" not in os.environ and _in_a_pod():
+            config.load_incluster_config(client_configuration=settings)
+        else:
+            await config.load_kube_config(
+                config_file=str(kubeconfig) if kubeconfig else None,
+                context=context,
+                client_configuration=settings,
+            )
+    except (config.ConfigException, OSError) as error:
+        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        raise ApiError(f"no usable cluster credentials in {where}: {error}") from error
+
+    async def authorize() -> Mapping[str, str]:
+        token = await settings.get_api_key_with_prefix("BearerToken")
+        return {"Authorization": token.replace("bearer ", "Bearer ", 1)} if token else {}
+
+    return Wire(settings.host, _tls(settings), authorize, Patience())
+
+
+def _in_a_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def _tls(settings: Any) -> ssl.SSLContext | None:
+    if not settings.host.startswith("https"):
+        return None
+    tls = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+    if settings.cert_file:
+        tls.load_cert_chain(settings.cert_file, keyfile=settings.key_file)
+    if not settings.verify_ssl:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    return tls

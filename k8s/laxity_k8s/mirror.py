@@ -1,0 +1,112 @@
+"""A copy of the cluster's Jobs, Pods and Nodes that follows it by watching.
+
+Answers to our own patches are put in at once, so that the next look sees what was just done, and a
+watch that comes later with the same or an older revision changes nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from threading import RLock
+from typing import Final
+
+from laxity_k8s import merge, pods
+from laxity_k8s.api import Change, ClusterApi, Json, Kind, Watch
+
+TYPES: Final[dict[Kind, Json]] = {
+    "jobs": {"apiVersion": "batch/v1", "kind": "Job"},
+    "pods": {"apiVersion": "v1", "kind": "Pod"},
+    "nodes": {"apiVersion": "v1", "kind": "Node"},
+}
+
+
+class Mirror:
+    """Objects by kind and id, and the ids of Jobs that something happened to since the last take."""
+
+    def __init__(self, api: ClusterApi, on_change: Callable[[], None]) -> None:
+        self.lock = RLock()
+        self.jobs: dict[str, Json] = {}
+        self.pods: dict[str, Json] = {}
+        self.nodes: dict[str, Json] = {}
+        self.pods_of: defaultdict[str, dict[str, Json]] = defaultdict(dict)
+        self._gone: dict[tuple[str, str], int] = {}
+        self._touched: set[str] = set()
+        self._nodes_touched = True
+        self._on_change = on_change
+        self._watches: list[Watch] = [self._follow(api, kind) for kind in TYPES]
+
+    def take(self) -> tuple[set[str], bool]:
+        """Groups (Job ids, or "pod:id" for pods without one) that changed, and whether nodes did."""
+        with self.lock:
+            touched, nodes = self._touched, self._nodes_touched
+            self._touched, self._nodes_touched = set(), False
+        return touched, nodes
+
+    def put_back(self, group: str) -> None:
+        """Look at a group again next time."""
+        with self.lock:
+            self._touched.add(group)
+
+    def put(self, kind: Kind, thing: Json) -> None:
+        """What the cluster answered; older than what is known, it is passed over."""
+        key = merge.identity(thing)
+        with self.lock:
+            table = self._table(kind)
+            revision = _revision(thing)
+            known = _revision(table[key]) if key in table else self._gone.get((kind, key), -1)
+            if revision <= known:
+                return
+            table[key] = thing
+            self._touch(kind, key, thing)
+
+    def drop(self, kind: Kind, key: str, revision: int = 0) -> None:
+        with self.lock:
+            thing = self._table(kind).pop(key, None)
+            if thing is None:
+                return
+            self._gone[kind, key] = max(revision, _revision(thing))
+            if len(self._gone) > 10_000:
+                self._gone.pop(next(iter(self._gone)))
+            self._touch(kind, key, thing, gone=True)
+
+    def close(self) -> None:
+        for watch in self._watches:
+            watch.stop()
+
+    def _follow(self, api: ClusterApi, kind: Kind) -> Watch:
+        listing = api.list(kind)
+        for thing in listing.items:
+            self.put(kind, {**TYPES[kind], **thing})  # an API server leaves it out of lists
+
+        def on_change(change: Change) -> None:
+            if change.type == "BOOKMARK":
+                return
+            if change.type == "DELETED":
+                self.drop(kind, merge.identity(change.object), _revision(change.object))
+            else:
+                self.put(kind, change.object)
+            self._on_change()
+
+        return api.watch(kind, since=listing.resource_version, on_change=on_change)
+
+    def _table(self, kind: Kind) -> dict[str, Json]:
+        return {"jobs": self.jobs, "pods": self.pods, "nodes": self.nodes}[kind]
+
+    def _touch(self, kind: Kind, key: str, thing: Json, *, gone: bool = False) -> None:
+        if kind == "nodes":
+            self._nodes_touched = True
+        elif kind == "jobs":
+            self._touched.add(key)
+        else:
+            group = pods.owner(thing)[0] or f"pod:{key}"
+            self._touched.add(group)
+            if gone:
+                self.pods_of[group].pop(key, None)
+                if not self.pods_of[group]:
+                    del self.pods_of[group]
+            else:
+                self.pods_of[group][key] = thing
+
+
+def _revision(thing: Json) -> int:
+    text = str(merge.dig(thing, "metadata", "resourceVersion") or "0")
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,315 @@
+"""Jobs, Pods and Nodes as JSON become rows of the snapshot. Pure: what it cannot read, it names.
+
+One Job that makes no sense must not keep all others from being decided on, so a wrong annotation
+becomes a `BadJob` with its problems, never an exception.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from laxity import names
+from laxity.qos import QoS, QoSError
+from laxity.spec import TrainingSpec
+from laxity_k8s import merge, pods
+from laxity_k8s.admission import condition, finished
+from laxity_k8s.api import Json
+from laxity_k8s.binding import capacity, told, unready_at, usable
+from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
+from laxity_k8s.reconcile import seconds
+from laxity_profiler.estimate import Workload
+from laxity_scheduler.engine import Report
+from laxity_scheduler.state import FOREVER, Hold, Job, Node, Pool
+
+POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
+PRODUCT = "nvidia.com/gpu.product"
+WIDEST_BY_ITSELF = 8  # workers that a job gets without ever having named widths
+HOLD_S = 300.0
+UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
+NO_REPORT = Report()
+
+
+@dataclass(frozen=True, slots=True)
+class BadJob:
+    """A labelled Job that cannot be decided on, and what is wrong with it, field by field."""
+
+    id: str
+    problems: tuple[str, ...]
+
+
+def managed(job: Json) -> bool:
+    """Ours: laxity's label, and not Kueue's."""
+    labels = merge.labels(job)
+    return labels.get(names.MANAGED) == "true" and names.KUEUE_QUEUE not in labels
+
+
+def live(job: Json) -> bool:
+    """Ours, neither finished nor being deleted."""
+    deleted = merge.dig(job, "metadata", "deletionTimestamp")
+    return managed(job) and not deleted and not finished(job)
+
+
+def job_row(
+    job: Json,
+    own: Sequence[Json] = (),
+    report: Report = NO_REPORT,
+    *,
+    largest: int = WIDEST_BY_ITSELF,
+    fit_within_s: float = 60.0,
+    now: float = 0.0,
+) -> Job | BadJob:
+    """A Job with its pods and its workers' report as a row; `largest` is the cluster in workers.
+
+    `now` only tells whether pods have had their time to run; no field moves with it otherwise.
+    """
+    try:
+        spec = spec_of(job)
+    except QoSError as error:
+        said = tuple(f"{where}: {what}" for where, what in error.problems)
+        return BadJob(merge.identity(job), said)
+    return _row(job, spec, own, report, largest=largest, fit_within_s=fit_within_s, now=now)
+
+
+def spec_of(job: Json) -> TrainingSpec:
+    """What its user declared. QoSError names every wrong field."""
+    return TrainingSpec.from_manifest(job)
+
+
+def _row(
+    job: Json,
+    spec: TrainingSpec,
+    own: Sequence[Json],
+    report: Report,
+    *,
+    largest: int,
+    fit_within_s: float,
+    now: float,
+) -> Job:
+    state, said = kept(job), merge.annotations(job)
+    submitted_at = submission(job, spec)
+    workers = width(job)
+    started_at = max(state.resumed_at or 0.0, state.width_changed_at or 0.0)
+    heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
+    stop = mapping(said.get(names.STOP))
+    since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
+    late = workers > 0 and started_at + fit_within_s <= now
+    told_verdict = verdict(job)
+    return Job(
+        id=spec.id,
+        workload=_workload(spec),
+        submitted_at=submitted_at,
+        deadline_at=deadline(spec.qos, submitted_at),
+        service_class=spec.qos.service_class,
+        widths=widths(spec.qos, job, largest),
+        gpus_per_worker=spec.qos.gpus_per_worker,
+        workers=workers,
+        nodes=places(job, own, workers),
+        terminating_workers=leaving(job, own, workers),
+        progress=report.progress,
+        since=since,
+        attained_gpu_s=state.attained_gpu_s
+        + workers * spec.qos.gpus_per_worker * (since - max(state.since, submitted_at)),
+        preemptible=spec.qos.preemptible,
+        preemptions=state.preemptions,
+        verdict=told_verdict,
+        queued_at=submitted_at if state.queued_at is None else state.queued_at,
+        resumed_at=state.resumed_at,
+        width_changed_at=state.width_changed_at,
+        epoch_started_at=report.epoch_started_at if heard else None,
+        stop_requested_at=_number(stop.get("at")) if workers else None,
+        stop_for=str(stop.get("for") or "") if workers else "",
+        formed=report.formed if heard else 0,
+        resize_to=_whole(said.get(names.RESIZE_TO)) if workers else 0,
+        parked_epoch=report.parked_epoch if heard and stop else None,
+        pinned=names.PIN in said or by_hand(job) != "",
+        on_miss=spec.qos.on_miss,
+        asked=told_verdict is None or state.terms != terms(job),
+        fitting_workers=_fitting(own, workers) if late else None,
+    )
+
+
+def submission(job: Json, spec: TrainingSpec) -> float:
+    """The first submission, to the millisecond if a client wrote it, else the Job's creation."""
+    if spec.submitted_at is not None:
+        return spec.submitted_at.timestamp()
+    created = merge.dig(job, "metadata", "creationTimestamp")
+    return seconds(created) if created else 0.0
+
+
+def deadline(qos: QoS, submitted_at: float) -> float:
+    if qos.deadline is None:
+        return FOREVER
+    if isinstance(qos.deadline, datetime):
+        return qos.deadline.timestamp()
+    return submitted_at + qos.deadline.total_seconds()
+
+
+def widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
+    """What the user allows; without a word, powers of two up to what the cluster holds."""
+    if qos.widths is not None:
+        return qos.widths
+    most = max(1, min(WIDEST_BY_ITSELF, largest))
+    return tuple(level for level in (1, 2, 4, 8) if level <= most)
+
+
+def width(job: Json) -> int:
+    """Workers that should run now: 0 while suspended."""
+    if merge.dig(job, "spec", "suspend"):
+        return 0
+    return int(merge.dig(job, "spec", "parallelism") or 0)
+
+
+def by_hand(job: Json) -> str:
+    """How the Job differs from what laxity asked for last, in words; "" if it does not."""
+    wanted, found = kept(job).wanted, width(job)
+    if wanted is None:
+        # Suspended once and running without our word: somebody let it go.
+        return f"started by hand on {found}" if found and condition(job, "Suspended") else ""
+    return "" if wanted == found else f"changed by hand from {wanted} to {found} worker(s)"
+
+
+def unadopted(job: Json) -> bool:
+    """New, running, and never suspended: no admission policy has seen it yet."""
+    return width(job) > 0 and kept(job).wanted is None and not condition(job, "Suspended")
+
+
+def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
+    """The node of each worker index: where its pod is, else where it was sent.
+
+    Empty if that is not known of all of them: somebody else has started some.
+    """
+    bound = {
+        index: pods.node(pod)
+        for index, pod in numbered(own)
+        if not pods.over(pod) and not pods.leaving(pod) and pods.node(pod)
+    }
+    sent = told(job)
+    found = [
+        bound.get(index) or (sent[index] if index < len(sent) else "") for index in range(workers)
+    ]
+    return tuple(found) if all(found) else ()
+
+
+def numbered(own: Iterable[Json]) -> list[tuple[int, Json]]:
+    """Pods with their index; those of a Job that is not Indexed are counted by name."""
+    plain = count()
+    return [
+        (next(plain) if found is None else found, pod)
+        for pod in sorted(own, key=merge.identity)
+        for found in (pods.index(pod),)
+        if found is not None or not pods.over(pod)
+    ]
+
+
+def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
+    """Workers that hold GPUs and should not: on their way out, or about to be told."""
+    seen = sum(
+        pods.leaving(pod) or index >= workers for index, pod in numbered(own) if not pods.over(pod)
+    )
+    status = merge.table(job, "status")
+    counted = int(status.get("active") or 0) + int(status.get("terminating") or 0)
+    return max(seen, counted - workers, 0)
+
+
+def _fitting(own: Iterable[Json], workers: int) -> int | None:
+    """Indexes that run, from 0 up; None if all do."""
+    running = {index for index, pod in numbered(own) if pods.phase(pod) in {"Running", "Succeeded"}}
+    found = next((index for index in range(workers) if index not in running), workers)
+    return None if found == workers else found
+
+
+@lru_cache(maxsize=4096)
+def _shared(workload: Workload) -> Workload:
+    """Equal workloads are one object: predictors compare them often."""
+    return workload
+
+
+def _workload(spec: TrainingSpec) -> Workload:
+    return _shared(
+        Workload(
+            model=spec.model,
+            epochs=spec.epochs,
+            samples=spec.samples,
+            batch_size=spec.batch_size,
+            dataset_bytes=spec.dataset_bytes,
+            user_epoch_s=spec.qos.epoch_estimate_s,
+        )
+    )
+
+
+def gone_at(node: Json) -> float:
+    """When a node that is not ready counts as lost: a restarted kubelet is back before that."""
+    since = unready_at(node)
+    return FOREVER if since is None else since + UNREADY_S
+
+
+def node_row(node: Json, busy_gpus: int, *, now: float = 0.0) -> Node | None:
+    """A machine with GPUs that is there; None for any other. One not ready takes no new workers."""
+    gpus = capacity(node)
+    if gpus == 0 or gone_at(node) <= now or merge.dig(node, "metadata", "deletionTimestamp"):
+        return None
+    labels = merge.labels(node)
+    return Node(
+        id=merge.identity(node),
+        gpus=gpus,
+        free_gpus=gpus - busy_gpus if usable(node) else 0,
+        gpu_type=labels.get(PRODUCT, ""),
+        pool=_pool(labels.get(POOL, "")),
+    )
+
+
+def _pool(said: str) -> Pool:
+    return said if said in {"training", "inference", "loaned"} else "training"  # type: ignore[return-value]
+
+
+def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
+    """GPUs by node of bound pods that are not over, those that terminate too."""
+    busy: Counter[str] = Counter()
+    for pod in own:
+        if pods.node(pod) and not pods.over(pod):
+            busy[pods.node(pod)] += max(gpus_per_worker, pods.gpus(pod))
+    return busy
+
+
+def reserved(row: Job, own: Iterable[Json]) -> Counter[str]:
+    """GPUs by node for workers that were sent there and have no pod on any node yet."""
+    there = {index for index, pod in numbered(own) if pods.node(pod) and not pods.over(pod)}
+    done = {index for index, pod in numbered(own) if pods.phase(pod) == "Succeeded"}
+    waiting: Counter[str] = Counter()
+    for index, node in enumerate(row.nodes):
+        if node and index not in there and index not in done:
+            waiting[node] += row.gpus_per_worker
+    return waiting
+
+
+def holds(rows: Mapping[str, Job], states: Mapping[str, Kept], now: float) -> tuple[Hold, ...]:
+    """GPUs that stopped jobs freed, for those they were freed for, until these have started."""
+    found = []
+    for job_id in sorted(states):
+        state, victim = states[job_id], rows[job_id]
+        other = rows.get(state.freed_for)
+        until_at = state.freed_at + HOLD_S
+        if not state.freed_for or victim.workers or victim.terminating_workers or until_at <= now:
+            continue
+        if (
+            other is None
+            or other.refused
+            or max(other.resumed_at or 0.0, other.width_changed_at or 0.0) >= state.freed_at
+        ):
+            continue
+        for node, workers in sorted(Counter(state.freed_nodes).items()):
+            gpus = workers * victim.gpus_per_worker
+            found.append(Hold(state.freed_for, node, gpus, until_at))
+    return tuple(found)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.isdigit() and len(text) < 9 else 0

@@ -1,0 +1,258 @@
+"""Decisions become merge patches of Jobs: one patch per Job and plan, and nothing is sent here.
+
+A patch states the wished-for spec and, in the same write, all that has to be known later, so that
+a service killed right after it loses nothing. It names the resourceVersion that was decided on:
+whoever changed the Job in between wins, and the next cycle decides anew.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+from laxity import names
+from laxity_k8s import merge
+from laxity_k8s.affinity import onto
+from laxity_k8s.api import Json, Patch
+from laxity_k8s.binding import allowed
+from laxity_k8s.kept import Kept, kept, terms, verdict_label, verdict_text
+from laxity_k8s.reconcile import rfc3339
+from laxity_scheduler.plan import (
+    Admit,
+    Decision,
+    Forecasted,
+    Preempt,
+    Promised,
+    Refuse,
+    Resize,
+    Wait,
+    verdict_after,
+)
+from laxity_scheduler.reasons import Reason
+from laxity_scheduler.state import Job
+from laxity_scheduler.verdict import Offer, Promise, Refusal, Verdict
+
+LONGEST_REASON = 1024
+
+
+class Turn(IntEnum):
+    """What is sent first: GPUs are let go before they are asked for."""
+
+    SCALE_IN = 0
+    SUSPEND = 1
+    START = 2
+    SCALE_OUT = 3
+    SAY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JobPatch:
+    """One Job's patch; `reset_first` clears status.startTime, without which pods cannot move."""
+
+    patch: Patch
+    turn: Turn
+    reset_first: bool
+    said: tuple[tuple[str, str], ...]  # (reason code, words) for the Job's Events
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The changes that a plan's decisions ask of one Job, gathered."""
+
+    job: Json
+    row: Job
+    now: float
+    state: Kept
+    annotations: dict[str, str | None] = field(default_factory=dict)
+    labels: dict[str, str | None] = field(default_factory=dict)
+    spec: dict[str, Any] = field(default_factory=dict)
+    turn: Turn = Turn.SAY
+    reset_first: bool = False
+    said: list[tuple[str, str]] = field(default_factory=list)
+
+
+def job_patch(
+    job: Json,
+    row: Job,
+    decisions: Sequence[Decision],
+    *,
+    now: float,
+    cycle: int = 0,
+    roomy: Sequence[str] = (),
+) -> JobPatch | None:
+    """All decisions about one Job as one patch; None if the Job says all of it already.
+
+    `roomy` are nodes that the Job may grow onto later, besides those it is admitted to.
+    """
+    draft = _Draft(job, row, now, kept(job))
+    for decision in decisions:
+        _add(draft, decision, roomy)
+    _keep(draft, cycle)
+    body = _body(draft)
+    if not body:
+        return None
+    body["metadata"] = {
+        **body.get("metadata", {}),
+        "resourceVersion": job["metadata"]["resourceVersion"],
+    }
+    patch = Patch("jobs", merge.identity(job), body)
+    return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.said))
+
+
+def _add(draft: _Draft, decision: Decision, roomy: Sequence[str]) -> None:
+    match decision:
+        case Promised() | Forecasted() | Refuse():
+            _tell(draft, decision)
+        case Wait(reason=why):
+            _say(draft, why)
+        case Admit():
+            _admit(draft, decision, roomy)
+        case Resize():
+            _resize(draft, decision)
+        case Preempt():
+            _preempt(draft, decision)
+        case _:
+            pass  # Submit, Loan and Reclaim touch no Job
+
+
+def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
+    """The verdict, its instants, and for which terms it was given."""
+    told: Verdict = verdict_after(draft.row, decision, draft.now)
+    draft.annotations |= {
+        names.VERDICT: verdict_text(told),
+        names.PROMISED_FINISH: instant(told.p90_at) if isinstance(told, Promise) else None,
+        names.P50_FINISH: instant(getattr(told, "p50_at", float("inf"))),
+        names.P90_FINISH: instant(told.p90_at),
+    }
+    draft.labels |= {
+        names.VERDICT_LABEL: verdict_label(told),
+        names.CLASS_LABEL: draft.row.service_class,
+    }
+    said = merge.annotations(draft.job).get(names.DEADLINE, "")
+    draft.state = replace(draft.state, terms=terms(draft.job), asked_deadline=said)
+    _say(draft, decision.reason)
+    if isinstance(told, Refusal) and told.offers:
+        draft.said.append(("offered", _offered(told.offers)))
+
+
+def _offered(offers: Sequence[Offer]) -> str:
+    """Counter-offers as somebody with kubectl alone can take them up: which annotation, what."""
+    words: Mapping[str, Callable[[Offer], str]] = {
+        "deadline": lambda offer: f"{names.DEADLINE}: {instant(math.ceil(offer.deadline_at))}",
+        "widths": lambda offer: f"{names.WIDTHS}: {','.join(map(str, offer.widths))}",
+        "borrow": lambda offer: f"{offer.gpus_borrowed} more GPU(s)",
+        "soft": lambda _: f"{names.CLASS}: soft (a forecast, no promise)",
+        "probe": lambda _: "two epochs as a probe first",
+    }
+    return "would be taken with " + "; or with ".join(words[one.kind](one) for one in offers)
+
+
+def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str]) -> None:
+    width, now = decision.workers, draft.now
+    draft.spec |= {"suspend": False, "parallelism": width, "completions": width}
+    if merge.dig(draft.job, "spec", "completionMode") != "Indexed":
+        draft.spec.pop("completions")
+    draft.annotations[names.NODES] = json.dumps(decision.nodes)
+    draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
+    template = onto(draft.job, [*decision.nodes, *roomy])
+    if template is not None:
+        draft.spec["template"] = template
+        draft.reset_first = bool(merge.dig(draft.job, "status", "startTime"))
+    draft.state = replace(
+        draft.state,
+        resumed_at=now,
+        width_changed_at=now,
+        since=now,
+        wanted=width,
+        freed_for="",
+        freed_nodes=(),
+        freed_at=0.0,
+    )
+    draft.turn = Turn.START
+    _say(draft, decision.reason)
+
+
+def _resize(draft: _Draft, decision: Resize) -> None:
+    width, before = decision.workers, draft.row.workers
+    if decision.at == "epoch":
+        draft.annotations[names.RESIZE_TO] = str(width)
+        _say(draft, decision.reason)
+        return
+    draft.spec |= {"parallelism": width, "completions": width}
+    draft.annotations |= {names.NODES: json.dumps(decision.nodes), names.RESIZE_TO: None}
+    draft.state = replace(_accounted(draft), width_changed_at=draft.now, wanted=width)
+    draft.turn = Turn.SCALE_IN if width < before else Turn.SCALE_OUT
+    _say(draft, decision.reason)
+
+
+def _preempt(draft: _Draft, decision: Preempt) -> None:
+    if decision.at == "epoch":
+        if names.STOP not in merge.annotations(draft.job):
+            asked = {"at": draft.now, "for": decision.beneficiary}
+            draft.annotations[names.STOP] = json.dumps(asked)
+        _say(draft, decision.reason)
+        return
+    draft.spec["suspend"] = True
+    draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
+    draft.state = replace(
+        _accounted(draft),
+        queued_at=draft.now,
+        preemptions=draft.state.preemptions + 1,
+        wanted=0,
+        freed_for=decision.beneficiary,
+        freed_nodes=draft.row.nodes if decision.beneficiary else (),
+        freed_at=draft.now if decision.beneficiary else 0.0,
+    )
+    draft.turn = Turn.SUSPEND
+    _say(draft, decision.reason)
+
+
+def _accounted(draft: _Draft) -> Kept:
+    """The state with the GPU-seconds of the width that ends now."""
+    state, now = draft.state, draft.now
+    ran_s = max(0.0, now - max(state.since, draft.row.submitted_at))
+    return replace(state, attained_gpu_s=state.attained_gpu_s + draft.row.gpus * ran_s, since=now)
+
+
+def _say(draft: _Draft, why: Reason) -> None:
+    text = why.text[:LONGEST_REASON]
+    draft.annotations[names.REASON] = text
+    draft.said.append((why.code, text))
+
+
+def _keep(draft: _Draft, cycle: int) -> None:
+    if draft.state != kept(draft.job):
+        draft.annotations[names.STATUS] = draft.state.to_text()
+    if cycle and _changes(merge.annotations(draft.job), draft.annotations):
+        draft.annotations[names.CYCLE] = str(cycle)
+
+
+def _body(draft: _Draft) -> Json:
+    """Only what differs from the Job: a decision repeated is no patch at all."""
+    spec = merge.table(draft.job, "spec")
+    metadata = {
+        "annotations": _changes(merge.annotations(draft.job), draft.annotations),
+        "labels": _changes(merge.labels(draft.job), draft.labels),
+    }
+    changed = {key: value for key, value in draft.spec.items() if spec.get(key) != value}
+    if "completions" in changed or "parallelism" in changed:
+        changed |= {k: draft.spec[k] for k in ("parallelism", "completions") if k in draft.spec}
+    body: Json = {"spec": changed} if changed else {}
+    metadata = {key: value for key, value in metadata.items() if value}
+    return body | ({"metadata": metadata} if metadata else {})
+
+
+def _changes(before: Mapping[str, str], wished: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {key: value for key, value in wished.items() if before.get(key) != value}
+
+
+def instant(at: float) -> str | None:
+    return rfc3339(round(at, 3)) if abs(at) < float("inf") else None
+
+
+def fits_affinity(job: Json, decision: Resize) -> bool:
+    """May new workers start there? A template's affinity cannot change while the Job runs."""
+    may = allowed(merge.table(job, "spec", "template"))
+    return may is None or set(decision.nodes) <= may

@@ -1,0 +1,176 @@
+"""The snapshot, kept between observations: only rows are rebuilt whose Job, pods or report changed.
+
+With thousands of Jobs nearly all rows are the same from one look to the next, so everything here is
+patched: rows by Job, busy GPUs by node, the order of jobs. Time alone changes a row once: when pods
+have had their time to run.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from laxity_k8s import merge, objects, pods
+from laxity_k8s.api import Json
+from laxity_k8s.binding import capacity
+from laxity_k8s.kept import Kept, kept
+from laxity_k8s.mirror import Mirror
+from laxity_k8s.objects import NO_REPORT, BadJob
+from laxity_scheduler.engine import Report, Reports
+from laxity_scheduler.state import FOREVER, ClusterState, Job, Node
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What was last made of one group of objects: a Job and its pods, or somebody else's pods."""
+
+    uid: str
+    row: Job | None
+    state: Kept
+    busy: Counter[str]
+    report: Report
+    due_at: float
+
+
+class Snapshot:
+    """Rows of a Mirror. `shown` are the Jobs behind the rows, `bad` those that could not be read."""
+
+    def __init__(self, mirror: Mirror, reports: Reports, *, fit_within_s: float) -> None:
+        self._mirror, self._reports, self._fit_within_s = mirror, reports, fit_within_s
+        self._entries: dict[str, _Entry] = {}
+        self._started: set[str] = set()  # groups whose workers may have something to say
+        self._due: dict[str, float] = {}
+        self._freed: dict[str, Kept] = {}
+        self._rows: dict[str, Job] = {}
+        self._order: tuple[tuple[float, str], ...] | None = None
+        self._jobs: tuple[Job, ...] = ()
+        self._busy: Counter[str] = Counter()
+        self._moved: set[str] = set()  # nodes whose busy GPUs may have changed
+        self._nodes: dict[str, Node] = {}
+        self._gone_at: dict[str, float] = {}  # nodes that are not ready, and when they are lost
+        self._node_tuple: tuple[Node, ...] = ()
+        self._gpus = 0
+        self.shown: dict[str, Json] = {}
+        self.bad: dict[str, BadJob] = {}
+
+    @property
+    def due_at(self) -> float:
+        """When a row changes by itself."""
+        return min((*self._due.values(), *self._gone_at.values()), default=FOREVER)
+
+    def take(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
+        """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
+        with self._mirror.lock:
+            if nodes:
+                touched = self._count_gpus(touched)
+            stale = {group for group, at in self._due.items() if at <= now}
+            stale |= {group for group in self._started if self._has_news(group)}
+            for group in touched | stale:
+                self._renew(group, now)
+            self._moved |= {name for name, at in self._gone_at.items() if at <= now}
+            self._renew_nodes(now)
+        if touched or stale:
+            self._renew_order()
+        return ClusterState(
+            now=now,
+            nodes=self._node_tuple,
+            jobs=self._jobs,
+            holds=objects.holds(self._rows, self._freed, now) if self._freed else (),
+            cycle=cycle,
+        )
+
+    def _count_gpus(self, touched: set[str]) -> set[str]:
+        """Nodes changed: look at all of them; Jobs without widths depend on the cluster's size."""
+        gpus = sum(capacity(node) for node in self._mirror.nodes.values())
+        self._moved |= self._mirror.nodes.keys() | self._nodes.keys()
+        if gpus == self._gpus:
+            return touched
+        self._gpus = gpus
+        return touched | self._entries.keys()
+
+    def _has_news(self, group: str) -> bool:
+        entry = self._entries[group]
+        return self._reports(entry.uid) != entry.report
+
+    def _renew(self, group: str, now: float) -> None:
+        self._forget(group)
+        job = self._mirror.jobs.get(group)
+        own = list(self._mirror.pods_of.get(group, {}).values())
+        if job is None and not own:
+            return
+        entry = self._entries[group] = self._entry(group, job, own, now)
+        self._busy.update(entry.busy)
+        self._moved |= entry.busy.keys()
+        if entry.row is None or job is None:
+            return
+        self._rows[group], self.shown[group] = entry.row, job
+        if entry.row.workers or entry.row.resumed_at is not None:
+            self._started.add(group)
+        if entry.due_at < FOREVER:
+            self._due[group] = entry.due_at
+        if entry.state.freed_for:
+            self._freed[group] = entry.state
+
+    def _forget(self, group: str) -> None:
+        old = self._entries.pop(group, None)
+        if old is not None:
+            self._busy.subtract(old.busy)
+            self._moved |= old.busy.keys()
+        for table in (self._rows, self.shown, self.bad, self._due, self._freed):
+            table.pop(group, None)
+        self._started.discard(group)
+
+    def _entry(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> _Entry:
+        busy = objects.pods_busy(all_pods)
+        if job is None or not objects.live(job):
+            return _Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
+        uid = str(job["metadata"].get("uid"))
+        own = [pod for pod in all_pods if pods.owner(pod)[1] == uid]
+        entry = _Entry(uid, None, kept(job), busy, NO_REPORT, FOREVER)
+        if entry.state.resumed_at is not None or objects.width(job):
+            entry.report = self._reports(uid)  # a job that never ran has nothing to say
+        size = max(1, pods.gpus(merge.table(job, "spec", "template")))
+        row = objects.job_row(
+            job,
+            own,
+            entry.report,
+            largest=self._gpus // size,
+            fit_within_s=self._fit_within_s,
+            now=now,
+        )
+        if isinstance(row, BadJob):
+            self.bad[group] = row
+            return entry
+        entry.row = row
+        entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
+        entry.busy += objects.reserved(row, own)
+        due_at = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) + self._fit_within_s
+        if row.workers and due_at > now:
+            entry.due_at = due_at
+        return entry
+
+    def _renew_order(self) -> None:
+        """Jobs by submission, then id; most looks change rows and not their order."""
+        order = self._order
+        if order is None or len(order) != len(self._rows) or not self._same_order(order):
+            order = tuple(sorted((row.submitted_at, group) for group, row in self._rows.items()))
+            self._order = order
+        self._jobs = tuple([self._rows[group] for _, group in order])
+
+    def _same_order(self, order: tuple[tuple[float, str], ...]) -> bool:
+        rows = self._rows
+        return all(group in rows and rows[group].submitted_at == at for at, group in order)
+
+    def _renew_nodes(self, now: float) -> None:
+        if not self._moved:
+            return
+        for name in self._moved:
+            node = self._mirror.nodes.get(name)
+            row = None if node is None else objects.node_row(node, self._busy[name], now=now)
+            self._gone_at.pop(name, None)
+            if row is None or node is None:
+                self._nodes.pop(name, None)
+                continue
+            self._nodes[name] = row
+            if objects.gone_at(node) < FOREVER:
+                self._gone_at[name] = objects.gone_at(node)
+        self._moved = set()
+        self._node_tuple = tuple([self._nodes[name] for name in sorted(self._nodes)])

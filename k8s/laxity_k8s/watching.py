@@ -1,0 +1,121 @@
+"""A watch that never misses or doubles a change: resumed when cut, relisted when it is too late.
+
+An API server ends a watch every few minutes, forgets old versions (410 Gone) and restarts. What the
+caller has seen is kept as resourceVersions, so after a new list only the differences are told.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiohttp
+import orjson
+
+from laxity_k8s.api import ApiError, Change, Json, Kind
+from laxity_k8s.paths import collection, object_id
+from laxity_k8s.wire import Wire
+
+LOG = logging.getLogger("laxity.k8s.watch")
+GONE: Final = 410
+SERVER_TIMEOUT_S: Final = 300
+SILENCE_S: Final = 330.0
+OnChange = Callable[[Change], None]
+
+
+class KindWatch:
+    """One kind, watched until cancelled; changes are called back in order."""
+
+    def __init__(self, wire: Wire, kind: Kind, since: str, on_change: OnChange) -> None:
+        self._wire = wire
+        self._path = collection(kind)
+        self._since = since
+        self._on_change = on_change
+        self._known: dict[str, Json] | None = None  # by id; None: what the caller listed itself
+
+    def seed(self, items: tuple[Json, ...]) -> None:
+        """What the caller has listed, so that a deletion missed while away can be told."""
+        self._known = {object_id(item): item for item in items}
+
+    async def run(self) -> None:
+        """Forever; ends by cancellation only."""
+        pause_s = 0.0
+        while True:
+            try:
+                await self._stream()
+                pause_s = 0.0
+            except ApiError as error:
+                if error.status == GONE:
+                    LOG.info("%s: version %s is too old, listing anew", self._path, self._since)
+                    pause_s = await self._relist(pause_s)
+                else:
+                    LOG.info("%s: %s", self._path, error)
+                    pause_s = min(5.0, 0.1 + 2 * pause_s)
+            except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
+                LOG.info("watch of %s cut: %s", self._path, error)
+                pause_s = min(5.0, 0.1 + 2 * pause_s)
+            await asyncio.sleep(pause_s)
+
+    async def _stream(self) -> None:
+        query = {
+            "watch": "1",
+            "resourceVersion": self._since,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(SERVER_TIMEOUT_S),
+        }
+        reply = await self._wire.stream(self._path, query, silence_s=SILENCE_S)
+        try:
+            async for line in _lines(reply):
+                self._take(orjson.loads(line))
+        finally:
+            reply.close()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        item: Json = event["object"]
+        if event["type"] == "ERROR":
+            raise ApiError(str(item.get("message", "watch error")), status=int(item.get("code", 0)))
+        self._since = item["metadata"]["resourceVersion"]
+        if event["type"] != "BOOKMARK":
+            self._remember(event["type"], item)
+        self._on_change(Change(event["type"], item))
+
+    def _remember(self, kind: str, item: Json) -> None:
+        if self._known is None:
+            return
+        if kind == "DELETED":
+            self._known.pop(object_id(item), None)
+        else:
+            self._known[object_id(item)] = item
+
+    async def _relist(self, pause_s: float) -> float:
+        """List anew and tell the differences; the pause to make when that failed too."""
+        try:
+            answer = await self._wire.json("GET", self._path, query={"resourceVersion": "0"})
+        except ApiError as error:
+            LOG.info("%s: %s", self._path, error)
+            return min(5.0, 0.1 + 2 * pause_s)
+        known = self._known or {}
+        fresh = {object_id(item): item for item in answer.get("items") or ()}
+        for gone in known.keys() - fresh.keys():
+            self._on_change(Change("DELETED", known[gone]))
+        for name, item in fresh.items():
+            old = known.get(name)
+            if old is None or _version(old) != _version(item):
+                self._on_change(Change("ADDED" if old is None else "MODIFIED", item))
+        self._known = fresh
+        self._since = answer["metadata"]["resourceVersion"]
+        return 0.0
+
+
+async def _lines(reply: aiohttp.ClientResponse) -> Any:
+    """Whole lines of any length (an object may be larger than the reader's buffer)."""
+    rest = b""
+    async for block in reply.content.iter_any():
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            if line:
+                yield line
+
+
+def _version(item: Json) -> str:
+    return str(item["metadata"]["resourceVersion"])

@@ -1,0 +1,325 @@
+"""The live World, written once over any ClusterApi: observe the cluster, carry plans out.
+
+It remembers nothing that it could not observe again. Promises, counters and stops in flight stand
+on the Jobs themselves, so the service may be killed between any two lines and go on from there.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from laxity import names
+from laxity_k8s import merge, objects, pods
+from laxity_k8s.admission import finished
+from laxity_k8s.api import ApiError, ClusterApi, Json, Outcome, Patch
+from laxity_k8s.collect import ended_at
+from laxity_k8s.events import EventWriter
+from laxity_k8s.intake import submit
+from laxity_k8s.mirror import Mirror
+from laxity_k8s.patches import JobPatch, Turn, fits_affinity, job_patch
+from laxity_k8s.signals import Signals
+from laxity_k8s.snapshot import Snapshot
+from laxity_k8s.tending import tending
+from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
+from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim, Resize
+from laxity_scheduler.state import ClusterState, Job
+
+NOT_FOUND = 404
+CONFLICT = 409
+COLLECT_EVERY_S = 600.0
+WEEK_S = 7 * 86_400.0
+
+
+class LiveCluster:
+    """A LiveWorld. `cycle` is written into the snapshot and, if not 0, onto the Jobs."""
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        reports: Reports,
+        *,
+        keep_s: float = WEEK_S,
+        fit_within_s: float = 60.0,
+    ) -> None:
+        self.api = api
+        self.cycle = 0
+        self._keep_s = keep_s
+        self._news = threading.Event()
+        self._collected_at = 0.0
+        self._submitting = threading.Lock()
+        self._looking = threading.Lock()
+        self._mirror = Mirror(api, self._news.set)
+        self._snapshot = Snapshot(self._mirror, reports, fit_within_s=fit_within_s)
+        self._signals = Signals()
+        self._events = EventWriter(api)
+        self._state: ClusterState | None = None
+
+    def observe(self) -> ClusterState:
+        with self._looking:
+            return self._observe()
+
+    def carry_out(self, plan: Plan) -> None:
+        """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
+        with self._looking:
+            state = self._state or self._observe()
+            wished = self._patches(plan.decisions, state)
+        for turn in Turn:
+            self._send([patch for patch in wished if patch.turn == turn])
+        for decision in plan.decisions:
+            if isinstance(decision, Loan | Reclaim):
+                self._move(decision.nodes, "loaned" if isinstance(decision, Loan) else "inference")
+
+    def submit(self, manifest: Manifest) -> Json:
+        with self._submitting:
+            job = submit(self.api, self.jobs(), manifest, now=time.time())
+            self._mirror.put("jobs", job)
+        self._news.set()
+        return job
+
+    def jobs(self) -> Sequence[Json]:
+        with self._mirror.lock:
+            return [job for job in self._mirror.jobs.values() if objects.managed(job)]
+
+    def job(self, job_id: str) -> Json:
+        with self._mirror.lock:
+            job = self._mirror.jobs.get(job_id)
+        if job is None or not objects.managed(job):
+            raise UnknownJobError(job_id)
+        return job
+
+    def annotate(self, job_id: str, annotations: Mapping[str, str | None]) -> Json:
+        body = {"metadata": {"annotations": dict(annotations)}}
+        try:
+            job = self.api.patch(Patch("jobs", job_id, body))
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                raise UnknownJobError(job_id) from error
+            raise
+        self._mirror.put("jobs", job)
+        self._news.set()
+        return job
+
+    def cancel(self, job_id: str) -> None:
+        with self._mirror.lock:
+            job = self._mirror.jobs.get(job_id)
+        if job is None or not objects.managed(job) or finished(job):
+            return
+        try:
+            self.api.delete("jobs", job_id)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        self._mirror.drop("jobs", job_id)
+        self._news.set()
+
+    def signal(self, job_id: str) -> Signal:
+        return self._signals.of(self.job(job_id))
+
+    def log_path(self, job_id: str, index: int) -> str | None:
+        where = getattr(self.api, "log_path", None)
+        return None if where is None else str(where(job_id, index))
+
+    def logs(self, job_id: str, index: int) -> str:
+        """What the latest worker of this index has written; "" before there is one."""
+        self.job(job_id)
+        with self._mirror.lock:
+            own = [
+                pod
+                for pod in self._mirror.pods_of.get(job_id, {}).values()
+                if (pods.index(pod) or 0) == index
+            ]
+        latest = max(own, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
+        if latest is None:
+            return ""
+        with suppress(ApiError):
+            return self.api.log(merge.identity(latest))
+        return ""
+
+    def wait(self, timeout_s: float) -> bool:
+        now = time.time()
+        if now - self._collected_at >= COLLECT_EVERY_S:
+            self._collected_at = now
+            self.collect()
+        due_s = self._snapshot.due_at - now
+        news = self._news.wait(max(0.0, min(timeout_s, due_s)))
+        self._news.clear()
+        return news or due_s <= timeout_s
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def release(self) -> int:
+        """Jobs go on, or start, as plain Jobs of the cluster; what their users said stays."""
+        ours = [job for job in self.jobs() if not finished(job)]
+        for job in ours:
+            body: Json = {
+                "metadata": {
+                    "labels": _none(merge.labels(job), (names.MANAGED, names.VERDICT_LABEL))
+                }
+            }
+            body["metadata"]["annotations"] = _none(
+                merge.annotations(job), (*names.OUTPUTS, names.PIN)
+            )
+            body["spec"] = {"suspend": False}
+            with suppress(ApiError):
+                self._mirror.put("jobs", self.api.patch(Patch("jobs", merge.identity(job), body)))
+        return len(ours)
+
+    def collect(self) -> None:
+        """Remove what ended long ago, with what it left on this machine."""
+        here = getattr(self.api, "collect", None)
+        if here is not None:
+            here(keep_s=self._keep_s)
+            return
+        for job in self.jobs():
+            if ended_at(job) + self._keep_s <= time.time():
+                with suppress(ApiError):
+                    self.api.delete("jobs", merge.identity(job))
+
+    def close(self) -> None:
+        self._mirror.close()
+        self._events.close()
+        self.api.close()
+
+    def _observe(self) -> ClusterState:
+        touched, nodes = self._mirror.take()
+        now = time.time()
+        for group in list(touched):
+            self._tend(group, now)
+        state = self._snapshot.take(touched, nodes=nodes, now=now, cycle=self.cycle)
+        self._state = state
+        for job_id in touched & self._snapshot.bad.keys():
+            self._tell_bad(self._snapshot.bad[job_id])
+        return state
+
+    def _patches(self, decisions: Iterable[Decision], state: ClusterState) -> list[JobPatch]:
+        by_job: defaultdict[str, list[Decision]] = defaultdict(list)
+        for decision in decisions:
+            if not isinstance(decision, Loan | Reclaim):
+                by_job[decision.job].append(decision)
+        found = []
+        for job_id, mine in by_job.items():
+            row, job = state.by_id.get(job_id), self._snapshot.shown.get(job_id)
+            if row is None or job is None:
+                continue
+            found.append(
+                job_patch(
+                    job,
+                    row,
+                    [one for one in mine if not isinstance(one, Resize) or fits_affinity(job, one)],
+                    now=time.time(),
+                    cycle=self.cycle,
+                    roomy=roomy(state, row, mine),
+                )
+            )
+        return [patch for patch in found if patch is not None]
+
+    def _send(self, wished: Sequence[JobPatch]) -> None:
+        """One turn's patches; a start time that is in the way is cleared before."""
+        resets = [_reset(one) for one in wished if one.reset_first]
+        cleared = {done.patch.id: done for done in self._done(resets)}
+        ready = [one for one in wished if not one.reset_first]
+        for one in wished:
+            after = cleared.get(one.patch.id) if one.reset_first else None
+            if after is not None and after.object is not None:
+                ready.append(_onto_revision(one, after.object))
+        said = {one.patch.id: one.said for one in ready}
+        for done in self._done([one.patch for one in ready]):
+            for code, words in said[done.patch.id] if done.object else ():
+                self._events.say(done.object or {}, code, words)
+
+    def _done(self, patches: Sequence[Patch]) -> list[Outcome]:
+        """Outcomes that went well; the others lost a race, and the next cycle sees who won."""
+        done = []
+        for first in self.api.patch_many(patches) if patches else ():
+            outcome = self._once_more(first) if first.status == CONFLICT else first
+            if outcome.ok and outcome.object is not None:
+                self._mirror.put(outcome.patch.kind, outcome.object)
+                done.append(outcome)
+            else:
+                self._mirror.put_back(outcome.patch.id)
+        return done
+
+    def _once_more(self, lost: Outcome) -> Outcome:
+        """Send a patch again if only the Job's status moved: what was decided on still holds."""
+        with suppress(ApiError):
+            latest = self.api.get(lost.patch.kind, lost.patch.id)
+            if _alike(latest, self._snapshot.shown.get(lost.patch.id)) and not finished(latest):
+                patch = _at_revision(lost.patch, latest)
+                return Outcome(patch, 200, self.api.patch(patch))
+        return lost
+
+    def _tend(self, group: str, now: float) -> None:
+        """What a Job needs before it is counted: be suspended if new, be pinned if changed by hand."""
+        with self._mirror.lock:
+            job = self._mirror.jobs.get(group)
+        found = tending(job, now=now) if job is not None else None
+        if found is None:
+            return
+        for done in self._done([found.patch]):
+            self._events.say(done.object or {}, found.code, found.words, warning=True)
+
+    def _tell_bad(self, bad: objects.BadJob) -> None:
+        from laxity_k8s.tending import refusal
+
+        with self._mirror.lock:
+            job = self._mirror.jobs.get(bad.id)
+        found = refusal(job, bad) if job is not None else None
+        if found is None:
+            return
+        for done in self._done([found.patch]):
+            self._events.say(done.object or {}, found.code, found.words, warning=True)
+
+    def _move(self, nodes: Iterable[str], pool: str) -> None:
+        body = {"metadata": {"labels": {objects.POOL: pool}}}
+        self._done([Patch("nodes", node, body) for node in nodes])
+
+
+def roomy(state: ClusterState, row: Job, decisions: Sequence[Decision]) -> list[str]:
+    """Nodes that an elastic job may grow onto later: as few as hold its greatest width."""
+    admit = next((one for one in decisions if isinstance(one, Admit)), None)
+    if admit is None or max(row.widths) <= admit.workers:
+        return []
+    size = row.gpus_per_worker
+    named = set(admit.nodes)
+    missing = max(row.widths) - sum(n.gpus // size for n in state.nodes if n.id in named)
+    found = []
+    for node in sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id)):
+        if missing > 0 and node.id not in named and node.gpus >= size and node.pool != "inference":
+            found.append(node.id)
+            missing -= node.gpus // size
+    return found
+
+
+def _reset(one: JobPatch) -> Patch:
+    meta = {"resourceVersion": one.patch.body["metadata"]["resourceVersion"]}
+    body = {"metadata": meta, "status": {"startTime": None}}
+    return Patch("jobs", one.patch.id, body, subresource="status")
+
+
+def _onto_revision(one: JobPatch, job: Json) -> JobPatch:
+    return JobPatch(_at_revision(one.patch, job), one.turn, one.reset_first, one.said)
+
+
+def _at_revision(patch: Patch, job: Json) -> Patch:
+    meta = {**patch.body["metadata"], "resourceVersion": job["metadata"]["resourceVersion"]}
+    return Patch(patch.kind, patch.id, {**patch.body, "metadata": meta}, patch.subresource)
+
+
+def _alike(latest: Json, shown: Json | None) -> bool:
+    """Nobody but the job controller has touched it."""
+    return shown is not None and all(
+        merge.dig(latest, *path) == merge.dig(shown, *path)
+        for path in (
+            ("metadata", "uid"),
+            ("metadata", "annotations"),
+            ("metadata", "labels"),
+            ("spec",),
+        )
+    )
+
+
+def _none(there: Mapping[str, str], keys: Iterable[str]) -> dict[str, None]:
+    return {key: None for key in keys if key in there}

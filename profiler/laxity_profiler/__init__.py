@@ -1,0 +1,1 @@
+"""MEASURE: how long an epoch takes, and what a stop and a start cost."""

@@ -1,0 +1,127 @@
+"""What is trained, how far it is, and how long it will take: the values that every decision rests on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Source = Literal["observed", "history", "profile", "family", "traffic", "user", "prior", "truth"]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is trained. Two jobs with equal workloads share one history.
+
+    `model` is the key of the history; `epochs` counts equal units of work; `user_epoch_s` is the
+    user's estimate of one epoch on one worker, or None. `setting` tells apart otherwise equal runs.
+    """
+
+    model: str
+    epochs: int
+    samples: int | None = None
+    batch_size: int | None = None
+    dataset_bytes: int | None = None
+    parameters: int | None = None
+    gpu_type: str = ""
+    user_epoch_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is: whole epochs done, and what its latest epochs took at which width.
+
+    `epoch_s` and `widths` hold the latest observed epochs, oldest first, at most 20 (same length);
+    an epoch right after a start or a re-forming is left out: it holds a warm-up.
+    """
+
+    epochs_done: int = 0
+    epoch_s: tuple[float, ...] = ()
+    widths: tuple[int, ...] = ()
+
+
+NO_PROGRESS = Progress()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A duration with its uncertainty, in seconds. Never a bare float: policies choose a quantile."""
+
+    p10_s: float
+    p50_s: float
+    mean_s: float
+    p90_s: float
+    source: Source
+    n_points: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One row of a batched question: the rest of this workload on so many workers."""
+
+    workload: Workload
+    progress: Progress
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Answers to n asks, one row each: arrays of shape (n,) in seconds, sources as a tuple."""
+
+    p10_s: Floats
+    p50_s: Floats
+    mean_s: Floats
+    p90_s: Floats
+    sources: tuple[Source, ...]
+    n_points: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, row: int) -> Estimate:
+        return Estimate(
+            float(self.p10_s[row]),
+            float(self.p50_s[row]),
+            float(self.mean_s[row]),
+            float(self.p90_s[row]),
+            self.sources[row],
+            int(self.n_points[row]),
+        )
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """A frozen value: the same questions get the same answers. Learning makes a new version.
+
+    An epoch time or a remaining time that cannot be known at all (no history, no estimate, no
+    prior) is answered with infinity at P90 and source "prior", never with an exception.
+    """
+
+    @property
+    def version(self) -> str: ...
+
+    def epoch_time(self, workload: Workload, workers: int) -> Estimate:
+        """One epoch on `workers` workers, warmed up."""
+        ...
+
+    def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
+        """All epochs that are left, run on `workers` workers, as one sum (a sum of P90s is no P90)."""
+        ...
+
+    def table(self, asks: Sequence[Ask]) -> Estimates:
+        """`remaining` for many rows in one call."""
+        ...
+
+    def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
+        """Checkpoint and stop, after the epoch's end, until the GPUs are free."""
+        ...
+
+    def resume_cost(self, workload: Workload, workers: int) -> Estimate:
+        """From the patch that starts the pods to the first useful step: also paid by a first start."""
+        ...
+
+    def to_json(self) -> dict[str, object]:
+        """All parameters, so that the journal can build the same value again (see `from_json`)."""
+        ...

@@ -1,0 +1,142 @@
+"""What is expected of a workload at a width before its own epochs are looked at: the best source.
+
+In this order: history of the same model (measured levels, else the curve through them; a fit over
+batch sizes for a setting never seen), else similar models or the user's estimate, whichever is
+surer, else nothing at all, which is infinity and not an error.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from laxity_profiler.calibrate import NORMAL, Factors
+from laxity_profiler.curve import ERROR_ONE_WIDTH, ONE_WIDTH, doublings, read
+from laxity_profiler.estimate import Source, Workload
+from laxity_profiler.family import borrow, relatives
+from laxity_profiler.fits import NOISE, SPREAD, ModelFit, Setting, SettingFit, nearest
+
+USER_ERROR: Final = 0.3  # relative, of a user's estimate
+UNKNOWN2: Final = 1e6  # relative variance of a level that only the job's own epochs can give
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is expected of one workload at one width, before its own epochs are looked at.
+
+    `spread2` belongs to the run (the same at all widths), `error2` to this width.
+    """
+
+    epoch_s: float
+    spread2: float
+    error2: float
+    noise2: float
+    source: Source
+    n: int
+    start: Factors = NORMAL
+    later: Factors = NORMAL
+
+
+UNKNOWN: Final = Cell(math.inf, UNKNOWN2, 0.0, NOISE * NOISE, "prior", 0)
+
+
+class Expectations:
+    """Cells of one predictor's models, each looked up once."""
+
+    def __init__(self, models: Sequence[ModelFit]) -> None:
+        self._models = models
+        self._by_model: Mapping[str, ModelFit] = {fit.model: fit for fit in models}
+        self._outlooks: dict[Workload, Outlook] = {}
+        self._levels: dict[tuple[int, int], tuple[float, float, int]] = {}
+
+    def of(self, workload: Workload) -> "Outlook":
+        found = self._outlooks.get(workload)
+        if found is None:
+            fit = self._by_model.get(workload.model)
+            known = fit is not None and bool(fit.settings)
+            family = [] if known else relatives(workload.model, self._models)
+            found = Outlook(workload, fit if known else None, family, self._levels)
+            self._outlooks[workload] = found
+        return found
+
+
+class Outlook:
+    """One workload over all widths."""
+
+    __slots__ = ("_cells", "_family", "_fit", "_levels", "_near", "_setting", "_workload")
+
+    def __init__(
+        self,
+        workload: Workload,
+        fit: ModelFit | None,
+        family: Sequence[ModelFit],
+        levels: dict[tuple[int, int], tuple[float, float, int]],
+    ) -> None:
+        self._workload = workload
+        self._setting = Setting.of(workload)
+        self._fit = fit
+        self._family = family
+        self._near = nearest(fit, self._setting) if fit else None
+        self._levels = levels
+        self._cells: dict[int, Cell] = {}
+
+    def at(self, width: int) -> Cell:
+        found = self._cells.get(width)
+        if found is None:
+            found = self._cells[width] = self._look(width)
+        return found
+
+    def _look(self, width: int) -> Cell:
+        if self._fit is not None and self._near is not None:
+            return self._from_history(self._fit, *self._near, width)
+        known = [
+            cell for cell in (self._from_family(width), self._from_user(width)) if cell is not None
+        ]
+        return min(known, key=lambda cell: cell.spread2 + cell.error2, default=UNKNOWN)
+
+    def _from_history(
+        self, fit: ModelFit, known: SettingFit, factor: float, off: float, width: int
+    ) -> Cell:
+        key = (id(known), width)
+        level = self._levels.get(key)
+        if level is None:
+            level = self._levels[key] = (*read(known.levels, known.curve, width), known.n)
+        epoch_s, error, n = level
+        error2 = error * error + off * off
+        source: Source = "history"
+        step = fit.step
+        if off and step and self._setting.samples and self._setting.batch_size:
+            inside = step.least_width <= width <= step.greatest_width
+            step_error2 = (step.error * (1.0 if inside else 2.0)) ** 2
+            if step_error2 < error2:
+                epoch_s = step.epoch_s(self._setting.samples, self._setting.batch_size, width)
+                factor, error2, source = 1.0, step_error2, "profile"
+        seconds = epoch_s * factor
+        return Cell(seconds, fit.spread2, error2, fit.noise2, source, n, fit.start, fit.later)
+
+    def _from_family(self, width: int) -> Cell | None:
+        found = borrow(self._setting, width, self._family)
+        if found is None:
+            return None
+        noise2 = max(fit.noise2 for fit in self._family)
+        return Cell(found.epoch_s, found.error * found.error, 0.0, noise2, "family", found.n)
+
+    def _from_user(self, width: int) -> Cell | None:
+        """The estimate is for one worker; beyond that a parallel share of 0.95 is assumed."""
+        said = self._workload.user_epoch_s
+        if said is None or not said > 0.0 or math.isinf(said):
+            return None
+        away = ERROR_ONE_WIDTH * doublings(1, width)
+        seconds = said * ONE_WIDTH.at(width)
+        return Cell(seconds, USER_ERROR * USER_ERROR, away * away, 4.0 * NOISE * NOISE, "user", 0)
+
+
+def finite(cell: Cell, width: int, one_worker_s: float) -> Cell:
+    """The cell, or if nothing is known of it, the shape over the widths that is assumed.
+
+    `one_worker_s` is the height of that shape: what the job's own last epoch comes to.
+    """
+    if cell.epoch_s != math.inf:
+        return cell
+    seconds = one_worker_s * ONE_WIDTH.at(width)
+    return Cell(seconds, UNKNOWN2, 0.0, SPREAD * SPREAD, "prior", 0)

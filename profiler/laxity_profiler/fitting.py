@@ -1,0 +1,239 @@
+"""From the observed runs of one model to its numbers: levels, spread, noise and calibration.
+
+The calibration needs no live predictions: each past run is predicted from the others (leave one
+out), before its start and again at half of it, by the same rules that the predictor uses. How far off that was, in units of the expected error, are the scores.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from statistics import median
+from typing import Final
+
+from laxity_profiler.calibrate import P90, factors, score
+from laxity_profiler.curve import ONE_WIDTH, Curve, Level
+from laxity_profiler.fits import NOISE, SPREAD, ModelFit, Setting, SettingFit, StepFit
+from laxity_profiler.history import Run
+from laxity_profiler.posterior import Belief, last_jump, update
+from laxity_profiler.said import EPOCHS_KEPT
+
+SPREAD_POINTS: Final = 2.0  # how many runs the assumed spread is worth
+NOISE_POINTS: Final = 4.0
+RUNS_SCORED: Final = 200
+WARM_UP_ERROR: Final = 0.3  # of an epoch time known only from first epochs
+LONGEST_MEMORY: Final = 30.0  # inflation of the noise of a mean by resemblance of neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Epochs of one run at one width, warmed up, oldest first, in seconds."""
+
+    setting: Setting
+    width: int
+    epoch_s: tuple[float, ...]
+    only_warm_up: bool = False
+
+    @property
+    def mean_s(self) -> float:
+        return sum(self.epoch_s) / len(self.epoch_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """Stretches of one setting and width between two jumps, oldest first; the last is current."""
+
+    setting: Setting
+    width: int
+    stretches: tuple[Stretch, ...]
+    is_current: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of backtested predictions, oldest first: before a start, and later in a run."""
+
+    start: tuple[float, ...] = ()
+    later: tuple[float, ...] = ()
+
+
+def stretches(runs: Iterable[Run]) -> list[Stretch]:
+    """The stretches of all runs. A run that has only warm-up epochs is not thrown away."""
+    found: list[Stretch] = []
+    for run in runs:
+        setting = Setting.of(run.workload)
+        for width, epochs in groupby(run.epochs, key=lambda epoch: epoch.width):
+            seconds = [(epoch.epoch_s, epoch.warmup) for epoch in epochs]
+            warm = tuple(epoch_s for epoch_s, warmup in seconds if not warmup)
+            found.append(
+                Stretch(setting, width, warm)
+                if warm
+                else Stretch(setting, width, tuple(s for s, _ in seconds), only_warm_up=True)
+            )
+    return found
+
+
+def fit_model(model: str, found: Sequence[Stretch], *, level: float = P90) -> ModelFit:
+    """All numbers of one model. `level` is the adapted level of its P90."""
+    noise2 = _noise2(found)
+    regimes = _regimes(found, noise2)
+    spread2 = _spread2(regimes, noise2)
+    settings = _settings(regimes, spread2, noise2)
+    scores = backtest(regimes, spread2=spread2, noise2=noise2)
+    return ModelFit(
+        model,
+        settings,
+        spread2,
+        noise2,
+        factors(scores.start, level=level),
+        factors(scores.later, level=level),
+        _step_fit(settings),
+    )
+
+
+def backtest(regimes: Sequence[Regime], *, spread2: float, noise2: float) -> Scores:
+    """Predict each stretch from the others of its regime; scores of the misses."""
+    start: list[float] = []
+    later: list[float] = []
+    for regime in regimes:
+        group = regime.stretches
+        weights = [1.0 / (spread2 + noise2 / len(one.epoch_s)) for one in group]
+        total = sum(weights)
+        sums = sum(weight * one.mean_s for weight, one in zip(weights, group, strict=True))
+        for weight, one in list(zip(weights, group, strict=True))[-RUNS_SCORED:]:
+            rest = total - weight
+            if rest <= 1e-9 * total or one.only_warm_up:
+                continue
+            level_s = (sums - weight * one.mean_s) / rest
+            belief = Belief(1.0, spread2 + 1.0 / rest, 0.0, noise2, 0)
+            ratios = [seconds / level_s for seconds in one.epoch_s]
+            start.append(_score(belief, ratios, noise2))
+            later += _later_scores(belief, ratios)
+    return Scores(tuple(start), tuple(later))
+
+
+def _later_scores(belief: Belief, ratios: Sequence[float]) -> list[float]:
+    """At half of the stretch, by its own epochs so far (as many as a job's progress keeps)."""
+    half = len(ratios) // 2
+    if half < 1:
+        return []
+    after = update(belief, ratios[max(0, half - EPOCHS_KEPT) : half])
+    return [_score(after, ratios[half:], after.noise2)]
+
+
+def _score(belief: Belief, rest: Sequence[float], noise2: float) -> float:
+    sigma = math.sqrt(belief.left2 + noise2 / len(rest))
+    return score(sum(rest) / len(rest), belief.factor, sigma)
+
+
+def _regimes(found: Sequence[Stretch], noise2: float) -> list[Regime]:
+    """Stretches that can be compared, oldest first; cut where the model became slower or faster."""
+    groups: dict[tuple[Setting, int], list[Stretch]] = {}
+    for one in found:
+        groups.setdefault((one.setting, one.width), []).append(one)
+    regimes = []
+    for (setting, width), group in groups.items():
+        rest = [one for one in group if not one.only_warm_up] or group
+        while cut := last_jump([one.mean_s for one in rest], noise2):
+            regimes.append(Regime(setting, width, tuple(rest[:cut]), is_current=False))
+            rest = rest[cut:]
+        regimes.append(Regime(setting, width, tuple(rest)))
+    return regimes
+
+
+def _noise2(found: Sequence[Stretch]) -> float:
+    """Relative variance of one epoch as it counts in a mean: inflated where neighbours resemble."""
+    squares, points, steps = 0.0, 0.0, 0.0
+    for one in found:
+        n, mean = len(one.epoch_s), one.mean_s
+        if n < 2 or one.only_warm_up:
+            continue
+        squares += sum((seconds / mean - 1.0) ** 2 for seconds in one.epoch_s)
+        pairs = pairwise(one.epoch_s)
+        steps += sum(((after - before) / mean) ** 2 for before, after in pairs) / 2 * n / (n - 1)
+        points += n - 1
+    noise2 = (NOISE_POINTS * NOISE * NOISE + squares) / (NOISE_POINTS + points)
+    if points < 10 or squares <= 0.0:
+        return noise2
+    # von Neumann's ratio gives the correlation of neighbours; a mean of n has 1 + 2 sum rho^k
+    rho = max(0.0, 1.0 - steps / squares) * points / (points + 20.0)
+    return noise2 * min(LONGEST_MEMORY, (1.0 + rho) / (1.0 - rho) if rho < 1.0 else math.inf)
+
+
+def _spread2(regimes: Sequence[Regime], noise2: float) -> float:
+    """Relative variance between runs, what epoch noise makes of it taken off."""
+    squares, points = 0.0, 0.0
+    for regime in regimes:
+        group = regime.stretches
+        means = [one.mean_s for one in group]
+        middle = sum(means) / len(means)
+        squares += sum((mean / middle - 1.0) ** 2 for mean in means)
+        points += len(group) - 1
+        noise = sum(noise2 / len(one.epoch_s) for one in group) / len(group)
+        squares -= noise * (len(group) - 1)
+    return max(
+        1e-6, (SPREAD_POINTS * SPREAD * SPREAD + max(0.0, squares)) / (SPREAD_POINTS + points)
+    )
+
+
+def _settings(regimes: Sequence[Regime], spread2: float, noise2: float) -> tuple[SettingFit, ...]:
+    by_setting: dict[Setting, list[Level]] = {}
+    for regime in regimes:
+        if regime.is_current:
+            level = _level(regime.width, regime.stretches, spread2, noise2)
+            by_setting.setdefault(regime.setting, []).append(level)
+    fits = []
+    for setting, levels in by_setting.items():
+        levels.sort(key=lambda level: level.width)
+        fits.append(SettingFit(setting, tuple(levels), _curve(levels)))
+    return tuple(sorted(fits, key=lambda fit: repr(fit.setting)))
+
+
+def _level(width: int, group: Sequence[Stretch], spread2: float, noise2: float) -> Level:
+    """The weighted mean of the runs' means."""
+    weights = [1.0 / (spread2 + noise2 / len(one.epoch_s)) for one in group]
+    total = sum(weights)
+    mean = sum(weight * one.mean_s for weight, one in zip(weights, group, strict=True)) / total
+    error2 = 1.0 / total
+    if group[0].only_warm_up:
+        error2 += WARM_UP_ERROR * WARM_UP_ERROR
+    n = sum(len(one.epoch_s) for one in group)
+    return Level(width, mean, math.sqrt(error2), len(group), n)
+
+
+def _curve(levels: Sequence[Level]) -> Curve:
+    """Fitted on the levels; with one width the parallel share is assumed."""
+    if len(levels) == 1:
+        scale = levels[0].epoch_s / ONE_WIDTH.at(levels[0].width)
+        return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
+    from laxity_profiler.scaling import fit_curve
+
+    return fit_curve([level.width for level in levels], [level.epoch_s for level in levels])
+
+
+def _step_fit(settings: Sequence[SettingFit]) -> StepFit | None:
+    """Step times over batch sizes and widths, if there are four points of two of each at least."""
+    points = [
+        (fit.setting.samples, fit.setting.batch_size, level.width, level.epoch_s)
+        for fit in settings
+        for level in fit.levels
+        if fit.setting.samples and fit.setting.batch_size
+    ]
+    batches = {point[1] for point in points}
+    widths = {point[2] for point in points}
+    if len(points) < 4 or len(batches) < 2 or len(widths) < 2:
+        return None
+    from laxity_profiler.scaling import fit_steps
+
+    rows = [
+        (batch, width, epoch_s / math.ceil(samples / batch))
+        for samples, batch, width, epoch_s in points
+        if samples and batch
+    ]
+    a, b, c = fit_steps(rows)
+    errors = [
+        abs((a + b * batch / width + c * math.log2(width)) / step_s - 1.0)
+        for batch, width, step_s in rows
+    ]
+    error = max(0.05, 1.5 * median(errors))
+    return StepFit(a, b, c, error, min(widths), max(widths))

@@ -1,0 +1,268 @@
+"""Everything that was ever observed of trainings: each epoch and each stop once, however reported.
+
+`ingest` takes the report lines of one job and says up to which line it has them; `report` says how
+a job stands now. Both are called for every job in every cycle, so the state of each job is kept in
+memory, and in one row beside its epochs so that a restart (or another replica) goes on from there.
+"""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final
+
+from laxity_profiler import tables
+from laxity_profiler.estimate import Workload
+from laxity_profiler.said import NOTHING_SAID, Epoch, Folded, Report, Said, Stop, StopSeen
+from laxity_profiler.tables import HistoryError, transaction
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+__all__ = ["Epoch", "History", "HistoryError", "Report", "Run", "Stop", "StopSeen"]
+
+EPOCHS_READ: Final = 50_000  # of one model: the latest
+STOPS_READ: Final = 20_000
+ASIDES_KEPT: Final = 1_000  # per job and service life
+RUNS_KEPT: Final = 20_000  # in memory
+CLOCKS_APART_S: Final = 60.0  # of two replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The epochs of one job, in order of training."""
+
+    uid: str
+    workload: Workload
+    epochs: tuple[Epoch, ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    said: Said
+    folds: int
+    report: Report
+
+
+class History:
+    """Safe to call from several threads, and from several replicas on one database."""
+
+    def __init__(self, engine: "Engine") -> None:
+        tables.create_tables(engine)
+        self.engine = engine
+        self._kept: dict[str, _Kept] = {}
+        self._aside: dict[str, int] = {}
+        self._lock = RLock()
+        self._refreshed_at = time.time() - CLOCKS_APART_S
+
+    def ingest(
+        self,
+        uid: str,
+        job: str,
+        workload: Workload,
+        lines: Sequence[object],
+        *,
+        received_at: float | None = None,
+    ) -> int:
+        """Take report lines; the seq up to which all lines were taken, for the worker to forget.
+
+        No line raises: what cannot be believed is set aside with a reason. HistoryError if the
+        database does not answer; then nothing was taken and the lines will come again.
+        """
+        now = time.time() if received_at is None else received_at
+        with self._lock:
+            kept = self._kept.get(uid)
+            if not lines and kept is not None:
+                return kept.said.acked
+            with transaction(self.engine) as connection:
+                row = tables.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
+                fresh = kept is not None and kept.folds == row.folds
+                said = Said.from_json(kept.said.to_json() if kept and fresh else row.said)
+                folded = said.fold(lines, epochs=workload.epochs, received_at=now)
+                self._write(connection, uid, workload.model, folded, now)
+                tables.write_run(connection, uid, _row(job, workload, said, row.folds + 1))
+            self._keep(uid, said, row.folds + 1)
+            return said.acked
+
+    def add_epochs(self, uid: str, job: str, workload: Workload, epochs: Sequence[Epoch]) -> None:
+        """Epochs known from elsewhere (MLflow). Those of a job that reports itself count once."""
+        with self._lock, transaction(self.engine) as connection:
+            row = tables.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
+            if row.folds == 0:
+                values = {"workload": _workload_json(workload), "model": workload.model}
+                tables.write_run(connection, uid, values)
+            self._write(connection, uid, workload.model, Folded(epochs=list(epochs)), time.time())
+
+    def report(self, uid: str) -> Report:
+        """How a job stands, from memory where it can; zeros before its workers said anything."""
+        kept = self._kept.get(uid)
+        if kept is not None:
+            return kept.report
+        with self._lock:
+            with transaction(self.engine) as connection:
+                row = tables.read_run(connection, uid)
+            if row is None:
+                return NOTHING_SAID  # not kept: another replica may be told at any time
+            return self._keep(uid, Said.from_json(row.said), row.folds).report
+
+    def refresh(self) -> None:
+        """See what other replicas were told since the last time. Not needed with one."""
+        with self._lock:
+            asked_at = time.time()
+            with transaction(self.engine) as connection:
+                rows = tables.runs_since(connection, self._refreshed_at - CLOCKS_APART_S)
+            for row in rows:
+                kept = self._kept.get(row.uid)
+                if kept is None or kept.folds < row.folds:
+                    self._keep(row.uid, Said.from_json(row.said), row.folds)
+            self._refreshed_at = asked_at
+
+    def observe_stop(
+        self,
+        uid: str,
+        workload: Workload,
+        *,
+        kind: str,
+        workers: int,
+        seconds: float,
+        at: float,
+        size_bytes: int | None = None,
+    ) -> None:
+        """Take what only the service sees; the same (uid, kind, at) counts once.
+
+        `suspend`: from the parked report until all pods are gone; `resume`: from the patch that
+        starts the pods to the `formed` report.
+        """
+        if not (math.isfinite(seconds) and math.isfinite(at) and 0 <= seconds < 1e6):
+            self.set_aside(
+                uid, f"{kind} of {seconds} s at {at} is not believed", "", at=time.time()
+            )
+            return
+        with self._lock, transaction(self.engine) as connection:
+            stops = [Stop(kind, max(1, workers), float(seconds), float(at), size_bytes)]
+            self._write(connection, uid, workload.model, Folded(stops=stops), at)
+
+    def set_aside(self, uid: str, reason: str, line: str, *, at: float) -> None:
+        """Remember what was not believed, and why."""
+        with self._lock, transaction(self.engine) as connection:
+            self._write(connection, uid, "", Folded(aside=[(reason, line)]), at)
+
+    def aside(self, uid: str | None = None) -> list[tuple[str, str, str, float]]:
+        """(uid, reason, line, at) of all that was set aside, oldest first."""
+        with transaction(self.engine) as connection:
+            return [tuple(row) for row in tables.asides_of(connection, uid)]
+
+    def epochs(self, model: str, *, most: int = EPOCHS_READ) -> list[Run]:
+        """The latest epochs of a model, by run; runs in the order in which they were last heard of."""
+        with transaction(self.engine) as connection:
+            rows = tables.epochs_of(connection, model, most)
+            workloads = dict(tables.runs_of(connection, model))
+        by_uid: dict[str, list[Epoch]] = {}
+        for uid, *fields in rows:
+            by_uid.setdefault(uid, []).append(Epoch(*fields))
+        return [
+            Run(
+                uid,
+                _workload(workloads.get(uid, "{}"), model),
+                tuple(sorted(epochs, key=lambda epoch: epoch.epoch)),
+            )
+            for uid, epochs in reversed(by_uid.items())
+        ]
+
+    def stops(self, *, most: int = STOPS_READ) -> list[StopSeen]:
+        """The latest stops of all models, oldest first."""
+        with transaction(self.engine) as connection:
+            rows = tables.stops_of(connection, most)
+        return [StopSeen(*row) for row in reversed(rows)]
+
+    def news(self, *, epochs_after: int, stops_after: int) -> "News":
+        """Which models have rows beyond these ids: how many, and the greatest ids now."""
+        with transaction(self.engine) as connection:
+            epochs = tables.counts_after(connection, tables.ObservedEpoch, epochs_after)
+            stops = tables.counts_after(connection, tables.ObservedStop, stops_after)
+        return News(
+            {str(model): int(count) for model, count, _ in epochs},
+            max((int(row[2]) for row in epochs), default=epochs_after),
+            sum(int(row[1]) for row in stops),
+            max((int(row[2]) for row in stops), default=stops_after),
+        )
+
+    def _write(
+        self, connection: "Connection", uid: str, model: str, folded: Folded, now: float
+    ) -> None:
+        if folded.epochs:
+            rows = [_epoch_row(uid, model, epoch) for epoch in folded.epochs]
+            tables.insert_new(connection, tables.ObservedEpoch, rows)
+        if folded.stops:
+            stops = [asdict(stop) | {"uid": uid, "model": model} for stop in folded.stops]
+            tables.insert_new(connection, tables.ObservedStop, stops)
+        known = self._aside.get(uid, 0)
+        aside = folded.aside[: max(0, ASIDES_KEPT - known)]
+        if aside:
+            self._aside[uid] = known + len(aside)
+            rows = [
+                {"uid": uid, "reason": _clean(reason), "line": _clean(line), "at": now}
+                for reason, line in aside
+            ]
+            tables.insert_new(connection, tables.SetAside, rows)
+
+    def _keep(self, uid: str, said: Said, folds: int) -> _Kept:
+        kept = _Kept(said, folds, said.report())
+        self._kept.pop(uid, None)
+        self._kept[uid] = kept
+        if len(self._kept) > RUNS_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """New epochs by model, new stops in all, and the greatest row ids."""
+
+    epochs: dict[str, int]
+    last_epoch_id: int
+    stops: int
+    last_stop_id: int
+
+
+def _row(job: str, workload: Workload, said: Said, folds: int) -> dict[str, Any]:
+    return {
+        "job": job,
+        "model": workload.model,
+        "workload": _workload_json(workload),
+        "acked": said.acked,
+        "said": _clean(said.to_json()),
+        "folds": folds,
+        "at": time.time(),
+    }
+
+
+def _epoch_row(uid: str, model: str, epoch: Epoch) -> dict[str, Any]:
+    return {
+        "uid": uid,
+        "model": model,
+        "epoch": epoch.epoch,
+        "width": epoch.width,
+        "epoch_s": epoch.epoch_s,
+        "bytes": epoch.bytes,
+        "warmup": epoch.warmup,
+        "at": epoch.at,
+    }
+
+
+def _workload_json(workload: Workload) -> str:
+    return json.dumps(asdict(workload), separators=(",", ":"))
+
+
+def _workload(text: str, model: str) -> Workload:
+    try:
+        return Workload(**{"model": model, "epochs": 1} | json.loads(text))
+    except (TypeError, ValueError):
+        return Workload(model, 1)
+
+
+def _clean(text: str) -> str:
+    """Text that every database takes."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()

@@ -1,0 +1,176 @@
+"""Turns what is observed into predictors: a new frozen version whenever something was learned.
+
+`predictor()` is called in every cycle and costs two small queries if nothing is new. A model is
+fitted again when its epochs have grown by a tenth, so that a long training makes few versions; the
+job itself is followed through its own progress, at once. Live predictions and how they came out
+are kept too: they are the measured coverage, and move the level of a P90 that misses too often.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import Final, Literal
+
+from laxity_profiler import tables
+from laxity_profiler.calibrate import Coverage, adapted_level, coverage
+from laxity_profiler.estimate import Estimate, Workload
+from laxity_profiler.fits import ModelFit
+from laxity_profiler.fitting import Stretch, fit_model, stretches
+from laxity_profiler.history import History, Run
+from laxity_profiler.overhead import PRIORS, Costs, fit_costs
+from laxity_profiler.predictor import HistoryPredictor
+
+GROWTH: Final = 0.1  # a model is fitted again when it has so many more epochs
+REFITS: Final = 8  # per call; the first call fits all
+RUNS: Final = 400  # the latest of a model
+
+
+@dataclass(slots=True)
+class _Learned:
+    fit: ModelFit | None = None
+    fitted: int = 0  # epochs at the last fit
+    seen: int = 0
+    warm_up_s: tuple[float, ...] = ()
+
+    @property
+    def is_due(self) -> bool:
+        return self.seen > self.fitted and self.seen >= (1.0 + GROWTH) * self.fitted
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    model: str
+    stage: str
+    p10_s: float
+    p50_s: float
+    p90_s: float
+    actual_s: float
+
+
+class Learner:
+    """Learns from one history. Safe to call from several threads.
+
+    `priors` says what stops and starts cost before any was seen: "local" processes or pods of a
+    "cluster".
+    """
+
+    def __init__(self, history: History, *, priors: Literal["local", "cluster"] = "local") -> None:
+        self._history = history
+        self._prior = PRIORS[priors]
+        self._learned: dict[str, _Learned] = {}
+        self._last_epoch = self._last_stop = 0
+        self._stops_seen = self._stops_fitted = 0
+        self._outcomes = self._read_outcomes()
+        self._is_first = True
+        self._lock = RLock()
+        self._current = HistoryPredictor(costs=Costs((), self._prior))
+
+    def predictor(self) -> HistoryPredictor:
+        """The newest predictor; the same object while nothing was learned."""
+        with self._lock:
+            self._look()
+            due = [model for model, learned in self._learned.items() if learned.is_due]
+            chosen = sorted(due)[: None if self._is_first else REFITS]
+            self._is_first = False
+            for model in chosen:
+                self._fit(model)
+            stops_due = self._stops_seen >= (1.0 + GROWTH) * self._stops_fitted
+            if chosen or (self._stops_seen > self._stops_fitted and stops_due):
+                self._current = self._made()
+            return self._current
+
+    def note_prediction(
+        self,
+        uid: str,
+        workload: Workload,
+        *,
+        stage: str,
+        at: float,
+        estimate: Estimate,
+        version: str,
+    ) -> None:
+        """Remember what was predicted of a job's remaining time; the first of each stage counts."""
+        if estimate.p90_s == float("inf"):
+            return
+        row = {
+            "uid": uid,
+            "model": workload.model,
+            "stage": stage,
+            "version": version,
+            "at": at,
+            "p10_s": estimate.p10_s,
+            "p50_s": estimate.p50_s,
+            "p90_s": estimate.p90_s,
+            "actual_s": None,
+        }
+        with tables.transaction(self._history.engine) as connection:
+            tables.insert_new(connection, tables.Prediction, [row])
+
+    def observe_finish(self, uid: str, *, at: float, idle_s: float = 0.0) -> None:
+        """A job has finished: its predictions meet the truth. `idle_s` of the time it did not run."""
+        with self._lock, tables.transaction(self._history.engine) as connection:
+            for row in tables.predictions_of(connection, uid):
+                actual_s = at - row.at - idle_s
+                if row.actual_s is None and actual_s > 0.0:
+                    tables.write_actual(connection, uid, row.stage, actual_s)
+                    quantiles = (row.p10_s, row.p50_s, row.p90_s)
+                    self._outcomes.append(_Outcome(row.model, row.stage, *quantiles, actual_s))
+
+    def drop_predictions(self, uid: str) -> None:
+        """The job was stopped or resized: what was predicted of another course says nothing."""
+        with tables.transaction(self._history.engine) as connection:
+            tables.drop_predictions(connection, uid)
+
+    def coverage(self) -> tuple[Coverage, ...]:
+        """How often finishes kept their predicted P10, P50 and P90, by stage."""
+        rows = [(o.stage, o.p10_s, o.p50_s, o.p90_s, o.actual_s) for o in self._outcomes]
+        return coverage(rows)
+
+    def _look(self) -> None:
+        """Count what is new."""
+        news = self._history.news(epochs_after=self._last_epoch, stops_after=self._last_stop)
+        self._last_epoch, self._last_stop = news.last_epoch_id, news.last_stop_id
+        self._stops_seen += news.stops
+        for model, n in news.epochs.items():
+            self._learned.setdefault(model, _Learned()).seen += n
+
+    def _fit(self, model: str) -> None:
+        learned = self._learned[model]
+        runs = self._history.epochs(model)[-RUNS:]
+        found = stretches(runs)
+        learned.fitted = learned.seen
+        if found:
+            level = adapted_level(o.actual_s <= o.p90_s for o in self._outcomes if o.model == model)
+            learned.fit = fit_model(model, found, level=level)
+            learned.warm_up_s = _warm_up_s(runs, found)
+
+    def _made(self) -> HistoryPredictor:
+        warm = {model: row.warm_up_s for model, row in self._learned.items() if row.warm_up_s}
+        stops = self._history.stops()
+        self._stops_fitted = self._stops_seen
+        fits = [row.fit for _, row in sorted(self._learned.items()) if row.fit is not None]
+        made = HistoryPredictor(tuple(fits), fit_costs(stops, warm_up_s=warm, prior=self._prior))
+        return self._current if made == self._current else made
+
+    def _read_outcomes(self) -> list[_Outcome]:
+        with tables.transaction(self._history.engine) as connection:
+            rows = tables.predictions_of(connection, None)
+        return [
+            _Outcome(row.model, row.stage, row.p10_s, row.p50_s, row.p90_s, row.actual_s)
+            for row in rows
+        ]
+
+
+def _warm_up_s(runs: Sequence[Run], found: Sequence[Stretch]) -> tuple[float, ...]:
+    """How much longer first epochs took than the later ones of their width, latest last."""
+    means: dict[int, list[float]] = {}
+    for one in found:
+        if not one.only_warm_up:
+            means.setdefault(one.width, []).append(one.mean_s)
+    usual = {width: sum(values) / len(values) for width, values in means.items()}
+    return tuple(
+        epoch.epoch_s - usual[epoch.width]
+        for run in runs
+        for epoch in run.epochs
+        if epoch.warmup and epoch.width in usual
+    )[-100:]

@@ -1,0 +1,197 @@
+"""Epoch time as a function of workers and batch size, fitted from a few profiled runs.
+
+    t_step(B, g)  = a + b * B/g + c * log2 min(g, G) + d * [nodes > 1] + e * (nodes - 1)
+    T_epoch(w)    = alpha + beta / w + gamma * w                            without a batch size
+
+in seconds, no coefficient negative, G GPUs per node. Both by non-negative least squares on the
+relative error (each row divided by its time), so that long and short steps count alike (PickyMan;
+form and design are our reading). Four runs do not determine five terms: a slight pull towards zero
+chooses among the fits that are as good. The last term lets a curve fall beyond a node, as many do.
+
+The estimators keep scikit-learn's convention. scipy and scikit-learn are imported here only, and
+this module only when something is fitted.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from laxity_profiler.calibrate import NORMAL_90, factor
+from laxity_profiler.curve import Curve
+
+Floats = NDArray[np.float64]
+GPUS_PER_NODE: Final = 8
+PULL: Final = 1e-3
+ERROR: Final = 0.05  # relative, at a profiled point
+ERROR_PER_DOUBLING: Final = 0.03
+ERROR_OUTSIDE: Final = 0.15  # per doubling beyond the profiled range
+ERROR_ACROSS: Final = 0.10  # where more than one node is used
+
+
+class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Seconds per step. X has shape (n, 2): global batch size, GPUs; y has shape (n,) in seconds.
+
+    `coef_` is (a, b, c, d, e).
+    """
+
+    def __init__(self, *, gpus_per_node: int = GPUS_PER_NODE, pull: float = PULL) -> None:
+        self.gpus_per_node = gpus_per_node
+        self.pull = pull
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
+        points, seconds = _points(X, columns=2), _times(y)
+        self.coef_ = _relative_nnls(self._terms(points), seconds, pull=self.pull)
+        self.n_features_in_ = 2
+        self.points_ = points
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
+        check_is_fitted(self, "coef_")
+        return np.asarray(np.maximum(self._terms(_points(X, columns=2)) @ self.coef_, 1e-12))
+
+    def relative_error(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """The expected relative error: it grows with the doublings to the next profiled point.
+
+        Across nodes, and outside the profiled widths or batch sizes, it grows faster.
+        """
+        check_is_fitted(self, "coef_")
+        points = _points(X, columns=2)
+        away = np.abs(np.log2(points)[:, None, :] - np.log2(self.points_)[None, :, :])
+        nearest = np.sqrt((away**2).sum(axis=2).min(axis=1))
+        least, most = self.points_.min(axis=0), self.points_.max(axis=0)
+        outside = np.log2(np.maximum(points / most, 1.0)) + np.log2(np.maximum(least / points, 1.0))
+        crossed = points[:, 1] > self.gpus_per_node
+        error2 = ERROR**2 + (ERROR_PER_DOUBLING * nearest) ** 2
+        error2 += (ERROR_OUTSIDE * outside.sum(axis=1)) ** 2 + (ERROR_ACROSS * crossed) ** 2
+        return np.asarray(np.sqrt(error2))
+
+    def predict_p90(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """Seconds per step that 90 % of such configurations should not exceed."""
+        x = NORMAL_90 * self.relative_error(X)
+        return np.asarray(self.predict(X) * factor(x))
+
+    def _terms(self, points: Floats) -> Floats:
+        batch, gpus = points.T
+        nodes = np.ceil(gpus / self.gpus_per_node)
+        inside = np.log2(np.minimum(gpus, self.gpus_per_node))
+        return np.column_stack([np.ones(len(points)), batch / gpus, inside, nodes > 1, nodes - 1])
+
+
+class EpochTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Seconds per epoch. X has shape (n, 1): workers; `coef_` is (alpha, beta, gamma).
+
+    gamma needs three widths; with one, a parallel share of 0.95 is assumed.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
+        points, seconds = _points(X, columns=1), _times(y)
+        curve = fit_curve([int(width) for width in points[:, 0]], [float(s) for s in seconds])
+        self.coef_ = np.array([curve.alpha, curve.beta, curve.gamma])
+        self.n_features_in_ = 1
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
+        check_is_fitted(self, "coef_")
+        widths = _points(X, columns=1)[:, 0]
+        terms = np.column_stack([np.ones(len(widths)), 1.0 / widths, widths])
+        return np.asarray(terms @ self.coef_)
+
+
+def fit_curve(widths: Sequence[int], epoch_s: Sequence[float]) -> Curve:
+    """The curve through (width, seconds) points of at least one width."""
+    width = np.asarray(widths, dtype=np.float64)
+    seconds = np.asarray(epoch_s, dtype=np.float64)
+    distinct = len(set(widths))
+    if distinct == 1:
+        from laxity_profiler.curve import ONE_WIDTH
+
+        scale = float(seconds.mean()) / ONE_WIDTH.at(widths[0])
+        return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
+    terms = [np.ones(len(width)), 1.0 / width] + ([width] if distinct > 2 else [])
+    found = _relative_nnls(np.column_stack(terms), seconds)
+    alpha, beta, *gamma = (float(value) for value in found)
+    return Curve(alpha, beta, gamma[0] if gamma else 0.0)
+
+
+def fit_steps(rows: Sequence[tuple[int, int, float]]) -> tuple[float, float, float]:
+    """a, b, c of the step time from (batch size, workers, seconds per step)."""
+    points = np.asarray([row[:2] for row in rows], dtype=np.float64)
+    seconds = np.asarray([row[2] for row in rows], dtype=np.float64)
+    fitted = StepTime(gpus_per_node=2**31, pull=0.0).fit(points, seconds)
+    a, b, c, *_ = (float(value) for value in fitted.coef_)
+    return a, b, c
+
+
+def four_points(
+    batches: Sequence[int], widths: Sequence[int], *, gpus_per_node: int = GPUS_PER_NODE
+) -> tuple[tuple[int, int], ...]:
+    """Which (batch, width) to profile: at most four, such that every term can be told apart.
+
+    Inside one node these are the corners. Across nodes the corners would leave log2 g and the node
+    term inseparable; a point at the node's edge parts them. With one batch size the widths are
+    spread evenly over the doublings.
+    """
+    batches, widths = sorted(set(batches)), sorted(set(widths))
+    if not batches or not widths:
+        raise ValueError("no batch size or no width to choose from")
+    small, large, most = batches[0], batches[-1], widths[-1]
+    if small == large:
+        return tuple((small, width) for width in _spread(widths, 4))
+    if most <= gpus_per_node:
+        chosen = [(small, widths[0]), (large, widths[0]), (small, most), (large, most)]
+    else:
+        inside = [width for width in widths if width <= gpus_per_node]
+        edge = inside[-1] if inside else widths[len(widths) // 2]
+        chosen = [(small, widths[0]), (large, widths[0]), (large, edge), (large, most)]
+    return tuple(dict.fromkeys(chosen))
+
+
+def _spread(widths: Sequence[int], n: int) -> list[int]:
+    """Choose n of the widths, ends included, evenly over the doublings."""
+    if len(widths) <= n:
+        return list(widths)
+    logs = [math.log2(width) for width in widths]
+    wanted = np.linspace(logs[0], logs[-1], n)
+    chosen = {min(range(len(widths)), key=lambda at: abs(logs[at] - log)) for log in wanted}
+    return [widths[at] for at in sorted(chosen)]
+
+
+def _relative_nnls(terms: Floats, seconds: Floats, *, pull: float = 0.0) -> Floats:
+    """Coefficients >= 0 that make terms @ x / seconds nearest to one; `pull` holds them small."""
+    scale = np.maximum(np.abs(terms).max(axis=0), 1e-300)
+    rows, wanted = terms / scale / seconds[:, None], np.ones(len(seconds))
+    if pull > 0.0:
+        small = math.sqrt(pull) / seconds.mean() * np.eye(terms.shape[1])
+        rows, wanted = np.vstack([rows, small]), np.append(wanted, np.zeros(terms.shape[1]))
+    found, _ = nnls(rows, wanted)
+    return np.asarray(found / scale)
+
+
+def _points(X: ArrayLike, *, columns: int) -> Floats:  # noqa: N803
+    points = np.asarray(X, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != columns:
+        raise ValueError(f"X has shape {points.shape}, (n, {columns}) is wanted")
+    if not np.all(np.isfinite(points)) or not np.all(points > 0):
+        raise ValueError("batch sizes and widths must be positive numbers")
+    return points
+
+
+def _times(y: ArrayLike) -> Floats:
+    seconds = np.asarray(y, dtype=np.float64)
+    if seconds.ndim != 1 or not np.all(np.isfinite(seconds)) or not np.all(seconds > 0):
+        raise ValueError("y must be one positive number of seconds per row")
+    return seconds
+
+
+def fit_line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """k0, k1 >= 0 of y = k0 + k1 x, on the relative error."""
+    values = np.asarray(x, dtype=np.float64)
+    seconds = np.maximum(np.asarray(y, dtype=np.float64), 1e-6)
+    found = _relative_nnls(np.column_stack([np.ones(len(values)), values]), seconds)
+    return float(found[0]), float(found[1])

@@ -1,0 +1,12 @@
+"""`python -m laxity_scheduler serve`: the service's own commands without the rest of laxity."""
+
+import typer
+
+from laxity.exits import run
+from laxity_scheduler.commands import register
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+register(app)
+
+if __name__ == "__main__":
+    run(app)

@@ -1,0 +1,210 @@
+"""The commands of this floor: serve, up, down, replay. Nothing heavy is imported before one runs."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from laxity.exits import FAILED, USAGE, CommandError
+
+SERVE_OPTIONS: Final = "Options of the service"
+HomeDir = Annotated[
+    Path | None,
+    typer.Option("--home", envvar="LAXITY_HOME", help="Folder of the service. [~/.laxity]"),
+]
+World = Annotated[str, typer.Option(help="Where jobs run: local or kubernetes.")]
+Slots = Annotated[
+    int | None, typer.Option(min=1, help="GPUs of the local world; its cores if not said.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
+Host = Annotated[str, typer.Option(help="Address to listen on. Beyond loopback a token is needed.")]
+StoreUrl = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        envvar="LAXITY_STORE",
+        help="sqlite:///PATH or postgresql://... [HOME/laxity.db]",
+    ),
+]
+PolicyName = Annotated[str, typer.Option(help="Who decides.")]
+TokensFile = Annotated[
+    Path | None, typer.Option("--tokens", help="File of tokens: TOKEN NAMESPACE... a line.")
+]
+Tracking = Annotated[
+    str,
+    typer.Option(
+        envvar="MLFLOW_TRACKING_URI", help="MLflow store; none for none. [HOME/mlflow.db]"
+    ),
+]
+Webhook = Annotated[str, typer.Option(help="Address that events are posted to.")]
+Budgets = Annotated[
+    list[str] | None,
+    typer.Option("--budget", help="NAMESPACE=GPU_HOURS that may be promised; repeatable."),
+]
+PublicUrl = Annotated[
+    str, typer.Option(envvar="LAXITY_PUBLIC_URL", help="Address that workers are given.")
+]
+KeptCycles = Annotated[int, typer.Option(min=100, help="Cycles that the journal keeps.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this floor's commands."""
+    app.command()(serve)
+    app.command()(up)
+    app.command()(down)
+    app.command()(replay)
+
+
+def serve(
+    *,
+    home: HomeDir = None,
+    world: World = "local",
+    slots: Slots = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8642,
+    store: StoreUrl = "",
+    policy: PolicyName = "qos",
+    tokens: TokensFile = None,
+    tracking_uri: Tracking = "",
+    webhook: Webhook = "",
+    budget: Budgets = None,
+    public_url: PublicUrl = "",
+    kept_cycles: KeptCycles = 20_000,
+) -> None:
+    """Run the service in the foreground."""
+    from laxity_scheduler.serving import serve_forever
+    from laxity_scheduler.settings import Settings, SettingsError, budgets_of
+    from laxity_scheduler.tokens import TokensError
+
+    try:
+        settings = Settings(
+            **_home(home),
+            world=world,
+            slots=slots,
+            host=host,
+            port=port,
+            store=store,
+            policy=policy,
+            tracking_uri=tracking_uri,
+            webhook=webhook,
+            budgets=budgets_of(budget or []),
+            public_url=public_url,
+            kept_cycles=kept_cycles,
+        )
+        serve_forever(settings, tokens)
+    except (SettingsError, TokensError) as error:
+        raise CommandError(str(error), code=USAGE) from error
+    except RuntimeError as error:
+        raise CommandError(str(error), code=FAILED) from error
+
+
+def up(
+    *,
+    home: HomeDir = None,
+    world: World = "local",
+    slots: Slots = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8642,
+    store: StoreUrl = "",
+    policy: PolicyName = "qos",
+    tokens: TokensFile = None,
+    tracking_uri: Tracking = "",
+    webhook: Webhook = "",
+    budget: Budgets = None,
+    public_url: PublicUrl = "",
+    kept_cycles: KeptCycles = 20_000,
+) -> None:
+    """Start the service in the background, and wait until it is ready."""
+    from laxity_scheduler import daemon
+
+    place = _place(home)
+    running = place.running()
+    if running is not None:
+        typer.echo(f"already up: {running.url} (process {running.pid})")
+        return
+    options = {
+        "--world": world, "--slots": slots, "--host": host, "--port": port, "--store": store,
+        "--policy": policy, "--tokens": tokens and tokens.absolute(),
+        "--tracking-uri": tracking_uri, "--webhook": webhook, "--public-url": public_url,
+        "--kept-cycles": kept_cycles,
+    }  # fmt: skip
+    said = [text for name, value in options.items() if value for text in (name, str(value))]
+    said += ["--port", "0"] if port == 0 else []
+    said += [text for value in budget or [] for text in ("--budget", value)]
+    try:
+        running = daemon.start(place, said)
+    except daemon.DaemonError as error:
+        raise CommandError(str(error), code=FAILED) from error
+    typer.echo(f"up: {running.url} (process {running.pid}, log {place.log_file})")
+
+
+def down(
+    *,
+    home: HomeDir = None,
+    workers: Annotated[
+        bool,
+        typer.Option(
+            "--workers/--keep-workers",
+            help="Also stop the workers, after they saved; their jobs go on at the next up.",
+        ),
+    ] = True,
+    world: World = "local",
+) -> None:
+    """Stop the service on this machine, and the workers of its jobs."""
+    from laxity_scheduler import daemon
+
+    place = _place(home)
+    try:
+        running = daemon.stop(place)
+    except daemon.DaemonError as error:
+        raise CommandError(str(error), code=FAILED) from error
+    typer.echo("down" if running else "no service was up")
+    stopped = _stop_workers(world, place.path) if workers else 0
+    if stopped:
+        typer.echo(f"{stopped} worker(s) stopped; their jobs go on at the next: laxity up")
+
+
+def replay(
+    *,
+    home: HomeDir = None,
+    store: StoreUrl = "",
+    first: Annotated[int, typer.Option("--from", min=0, help="First cycle.")] = 0,
+    last: Annotated[int | None, typer.Option("--until", min=0, help="Last cycle.")] = None,
+    policy: Annotated[str, typer.Option(help="What would this policy have decided?")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
+) -> None:
+    """Decide every journalled cycle again, and compare byte for byte."""
+    from laxity_scheduler.replaying import replay_all
+    from laxity_scheduler.settings import Settings, SettingsError
+
+    url = Settings(**_home(home), store=store).store_url
+    try:
+        code = replay_all(url, first=first, last=last, policy=policy, as_json=as_json)
+    except SettingsError as error:
+        raise CommandError(str(error), code=USAGE) from error
+    except RuntimeError as error:
+        raise CommandError(str(error), code=FAILED) from error
+    raise typer.Exit(code)
+
+
+def _home(home: Path | None) -> dict[str, Any]:
+    return {} if home is None else {"home": home.absolute()}
+
+
+def _place(home: Path | None) -> Any:
+    from laxity_scheduler.home import Home
+    from laxity_scheduler.settings import Settings
+
+    return Home(Settings(**_home(home)).home)
+
+
+def _stop_workers(world: str, home: Path) -> int:
+    """Ask the world's own module; one without workers of this machine has nothing to stop."""
+    from importlib import import_module
+
+    from laxity_scheduler.start import world_entry
+
+    os.environ.setdefault("LAXITY_HOME", str(home))
+    stop = getattr(import_module(world_entry(world).module), "stop_workers", None)
+    return int(stop(home)) if stop is not None else 0

@@ -1,0 +1,110 @@
+"""What may be decided about a job or a node: a closed union of values, each with its reason."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from laxity_scheduler.reasons import Reason
+from laxity_scheduler.state import FOREVER
+from laxity_scheduler.verdict import Forecast, Promise, Refusal
+
+When = Literal["now", "epoch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """A promise is given, or an old one moved (the runs re-planned, the deadline the same)."""
+
+    job: str
+    promise: Promise
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Forecasted:
+    job: str
+    forecast: Forecast
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Nothing is promised. A promise whose deadline is still ahead stands: see `verdict_after`."""
+
+    job: str
+    refusal: Refusal
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Said when it changes: why the job does not run, who holds what it waits for, until when."""
+
+    job: str
+    reason: Reason
+    held_by: tuple[str, ...] = ()
+    expected_start_at: float = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Start or resume on free GPUs; `nodes` names one node per worker."""
+
+    job: str
+    workers: int
+    nodes: tuple[str, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Change a running job's width; `nodes` names one node per worker of the new width.
+
+    Growth is at "now": new pods start while the others train, and join at an epoch's end. Shrinking
+    is asked at "epoch" (the workers re-form first) and carried out by a later Resize at "now".
+    """
+
+    job: str
+    workers: int
+    nodes: tuple[str, ...]
+    at: When
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Stop a running job: asked for the end of its epoch, or at once. Its GPUs go to `beneficiary`."""
+
+    job: str
+    at: When
+    beneficiary: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit the successor of a chain (Mirage)."""
+
+    job: str
+    chain: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """Take inference nodes for training (Aryl)."""
+
+    nodes: tuple[str, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Hand loaned nodes back (Aryl)."""
+
+    nodes: tuple[str, ...]
+    reason: Reason
+
+
+Decision = (
+    Promised | Forecasted | Refuse | Wait | Admit | Resize | Preempt | Submit | Loan | Reclaim
+)

@@ -1,0 +1,129 @@
+"""One cycle, the same in the simulator and on the live cluster: observe, decide, check, act."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from laxity_profiler.estimate import NO_PROGRESS, Predictor, Progress
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.state import ClusterState
+
+Policy = Callable[[ClusterState, Predictor], Plan]
+Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
+
+
+class World(Protocol):
+    """Where jobs run: simulated or live."""
+
+    def observe(self) -> ClusterState:
+        """The cluster as it is now, with what carried-out plans have become."""
+        ...
+
+    def carry_out(self, plan: Plan) -> None:
+        """Ask for all that the plan says and return at once; what came of it is observed later."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a job's workers last said of themselves (zeros before they said anything)."""
+
+    progress: Progress = NO_PROGRESS
+    since: float = 0.0  # when the progress was reported
+    epoch_started_at: float | None = None
+    formed: int = 0
+    parked_epoch: int | None = None
+    failed: str = ""
+    result: Any = None
+
+
+Reports = Callable[[str], Report]  # by the Job's uid
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What a job's workers are told when they ask: stop at the epoch's end, or re-form."""
+
+    stop: bool = False
+    workers: int = 0  # width to run at; 0: not known
+    run_id: str = ""  # the job's MLflow run
+    generation: int = 0  # grows with every change of this signal
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "stop": self.stop,
+            "workers": self.workers,
+            "run_id": self.run_id,
+            "generation": self.generation,
+        }
+
+
+class UnknownJobError(KeyError):
+    """No job of that name."""
+
+
+class DuplicateJobError(ValueError):
+    """A job of that name exists and is another one (another idempotency key, or none)."""
+
+
+class LiveWorld(World, Protocol):
+    """A World with people around it: jobs come in, are asked after, changed and cancelled.
+
+    Ids are "namespace/name". Manifests and Jobs are batch/v1 JSON, the truth about each job.
+    `cycle` numbers the cycle that is decided next; it is written onto the Jobs that it changes.
+    """
+
+    cycle: int
+
+    def submit(self, manifest: Manifest) -> dict[str, Any]:
+        """Create the Job, suspended and labelled; the same idempotency key attaches to it."""
+        ...
+
+    def jobs(self) -> Sequence[dict[str, Any]]:
+        """All Jobs with laxity's label, finished ones too."""
+        ...
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """One Job; UnknownJobError."""
+        ...
+
+    def annotate(self, job_id: str, annotations: Mapping[str, str | None]) -> dict[str, Any]:
+        """Merge-patch annotations (None removes one), whatever the resourceVersion."""
+        ...
+
+    def cancel(self, job_id: str) -> None:
+        """Delete the Job and its pods. A finished or unknown Job is no error."""
+        ...
+
+    def signal(self, job_id: str) -> Signal: ...
+
+    def log_path(self, job_id: str, index: int) -> str | None:
+        """Where a worker's output is kept on this machine, if it is."""
+        ...
+
+    def logs(self, job_id: str, index: int) -> str: ...
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return as soon as something changed (True) or after the time (False). Wakeable."""
+        ...
+
+    def wake(self) -> None:
+        """Make a running or the next `wait` return: somebody outside has news."""
+        ...
+
+    def release(self) -> int:
+        """Let everything go: drop label and annotations of all Jobs; the number of Jobs."""
+        ...
+
+    def close(self) -> None:
+        """Stop watching. Workers go on."""
+        ...
+
+
+def cycle(world: World, decide: Policy, predictor: Predictor) -> Plan:
+    """Observe, decide, check, carry out. PlanError before anything is touched."""
+    state = world.observe()
+    plan = decide(state, predictor)
+    plan.check(state)  # a plan that does not fit is refused before anything is touched
+    world.carry_out(plan)
+    return plan

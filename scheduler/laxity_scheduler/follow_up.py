@@ -1,0 +1,101 @@
+"""What any policy's stops and shrinkings come to, once the workers have done their part.
+
+A job that was asked to stop parks at its epoch's end: now its pods can go. One that was asked to
+shrink has re-formed: the others can go. One that does not reach an epoch's end in a sane time is
+stopped as it is, one that has lost a node starts anew elsewhere, and one whose pods do not all start
+goes on with those that do.
+"""
+
+from typing import Final
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.decision import Decision, Preempt, Resize
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+
+LEAST_WAIT_S: Final = 600.0  # an asked-for stop is overdue after so long ...
+EPOCHS_WAITED: Final = 3.0  # ... and so many of the job's longest recent epochs
+UNKNOWN_EPOCH_S: Final = 3600.0
+
+
+def follow_up(state: ClusterState) -> tuple[Decision, ...]:
+    """The decisions that need no policy: at most one per job."""
+    names = frozenset(node.id for node in state.nodes)
+    decisions = [
+        decision for job in state.running if not job.pinned for decision in _one(job, state, names)
+    ]
+    return tuple(decisions)
+
+
+def overdue_at(job: Job) -> float:
+    """When a job that was asked to stop is stopped as it is."""
+    if job.stop_requested_at is None:
+        return FOREVER
+    known_s = max(job.progress.epoch_s, default=job.workload.user_epoch_s or UNKNOWN_EPOCH_S)
+    return job.stop_requested_at + max(LEAST_WAIT_S, EPOCHS_WAITED * known_s)
+
+
+def with_follow_up(policy: Policy) -> Policy:
+    """The policy, with follow-ups first; of a job that has one, the policy changes nothing."""
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        first = follow_up(state)
+        done = frozenset(d.job for d in first if isinstance(d, Preempt | Resize))
+        plan = policy(state, predictor)
+        rest = tuple(
+            d for d in plan.decisions if not (isinstance(d, Preempt | Resize) and d.job in done)
+        )
+        overdue = (overdue_at(job) for job in state.running if not job.pinned)
+        wake_at = min((at for at in overdue if at > state.now), default=FOREVER)
+        return Plan(first + rest, min(plan.wake_at, wake_at))
+
+    return decide
+
+
+def _one(job: Job, state: ClusterState, names: frozenset[str]) -> tuple[Decision, ...]:
+    lost = next((node for node in job.nodes if node not in names), None)
+    if lost is not None:
+        return (_stopped(job, state, reason("node_lost", node=lost)),)
+    if job.parked_epoch is not None and job.stop_requested_at is not None:
+        why = reason("stopped_at_epoch", epoch=job.parked_epoch, beneficiary=_for_whom(job))
+        return (_stopped(job, state, why),)
+    if state.now >= overdue_at(job):
+        ago_s = state.now - (job.stop_requested_at or state.now)
+        return (_stopped(job, state, reason("stop_overdue", ago_s=ago_s)),)
+    if job.fitting_workers is not None and job.fitting_workers < job.workers:
+        return (_fitted(job),)
+    if 0 < job.resize_to < job.workers and job.formed == job.resize_to:
+        why = reason("reformed", workers=job.resize_to)
+        return (Resize(job.id, job.resize_to, job.nodes[: job.resize_to], "now", why),)
+    return ()
+
+
+def _fitted(job: Job) -> Preempt | Resize:
+    """Not all pods of an admitted job run: it goes on with those that do, or is suspended."""
+    fits = job.fitting_workers or 0
+    limit = "the time pods are given to start"
+    why = reason("pods_do_not_fit", running=fits, workers=job.workers, limit=limit)
+    if fits in job.widths:
+        return Resize(job.id, fits, job.nodes[:fits], "now", why)
+    return Preempt(job.id, "now", "", why)
+
+
+def _stopped(job: Job, state: ClusterState, why: Reason) -> Preempt:
+    return Preempt(job.id, "now", _beneficiary(job, state), why)
+
+
+def _beneficiary(job: Job, state: ClusterState) -> str:
+    """For whom its GPUs are held: nobody, if that job has started or grown since it was asked."""
+    other = state.by_id.get(job.stop_for)
+    if other is None:
+        return ""
+    changes = (at for at in (other.resumed_at, other.width_changed_at) if at is not None)
+    asked_at = FOREVER if job.stop_requested_at is None else job.stop_requested_at
+    served = other.workers > 0 and other.id != job.id and max(changes, default=0.0) >= asked_at
+    return "" if served else other.id
+
+
+def _for_whom(job: Job) -> str:
+    return job.stop_for or "its user"

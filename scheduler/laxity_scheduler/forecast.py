@@ -1,0 +1,307 @@
+"""How long each job still takes, on each width, from this instant.
+
+The predictor answers for whole epochs. What a job still needs *now* is that, less what of the
+running epoch is done, plus what starting or re-forming costs:
+
+    rest(w) = remaining(w) * (1 - phi / n)         running at w; n epochs left, phi of the first done
+            + resume_cost                          when it must be started first
+    rest(w) = until the boundary where the new width forms, at the present one
+            + reform_cost + remaining(w) * left / n                       running at another width
+
+phi is the elapsed share of the running epoch at the same quantile, at most 0.99: so a finish that
+is predicted at P90 does not move while an epoch goes as predicted. Quantiles (algorithms, ch. 10):
+widths and verdicts at P90, orders by the mean, a victim's remainder at P10. A sum of P90s (start,
+rest) errs on the careful side.
+
+What does not depend on `now` is a function of a job's row and the predictor, so it is kept between
+decisions, by the row's identity: the same answers, without asking again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final, Literal
+
+from laxity_profiler.estimate import Ask, Estimate, Predictor, Source, Workload
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+
+Quantile = Literal["p10", "p50", "mean", "p90"]
+Quantiles = tuple[float, float, float, float]  # seconds, in the order of ORDER
+Costs = Mapping[int, Quantiles]  # by width
+ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
+ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
+MOST_OF_AN_EPOCH: Final = 0.99
+TINY_S: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One job's remaining whole epochs by width, in seconds; and what starts and stops cost.
+
+    `widths` are those worth having: none is slower (mean) than a smaller one. The least allowed
+    width is always among them. `totals`, `starts` and `stops` also know the widths it runs at.
+    """
+
+    widths: tuple[int, ...]
+    epochs_left: int
+    totals: Mapping[int, Quantiles]
+    starts: Mapping[int, Quantiles]
+    stops: Mapping[int, Quantiles]
+    source: Source
+
+    @property
+    def least(self) -> int:
+        return self.widths[0]
+
+    @property
+    def known(self) -> bool:
+        return self.totals[self.widths[0]][ROW["p90"]] < FOREVER
+
+    def total_s(self, workers: int, quantile: Quantile) -> float:
+        return self.totals[workers][ROW[quantile]]
+
+    def epoch_s(self, workers: int, quantile: Quantile) -> float:
+        return self.totals[workers][ROW[quantile]] / max(1, self.epochs_left)
+
+    def start_s(self, workers: int, quantile: Quantile) -> float:
+        return self.starts[workers][ROW[quantile]]
+
+    def stop_s(self, workers: int, quantile: Quantile) -> float:
+        """Checkpoint and stop, once the epoch has ended."""
+        return self.stops[workers][ROW[quantile]]
+
+    def reform_s(self, workers: int, quantile: Quantile) -> float:
+        """Re-forming at another width: a checkpoint's writing and reading, no new process."""
+        return self.stops[workers][ROW[quantile]]
+
+
+class Forecasts:
+    """The curves of a snapshot's jobs, and what follows from them at its instant."""
+
+    def __init__(self, state: ClusterState, predictor: Predictor) -> None:
+        self.now = state.now
+        self.predictor = predictor
+        self._memory = _memory_of(predictor)
+        self._memory.learn(state.jobs)
+        self._known = self._memory.known
+        self._rests: dict[tuple[str, int, Quantile], tuple[Job, float]] = {}
+
+    def curve(self, job: Job) -> Curve:
+        known = self._known.get(job.id)
+        if known is not None and known[0] is job:
+            return known[1]
+        return self._memory.curve(job)
+
+    def phi(self, job: Job, quantile: Quantile) -> float:
+        """The share of its running epoch that is done; negative while it re-forms for it."""
+        if job.epoch_started_at is None or job.parked_epoch is not None or not job.workers:
+            return 0.0
+        epoch_s = self.curve(job).epoch_s(job.formed or job.workers, quantile)
+        if not 0.0 < epoch_s < FOREVER:
+            return 0.0
+        return min(MOST_OF_AN_EPOCH, max(-1.0, (self.now - job.epoch_started_at) / epoch_s))
+
+    def start_left_s(self, job: Job, quantile: Quantile) -> float:
+        """How long until a started job does its first useful step; 0 once it trains."""
+        if not job.workers or job.formed or job.epoch_started_at is not None:
+            return 0.0
+        started_at = self.now if job.resumed_at is None else job.resumed_at
+        cost_s = self.curve(job).start_s(job.workers, quantile)
+        return min(cost_s, max(0.0, started_at + cost_s - self.now))
+
+    def boundary_s(self, job: Job, quantile: Quantile = "p90") -> float:
+        """How long until its running epoch ends; 0 if it is parked at an epoch's end."""
+        if job.parked_epoch is not None:
+            return 0.0
+        curve = self.curve(job)
+        epoch_s = curve.epoch_s(job.formed or job.workers, quantile)
+        return self.start_left_s(job, quantile) + (1.0 - self.phi(job, quantile)) * epoch_s
+
+    def freed_s(self, job: Job, quantile: Quantile = "p90") -> float:
+        """How long until its GPUs are free, if it is (or was) asked to stop at its epoch's end."""
+        return self.boundary_s(job, quantile) + self.curve(job).stop_s(job.workers, quantile)
+
+    def rest_s(
+        self, job: Job, workers: int, quantile: Quantile = "p90", *, after_s: float = 0.0
+    ) -> float:
+        """Seconds from now to the end if it is to have `workers` workers `after_s` from now on.
+
+        A queued job starts then. A running one goes on at its present width until the first
+        epoch's end at which the new one can form; no sooner ends are lost, none is skipped.
+        """
+        if after_s:
+            return self._rest_s(job, workers, quantile, after_s)
+        known = self._rests.get((job.id, workers, quantile))
+        if known is None or known[0] is not job:
+            known = (job, self._rest_s(job, workers, quantile, 0.0))
+            self._rests[job.id, workers, quantile] = known
+        return known[1]
+
+    def _rest_s(self, job: Job, workers: int, quantile: Quantile, after_s: float) -> float:
+        curve = self.curve(job)
+        total_s = curve.total_s(workers, quantile)
+        if not curve.epochs_left:
+            return 0.0
+        if total_s == FOREVER:
+            return FOREVER
+        if not job.workers:
+            return after_s + curve.start_s(workers, quantile) + total_s
+        if stopping(job):
+            return self._resumed_s(job, workers, quantile, after_s)
+        formed = job.formed or job.workers
+        if workers == formed and workers == job.workers:
+            phi = self.phi(job, quantile) / curve.epochs_left
+            return self.start_left_s(job, quantile) + total_s * (1.0 - phi)
+        return self._changed_s(job, workers, quantile, after_s)
+
+    def trajectory_s(self, job: Job, quantile: Quantile = "p90") -> float:
+        """Seconds from now to its end if nothing is decided (queued: if started now, narrowest)."""
+        if not job.workers:
+            return self.rest_s(job, self.curve(job).least, quantile)
+        return self.rest_s(job, job.resize_to or job.workers, quantile)
+
+    def _resumed_s(self, job: Job, workers: int, quantile: Quantile, after_s: float) -> float:
+        """Stopped at its epoch's end, then started again at once."""
+        curve = self.curve(job)
+        left = curve.epochs_left - (job.parked_epoch is None)
+        freed_s = self.freed_s(job, quantile)
+        if left <= 0:
+            return freed_s
+        again_s = curve.start_s(workers, quantile) + left * curve.epoch_s(workers, quantile)
+        return max(freed_s, after_s) + again_s
+
+    def _changed_s(self, job: Job, workers: int, quantile: Quantile, after_s: float) -> float:
+        """Running at one width, forming at another at the first epoch's end that allows it."""
+        curve = self.curve(job)
+        formed = job.formed or job.workers
+        epoch_s, left = curve.epoch_s(formed, quantile), curve.epochs_left
+        ready_s = after_s + self.join_s(job, workers, quantile)
+        boundary_s, done = self.boundary_s(job, quantile), 1
+        while boundary_s < ready_s - TINY_S and done < left and epoch_s > 0.0:
+            more = min(left - done, max(1, -int(-(ready_s - TINY_S - boundary_s) // epoch_s)))
+            boundary_s, done = boundary_s + more * epoch_s, done + more
+        if done >= left:
+            return boundary_s
+        return (
+            boundary_s
+            + curve.reform_s(workers, quantile)
+            + (left - done) * curve.epoch_s(workers, quantile)
+        )
+
+    def join_s(self, job: Job, workers: int, quantile: Quantile) -> float:
+        """How long until new workers could join; 0 when none are new."""
+        if workers < job.workers or (workers == job.workers and job.width_changed_at is None):
+            return 0.0
+        cost_s = self.curve(job).start_s(workers, quantile)
+        if workers > job.workers:
+            return cost_s
+        changed_at = self.now if job.width_changed_at is None else job.width_changed_at
+        return min(cost_s, max(0.0, changed_at + cost_s - self.now))
+
+
+def stopping(job: Job) -> bool:
+    """Whether it was told to stop at its epoch's end, or waits there to be stopped."""
+    return bool(job.workers) and (job.stop_requested_at is not None or job.parked_epoch is not None)
+
+
+class _Memory:
+    """Curves by row, for one predictor. A row that is another object is asked for anew."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+        self.known: dict[str, tuple[Job, Curve]] = {}
+        self._costs: dict[tuple[Workload, tuple[int, ...]], tuple[Costs, Costs]] = {}
+
+    def curve(self, job: Job) -> Curve:
+        known = self.known.get(job.id)
+        if known is None or known[0] is not job:
+            return self._add([job])[job.id]
+        return known[1]
+
+    def learn(self, jobs: Sequence[Job]) -> None:
+        known = self.known
+        if len(known) > 2 * len(jobs) + 1_000:
+            known.clear()
+        if len(self._costs) > 100_000:
+            self._costs.clear()
+        none: tuple[Job | None, Curve | None] = (None, None)
+        self._add([job for job in jobs if known.get(job.id, none)[0] is not job])
+
+    def _add(self, jobs: Sequence[Job]) -> dict[str, Curve]:
+        """One batched question for all new rows; rows of equal workload and progress share it."""
+        if not jobs:
+            return {}
+        added: dict[str, Curve] = {}
+        rows: dict[Ask, int] = {}
+        wanted = [_levels(job) for job in jobs]
+        asked = [
+            [rows.setdefault(Ask(job.workload, job.progress, width), len(rows)) for width in widths]
+            for job, widths in zip(jobs, wanted, strict=True)
+        ]
+        table = self.predictor.table(tuple(rows))
+        columns = [table.p10_s, table.p50_s, table.mean_s, table.p90_s]
+        answers: list[Quantiles] = list(zip(*(column.tolist() for column in columns), strict=True))
+        for job, widths, numbers in zip(jobs, wanted, asked, strict=True):
+            totals = {width: answers[row] for width, row in zip(widths, numbers, strict=True)}
+            curve = self._curve(job, totals, table.sources[numbers[0]])
+            added[job.id] = curve
+            self.known[job.id] = (job, curve)
+        return added
+
+    def _curve(self, job: Job, totals: Mapping[int, Quantiles], source: Source) -> Curve:
+        starts, stops = self._cost(job.workload, tuple(totals))
+        return Curve(
+            widths=useful_widths(job.widths, totals),
+            epochs_left=max(0, job.workload.epochs - job.progress.epochs_done),
+            totals=totals,
+            starts=starts,
+            stops=stops,
+            source=source,
+        )
+
+    def _cost(self, workload: Workload, widths: tuple[int, ...]) -> tuple[Costs, Costs]:
+        """What starts and what stops cost, by width."""
+        known = self._costs.get((workload, widths))
+        if known is None:
+            ask = self.predictor
+            starts = {width: _quantiles(ask.resume_cost(workload, width)) for width in widths}
+            stops = {width: _quantiles(ask.suspend_cost(workload, width)) for width in widths}
+            known = self._costs[workload, widths] = (starts, stops)
+        return known
+
+
+def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tuple[int, ...]:
+    """The widths without those that are no faster (mean) than a smaller one."""
+    mean = ROW["mean"]
+    useful, best_s = [widths[0]], totals[widths[0]][mean]
+    for width in widths[1:]:
+        if totals[width][mean] < best_s:
+            useful.append(width)
+            best_s = totals[width][mean]
+    return tuple(useful)
+
+
+def _levels(job: Job) -> tuple[int, ...]:
+    """Its widths, and those at which it runs though it no longer may."""
+    extra = {job.workers, job.formed, job.resize_to} - {0} - set(job.widths)
+    return (*job.widths, *sorted(extra)) if extra else job.widths
+
+
+def _quantiles(estimate: Estimate) -> Quantiles:
+    return (estimate.p10_s, estimate.p50_s, estimate.mean_s, estimate.p90_s)
+
+
+_LOCK = Lock()
+_MEMORIES: OrderedDict[int, _Memory] = OrderedDict()  # by id of a predictor that each one keeps
+
+
+def _memory_of(predictor: Predictor) -> _Memory:
+    with _LOCK:  # whoever answers people asks beside the one who decides
+        memory = _MEMORIES.get(id(predictor))
+        if memory is None:
+            memory = _MEMORIES[id(predictor)] = _Memory(predictor)
+        _MEMORIES.move_to_end(id(predictor))
+        while len(_MEMORIES) > 4:
+            _MEMORIES.popitem(last=False)
+        return memory

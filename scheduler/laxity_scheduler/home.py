@@ -1,0 +1,121 @@
+"""The service's folder: who runs on it, where it listens, and a lock that dies with its holder.
+
+A pid alone is not enough: after a crash the number may belong to somebody else. So the file holds
+the pid with the instant at which that process started, and the lock is the kernel's, which it lets
+go at any kind of death.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+
+class HomeBusyError(RuntimeError):
+    """Another service runs on this home."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A service that lives: its process, and where it listens ("" until it does)."""
+
+    pid: int
+    url: str
+
+
+class Home:
+    """A folder and its files; made, for its owner alone, if it is not there."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path = path
+        self.pid_file = path / "service.pid"
+        self.service_file = path / "service.json"
+        self.log_file = path / "service.log"
+        self.tokens_file = path / "tokens"
+        self._port_file = path / "service.port"
+        self._lock: int | None = None
+
+    def lock(self) -> Self:
+        """Take the home for this process until it ends; HomeBusyError if somebody has it."""
+        lock = os.open(self.path / "service.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            running = self.running()
+            who = f"process {running.pid} at {running.url}" if running else "another process"
+            message = f"{who} already serves {self.path}; stop it with: laxity down"
+            raise HomeBusyError(message) from None
+        self._lock = lock
+        _write(self.pid_file, {"pid": os.getpid(), "started": _started(os.getpid())})
+        return self
+
+    def announce(self, url: str, token: str) -> None:
+        """Say where the service listens, to whom may read it."""
+        _write(self.service_file, {"url": url, "token": token, "pid": os.getpid()})
+
+    def last_port(self) -> int:
+        """Where the last service of this home listened, 0 if there was none."""
+        port = _read(self._port_file).get("port", 0)
+        return port if isinstance(port, int) and 0 < port < 65_536 else 0
+
+    def keep_port(self, port: int) -> None:
+        _write(self._port_file, {"port": port})
+
+    def leave(self) -> None:
+        """Take back what was said, and let go of the lock."""
+        for file in (self.service_file, self.pid_file):
+            file.unlink(missing_ok=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def running(self) -> Running | None:
+        """The service of this home, if its process lives."""
+        said = _read(self.pid_file)
+        pid = said.get("pid")
+        if not isinstance(pid, int) or not said.get("started"):
+            return None
+        if _started(pid) != said["started"]:
+            return None
+        where = _read(self.service_file)
+        return Running(pid, str(where.get("url", "")) if where.get("pid") == pid else "")
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the kernel's ticks; "" if there is none, or it is a zombie."""
+    try:
+        said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return _alive(pid)
+    return "" if said[0] == "Z" else said[19]
+
+
+def _alive(pid: int) -> str:
+    """Without /proc: only that there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return ""
+    return "" if Path("/proc/self").exists() else "alive"
+
+
+def _write(path: Path, said: dict[str, Any]) -> None:
+    """Aside and renamed, readable by the owner only: nobody reads half a file."""
+    aside = path.with_suffix(f".{os.getpid()}")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(said, file)
+    aside.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        said = json.loads(path.read_text())
+        if isinstance(said, dict):
+            return said
+    return {}

@@ -1,0 +1,175 @@
+"""Free GPUs per node: the only place where capacity is counted.
+
+A worker's GPUs sit on one node, so free GPUs are not one number. Policies, `Plan.check` and the
+simulated World all spend from a Ledger. It answers by the state it is in, never by its history:
+`place` gives best fit, the lowest node number first among equals.
+
+GPUs that a preempted job freed may be held for the job they were freed for (`ClusterState.holds`).
+They count as taken until that job's holds are opened. Where a node has fewer free GPUs than are
+held on it, earlier holds of the snapshot come first.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Self
+
+from laxity_scheduler.state import ClusterState, Pool
+
+USABLE: tuple[Pool, ...] = ("training", "loaned")  # pools that training may use
+
+
+class LedgerError(ValueError):
+    """More was taken than was free, or a node is not in the cluster."""
+
+
+class Ledger:
+    """Counts free GPUs of n nodes: one heap of node numbers per free count, checked when popped."""
+
+    def __init__(self, names: Sequence[str], free: Sequence[int]) -> None:
+        """`free[i]` GPUs are free on the node named `names[i]`; numbers order the choice."""
+        self.names = tuple(names)
+        self.free = list(free)
+        self.total_free = sum(self.free)
+        self._number = dict(zip(self.names, range(len(self.names)), strict=True))
+        self._heaps: list[list[int]] = [[] for _ in range(max(self.free, default=0) + 1)]
+        for number, gpus in enumerate(self.free):  # in ascending order: each list is a heap
+            self._heaps[gpus].append(number)
+        self._nodes_with = [len(heap) for heap in self._heaps]
+        self._held: dict[str, list[tuple[int, int]]] = {}
+
+    @classmethod
+    def of(cls, state: ClusterState, *, job: str = "", pools: Collection[Pool] = USABLE) -> Self:
+        """The snapshot's free GPUs; GPUs held for a job count as free for that `job` alone."""
+        nodes = [node for node in state.nodes if node.pool in pools]
+        ledger = cls([node.id for node in nodes], [max(0, node.free_gpus) for node in nodes])
+        for hold in state.holds:
+            number = ledger._number.get(hold.node)
+            if number is not None and hold.until_at > state.now:
+                gpus = min(hold.gpus, ledger.free[number])
+                ledger._change(number, -gpus)
+                ledger._held.setdefault(hold.job, []).append((number, gpus))
+        if job:
+            ledger.open_holds(job)
+        return ledger
+
+    def copy(self) -> Self:
+        """A ledger in the same state, to try things on."""
+        other = type(self)(self.names, self.free)
+        other._held.update((job, list(held)) for job, held in self._held.items())  # noqa: SLF001
+        return other
+
+    def open_holds(self, job: str) -> None:
+        """Make the GPUs held for this job free."""
+        for number, gpus in self._held.get(job, ()):
+            self._change(number, gpus)
+
+    def close_holds(self, job: str) -> None:
+        """Undo `open_holds`, as long as nothing was taken meanwhile."""
+        for number, gpus in self._held.get(job, ()):
+            self._change(number, -gpus)
+
+    def free_on(self, node: str) -> int:
+        """Free GPUs of one node; 0 if it is not in the cluster."""
+        number = self._number.get(node)
+        return 0 if number is None else self.free[number]
+
+    def slots(self, gpus_per_worker: int) -> int:
+        """How many workers of that size fit, each on one node."""
+        return sum(
+            nodes * (free // gpus_per_worker)
+            for free, nodes in enumerate(self._nodes_with)
+            if free >= gpus_per_worker
+        )
+
+    def place(self, workers: int, gpus_per_worker: int) -> tuple[str, ...] | None:
+        """Nodes for so many workers, one name per worker, taken; None (nothing taken) if no fit.
+
+        Best fit: each worker goes to the fullest node that still holds it; of equals, the lowest.
+        """
+        if workers * gpus_per_worker > self.total_free:
+            return None
+        taken: list[int] = []
+        while len(taken) < workers:
+            number = self._best_fit(gpus_per_worker)
+            if number is None:
+                self._undo(taken, gpus_per_worker)
+                return None
+            # with one worker more it is fuller still: the best fit stays there while one fits
+            many = min(workers - len(taken), self.free[number] // gpus_per_worker)
+            self._change(number, -many * gpus_per_worker)
+            taken += [number] * many
+        return tuple([self.names[number] for number in taken])
+
+    def place_on(
+        self, nodes: Iterable[str], workers: int, gpus_per_worker: int
+    ) -> tuple[str, ...] | None:
+        """The same on these nodes only: where a running job may grow."""
+        numbers = sorted({self._number[name] for name in nodes if name in self._number})
+        taken: list[int] = []
+        for _ in range(workers):
+            fits = [number for number in numbers if self.free[number] >= gpus_per_worker]
+            if not fits:
+                self._undo(taken, gpus_per_worker)
+                return None
+            number = min(fits, key=lambda number: (self.free[number], number))
+            self._change(number, -gpus_per_worker)
+            taken.append(number)
+        return tuple([self.names[number] for number in taken])
+
+    def take(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
+        """Take one worker's GPUs on each named node (a name may recur). LedgerError if not free."""
+        for name, workers in _by_node(nodes):
+            number = self._number.get(name)
+            if number is None:
+                raise LedgerError(f"node {name!r} is not in the cluster")
+            if self.free[number] < workers * gpus_per_worker:
+                left = self.free[number] % gpus_per_worker
+                raise LedgerError(f"node {name} has {left} free GPU(s), {gpus_per_worker} asked")
+            self._change(number, -workers * gpus_per_worker)
+
+    def give(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
+        """Give one worker's GPUs back on each named node; a node that is gone is passed over."""
+        for name, workers in _by_node(nodes):
+            number = self._number.get(name)
+            if number is not None:
+                self._change(number, workers * gpus_per_worker)
+
+    def set_aside(self, node: str, gpus: int) -> None:
+        """Make up to `gpus` free GPUs of a node unavailable (somebody else will need them)."""
+        number = self._number[node]
+        self._change(number, -min(gpus, self.free[number]))
+
+    def _undo(self, taken: list[int], gpus: int) -> None:
+        for number in taken:
+            self._change(number, gpus)
+
+    def _best_fit(self, gpus: int) -> int | None:
+        for count in range(gpus, len(self._heaps)):
+            if not self._nodes_with[count]:
+                continue
+            heap = self._heaps[count]
+            while self.free[heap[0]] != count:
+                heappop(heap)
+            return heap[0]
+        return None
+
+    def _change(self, number: int, gpus: int) -> None:
+        if not gpus:
+            return
+        before = self.free[number]
+        free = before + gpus
+        while free >= len(self._heaps):
+            self._heaps.append([])
+            self._nodes_with.append(0)
+        self.free[number] = free
+        self.total_free += gpus
+        self._nodes_with[before] -= 1
+        self._nodes_with[free] += 1
+        heappush(self._heaps[free], number)
+
+
+def _by_node(nodes: Iterable[str]) -> Iterable[tuple[str, int]]:
+    """(name, how often it recurs), in order of first mention."""
+    names = tuple(nodes)
+    return ((names[0], 1),) if len(names) == 1 else Counter(names).items()

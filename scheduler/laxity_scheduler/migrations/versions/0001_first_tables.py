@@ -1,0 +1,104 @@
+"""The first tables: journal, predictors, decisions, verdicts, jobs, loans."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+INDEXES = {
+    "cycles": ("full", "predictor"),
+    "decisions": ("cycle", "job"),
+    "jobs": ("job", "namespace", "outcome", "state"),
+    "loans": ("node",),
+    "verdicts": ("job", "uid"),
+}
+
+
+def upgrade() -> None:
+    """Make all tables and their indexes."""
+    _create_journal()
+    _create_records()
+    for table, columns in INDEXES.items():
+        for column in columns:
+            op.create_index(op.f(f"ix_{table}_{column}"), table, [column])
+
+
+def downgrade() -> None:
+    """Drop all tables; their indexes go with them."""
+    for table in ("verdicts", "predictors", "loans", "jobs", "decisions", "cycles"):
+        op.drop_table(table)
+
+
+def _create_journal() -> None:
+    op.create_table(
+        "cycles",
+        sa.Column("cycle", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("policy", sa.String(), nullable=False),
+        sa.Column("predictor", sa.String(), nullable=False),
+        sa.Column("full", sa.Boolean(), nullable=False),
+        sa.Column("state", sa.LargeBinary(), nullable=False),
+        sa.Column("plan", sa.LargeBinary(), nullable=False),
+        sa.Column("decided_s", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("cycle", name=op.f("pk_cycles")),
+    )
+    op.create_table(
+        "predictors",
+        sa.Column("version", sa.String(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("version", name=op.f("pk_predictors")),
+    )
+    op.create_table(
+        "decisions",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("cycle", sa.BigInteger(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("job", sa.String(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("reason_code", sa.String(), nullable=False),
+        sa.Column("reason", sa.String(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_decisions")),
+    )
+
+
+def _create_records() -> None:
+    op.create_table(
+        "verdicts",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.String(), nullable=False),
+        sa.Column("job", sa.String(), nullable=False),
+        sa.Column("cycle", sa.BigInteger(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("deadline_at", sa.Float(), nullable=False),
+        sa.Column("p50_at", sa.Float(), nullable=False),
+        sa.Column("p90_at", sa.Float(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_verdicts")),
+    )
+    op.create_table(
+        "jobs",
+        sa.Column("uid", sa.String(), nullable=False),
+        sa.Column("job", sa.String(), nullable=False),
+        sa.Column("namespace", sa.String(), nullable=False),
+        sa.Column("state", sa.String(), nullable=False),
+        sa.Column("outcome", sa.String(), nullable=False),
+        sa.Column("submitted_at", sa.Float(), nullable=False),
+        sa.Column("finished_at", sa.Float(), nullable=True),
+        sa.Column("view", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("uid", name=op.f("pk_jobs")),
+    )
+    op.create_table(
+        "loans",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("node", sa.String(), nullable=False),
+        sa.Column("cycle", sa.BigInteger(), nullable=False),
+        sa.Column("taken_at", sa.Float(), nullable=False),
+        sa.Column("returned_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_loans")),
+    )

@@ -1,0 +1,57 @@
+"""What stops and starts cost, as only the service can see it: pods that went, workers that formed.
+
+A worker can time its epochs and checkpoints, but not how long its own pods took to go or to come.
+Both are read off two successive snapshots, and each is told once: its beginning is its name.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from laxity_profiler.estimate import Workload
+from laxity_scheduler.state import ClusterState, Job
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """`suspend`: from parked until all pods are gone. `resume`: from the patch until formed."""
+
+    job: str
+    workload: Workload
+    kind: Literal["suspend", "resume"]
+    workers: int
+    seconds: float
+    at: float
+
+
+class Watcher:
+    """Compares each snapshot with the one before."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[str, Job] = {}
+        self._parked: dict[str, tuple[float, int]] = {}
+
+    def look(self, state: ClusterState) -> list[Stop]:
+        """The stops and starts that ended since the last look."""
+        found = [stop for job in state.jobs for stop in self._ended(job, state.now)]
+        self._before = state.by_id
+        self._parked = {job: since for job, since in self._parked.items() if job in state.by_id}
+        return found
+
+    def _ended(self, job: Job, now: float) -> Iterator[Stop]:
+        before = self._before.get(job.id)
+        if before is job or before is None:
+            return
+        if job.formed and not before.formed and job.resumed_at is not None:
+            formed_at = job.epoch_started_at or job.since
+            if formed_at > job.resumed_at:
+                took_s = formed_at - job.resumed_at
+                yield Stop(job.id, job.workload, "resume", job.workers, took_s, job.resumed_at)
+        if job.parked_epoch is not None and job.workers:
+            self._parked.setdefault(job.id, (job.since, job.workers))
+        elif job.workers or job.terminating_workers:
+            if job.workers:
+                self._parked.pop(job.id, None)
+        elif job.id in self._parked:
+            parked_at, workers = self._parked.pop(job.id)
+            yield Stop(job.id, job.workload, "suspend", workers, now - parked_at, parked_at)

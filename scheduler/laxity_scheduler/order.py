@@ -1,0 +1,153 @@
+"""A rigid policy that is an order: a key that does not change while a job waits, and a packing rule.
+
+`pack` is the only code that decides. A literal cycle builds a Queue from the snapshot and packs it
+once; a simulated World keeps Queue and ledger between events and calls the same `pack` at each.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Literal, Protocol
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.plan import Admit, Plan
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import ClusterState
+
+Packing = Literal["skip", "strict"]
+Shape = tuple[int, int]  # (workers, GPUs per worker)
+
+
+class Room(Protocol):
+    """What `pack` spends from: a Ledger, or a Pool that ignores nodes."""
+
+    total_free: int
+
+    def place(self, workers: int, gpus_per_worker: int) -> tuple[str, ...] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`key(submitted_at, deadline_at, predicted_s, gpus)`: the least starts first.
+
+    Packing `strict`: the head blocks the others. `skip`: what does not fit is passed over.
+    """
+
+    name: str
+    key: Callable[[float, float, float, int], float]
+    packing: Packing = "skip"
+
+
+Lane = tuple[int, Shape, list[tuple[float, int]]]  # GPUs, shape, heap of (key, number)
+
+
+class Queue:
+    """Waiting jobs by shape, each shape a heap of (key, number).
+
+    What does not fit is passed over a shape at a time, which equals walking the whole queue, since
+    free GPUs only shrink meanwhile. A shape that did not fit stays blocked until GPUs are given back (`freed`). `stirred` says
+    whether anything has changed since the last packing.
+    """
+
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+        self.blocked: set[Shape] = set()
+        self.stirred = False
+        self._heaps: dict[Shape, list[tuple[float, int]]] = {}
+
+    def add(self, shape: Shape, key: float, number: int) -> None:
+        """A job waits. Equal keys start in order of number."""
+        heap = self._heaps.get(shape)
+        if heap is None:
+            heap = self._heaps[shape] = []
+            self.lanes.append((shape[0] * shape[1], shape, heap))
+        heappush(heap, (key, number))
+        if shape not in self.blocked:
+            self.stirred = True
+
+    def freed(self) -> None:
+        """GPUs were given back: what did not fit may fit now."""
+        self.blocked.clear()
+        self.stirred = True
+
+
+def pack(queue: Queue, room: Room, packing: Packing) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Start all that fits, in order: yields (number, nodes), taken from queue and room."""
+    blocked, free = queue.blocked, room.total_free
+    strict = packing == "strict"
+    heads = [
+        (heap[0], gpus, shape, heap)
+        for gpus, shape, heap in queue.lanes
+        if heap and (strict or (gpus <= free and shape not in blocked))
+    ]
+    queue.stirred = False
+    if len(heads) > 1:
+        heapify(heads)
+    place = room.place
+    while heads:
+        (_, number), gpus, shape, heap = heads[0]
+        nodes = place(shape[0], shape[1]) if gpus <= room.total_free else None
+        if nodes is None:
+            if strict:
+                return
+            if gpus <= room.total_free:
+                blocked.add(shape)
+            heappop(heads)
+            continue
+        heappop(heap)
+        if heap:
+            heapreplace(heads, (heap[0], gpus, shape, heap))
+        else:
+            heappop(heads)
+        yield number, nodes
+
+
+class Pool:
+    """A Room that ignores nodes: one big pool of GPUs."""
+
+    __slots__ = ("total_free",)
+
+    def __init__(self, gpus: int) -> None:
+        self.total_free = gpus
+
+    def place(self, workers: int, gpus_per_worker: int) -> tuple[str, ...] | None:
+        gpus = workers * gpus_per_worker
+        if gpus > self.total_free:
+            return None
+        self.total_free -= gpus
+        return ()
+
+    def give_back(self, gpus: int) -> None:
+        self.total_free += gpus
+
+
+FIFO = Order("fifo", lambda submitted_at, _deadline_at, _predicted_s, _gpus: submitted_at)
+SJF = Order("sjf", lambda _submitted_at, _deadline_at, predicted_s, _gpus: predicted_s)
+EDF = Order("edf", lambda _submitted_at, deadline_at, _predicted_s, _gpus: deadline_at)
+
+
+def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
+    """The order as a policy: queue and ledger built from the snapshot, packed once.
+
+    A job starts on its least width. Predicted run times are means.
+    """
+    why = reason("order", policy=order.name)
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        queue, ledger = Queue(), Ledger.of(state)
+        jobs = state.queued
+        for number, job in enumerate(jobs):
+            workers = job.widths[0]
+            left = predictor.remaining(job.workload, job.progress, workers)
+            gpus = workers * job.gpus_per_worker
+            key = order.key(job.submitted_at, job.deadline_at, left.mean_s, gpus)
+            queue.add((workers, job.gpus_per_worker), key, number)
+        return Plan(
+            tuple(
+                Admit(jobs[number].id, len(nodes), nodes, why)
+                for number, nodes in pack(queue, ledger, order.packing)
+            )
+        )
+
+    return decide

@@ -1,0 +1,28 @@
+"""Optimus (EuroSys 2018), all-reduce form: each GPU goes where it cuts remaining time most.
+
+    gain = (remaining time now - remaining time with more) / GPUs more
+
+Everybody gets its least width first; a job's next width is the one of best gain, so that a fall of
+its curve does not hide a later rise (algorithms 1.5). Convergence is not modelled: epochs are given.
+"""
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.forecast import Forecasts
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.widening import capacity, resizable, toward, widen
+
+
+def decide(state: ClusterState, predictor: Predictor) -> Plan:
+    forecasts = Forecasts(state, predictor)
+    jobs = resizable(state)
+
+    def gain(job: Job, workers: int, more: int) -> float:
+        curve = forecasts.curve(job)
+        saved_s = curve.total_s(workers, "mean") - curve.total_s(more, "mean")
+        if job.workers and more != job.workers:
+            saved_s -= curve.reform_s(more, "mean")
+        return saved_s / ((more - workers) * job.gpus_per_worker)
+
+    width = widen(jobs, capacity(state, jobs), gain)
+    return toward(state, jobs, width, policy="optimus")

@@ -1,0 +1,266 @@
+"""Deadlines first: promise or refuse, start by least slack, size to be in time, stop where it pays.
+
+The QoS framework (algorithms, ch. 3) with promises that are kept: the minimum share of ElasticFlow
+behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of one decision:
+
+1. verdicts for those who ask: promised are counted before the next is judged
+2. running promised jobs that would miss their deadline get more workers
+3. waiting jobs start in order; where a promise cannot wait, others are told to stop
+4. jobs wider than they need give workers back to those who wait; idle GPUs widen who gains most
+5. promises that moved are said anew, once per change
+"""
+
+from dataclasses import dataclass, replace
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.bargain import Bargain, Rules
+from laxity_scheduler.decision import (
+    Admit,
+    Forecasted,
+    Preempt,
+    Promised,
+    Refuse,
+    Resize,
+    Wait,
+)
+from laxity_scheduler.forecast import Forecasts, stopping
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.promise import forecast_of, promise_of
+from laxity_scheduler.queueing import Waiting, expected_starts
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.reserve import Share
+from laxity_scheduler.sizing import defend, hasten, narrow, widen
+from laxity_scheduler.starting import Starts
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.verdict import Forecast, Promise, Refusal
+
+MOST_EXPECTED = 1_000  # so many waiting jobs are told when they may expect to start
+MOST_HOLDERS = 5
+
+
+@dataclass(frozen=True)
+class QosPolicy(Rules):
+    """The policy with its free parameters; calling it decides."""
+
+    def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
+        bargain = Bargain(state, Forecasts(state, predictor), self)
+        _verdicts(bargain)
+        _missed(bargain)
+        starts = Starts(bargain)
+        starts.restarts()
+        defend(bargain)
+        starts.first()
+        starts.yields()
+        starts.others()
+        hasten(bargain)
+        narrow(bargain)
+        widen(bargain)
+        _promises(bargain)
+        _admissions(bargain)
+        expected_s = _expected_starts(bargain, starts.queue)
+        _forecasts(bargain, expected_s)
+        _waits(bargain, expected_s)
+        for hold in state.holds:
+            bargain.wake(hold.until_at)
+        return Plan(tuple(bargain.decisions), bargain.wake_at)
+
+
+def decide(state: ClusterState, predictor: Predictor) -> Plan:
+    """The policy with its default parameters."""
+    return DEFAULT(state, predictor)
+
+
+DEFAULT = QosPolicy()
+
+
+def _verdicts(bargain: Bargain) -> None:
+    """Of hard jobs that ask. Amended promises first: they are judged on the snapshot's rows."""
+    asking = [
+        job
+        for job in bargain.state.jobs
+        if (job.asked or job.verdict is None) and job.service_class == "hard" and not job.pinned
+    ]
+    asking.sort(key=lambda job: not isinstance(job.verdict, Promise))
+    for job in asking:
+        verdict = bargain.judge.verdict(job)
+        match verdict:
+            case Promise():
+                bargain.newly[job.id] = verdict
+            case Refusal():
+                bargain.decisions.append(Refuse(job.id, verdict, verdict.reason))
+            case Forecast():
+                bargain.decisions.append(Forecasted(job.id, verdict, verdict.reason))
+
+
+def _forecasts(bargain: Bargain, starts_s: dict[str, float]) -> None:
+    """Of all others that ask, and of soft jobs whose forecast moved much or turned late."""
+    refused = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
+    for job in bargain.state.jobs:
+        asks = job.asked or job.verdict is None
+        if job.service_class == "hard" or not (asks or job.service_class == "soft"):
+            continue
+        if job.id in refused or (job.refused and not asks):
+            continue
+        start = bargain.starts.get(job.id)
+        after_s = 0.0 if job.workers or start else starts_s.get(job.id, FOREVER)
+        width = start.workers if start else 0
+        new = forecast_of(job, bargain.forecasts, after_s, workers=width)
+        if asks or _turned(job, new, bargain.rules.moved):
+            bargain.decisions.append(Forecasted(job.id, new, new.reason))
+
+
+def _turned(job: Job, new: Forecast, moved: float) -> bool:
+    old = job.verdict
+    if not isinstance(old, Forecast):
+        return False
+    if bool(old.late_by_s) != bool(new.late_by_s):
+        return True
+    if new.p90_at == old.p90_at:
+        return False
+    if FOREVER in (new.p90_at, old.p90_at):
+        return True
+    return abs(new.p90_at - old.p90_at) > moved * (old.p90_at - job.submitted_at)
+
+
+def _missed(bargain: Bargain) -> None:
+    """Jobs that are not to go on past their deadline."""
+    decided = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
+    for job in bargain.state.jobs:
+        if job.on_miss != "stop" or job.pinned or job.refused or job.deadline_at == FOREVER:
+            continue
+        if job.id in decided:
+            continue
+        late_s = bargain.now - _last_deadline(job)
+        if late_s <= 0.0:
+            bargain.wake(_last_deadline(job) + 1e-3)
+            continue
+        why = reason("missed_and_stopped", late_s=late_s)
+        if job.workers:
+            if bargain.settled(job):
+                bargain.change(Preempt(job.id, "epoch", "", why))
+        elif not job.terminating_workers:
+            bargain.acted.add(job.id)
+            bargain.decisions.append(Refuse(job.id, Refusal(why), why))
+
+
+def _last_deadline(job: Job) -> float:
+    promised_at = job.verdict.deadline_at if isinstance(job.verdict, Promise) else 0.0
+    return max(promised_at, job.deadline_at) if job.asked else promised_at or job.deadline_at
+
+
+def _admissions(bargain: Bargain) -> None:
+    for job_id, start in bargain.starts.items():
+        bargain.decisions.append(Admit(job_id, start.workers, start.nodes, start.reason))
+
+
+def _promises(bargain: Bargain) -> None:
+    """New promises as they will be carried out; old ones that moved, in danger, saved or broken."""
+    resized = {d.job: d.workers for d in bargain.decisions if isinstance(d, Resize)}
+    told = {d.job for d in bargain.decisions if isinstance(d, Refuse | Forecasted)}
+    for job in bargain.state.jobs:
+        old = bargain.newly.get(job.id) or job.verdict
+        if not isinstance(old, Promise) or job.id in told:
+            continue
+        bargain.wake(old.deadline_at + 1e-3)
+        share = _expected(bargain, job, resized.get(job.id, 0))
+        why = _change(bargain, job, old, share)
+        if why is not None or job.id in bargain.newly:
+            new = promise_of(job, share, old.deadline_at, bargain.forecasts)
+            new = replace(new, reason=why or new.reason, rests_on=old.rests_on)
+            bargain.decisions.append(Promised(job.id, new, new.reason))
+
+
+def _expected(bargain: Bargain, job: Job, resized: int) -> Share:
+    """How a promised job goes on: as it runs, if that is in time; else as planned."""
+    forecasts = bargain.forecasts
+    planned = bargain.reservations.shares.get(job.id)
+    start = bargain.starts.get(job.id)
+    if start is not None:
+        return bargain.reservations.room.planner.fixed(job, ((0.0, start.workers),))
+    if not job.workers or stopping(job):
+        return planned or Share(((0.0, 0),), FOREVER)
+    width = resized or job.resize_to or job.workers
+    running = Share(((0.0, width),), forecasts.rest_s(job, width))
+    if running.finish_s <= bargain.left_s(job) or planned is None:
+        return running
+    return min(running, planned, key=lambda share: share.finish_s)
+
+
+def _change(bargain: Bargain, job: Job, old: Promise, share: Share) -> Reason | None:
+    """Why a promise must be said anew; None if it stands as it was said."""
+    left_s = old.deadline_at - bargain.now
+    if job.id in bargain.newly:
+        return None
+    if left_s < 0.0:
+        late = reason("promise_broken", late_s=-left_s)
+        return late if old.reason.code != "promise_broken" else None
+    late_s, workers = share.finish_s - left_s, share.workers
+    was = old.reason.code == "promise_in_danger"
+    if late_s > _tolerance_s(bargain, job):
+        code, p90_in_s = "promise_in_danger", share.finish_s
+        found = reason(code, p90_in_s=p90_in_s, late_s=late_s, workers=workers)
+        return None if was else found
+    p90_in_s = min(share.finish_s, left_s)
+    if was:
+        return reason("fits", p90_in_s=p90_in_s, slack_s=left_s - p90_in_s, workers=workers)
+    moved_s = bargain.now + share.finish_s - old.p90_at
+    if abs(moved_s) > bargain.rules.moved * (old.deadline_at - job.submitted_at):
+        return reason("promise_moved", moved_s=moved_s, p90_in_s=p90_in_s)
+    return None
+
+
+def _tolerance_s(bargain: Bargain, job: Job) -> float:
+    """A waiting job's plan is counted in whole slots: two of them are no danger yet."""
+    if job.workers or bargain.reservations.roomy:
+        return 1e-3
+    share = bargain.reservations.shares.get(job.id)
+    if share is None:
+        return 1e-3
+    profile = bargain.reservations.profile()
+    slot = min(profile.slot(share.starts_s), len(profile.edges) - 3)
+    return 2.0 * float(profile.edges[slot + 1] - profile.edges[slot])
+
+
+def _expected_starts(bargain: Bargain, queue: list[Waiting]) -> dict[str, float]:
+    if not bargain.blocked:
+        return {}
+    state = bargain.state
+    return expected_starts(
+        queue[:MOST_EXPECTED], bargain.reservations, state.free_gpus, state.running
+    )
+
+
+def _waits(bargain: Bargain, starts_s: dict[str, float]) -> None:
+    """Why each waiting job waits, for whom, and until when."""
+    if not bargain.blocked:
+        return
+    by_end = sorted(
+        bargain.state.running, key=lambda job: (bargain.forecasts.boundary_s(job), job.id)
+    )
+    holders = tuple(job.id for job in by_end[:MOST_HOLDERS])
+    free = bargain.ledger.total_free
+    for one in bargain.blocked:
+        at = bargain.now + starts_s.get(one.job.id, FOREVER)
+        bargain.decisions.append(_wait(bargain, one, holders, free, at))
+
+
+def _wait(
+    bargain: Bargain, one: Waiting, holders: tuple[str, ...], free_gpus: int, at: float
+) -> Wait:
+    job = one.job
+    victims = bargain.waits_for.get(job.id, ())
+    if victims:
+        why = reason("waits_for_preempted", holders=", ".join(victims))
+        return Wait(job.id, why, victims, at)
+    needed = one.workers * job.gpus_per_worker
+    if needed <= bargain.state.free_gpus and one.rank != "promised":
+        promised = tuple(claim.job.id for claim in bargain.reservations.claims[:MOST_HOLDERS])
+        why = reason("held_for_promises", holders=", ".join(promised))
+        return Wait(job.id, why, promised, at)
+    why = reason(
+        "no_free_gpus",
+        needed_gpus=needed,
+        gpus_per_worker=job.gpus_per_worker,
+        free_gpus=free_gpus,
+    )
+    return Wait(job.id, why, holders, at)

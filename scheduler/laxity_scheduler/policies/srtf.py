@@ -1,0 +1,22 @@
+"""Shortest remaining time first, preemptive, believing that stopping costs nothing.
+
+A baseline (algorithms 7.1): the mean remaining time at the width asked for ranks all jobs.
+"""
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.forecast import Forecasts
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.priority import by_rank
+from laxity_scheduler.state import ClusterState, Job
+
+
+def decide(state: ClusterState, predictor: Predictor) -> Plan:
+    forecasts = Forecasts(state, predictor)
+
+    def remaining(job: Job) -> tuple[float]:
+        width = job.workers or job.widths[0]
+        total_s = forecasts.curve(job).total_s(width, "mean")
+        done = forecasts.phi(job, "mean") * forecasts.curve(job).epoch_s(width, "mean")
+        return (total_s - done,)
+
+    return by_rank(state, remaining, policy="srtf")

@@ -1,0 +1,83 @@
+"""Preemptive policies that are a ranking: whoever ranks first runs, at the width it asked for.
+
+The ranking is walked over all jobs that may be moved, queued and running, as if all their GPUs were
+free; what does not fit is passed over. Running jobs that are not reached stop at the end of their
+epoch, if a queued job that was reached finds no GPUs now.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from laxity_scheduler.decision import Admit, Decision, Preempt
+from laxity_scheduler.ledger import USABLE, Ledger
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+
+MOST_TRIED: Final = 32  # waiting jobs for which others are stopped, per decision
+Rank = Callable[[Job], tuple[float, ...]]
+
+
+def movable(job: Job) -> bool:
+    """Whether a policy may start or stop it now."""
+    if job.pinned or job.refused or job.terminating_workers:
+        return False
+    if not job.workers:
+        return True
+    asked = job.stop_requested_at is not None or job.parked_epoch is not None
+    return job.preemptible and not asked
+
+
+def by_rank(state: ClusterState, rank: Rank, *, policy: str, wake_at: float = FOREVER) -> Plan:
+    """Starts and stops that bring the first of the ranking onto the cluster."""
+    jobs = [job for job in state.jobs if movable(job)]
+    ledger = Ledger.of(state)
+    free = sum(node.free_gpus for node in state.nodes if node.pool in USABLE)  # held ones too
+    left = free + sum(job.gpus for job in jobs)
+    reached: list[Job] = []
+    spared: list[Job] = []
+    for job in sorted(jobs, key=lambda job: (*rank(job), job.submitted_at, job.id)):
+        gpus = (job.workers or job.widths[0]) * job.gpus_per_worker
+        if gpus <= left:
+            left -= gpus
+            reached.append(job)
+        elif job.workers:
+            spared.append(job)
+    return Plan(tuple(_starts(reached, spared, ledger, policy, state)), wake_at)
+
+
+def _starts(
+    reached: list[Job], spared: list[Job], ledger: Ledger, policy: str, state: ClusterState
+) -> Iterator[Decision]:
+    """Starts of those reached; where GPUs are missing, stops of the last-ranked that make room."""
+    why = reason("order", policy=policy)
+    victims = [job for job in spared if job.resumed_at != state.now]
+    served = {job.stop_for for job in state.jobs} | {hold.job for hold in state.holds}
+    tried = 0
+    for job in reached:
+        if job.workers:
+            continue
+        ledger.open_holds(job.id)
+        nodes = ledger.place(job.widths[0], job.gpus_per_worker)
+        if nodes is not None:
+            yield Admit(job.id, job.widths[0], nodes, why)
+            continue
+        ledger.close_holds(job.id)
+        tried += 1
+        if tried <= MOST_TRIED and job.id not in served:
+            for victim in _room_for(job, victims, ledger):
+                victims.remove(victim)
+                stop = reason("preempt_for", beneficiary=job.id, gpus=victim.gpus)
+                yield Preempt(victim.id, "epoch", job.id, stop)
+
+
+def _room_for(job: Job, victims: list[Job], ledger: Ledger) -> list[Job]:
+    """The last-ranked running jobs whose nodes, with what is free, hold it; none if never."""
+    trial = ledger.copy()
+    chosen = []
+    for victim in reversed(victims):
+        trial.give(victim.nodes, victim.gpus_per_worker)
+        chosen.append(victim)
+        if trial.slots(job.gpus_per_worker) >= job.widths[0]:
+            return chosen
+    return []

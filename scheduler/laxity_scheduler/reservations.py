@@ -1,0 +1,147 @@
+"""What is promised, planned over time, and whether a newcomer fits behind or between it."""
+
+from laxity_scheduler.claims import (
+    ORDERS,
+    Terms,
+    aged,
+    as_planned,
+    deadline_in_force,
+    promised,
+)
+from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
+from laxity_scheduler.reserve import Claim, Profile, Share
+from laxity_scheduler.room import Kept, Room, Tally
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+
+
+class Reservations:
+    """All claims of a snapshot and how they are kept; what is left is for everybody else."""
+
+    def __init__(
+        self, state: ClusterState, forecasts: Forecasts, terms: Terms, *, without: str = ""
+    ) -> None:
+        self.state, self.forecasts, self.terms = state, forecasts, terms
+        self.aged = tuple(aged(state, forecasts, terms, without))
+        claims = [
+            Claim(job, deadline_in_force(job) - state.now)
+            for job in state.jobs
+            if job.id != without and not job.pinned and promised(job, state.now)
+        ]
+        claims += [Claim(job, FOREVER) for job in self.aged]
+        self.room = Room(state, forecasts, terms, tuple(claims))
+        self.claims = self.room.ordered(claims, as_planned)
+        self.shares: dict[str, Share] = {}
+        self.late: frozenset[str] = frozenset()
+        self._tally: Tally | None = Tally(self.room)
+        self._profile: Profile | None = None
+        self._horizon_s = self.room.horizon_s(self.claims)
+        self._keep_all()
+
+    @property
+    def roomy(self) -> bool:
+        """Whether all claims run at once, so that no time profile was needed."""
+        return self._tally is not None
+
+    @property
+    def reach_s(self) -> float:
+        """What is planned to start up to then may rest on jobs that must be stopped for it."""
+        profile = self.profile()
+        return float(profile.edges[profile.end(self.room.drain_s)])
+
+    @property
+    def spare_gpus(self) -> int:
+        """GPUs that no claim will need, whatever happens; meant for jobs that cannot be stopped."""
+        return self._tally.left if self._tally is not None else 0
+
+    def fits(self, claim: Claim, *, borrowed: int = 0) -> Share | None:
+        """The share with which a newcomer would be in time behind all claims; nothing is kept."""
+        if self._tally is not None and not borrowed:
+            share = self._tally.add(claim, keep=False)
+            if share is not None:
+                return share
+        profile = self.profile(claim.deadline_s).copy()
+        if borrowed:
+            profile.free += borrowed
+        self._own(claim.job, profile)
+        return self.room.planner.least(claim, profile)
+
+    def earliest(self, job: Job) -> Share | None:
+        """The share that ends soonest behind all claims."""
+        profile = self.profile(2.0 * self.forecasts.trajectory_s(job)).copy()
+        self._own(job, profile)
+        return self.room.planner.earliest(job, profile)
+
+    def admit(self, claim: Claim) -> Share | None:
+        """Count a newcomer among the claims if all of them can still be kept, perhaps replanned."""
+        share = self._tally.add(claim, keep=True) if self._tally is not None else None
+        if share is None:
+            share = self.fits(claim)
+            if share is not None:
+                self.room.plan_one(claim, self.profile(claim.deadline_s))
+                self._tally = None
+        elif self._profile is not None:
+            self._profile.reserve(share, claim.job.gpus_per_worker)
+        if share is None:
+            return self._replanned(claim)
+        self.claims.append(claim)
+        self.shares[claim.job.id] = share
+        return share
+
+    def profile(self, horizon_s: float = 0.0) -> Profile:
+        """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""
+        known = self._profile
+        if known is None or (self._horizon_s < horizon_s < FOREVER):
+            self._horizon_s = max(self._horizon_s, horizon_s if horizon_s < FOREVER else 0.0)
+            known = self._profile = self.room.empty_profile(self._horizon_s)
+            for claim in self.room.ordered(self.claims, self._as_kept):
+                self.room.plan_one(claim, known)
+        return known
+
+    def _keep_all(self) -> None:
+        tally = Tally(self.room)
+        for claim in self.claims:
+            share = tally.add(claim, keep=True)
+            if share is None:
+                self._take(self.room.kept(self.claims, self._horizon_s))
+                return
+            self.shares[claim.job.id] = share
+        self._tally = tally
+
+    def _take(self, kept: Kept) -> None:
+        self.shares, self.late, self._profile = kept.shares, kept.late, kept.profile
+        self._tally = None
+
+    def _replanned(self, claim: Claim) -> Share | None:
+        """Other orders of all claims, in which nobody is late who is in time now."""
+        if len(self.claims) > self.terms.replan_claims:
+            return None
+        claims = [*self.claims, claim]
+        horizon_s = max(self._horizon_s, self.room.horizon_s([claim]))
+        base = self.room.empty_profile(horizon_s)
+        for order in ORDERS[: self.terms.replans]:
+            kept = self.room.in_order(self.room.ordered(claims, order), base.copy())
+            if self._harms_nobody(kept):
+                self.claims, self._horizon_s = claims, horizon_s
+                self._take(kept)
+                return kept.shares[claim.job.id]
+        return None
+
+    def _harms_nobody(self, kept: Kept) -> bool:
+        """Whether nobody becomes late, or later, by other shares.
+
+        A plan in whole slots may count a claim as late that will just be in time.
+        """
+        return kept.late <= self.late and all(
+            kept.shares[late].finish_s <= self.shares[late].finish_s + TINY_S
+            for late in kept.late
+            if late in kept.shares and late in self.shares
+        )
+
+    def _own(self, job: Job, profile: Profile) -> None:
+        """A running newcomer's own GPUs are not in its way."""
+        if job.workers and not stopping(job):
+            profile.add(0.0, self.forecasts.freed_s(job), job.gpus)
+
+    def _as_kept(self, claim: Claim) -> tuple[float, float, str]:
+        share = self.shares.get(claim.job.id)
+        return (share.starts_s if share else FOREVER, claim.deadline_s, claim.job.id)

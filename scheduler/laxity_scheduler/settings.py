@@ -1,0 +1,90 @@
+"""What a service is told when it starts: where it listens, what it keeps, how it decides."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from laxity.client import home as default_home
+
+PORT: Final = 8642
+NO_TRACKING: Final = "none"
+HOUR_S: Final = 3_600.0
+DAY_S: Final = 86_400.0
+POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class SettingsError(ValueError):
+    """An option of the service does not make sense: which one, and what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All options with their defaults. `budgets` are promised GPU-seconds by namespace."""
+
+    home: Path = field(default_factory=default_home)
+    world: str = "local"
+    slots: int | None = None
+    host: str = "127.0.0.1"
+    port: int = PORT
+    store: str = ""
+    policy: str = "qos"
+    tracking_uri: str = ""
+    webhook: str = ""
+    budgets: Mapping[str, float] | None = None
+    kept_cycles: int = 20_000
+    kept_days: float = 30.0
+    least_interval_s: float = 0.2
+    longest_sleep_s: float = 30.0
+    shared_sleep_s: float = 3.0  # ... where workers may have told another replica
+    public_url: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise SettingsError(f"port {self.port} is not between 0 and 65535")
+        if self.slots is not None and self.slots < 1:
+            raise SettingsError(f"slots must be at least 1, got {self.slots}")
+
+    @property
+    def store_url(self) -> str:
+        return self.store or f"sqlite:///{self.home}/laxity.db"
+
+    @property
+    def tracking_url(self) -> str:
+        """The MLflow store; "" for none."""
+        if self.tracking_uri == NO_TRACKING:
+            return ""
+        return self.tracking_uri or f"sqlite:///{self.home}/mlflow.db"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def url(self, port: int) -> str:
+        """The address that workers and clients are given."""
+        if not self.public_url and self.world == "kubernetes" and POD_NAMESPACE.exists():
+            return f"http://laxity.{POD_NAMESPACE.read_text().strip()}.svc:{port}"
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "", "::") else self.host  # noqa: S104
+        shown = f"[{host}]" if ":" in host else host
+        return self.public_url or f"http://{shown}:{port}"
+
+
+def budgets_of(said: list[str]) -> dict[str, float] | None:
+    """`NAMESPACE=GPU_HOURS` as GPU-seconds by namespace; None if nothing was said."""
+    budgets: dict[str, float] = {}
+    for text in said:
+        namespace, _, hours = text.partition("=")
+        try:
+            budgets[namespace] = float(hours) * HOUR_S
+        except ValueError:
+            raise SettingsError(f"budget {text!r}: write NAMESPACE=GPU_HOURS") from None
+        if not namespace or not budgets[namespace] >= 0:
+            raise SettingsError(f"budget {text!r}: write NAMESPACE=GPU_HOURS, 0 or more")
+    return budgets or None

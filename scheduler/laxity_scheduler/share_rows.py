@@ -1,0 +1,188 @@
+"""The columns that a share rule decides on, from the rows of a snapshot.
+
+Jobs of one workload, widths and GPUs per worker are of one kind: the predictor is asked once per
+kind and width for an epoch at P90 and its mean. What is a job's own is its number of epochs left and
+a factor, the mean of its observed epochs over what the kind says they take. A row that is the same
+object as before is not read again.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laxity_profiler.estimate import Floats, Predictor, Workload
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.verdict import Promise
+
+Ints = NDArray[np.int64]
+FIXED: Final = 11
+NOBODY: Final = 1 << 40  # GPUs of a level that there is not
+MOST_OF_AN_EPOCH: Final = 0.99
+LEAST_S: Final = 1e-3  # of a job whose epochs are all done and that has yet to end
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One workload on its widths: seconds of an epoch, and of a start, by level."""
+
+    widths: tuple[int, ...]
+    gpus: tuple[int, ...]
+    epoch_s: tuple[float, ...]  # P90
+    mean_s: tuple[float, ...]
+    start_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """n jobs and L levels: see `shares_loop.allocate`."""
+
+    due: Floats
+    left: Floats
+    total: Floats
+    width: Ints
+    count: Ints
+    level: Ints
+    pause: Floats
+    change: Floats
+    promised: NDArray[np.bool_]
+    asks: NDArray[np.bool_]
+    hard: NDArray[np.bool_]
+
+
+class Rows:
+    """Remembers what was read of each row, for one predictor."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+        self._kinds: dict[tuple[Workload, tuple[int, ...], int], int] = {}
+        self._tables: list[Kind] = []
+        self._known: dict[str, int] = {}
+        self._rows: list[Job | None] = []
+        self._table = np.zeros((0, FIXED))
+        self._kind_arrays: tuple[Floats, Ints, Floats, Ints] | None = None
+
+    def columns(self, jobs: list[Job], now: float) -> Columns:
+        """All jobs as columns at this instant."""
+        places = self._places(jobs)
+        table = self._table[places]
+        kinds = table[:, 0].astype(np.int64)
+        epoch, width, start, count = self._by_kind()
+        level, left_epochs, factor = table[:, 1].astype(np.int64), table[:, 2], table[:, 3]
+        total = np.maximum(LEAST_S, epoch[kinds] * (left_epochs * factor)[:, None])
+        epoch_now = total[np.arange(len(jobs)), np.maximum(level, 0)] / np.maximum(left_epochs, 1.0)
+        trains = level >= 0
+        begun = np.where(trains & (table[:, 4] > -np.inf), table[:, 4], now)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            phi = np.clip((now - begun) / epoch_now, 0.0, MOST_OF_AN_EPOCH)
+        phi = np.where(np.isfinite(phi), phi, 0.0)
+        change = start[kinds]
+        own_start = change[np.arange(len(jobs)), np.maximum(level, 0)]
+        pause = np.where(table[:, 5] > 0, np.clip(table[:, 6] + own_start - now, 0.0, own_start), 0)
+        return Columns(
+            due=table[:, 7] - now,
+            left=1.0 - phi / np.maximum(left_epochs, 1.0),
+            total=total,
+            width=width[kinds],
+            count=count[kinds],
+            level=level,
+            pause=np.maximum(pause, np.clip(begun - now, 0.0, None)),
+            change=change,
+            promised=table[:, 8] > 0,
+            asks=table[:, 9] > 0,
+            hard=table[:, 10] > 0,
+        )
+
+    def _places(self, jobs: list[Job]) -> Ints:
+        """Where each job's row is kept; changed rows are read anew."""
+        known, rows = self._known, self._rows
+        if len(known) > 4 * len(jobs) + 1_000:
+            known.clear()
+            rows.clear()
+        places, changed = [], []
+        for job in jobs:
+            place = known.get(job.id)
+            if place is None:
+                place = known[job.id] = len(rows)
+                rows.append(None)
+            if rows[place] is not job:
+                rows[place] = job
+                changed.append((place, job))
+            places.append(place)
+        if len(rows) > len(self._table):
+            grown = np.zeros((max(64, 2 * len(rows)), FIXED))
+            grown[: len(self._table)] = self._table
+            self._table = grown
+        if changed:
+            self._table[[place for place, _ in changed]] = [self._read(job) for _, job in changed]
+        return np.array(places, dtype=np.int64)
+
+    def _read(self, job: Job) -> tuple[float, ...]:
+        number = self._kind(job)
+        kind = self._tables[number]
+        formed = job.formed or job.workers
+        level = kind.widths.index(formed) if formed in kind.widths else -1
+        if not job.workers:
+            level = -1
+        begun_at = job.epoch_started_at
+        starting = bool(job.workers) and not job.formed and begun_at is None
+        return (
+            number,
+            level,
+            max(0, job.workload.epochs - job.progress.epochs_done),
+            self._factor(job, kind),
+            -FOREVER if begun_at is None or job.parked_epoch is not None else begun_at,
+            float(starting),
+            0.0 if job.resumed_at is None else job.resumed_at,
+            job.deadline_at if job.service_class != "best_effort" else FOREVER,
+            float(isinstance(job.verdict, Promise)),
+            float(job.asked and job.service_class == "hard" and job.deadline_at < FOREVER),
+            float(job.service_class == "hard"),
+        )
+
+    def _factor(self, job: Job, kind: Kind) -> float:
+        """Observed over predicted mean epochs, carefully: P90 over mean shrinks as they come in."""
+        seen = [
+            (took_s, kind.mean_s[kind.widths.index(width)])
+            for took_s, width in zip(job.progress.epoch_s, job.progress.widths, strict=False)
+            if width in kind.widths
+        ]
+        if not seen:
+            return 1.0
+        ratio = sum(took for took, _ in seen) / max(1e-9, sum(mean for _, mean in seen))
+        surplus = kind.epoch_s[0] / max(1e-9, kind.mean_s[0]) - 1.0
+        return ratio * (1.0 + surplus / (1 + len(seen))) / (1.0 + surplus)
+
+    def _kind(self, job: Job) -> int:
+        key = (job.workload, job.widths, job.gpus_per_worker)
+        number = self._kinds.get(key)
+        if number is None:
+            number = self._kinds[key] = len(self._tables)
+            estimates = [self.predictor.epoch_time(job.workload, width) for width in job.widths]
+            starts = [self.predictor.resume_cost(job.workload, width) for width in job.widths]
+            self._tables.append(
+                Kind(
+                    job.widths,
+                    tuple(width * job.gpus_per_worker for width in job.widths),
+                    tuple(estimate.p90_s for estimate in estimates),
+                    tuple(estimate.mean_s for estimate in estimates),
+                    tuple(start.mean_s for start in starts),
+                )
+            )
+            self._kind_arrays = None
+        return number
+
+    def _by_kind(self) -> tuple[Floats, Ints, Floats, Ints]:
+        if self._kind_arrays is None:
+            deepest = max(len(kind.widths) for kind in self._tables)
+            epoch = np.full((len(self._tables), deepest), np.inf)
+            start = np.zeros((len(self._tables), deepest))
+            width = np.full((len(self._tables), deepest), NOBODY, dtype=np.int64)
+            for row, kind in enumerate(self._tables):
+                epoch[row, : len(kind.widths)] = kind.epoch_s
+                start[row, : len(kind.widths)] = kind.start_s
+                width[row, : len(kind.widths)] = kind.gpus
+            count = np.array([len(kind.widths) for kind in self._tables], dtype=np.int64)
+            self._kind_arrays = (epoch, width, start, count)
+        return self._kind_arrays

@@ -1,0 +1,1 @@
+"""Judge a policy on real traces in seconds, with the code that runs live."""

@@ -1,0 +1,40 @@
+"""What will happen in a simulated cluster and when: an event heap and a virtual clock."""
+
+from heapq import heappop, heappush
+from typing import Literal
+
+from laxity_scheduler.state import FOREVER
+
+Kind = Literal["job", "failure", "repair", "wake"]
+
+
+class Agenda:
+    """Events in order of time; those of one instant in the order in which they were added."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self._heap: list[tuple[float, int, Kind, str, int]] = []
+        self._order = 0
+        self._wakes: set[float] = set()
+
+    @property
+    def next_at(self) -> float:
+        return self._heap[0][0] if self._heap else FOREVER
+
+    def add(self, at: float, kind: Kind, name: str, version: int = 0) -> None:
+        self._order += 1
+        heappush(self._heap, (at, self._order, kind, name, version))
+
+    def wake_at(self, at: float) -> None:
+        """Let there be an event then (not in the past)."""
+        at = max(at, self.now)
+        if at not in self._wakes:
+            self._wakes.add(at)
+            self.add(at, "wake", "")
+
+    def pop(self) -> tuple[Kind, str, int]:
+        """The next event: its kind, its job or node, and the job's version that it was for."""
+        at, _, kind, name, version = heappop(self._heap)
+        if kind == "wake":
+            self._wakes.discard(at)
+        return kind, name, version

@@ -1,0 +1,162 @@
+"""What a plan does to the simulated cluster, decision by decision."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Final, assert_never
+
+from laxity_scheduler.plan import (
+    Admit,
+    Forecasted,
+    Loan,
+    Plan,
+    Preempt,
+    Promised,
+    Reclaim,
+    Refuse,
+    Resize,
+    Submit,
+    Wait,
+    verdict_after,
+)
+from laxity_scheduler.simulate.live import TINY, Live
+from laxity_scheduler.simulate.passage import Passage
+from laxity_scheduler.state import FOREVER, Hold
+from laxity_scheduler.verdict import Promise, Refusal
+
+HOLD_S: Final = 600.0
+
+
+class Carrier:
+    """Carries plans out; keeps who was promised what, who was refused and what is held for whom."""
+
+    def __init__(self, passage: Passage) -> None:
+        self.passage, self.agenda, self.fleet = passage, passage.agenda, passage.fleet
+        self.rounds = 0
+        self.left: dict[str, Live] = {}  # refused: they went away
+        self.refusals: dict[str, str] = {}
+        self.promised_at: dict[str, float] = {}
+        self.holds: list[Hold] = []
+
+    @property
+    def now(self) -> float:
+        return self.agenda.now
+
+    def open_holds(self) -> tuple[Hold, ...]:
+        """Holds that are still in force."""
+        if self.holds:
+            self.holds = [
+                hold
+                for hold in self.holds
+                if hold.until_at > self.now and hold.job in self.passage.live
+            ]
+        return tuple(self.holds)
+
+    def carry_out(self, plan: Plan) -> None:
+        """Apply what was decided; what it leads to happens as time passes."""
+        self.rounds += 1
+        self._end_holds(plan)
+        for decision in plan.decisions:
+            match decision:
+                case Promised() | Forecasted() | Refuse():
+                    self._verdict(decision)
+                case Admit():
+                    self._admit(decision)
+                case Resize():
+                    self._resize(decision)
+                case Preempt():
+                    self._preempt(decision)
+                case Wait() | Submit() | Loan() | Reclaim():
+                    pass
+                case _:
+                    assert_never(decision)
+        if self.passage.costs.round_s:
+            self.passage.charge_round(self.rounds)
+        if self.now < plan.wake_at < FOREVER:
+            self.agenda.wake_at(plan.wake_at)
+
+    def _verdict(self, decision: Promised | Forecasted | Refuse) -> None:
+        live = self.passage.live[decision.job]
+        verdict = verdict_after(live.row, decision, self.now)
+        live.row = replace(live.row, verdict=verdict, asked=False)
+        live.dirty = True
+        if isinstance(verdict, Promise):
+            self.promised_at.setdefault(decision.job, verdict.p90_at)
+        if isinstance(verdict, Refusal):  # its flow ends: nothing more will come of it
+            self.refusals[decision.job] = verdict.reason.code
+            self.left[decision.job] = self.passage.live.pop(decision.job)
+
+    def _admit(self, decision: Admit) -> None:
+        live, now = self.passage.live[decision.job], self.now
+        self.fleet.take(decision.nodes, live.truth.gpus_per_worker)
+        self.passage.account(live)
+        live.workers = live.formed = decision.workers
+        live.nodes = decision.nodes
+        live.since = now
+        live.first_start_at = min(live.first_start_at, now)
+        live.fresh_at = math.floor(live.position + TINY)
+        cost_s = 0.0 if self.passage.costs.round_s else self.passage.costs.start_s(live.gpus)
+        live.ready_at, live.starting = now + cost_s, True
+        self.passage.lose(live, cost_s)
+        live.row = replace(live.row, resumed_at=now, width_changed_at=now)
+        live.dirty = True
+        self.passage.plan_next(live)
+        self.fleet.count(self.now)
+
+    def _resize(self, decision: Resize) -> None:
+        live, now = self.passage.live[decision.job], self.now
+        if decision.at == "epoch":
+            live.shrink_to = decision.workers
+        elif decision.workers > live.workers:
+            self._grow(live, decision)
+        else:
+            self._shrink(live, decision)
+        live.row = replace(live.row, width_changed_at=now)
+        live.dirty = True
+        self.passage.plan_next(live)
+        self.fleet.count(self.now)
+
+    def _grow(self, live: Live, decision: Resize) -> None:
+        added = decision.nodes[live.workers :]
+        self.fleet.take(added, live.truth.gpus_per_worker)
+        self.passage.account(live)
+        live.workers, live.nodes = decision.workers, decision.nodes
+        live.shrink_to = 0
+        if self.passage.costs.at_boundaries:
+            live.grown_at = self.now + self.passage.costs.start_s(live.gpus)
+        else:
+            self.passage.change_now(live)
+
+    def _shrink(self, live: Live, decision: Resize) -> None:
+        """The workers have re-formed and the others go; or they go at once."""
+        gone = live.nodes[decision.workers :]
+        self.passage.account(live)
+        self.passage.give(live, gone)
+        live.workers, live.nodes = decision.workers, decision.nodes
+        live.shrink_to = 0
+        if live.formed > live.workers:  # nobody had re-formed
+            self.passage.change_now(live)
+
+    def _preempt(self, decision: Preempt) -> None:
+        live, now = self.passage.live[decision.job], self.now
+        if decision.at == "epoch":
+            live.stop_at_boundary = True
+            live.row = replace(live.row, stop_requested_at=now, stop_for=decision.beneficiary)
+            live.dirty = True
+            self.passage.plan_next(live)
+            return
+        if decision.beneficiary:
+            freed = Counter(live.nodes)
+            self.holds += [
+                Hold(decision.beneficiary, node, many * live.truth.gpus_per_worker, now + HOLD_S)
+                for node, many in sorted(freed.items())
+            ]
+        self.passage.stop(live)
+        self.agenda.wake_at(now)  # its GPUs are free now
+
+    def _end_holds(self, plan: Plan) -> None:
+        started = {
+            decision.job for decision in plan.decisions if isinstance(decision, Admit | Resize)
+        }
+        if self.holds and started:
+            self.holds = [hold for hold in self.holds if hold.job not in started]

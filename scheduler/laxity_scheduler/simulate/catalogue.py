@@ -1,0 +1,105 @@
+"""The policies by name, and in which of three ways each is simulated.
+
+An order (rigid jobs, queue and ledger kept), a share rule (elastic jobs, arrays kept), or the
+literal cycle with the policy's own `decide`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Final, Literal
+
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.order import EDF, FIFO, SJF, Order, Packing
+from laxity_scheduler.order import policy_of as ordered
+from laxity_scheduler.shares import Admission, ShareRule
+from laxity_scheduler.shares import policy_of as shared
+
+Way = Literal["order", "rule", "cycle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """How a policy is found. `elastic`: jobs with a throughput table may change their width."""
+
+    name: str
+    way: Way
+    elastic: bool
+    module: str = ""
+
+
+ORDERS: Final[Mapping[str, Order]] = {order.name: order for order in (FIFO, SJF, EDF)}
+_CYCLES: Final = {
+    "srtf": False,
+    "las": False,
+    "pickyman": False,
+    "pickyman_blind": False,
+    "chronus": False,
+    "drf": True,
+    "optimus": True,
+    "pollux": True,
+    "qos": True,
+}
+_RULES: Final = ("elasticflow", "laxity", "edf_elastic")
+
+
+class UnknownPolicyError(ValueError):
+    """No policy of that name."""
+
+
+def listed() -> dict[str, Listed]:
+    """All policies by name."""
+    found = {name: Listed(name, "order", elastic=False) for name in ORDERS}
+    found |= {name: Listed(name, "rule", elastic=True, module=name) for name in _RULES}
+    found |= {name: Listed(name, "cycle", elastic, name) for name, elastic in _CYCLES.items()}
+    return found
+
+
+def find(name: str) -> Listed:
+    """UnknownPolicyError names what there is."""
+    known = listed()
+    if name not in known:
+        message = f"unknown policy {name!r}: one of {', '.join(sorted(known))}"
+        raise UnknownPolicyError(message)
+    return known[name]
+
+
+def order_of(name: str, packing: Packing) -> Order:
+    return replace(ORDERS[name], packing=packing)
+
+
+def rule_of(name: str, admission: str | None = None) -> ShareRule:
+    """A share rule; `admission` is none, greedy, priced or priced:KAPPA, or the rule's own."""
+    rule: ShareRule = import_module(f"laxity_scheduler.policies.{name}").RULE
+    if admission is None:
+        return rule
+    kind, kappa = parse_admission(admission)
+    drops = rule.drops and kind == "greedy"
+    return replace(rule, admission=kind, kappa=kappa or rule.kappa, drops=drops)
+
+
+def parse_admission(text: str) -> tuple[Admission, float | None]:
+    """`priced:0.1` as ("priced", 0.1). ValueError says what may be written."""
+    kind, _, value = text.partition(":")
+    kinds: dict[str, Admission] = {"none": "none", "greedy": "greedy", "priced": "priced"}
+    if kind not in kinds or (value and kind != "priced"):
+        message = f"admission is none, greedy, priced or priced:KAPPA, not {text!r}"
+        raise ValueError(message)
+    kappa = float(value) if value else None
+    if kappa is not None and not 0 < kappa < float("inf"):
+        message = f"kappa must be positive, not {value}"
+        raise ValueError(message)
+    return kinds[kind], kappa
+
+
+def decide_of(name: str, *, packing: Packing = "skip", admission: str | None = None) -> Policy:
+    """The policy as a function, whatever its way."""
+    way = find(name).way
+    if way == "order":
+        return ordered(order_of(name, packing))
+    if way == "rule":
+        return shared(rule_of(name, admission))
+    module, _, choice = name.partition("_")
+    found = import_module(f"laxity_scheduler.policies.{module}")
+    decide: Callable[..., object] = getattr(found, choice or "decide")
+    return decide  # type: ignore[return-value]

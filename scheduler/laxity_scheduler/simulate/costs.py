@@ -1,0 +1,63 @@
+"""What starts, stops and changes of width cost a job: four models, each with its source.
+
+    live          what laxity's own workers do: widths change and jobs stop at an epoch's end; a stop
+                  costs 6 s (1 + log2 w) to save, a start or a re-forming 24 s (1 + log2 w) (Chronus'
+                  figures); a stop at once loses the running epoch
+    flat          the world of most simulators: a start or a change of width takes effect at once,
+                  keeps all work and costs the same seconds each time
+    elasticflow   ElasticFlow's released simulator: in each scheduling round every running job pays
+                  2 s (7 s on 256 GPUs or more); 2 (log2 w + 1) s more on a width that it has not had
+                  since the last periodic restart, which comes every 60th round and adds 27 s (47 s)
+    free          nothing costs anything
+
+w is the number of GPUs that the job holds.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+CostName = Literal["live", "flat", "elasticflow", "free"]
+COST_NAMES: Final[tuple[CostName, ...]] = ("live", "flat", "elasticflow", "free")
+ROUNDS_BETWEEN_RESTARTS: Final = 60
+LARGE_CLUSTER_GPUS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds by GPUs held. `at_boundaries`: changes wait for an epoch's end, kills lose work."""
+
+    name: CostName
+    start_fixed_s: float = 0.0
+    start_log_s: float = 0.0  # times 1 + log2(gpus)
+    stop_log_s: float = 0.0  # times 1 + log2(gpus)
+    at_boundaries: bool = False
+    round_s: float = 0.0  # paid by every running job in every round
+    restart_s: float = 0.0  # more, in every 60th round
+
+    def start_s(self, gpus: int) -> float:
+        """From the decision to the first useful step, or to the first on another width."""
+        return self.start_fixed_s + self.start_log_s * (1.0 + math.log2(max(1, gpus)))
+
+    def stop_s(self, gpus: int) -> float:
+        """Saving at an epoch's end."""
+        return self.stop_log_s * (1.0 + math.log2(max(1, gpus)))
+
+
+def costs(name: CostName, *, cluster_gpus: int, restart_s: float = 0.0) -> Costs:
+    """`restart_s` is what a change costs in the flat model; the others bring their own figures."""
+    if name == "live":
+        return Costs("live", start_log_s=24.0, stop_log_s=6.0, at_boundaries=True)
+    if name == "flat":
+        return Costs("flat", start_fixed_s=restart_s)
+    if name == "elasticflow":
+        large = cluster_gpus >= LARGE_CLUSTER_GPUS
+        always_s = 7.0 if large else 2.0
+        return Costs(
+            "elasticflow",
+            start_fixed_s=always_s,
+            start_log_s=2.0,
+            round_s=always_s,
+            restart_s=47.0 if large else 27.0,
+        )
+    return Costs("free")

@@ -1,0 +1,67 @@
+"""The nodes of a simulated cluster: GPUs taken and given back, nodes lost and repaired."""
+
+from collections.abc import Iterable, Sequence
+
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.state import Node
+
+
+class Fleet:
+    """Nodes by name; `busy` is (instant, GPUs held) whenever that changed."""
+
+    def __init__(self, nodes: Sequence[tuple[str, int]], now: float) -> None:
+        """`nodes` are (name, GPUs)."""
+        self.total = sum(gpus for _, gpus in nodes)
+        self.busy: list[tuple[float, int]] = [(now, 0)]
+        self._ledger = Ledger([name for name, _ in nodes], [gpus for _, gpus in nodes])
+        self._gpus = dict(nodes)
+        self._number = {name: number for number, (name, _) in enumerate(nodes)}
+        self._nodes = {name: Node(name, gpus, gpus) for name, gpus in nodes}
+        self._stale: set[str] = set()
+        self._down: set[str] = set()
+
+    @property
+    def all_gpus(self) -> int:
+        """Those of lost nodes as well."""
+        return sum(self._gpus.values())
+
+    def observed(self) -> tuple[Node, ...]:
+        """The nodes that are up, with their free GPUs."""
+        for name in self._stale:
+            free = self._ledger.free[self._number[name]]
+            self._nodes[name] = Node(name, self._gpus[name], free)
+        self._stale.clear()
+        return tuple([node for name, node in self._nodes.items() if name not in self._down])
+
+    def take(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
+        """One worker more on each of these nodes."""
+        nodes = tuple(nodes)
+        self._ledger.take(nodes, gpus_per_worker)
+        self._stale.update(nodes)
+
+    def give(self, nodes: Iterable[str], gpus_per_worker: int, now: float) -> None:
+        """One worker less on each of these nodes; nothing comes back from a lost one."""
+        nodes = [name for name in nodes if name not in self._down]
+        self._ledger.give(nodes, gpus_per_worker)
+        self._stale.update(nodes)
+        self.count(now)
+
+    def count(self, now: float) -> None:
+        """Note how many GPUs are held."""
+        held = self.total - self._ledger.total_free
+        if self.busy[-1][0] == now:
+            self.busy[-1] = (now, held)
+        else:
+            self.busy.append((now, held))
+
+    def lose(self, name: str) -> None:
+        """A node goes; its workers are gone already."""
+        self._down.add(name)
+        self._ledger.set_aside(name, self._gpus[name])
+        self.total -= self._gpus[name]
+
+    def repair(self, name: str) -> None:
+        self._down.discard(name)
+        self.total += self._gpus[name]
+        self._ledger.give([name], self._gpus[name])
+        self._stale.add(name)

@@ -1,0 +1,102 @@
+"""Traces that are made: closed batches of real jobs, and jobs drawn from stated distributions."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from laxity_scheduler.simulate.tables import Table, Tables
+from laxity_scheduler.simulate.traces import Trace, TraceJob
+
+BATCH_S: Final = 3600.0
+
+
+def closed_batch(trace: Trace, *, jobs: int, seed: int, within_s: float = BATCH_S) -> Trace:
+    """So many jobs of a trace, drawn without replacement, submitted uniformly within an hour.
+
+    On an open trace the last long job decides the makespan; on a closed batch the policy does.
+    Deadlines keep their distance from the submission.
+    """
+    draw = np.random.default_rng(seed)
+    many = min(jobs, len(trace.jobs))
+    chosen = draw.choice(len(trace.jobs), size=many, replace=False)
+    instants = np.sort(draw.uniform(0.0, within_s, size=many))
+    moved = [
+        replace(
+            job, submitted_at=float(at), deadline_at=float(at) + job.deadline_at - job.submitted_at
+        )
+        for job, at in zip([trace.jobs[row] for row in chosen], instants, strict=True)
+    ]
+    return Trace(f"{trace.name}[{many} jobs, seed {seed}]", tuple(moved))
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What jobs are drawn from.
+
+    Arrivals are Poisson with `jobs_per_hour`. Run times on one GPU are log-normal with median
+    `median_s` and spread `sigma`; deadlines are submit + U(`tightest`, `loosest`) x the run time on
+    `asked` GPUs; a share `best_effort` has none. Speed on w GPUs is w / (1 + serial (w - 1)).
+    """
+
+    jobs: int = 200
+    jobs_per_hour: float = 20.0
+    median_s: float = 7_200.0
+    sigma: float = 1.0
+    asked: Sequence[int] = (1, 2, 4, 8)
+    levels: Sequence[int] = (1, 2, 4, 8)
+    serial: float = 0.1
+    tightest: float = 1.2
+    loosest: float = 3.0
+    best_effort: float = 0.0
+
+
+def generate(mix: Mix, *, seed: int) -> Trace:
+    """Jobs of a mix; the same seed gives the same jobs."""
+    draw = np.random.default_rng(seed)
+    gaps_s = draw.exponential(3600.0 / mix.jobs_per_hour, size=mix.jobs)
+    instants = np.cumsum(gaps_s)
+    alone_s = mix.median_s * np.exp(mix.sigma * draw.standard_normal(mix.jobs))
+    asked = draw.choice(np.asarray(mix.asked), size=mix.jobs)
+    factor = draw.uniform(mix.tightest, mix.loosest, size=mix.jobs)
+    free = draw.random(mix.jobs) < mix.best_effort
+    speeds = tuple(level / (1.0 + mix.serial * (level - 1)) for level in mix.levels)
+    table = Table(tuple(mix.levels), speeds)
+    jobs = []
+    for row in range(mix.jobs):
+        gpus = int(asked[row])
+        run_s = float(alone_s[row]) / table.speed(gpus)
+        at = float(instants[row])
+        jobs.append(
+            TraceJob(
+                id=f"made-{row}",
+                submitted_at=at,
+                duration_s=run_s,
+                gpus=gpus,
+                deadline_at=math.inf if free[row] else at + float(factor[row]) * run_s,
+                service_class="best_effort" if free[row] else "hard",
+                model="made",
+                iterations=float(alone_s[row]),
+                table=table,
+            )
+        )
+    return Trace(f"generated[{mix.jobs} jobs, seed {seed}]", tuple(jobs))
+
+
+def offered_load(trace: Trace, *, gpus: int) -> float:
+    """GPU-seconds asked for / (GPUs x time from the first to the last submission)."""
+    if len(trace.jobs) < 2:
+        return 0.0
+    span_s = trace.jobs[-1].submitted_at - trace.jobs[0].submitted_at
+    asked = sum(job.duration_s * job.gpus for job in trace.jobs)
+    return asked / (gpus * span_s) if span_s > 0 else math.inf
+
+
+def models(tables: Tables) -> Mapping[str, int]:
+    """How many batch sizes each model has been measured with."""
+    found: dict[str, int] = {}
+    for model, _ in tables:
+        found[model] = found.get(model, 0) + 1
+    return found

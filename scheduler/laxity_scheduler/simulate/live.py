@@ -1,0 +1,124 @@
+"""One simulated job as it is: where it stands, what it holds and what waits for its epoch's end.
+
+A job trains from `ready_at` on: position(t) = position + (t - max(since, ready_at)) / epoch_s.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_scheduler.simulate.truth import Truth
+from laxity_scheduler.state import FOREVER, Job
+
+TINY: Final = 1e-9
+
+
+@dataclass(slots=True)
+class Live:
+    """A submitted, unfinished job as it is."""
+
+    truth: Truth
+    row: Job
+    position: float = 0.0  # epochs done, with a fraction, at `since`
+    since: float = 0.0
+    ready_at: float = 0.0  # training goes on from here
+    formed: int = 0  # width it trains at, or will once ready; 0 without workers
+    workers: int = 0  # width it holds GPUs for
+    nodes: tuple[str, ...] = ()
+    stop_at_boundary: bool = False
+    shrink_to: int = 0
+    grown_at: float = 0.0  # when added workers can join
+    parked: bool = False
+    starting: bool = False
+    charged_at: float = -1.0
+    version: int = 0
+    dirty: bool = True
+    seen: tuple[tuple[float, int], ...] = ()
+    fresh_at: int = 0  # epochs done when it last started or re-formed: the next one is a warm-up
+    shown: tuple[int, bool] = (-1, False)
+    had: frozenset[int] = frozenset()  # widths since the last periodic restart
+    # for the report
+    accounted_at: float = 0.0
+    first_start_at: float = FOREVER
+    running_s: float = 0.0
+    gpu_s: float = 0.0
+    lost_gpu_s: float = 0.0
+    resizes: int = 0
+
+    def at(self, now: float) -> float:
+        """Epochs done by now, with a fraction."""
+        if not self.formed or self.parked:
+            return self.position
+        ran_s = now - max(self.since, self.ready_at)
+        if ran_s <= 0.0:
+            return self.position
+        return min(float(self.truth.epochs), self.position + ran_s / self.epoch_s)
+
+    @property
+    def epoch_s(self) -> float:
+        return self.truth.epoch_s[self.formed]
+
+    @property
+    def gpus(self) -> int:
+        return self.workers * self.truth.gpus_per_worker
+
+    @property
+    def finish_at(self) -> float:
+        """When it ends if nothing is changed."""
+        if not self.formed or self.parked:
+            return FOREVER
+        left = self.truth.epochs - self.position
+        return max(self.since, self.ready_at) + left * self.epoch_s
+
+    @property
+    def changes(self) -> bool:
+        """Whether something waits for an epoch's end."""
+        if self.parked or not self.formed:
+            return False
+        if self.stop_at_boundary:
+            return True
+        return self.formed != (self.shrink_to or self.workers)
+
+
+def row_of(live: Live, done: int, now: float) -> Job:
+    """Its row as it is now, with so many epochs done."""
+    row = live.row
+    starting = live.starting and now < live.ready_at and live.position - done < TINY
+    started = live.formed and not live.parked
+    begun_at = None
+    if started and not starting:
+        part_s = (live.position - done) * live.epoch_s
+        begun_at = max(now, live.ready_at) - part_s
+    seen = live.seen
+    progress = NO_PROGRESS
+    if done:
+        progress = Progress(done, tuple([s for s, _ in seen]), tuple([w for _, w in seen]))
+    return Job(
+        id=row.id,
+        workload=row.workload,
+        submitted_at=row.submitted_at,
+        deadline_at=row.deadline_at,
+        service_class=row.service_class,
+        widths=row.widths,
+        gpus_per_worker=row.gpus_per_worker,
+        workers=live.workers,
+        nodes=live.nodes,
+        progress=progress,
+        since=now,
+        attained_gpu_s=live.gpu_s,
+        preemptible=row.preemptible,
+        preemptions=row.preemptions,
+        verdict=row.verdict,
+        queued_at=row.queued_at,
+        resumed_at=row.resumed_at,
+        width_changed_at=row.width_changed_at,
+        epoch_started_at=begun_at,
+        stop_requested_at=row.stop_requested_at,
+        stop_for=row.stop_for,
+        formed=0 if starting else live.formed,
+        resize_to=live.shrink_to,
+        parked_epoch=done if live.parked and now >= live.ready_at else None,
+        pinned=row.pinned,
+        on_miss=row.on_miss,
+        asked=row.asked,
+    )

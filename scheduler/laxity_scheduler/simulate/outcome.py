@@ -1,0 +1,100 @@
+"""What became of each job of a simulated run: one array per field, and rows for those who ask.
+
+Instants are seconds, infinite when they never came to pass.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+
+FIELDS: Final = (
+    "submitted_at",
+    "gpus",  # as asked for
+    "deadline_at",
+    "ideal_s",  # alone, at the width asked for
+    "first_start_at",
+    "finished_at",
+    "running_s",  # with GPUs, whatever they did
+    "gpu_s",
+    "lost_gpu_s",  # what starts, stops, re-formings and redone work took
+    "preemptions",
+    "resizes",
+    "promised_at",  # the P90 finish that was promised; infinite if nothing was
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One job of a run; see FIELDS. `refused` is the reason code, or empty."""
+
+    id: str
+    submitted_at: float
+    gpus: float
+    deadline_at: float = math.inf
+    ideal_s: float = 0.0
+    first_start_at: float = math.inf
+    finished_at: float = math.inf
+    running_s: float = 0.0
+    gpu_s: float = 0.0
+    lost_gpu_s: float = 0.0
+    preemptions: float = 0.0
+    resizes: float = 0.0
+    promised_at: float = math.inf
+    refused: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished simulation: n jobs in order of submission, columns of shape (n,).
+
+    `busy` is allocated GPUs over time as (instant, GPUs) steps; `setting` says what was run.
+    """
+
+    policy: str
+    trace: str
+    gpus: int
+    ids: Sequence[str]
+    columns: Mapping[str, Floats]
+    refused: Mapping[int, str]  # reason code by job number
+    cpu_s: float = 0.0
+    events: int = 0
+    decisions_s: Sequence[float] = field(default=())
+    busy: Sequence[tuple[float, int]] = field(default=())
+    setting: Mapping[str, object] = field(default_factory=dict)
+    models: Sequence[str] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def column(self, name: str) -> Floats:
+        """One field of all jobs, shape (n,)."""
+        return self.columns[name]
+
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        """All jobs as rows."""
+        lists = [self.columns[name].tolist() for name in FIELDS]
+        rows = zip(self.ids, zip(*lists, strict=True), strict=True)
+        return [
+            Outcome(
+                id=name,
+                refused=self.refused.get(number, ""),
+                **dict(zip(FIELDS, values, strict=True)),
+            )
+            for number, (name, values) in enumerate(rows)
+        ]
+
+
+def filled(count: int, **known: Floats) -> dict[str, Floats]:
+    """Columns for so many jobs: those given, and for the others what nothing happened means."""
+    forever = {"deadline_at", "first_start_at", "finished_at", "promised_at"}
+    return {
+        name: known[name] if name in known else np.full(count, math.inf if name in forever else 0.0)
+        for name in FIELDS
+    }

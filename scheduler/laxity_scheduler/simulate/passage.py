@@ -1,0 +1,189 @@
+"""A simulated job through time: it trains, changes its width, stops, loses work and ends.
+
+Progress is computed when somebody asks. A change that waits (a stop, fewer workers, more workers
+that have joined) takes effect at the next whole position, or at once where the costs say that
+nothing waits.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from laxity_scheduler.simulate.agenda import Agenda
+from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
+from laxity_scheduler.simulate.fleet import Fleet
+from laxity_scheduler.simulate.live import TINY, Live, row_of
+from laxity_scheduler.state import FOREVER, Job
+
+SEEN_EPOCHS: Final = 20
+
+
+class Passage:
+    """What happens to submitted jobs on these nodes at these costs."""
+
+    def __init__(self, agenda: Agenda, fleet: Fleet, costs: Costs) -> None:
+        self.agenda, self.fleet, self.costs = agenda, fleet, costs
+        self.live: dict[str, Live] = {}
+        self.finished: dict[str, tuple[Live, float]] = {}
+
+    @property
+    def now(self) -> float:
+        return self.agenda.now
+
+    def give(self, live: Live, nodes: Iterable[str]) -> None:
+        """Its workers on these nodes are gone."""
+        self.fleet.give(nodes, live.truth.gpus_per_worker, self.now)
+
+    def plan_next(self, live: Live) -> None:
+        """Put its next event on the heap; an older one no longer counts."""
+        live.version += 1
+        at = live.finish_at
+        if live.changes:
+            at = min(at, self._change_at(live))
+        if at < FOREVER:
+            self.agenda.add(at, "job", live.truth.id, live.version)
+
+    def _change_at(self, live: Live) -> float:
+        """When what waits can take effect."""
+        if not self.costs.at_boundaries:
+            return self.now
+        ready_at = max(self.now, live.ready_at)
+        if live.workers > live.formed and not (live.stop_at_boundary or live.shrink_to):
+            ready_at = max(ready_at, live.grown_at)
+        whole = math.ceil(live.at(ready_at) - TINY)
+        trains_from = max(live.since, live.ready_at)
+        return max(ready_at, trains_from + (whole - live.position) * live.epoch_s)
+
+    def settle(self, live: Live) -> None:
+        """Its event has come: the end, or a change that waited."""
+        if live.finish_at <= self.now + TINY:
+            self._finish(live)
+            return
+        self.move(live)
+        if self.costs.at_boundaries:
+            live.position = float(round(live.position))
+        width = live.formed
+        if live.stop_at_boundary:
+            cost_s = self.costs.stop_s(live.gpus)
+            live.parked, live.ready_at = True, self.now + cost_s
+            self.lose(live, cost_s)
+            self.agenda.wake_at(live.ready_at)
+        elif live.shrink_to:
+            self._reform(live, live.shrink_to, self.costs.stop_s(live.gpus))
+        elif live.workers > live.formed:
+            cost_s = self.costs.stop_s(live.gpus) if self.costs.at_boundaries else 0.0
+            self._reform(live, live.workers, cost_s)
+        if live.formed != width:
+            live.resizes += 1
+        live.dirty = True
+        self.plan_next(live)
+
+    def _reform(self, live: Live, width: int, cost_s: float) -> None:
+        live.formed = width
+        live.fresh_at = math.floor(live.position + TINY)
+        live.ready_at = self.now + cost_s
+        live.starting = False
+        self.lose(live, cost_s)
+
+    def move(self, live: Live) -> None:
+        """Bring its position to now."""
+        position = live.at(self.now)
+        if live.formed and not live.parked:
+            done = math.floor(position + TINY) - max(
+                math.floor(live.position + TINY), live.fresh_at + 1
+            )
+            if done > 0:
+                more = ((live.epoch_s, live.formed),) * min(done, SEEN_EPOCHS)
+                live.seen = (live.seen + more)[-SEEN_EPOCHS:]
+        live.position, live.since = position, self.now
+
+    def account(self, live: Live) -> None:
+        """Count the GPU time since it was last counted."""
+        spent_s = self.now - live.accounted_at
+        if live.workers and spent_s:
+            live.running_s += spent_s
+            live.gpu_s += spent_s * live.gpus
+        live.accounted_at = self.now
+
+    def lose(self, live: Live, seconds: float) -> None:
+        live.lost_gpu_s += seconds * live.gpus
+
+    def _finish(self, live: Live) -> None:
+        self.account(live)
+        self.give(live, live.nodes)
+        live.version += 1
+        live.workers = live.formed = 0
+        self.live.pop(live.truth.id)
+        self.finished[live.truth.id] = (live, self.now)
+
+    def charge_round(self, rounds: int) -> None:
+        """ElasticFlow's simulator: every running job pays in every round."""
+        periodic = rounds % ROUNDS_BETWEEN_RESTARTS == 0
+        for live in self.live.values():
+            if not live.workers or live.charged_at == self.now:
+                continue
+            live.charged_at = self.now
+            had = not periodic and live.workers in live.had
+            cost_s = self.costs.round_s if had else self.costs.start_s(live.gpus)
+            if periodic:
+                cost_s += self.costs.restart_s
+                live.had = frozenset()
+            if not had:
+                live.had |= {live.workers}
+            self.move(live)
+            live.ready_at = max(self.now, live.ready_at) + cost_s
+            self.lose(live, cost_s)
+            live.dirty = True
+            self.plan_next(live)
+
+    def change_now(self, live: Live) -> None:
+        """Another width at once: work since the last epoch's end is lost where costs say so."""
+        self.move(live)
+        if self.costs.at_boundaries:
+            self.redo(live)
+        if live.formed != live.workers:
+            live.resizes += 1
+        paid_later = bool(self.costs.round_s)
+        self._reform(live, live.workers, 0.0 if paid_later else self.costs.start_s(live.gpus))
+
+    def redo(self, live: Live) -> None:
+        """Go back to the last epoch's end."""
+        whole = math.floor(live.position + TINY)
+        if live.formed:
+            self.lose(live, (live.position - whole) * live.epoch_s)
+        live.position = float(whole)
+
+    def stop(self, live: Live) -> None:
+        now = self.now
+        self.account(live)
+        self.move(live)
+        if self.costs.at_boundaries and not live.parked:
+            self.redo(live)
+        self.give(live, live.nodes)
+        live.workers = live.formed = live.shrink_to = 0
+        live.nodes = ()
+        live.stop_at_boundary = live.parked = False
+        live.version += 1
+        live.row = replace(
+            live.row,
+            preemptions=live.row.preemptions + 1,
+            queued_at=now,
+            stop_requested_at=None,
+            stop_for="",
+        )
+        live.dirty = True
+        self.fleet.count(self.now)
+
+    def row(self, live: Live) -> Job:
+        """Its row; the same object as long as nothing happened to it."""
+        now = self.now
+        position = live.at(now)
+        shown = (math.floor(position + TINY), now >= live.ready_at)
+        if not live.dirty and shown == live.shown:
+            return live.row
+        live.dirty, live.shown = False, shown
+        self.account(live)
+        self.move(live)
+        live.row = row_of(live, shown[0], now)
+        return live.row

@@ -1,0 +1,129 @@
+"""The literal way: one cycle per event, with the very code that runs live."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats, Predictor
+from laxity_scheduler.engine import Policy, cycle
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.simulate.live import Live
+from laxity_scheduler.simulate.outcome import Run, filled
+from laxity_scheduler.simulate.truth import Truth
+from laxity_scheduler.simulate.world import SimWorld
+from laxity_scheduler.state import FOREVER, ClusterState
+from laxity_scheduler.turn import decide as turn
+
+MOST_CYCLES_AT_ONCE: Final = 1_000
+MOST_IDLE_WAKES: Final = 1_000
+
+
+class UnsettledError(RuntimeError):
+    """A policy goes on deciding at one instant, or waking for nothing."""
+
+
+def replay(world: SimWorld, policy: Policy, predictor: Predictor) -> list[float]:
+    """Run to the end; seconds of each decision."""
+    took: list[float] = []
+
+    def decide(state: ClusterState, beliefs: Predictor) -> Plan:
+        began = time.perf_counter()
+        plan = turn(state, beliefs, policy)
+        took.append(time.perf_counter() - began)
+        return plan
+
+    at, again, idle = -FOREVER, 0, 0
+    while not world.done and world.advance():
+        plan = cycle(world, decide, predictor)
+        again = again + 1 if world.now == at else 0
+        idle = 0 if plan.decisions or world.busy[-1][1] else idle + 1
+        at = world.now
+        if again > MOST_CYCLES_AT_ONCE:
+            message = f"{again} cycles at {at:.3f} s, and the policy still decides otherwise"
+            raise UnsettledError(message)
+        if idle > MOST_IDLE_WAKES and world.all_arrived:
+            break  # what is left will never be started
+    return took
+
+
+def columns_of(world: SimWorld, jobs: Sequence[Truth]) -> tuple[dict[str, Floats], dict[int, str]]:
+    """Columns of a Run, and who was refused why."""
+    known: dict[str, tuple[Live, float]] = dict(world.finished)
+    known |= {name: (live, FOREVER) for name, live in world.left.items()}
+    rows = [_row(known.get(job.id), world, job) for job in jobs]
+    table = np.array(rows, dtype=np.float64).reshape(len(jobs), 8)
+    names = (
+        "first_start_at",
+        "finished_at",
+        "running_s",
+        "gpu_s",
+        "lost_gpu_s",
+        "preemptions",
+        "resizes",
+        "promised_at",
+    )
+    columns = filled(
+        len(jobs),
+        **asked_columns(jobs),
+        **{name: table[:, place].copy() for place, name in enumerate(names)},
+    )
+    refused = {job.number: world.refusals[job.id] for job in jobs if job.id in world.refusals}
+    return columns, refused
+
+
+def asked_columns(jobs: Sequence[Truth]) -> dict[str, Floats]:
+    """What users asked for."""
+    return {
+        "submitted_at": np.array([job.submitted_at for job in jobs], dtype=np.float64),
+        "gpus": np.array([job.asked_gpus for job in jobs], dtype=np.float64),
+        "deadline_at": np.array([job.deadline_at for job in jobs], dtype=np.float64),
+        "ideal_s": np.array([job.ideal_s for job in jobs], dtype=np.float64),
+    }
+
+
+def _row(found: tuple[Live, float] | None, world: SimWorld, job: Truth) -> tuple[float, ...]:
+    promised_at = world.promised_at.get(job.id, FOREVER)
+    if found is None:
+        return (FOREVER, FOREVER, 0.0, 0.0, 0.0, 0.0, 0.0, promised_at)
+    live, finished_at = found
+    return (
+        live.first_start_at,
+        finished_at,
+        live.running_s,
+        live.gpu_s,
+        live.lost_gpu_s,
+        float(live.row.preemptions),
+        float(live.resizes),
+        promised_at,
+    )
+
+
+def literal(
+    name: str,
+    trace: str,
+    jobs: Sequence[Truth],
+    *,
+    world: SimWorld,
+    policy: Policy,
+    predictor: Predictor,
+) -> Run:
+    """A Run by the literal cycle."""
+    began = time.process_time()
+    took = replay(world, policy, predictor)
+    cpu_s = time.process_time() - began
+    columns, refused = columns_of(world, jobs)
+    return Run(
+        policy=name,
+        trace=trace,
+        gpus=world.total_gpus,
+        ids=[job.id for job in jobs],
+        columns=columns,
+        refused=refused,
+        cpu_s=cpu_s,
+        events=world.events,
+        decisions_s=took,
+        busy=world.busy,
+        models=[job.model for job in jobs],
+    )

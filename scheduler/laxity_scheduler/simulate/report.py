@@ -1,0 +1,166 @@
+"""The metrics of a run (algorithms, chapter 8), each by its definition.
+
+a submit, f finish, d deadline. Refused and unfinished jobs are counted, never dropped; times are
+averaged over finished jobs. Shares are fractions of 1; a figure that does not exist is None.
+
+    avg_jct_s            mean of f - a
+    avg_wait_s           mean of (f - a) - time with GPUs
+    deadline_met_ratio   jobs with f <= d / all jobs with a deadline, refused ones included
+    promises_broken      promised jobs that ended late or not at all
+    gpu_utilisation      GPU-seconds held / (GPUs x makespan); gpu_busy: without what was lost
+    fairness_jain        Jain's index of ideal run time / JCT
+    slowdown_p95         95th percentile of JCT / ideal run time
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.simulate.outcome import Run
+
+Figures = dict[str, object]
+LATE_TOLERANCE_S: Final = 1e-3  # rounding of long sums of seconds
+T95: Final = (0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+def report(run: Run) -> Figures:
+    """One JSON object: figures of a run, and what was run."""
+    finished = np.isfinite(run.column("finished_at"))
+    wall_s = float(str(run.setting.get("wall_s", run.cpu_s)))
+    figures: Figures = {
+        "policy": run.policy,
+        "trace": run.trace,
+        "gpus": run.gpus,
+        "jobs": len(run),
+        "finished": int(finished.sum()),
+        "refused": len(run.refused) if _drops(run, finished) else int((~finished).sum()),
+        "unfinished": int((~finished).sum()),
+    }
+    figures |= _deadlines(run) | _times(run, finished) | _use(run, finished)
+    figures |= {
+        "decision_p50_ms": _quantile(run.decisions_s, 0.5, 1e3),
+        "decision_p99_ms": _quantile(run.decisions_s, 0.99, 1e3),
+        "events": run.events,
+        "cpu_s": run.cpu_s,
+        "wall_s": wall_s,
+        "jobs_per_s": len(run) / run.cpu_s if run.cpu_s > 0 else None,
+    }
+    return figures | {
+        name: value for name, value in run.setting.items() if name not in {*figures, "wall_s"}
+    }
+
+
+def deadline_met(run: Run) -> tuple[int, int]:
+    """Jobs in time, and jobs with a deadline."""
+    due = np.isfinite(run.column("deadline_at"))
+    met = due & (run.column("finished_at") <= run.column("deadline_at") + LATE_TOLERANCE_S)
+    return int(met.sum()), int(due.sum())
+
+
+def _drops(run: Run, finished: NDArray[np.bool_]) -> bool:
+    """Whether a refused job went away, or ran on without a promise."""
+    return all(not finished[number] for number in run.refused)
+
+
+def _deadlines(run: Run) -> Figures:
+    due, ended = run.column("deadline_at"), run.column("finished_at")
+    met, many = deadline_met(run)
+    promised = np.isfinite(run.column("promised_at"))
+    broken = promised & (ended > due + LATE_TOLERANCE_S)
+    late = np.isfinite(due) & np.isfinite(ended) & (ended > due)
+    late_s = ended[late] - due[late]
+    given = int(promised.sum())
+    return {
+        "deadlines": many,
+        "deadlines_met": met,
+        "deadline_met_ratio": met / many if many else None,
+        "promises": given,
+        "promised_ratio": given / many if many else None,
+        "promises_broken": int(broken.sum()),
+        "tardiness_mean_s": _mean(late_s),
+        "tardiness_p95_s": _quantile(late_s.tolist(), 0.95),
+    }
+
+
+def _times(run: Run, finished: NDArray[np.bool_]) -> Figures:
+    jct_s = run.column("finished_at")[finished] - run.column("submitted_at")[finished]
+    wait_s = jct_s - run.column("running_s")[finished]
+    first_s = run.column("first_start_at")[finished] - run.column("submitted_at")[finished]
+    ideal_s = run.column("ideal_s")[finished]
+    share = ideal_s / np.maximum(jct_s, 1e-9)
+    slow = jct_s / np.maximum(ideal_s, 1e-9)
+    return {
+        "avg_jct_s": _mean(jct_s),
+        "p50_jct_s": _quantile(jct_s, 0.5),
+        "p95_jct_s": _quantile(jct_s, 0.95),
+        "p99_jct_s": _quantile(jct_s, 0.99),
+        "avg_wait_s": _mean(wait_s),
+        "p95_wait_s": _quantile(wait_s, 0.95),
+        "avg_first_wait_s": _mean(first_s),
+        "makespan_s": _makespan_s(run, finished),
+        "fairness_jain": _jain(share),
+        "slowdown_p95": _quantile(slow, 0.95),
+    }
+
+
+def _use(run: Run, finished: NDArray[np.bool_]) -> Figures:
+    held = float(run.column("gpu_s").sum())
+    lost = float(run.column("lost_gpu_s").sum())
+    whole = run.gpus * (_makespan_s(run, finished) or 0.0)
+    stops = run.column("preemptions")
+    return {
+        "gpu_utilisation": held / whole if whole else None,
+        "gpu_busy": (held - lost) / whole if whole else None,
+        "gpu_hours": held / 3600.0,
+        "lost_gpu_hours": lost / 3600.0,
+        "lost_share": lost / held if held else None,
+        "preemptions": int(stops.sum()),
+        "preemption_ratio": float((stops > 0).mean()) if len(stops) else None,
+        "resizes": int(run.column("resizes").sum()),
+    }
+
+
+def _makespan_s(run: Run, finished: NDArray[np.bool_]) -> float | None:
+    if not finished.any():
+        return None
+    last = float(run.column("finished_at")[finished].max())
+    return last - float(run.column("submitted_at").min())
+
+
+def _mean(values: Floats) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _quantile(values: Sequence[float] | Floats, share: float, scale: float = 1.0) -> float | None:
+    return float(np.quantile(values, share)) * scale if len(values) else None
+
+
+def _jain(share: Floats) -> float | None:
+    squares = float((share**2).sum())
+    return float(share.sum()) ** 2 / (len(share) * squares) if squares else None
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half width of its 95 % interval (Student's t); 0 for one value."""
+    many = len(values)
+    mean = sum(values) / many
+    if many < 2:
+        return mean, 0.0
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (many - 1))
+    factor = T95[many - 1] if many <= len(T95) else 1.96
+    return mean, factor * spread / math.sqrt(many)
+
+
+def summary(reports: Sequence[Mapping[str, object]], figures: Sequence[str]) -> Figures:
+    """Mean and 95 % interval of each figure over runs that differ in their seed alone."""
+    found: Figures = {"runs": len(reports)}
+    for name in figures:
+        values = [value for one in reports if isinstance(value := one.get(name), int | float)]
+        if values:
+            mean, half = interval([float(value) for value in values])
+            found[name], found[f"{name}_ci95"] = mean, half
+    return found

@@ -1,0 +1,132 @@
+"""One simulation: a trace, a policy, a cluster, costs, errors and a seed in; a Run out."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from laxity_scheduler.order import Packing
+from laxity_scheduler.simulate.catalogue import Listed, decide_of, find, order_of, rule_of
+from laxity_scheduler.simulate.costs import CostName, Costs, costs
+from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows
+from laxity_scheduler.simulate.failures import Failures
+from laxity_scheduler.simulate.outcome import Run
+from laxity_scheduler.simulate.replay import literal
+from laxity_scheduler.simulate.rigid import run_order
+from laxity_scheduler.simulate.traces import Trace
+from laxity_scheduler.simulate.truth import (
+    EPOCH_S,
+    Belief,
+    Truth,
+    error_factor,
+    sigma_of,
+    truths,
+)
+from laxity_scheduler.simulate.world import SimWorld
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is simulated. Costs matter to jobs that are stopped or resized: an order does neither.
+
+    `fails_s` and `repair_s`: a node's mean time between failures and to repair; 0: none fails.
+    `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
+    """
+
+    policy: str
+    nodes: int
+    gpus_per_node: int
+    pooled: bool = False
+    cost_model: CostName = "flat"
+    restart_s: float = 30.0
+    error: float = 0.0
+    seed: int = 0
+    admission: str | None = None
+    packing: Packing = "skip"
+    epoch_s: float = EPOCH_S
+    fails_s: float = 0.0
+    repair_s: float = 3600.0
+    literal_cycle: bool = False
+
+    @property
+    def gpus(self) -> int:
+        return self.nodes * self.gpus_per_node
+
+    @property
+    def costs(self) -> Costs:
+        return costs(self.cost_model, cluster_gpus=self.gpus, restart_s=self.restart_s)
+
+    def to_json(self) -> Mapping[str, object]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def simulate(trace: Trace, setting: Setting) -> Run:
+    """Run one policy over a trace. The same arguments give the same Run, but for its times."""
+    began = time.perf_counter()
+    policy = find(setting.policy)
+    run = _run(trace, setting, policy)
+    wall_s = time.perf_counter() - began
+    return replace(run, setting={**setting.to_json(), "wall_s": wall_s})
+
+
+def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
+    cycles = setting.literal_cycle or setting.fails_s > 0
+    if policy.way == "order" and not cycles:
+        sigma = sigma_of(setting.error)
+        return run_order(
+            trace,
+            order_of(policy.name, setting.packing),
+            nodes=setting.nodes,
+            gpus_per_node=setting.gpus_per_node,
+            pooled=setting.pooled,
+            predicted_s=None
+            if not sigma
+            else lambda job: (
+                job.duration_s
+                * error_factor(f"{job.namespace}/{job.id}", sigma=sigma, seed=setting.seed)
+            ),
+        )
+    jobs = truths(
+        trace,
+        elastic=policy.elastic,
+        gpus_per_node=setting.gpus_per_node,
+        pooled=setting.pooled,
+        epoch_s=setting.epoch_s,
+    )
+    exact = setting.pooled or all(job.gpus_per_worker == 1 for job in jobs)
+    if policy.way == "rule" and not cycles and exact and runs_without_rows(jobs, setting.costs):
+        rule = rule_of(policy.name, setting.admission)
+        return run_rule(
+            rule,
+            trace.name,
+            jobs,
+            setting.costs,
+            gpus=setting.gpus,
+            error=setting.error,
+            seed=setting.seed,
+        )
+    return _cycles(trace.name, setting, jobs)
+
+
+def _cycles(trace: str, setting: Setting, jobs: list[Truth]) -> Run:
+    """By the literal cycle. An order's jobs pay nothing for their only start."""
+    ordered = find(setting.policy).way == "order"
+    model = costs("free", cluster_gpus=setting.gpus) if ordered else setting.costs
+    nodes = nodes_of(setting.nodes, setting.gpus_per_node, pooled=setting.pooled)
+    failures = (
+        Failures(setting.fails_s, setting.repair_s, setting.seed) if setting.fails_s else None
+    )
+    return literal(
+        setting.policy,
+        trace,
+        jobs,
+        world=SimWorld(jobs, nodes, model, failures=failures),
+        policy=decide_of(setting.policy, packing=setting.packing, admission=setting.admission),
+        predictor=Belief(jobs, model, error=setting.error, seed=setting.seed),
+    )
+
+
+def nodes_of(nodes: int, gpus_per_node: int, *, pooled: bool) -> list[tuple[str, int]]:
+    """(name, GPUs) of each node; pooled: one that has them all."""
+    if pooled:
+        return [("pool", nodes * gpus_per_node)]
+    return [(f"node-{number}", gpus_per_node) for number in range(nodes)]

@@ -1,0 +1,249 @@
+"""Jobs of real clusters as rows: five file formats, validated line by line, one unit per field.
+
+Instants are seconds: as the file counts them, or POSIX (UTC) where it has dates. Durations are
+seconds at the width that the user asked for. A line that cannot be used is set aside with its
+number and what is wrong with it; the others load.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from laxity_scheduler.simulate.tables import Table, Tables
+
+Format = Literal["itp", "elasticflow", "philly", "chronus", "mirage"]
+FORMATS: tuple[Format, ...] = ("itp", "elasticflow", "philly", "chronus", "mirage")
+MAX_GPUS = 100_000
+
+
+class TraceError(ValueError):
+    """A trace cannot be read at all: no such file, an unknown format, a missing column."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """One job of a trace. `table` gives iterations/s by GPU count; None: rigid, `duration_s` rules."""
+
+    id: str
+    submitted_at: float
+    duration_s: float
+    gpus: int
+    deadline_at: float = math.inf
+    service_class: Literal["hard", "soft", "best_effort"] = "best_effort"
+    model: str = ""
+    batch_size: int | None = None
+    iterations: float = 0.0
+    table: Table | None = None
+    namespace: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that was set aside: its number in the file, counted from 1, and what is wrong."""
+
+    number: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Jobs in order of submission, and the lines that could not be used."""
+
+    name: str
+    jobs: tuple[TraceJob, ...]
+    bad_lines: tuple[BadLine, ...] = field(default=())
+
+
+def load(
+    path: Path,
+    format_: Format,
+    *,
+    tables: Tables | None = None,
+    from_at: float = -math.inf,
+    until_at: float = math.inf,
+) -> Trace:
+    """Read a trace; keep jobs submitted in [from_at, until_at], both ends included.
+
+    `tables` are needed for formats itp and elasticflow; a job whose model and batch size have no
+    table is set aside. TraceError when the file as a whole cannot be used.
+    """
+    if not path.is_file():
+        message = f"no trace at {path}"
+        raise TraceError(message)
+    read = _READERS.get(format_)
+    if read is None:
+        message = f"unknown trace format {format_!r}: one of {', '.join(FORMATS)}"
+        raise TraceError(message)
+    jobs: list[TraceJob] = []
+    bad: list[BadLine] = []
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        for number, parse in read(lines, tables or {}):
+            try:
+                job = parse()
+            except (ValueError, KeyError, TypeError) as error:
+                bad.append(BadLine(number, _words(error)))
+                continue
+            if from_at <= job.submitted_at <= until_at:
+                jobs.append(job)
+    jobs.sort(key=lambda job: job.submitted_at)  # stable: equal instants keep the file's order
+    return Trace(path.stem, tuple(jobs), tuple(bad))
+
+
+Rows = Iterator[tuple[int, Callable[[], TraceJob]]]
+
+
+def _csv_rows(
+    lines: Iterator[str], need: tuple[str, ...], build: Callable[[Mapping[str, str]], TraceJob]
+) -> Rows:
+    reader = csv.DictReader(lines)
+    missing = [column for column in need if column not in (reader.fieldnames or ())]
+    if missing:
+        message = f"columns {', '.join(missing)} are missing; found {reader.fieldnames}"
+        raise TraceError(message)
+    for row in reader:
+        yield reader.line_num, lambda row=row: build(row)  # type: ignore[misc]
+
+
+def _deadline_rows(lines: Iterator[str], tables: Tables, columns: tuple[str, str, str]) -> Rows:
+    submit, iterations, deadline = columns
+
+    def build(row: Mapping[str, str]) -> TraceJob:
+        model, batch = row["model_name"], int(_positive(row, "batch_size"))
+        table = tables.get((model, batch))
+        if table is None:
+            message = f"no throughput table for model {model!r} with batch size {batch}"
+            raise ValueError(message)
+        return TraceJob(
+            id=row["job_id"],
+            submitted_at=_number(row, submit),
+            duration_s=_positive(row, "duration"),
+            gpus=_gpus(row, "num_gpu"),
+            deadline_at=_number(row, deadline),
+            service_class="hard",
+            model=model,
+            batch_size=batch,
+            iterations=_positive(row, iterations),
+            table=table,
+        )
+
+    need = ("job_id", submit, iterations, "model_name", deadline, "batch_size", "num_gpu")
+    yield from _csv_rows(lines, (*need, "duration"), build)
+
+
+def _itp(lines: Iterator[str], tables: Tables) -> Rows:
+    yield from _deadline_rows(lines, tables, ("submission_time", "num_iteration", "deadline"))
+
+
+def _elasticflow(lines: Iterator[str], tables: Tables) -> Rows:
+    yield from _deadline_rows(lines, tables, ("submit_time", "iteration", "ddl"))
+
+
+def _philly(lines: Iterator[str], _tables: Tables) -> Rows:
+    number = 0
+
+    def build(row: Mapping[str, str]) -> TraceJob:
+        nonlocal number
+        number += 1
+        return TraceJob(
+            id=f"philly-{number}",
+            submitted_at=_instant(row["timestamp"]),
+            duration_s=_positive(row, "duration"),
+            gpus=_gpus(row, "num_gpus"),
+            namespace=row["cluster"],
+        )
+
+    yield from _csv_rows(lines, ("timestamp", "duration", "num_gpus", "cluster"), build)
+
+
+def _chronus(lines: Iterator[str], _tables: Tables) -> Rows:
+    minute = 60.0
+
+    def build(row: Mapping[str, str]) -> TraceJob:
+        submitted_at = _number(row, "submit_time") * minute
+        due_at = float(row["expect_time_list"].split("-")[0]) * minute
+        strict = row["best_effort"].strip() == "0"
+        return TraceJob(
+            id=row["job_id"],
+            submitted_at=submitted_at,
+            duration_s=_positive(row, "duration") * minute,
+            gpus=_gpus(row, "num_gpu"),
+            deadline_at=submitted_at + due_at if strict else math.inf,
+            service_class="hard" if strict else "best_effort",
+            model=row["model_name"],
+            namespace=row["user"],
+        )
+
+    need = ("job_id", "num_gpu", "submit_time", "duration", "expect_time_list", "best_effort")
+    yield from _csv_rows(lines, (*need, "model_name", "user"), build)
+
+
+def _mirage(lines: Iterator[str], _tables: Tables) -> Rows:
+    """Slurm accounting: a row count, a header and a rule first; job names may hold spaces."""
+    fields_after_name = 8
+
+    def build(line: str) -> TraceJob:
+        words = line.split()
+        if len(words) < fields_after_name + 2:
+            message = f"{len(words)} fields, at least {fields_after_name + 2} expected"
+            raise ValueError(message)
+        start, submit, end = (_instant(words[place]) for place in (-7, -6, -5))
+        if end < start:
+            message = f"it ends {start - end:.0f} s before it starts"
+            raise ValueError(message)
+        return TraceJob(
+            id=words[0],
+            submitted_at=submit,
+            duration_s=max(end - start, 1.0),  # whole seconds: 0 is less than one
+            gpus=_gpus({"NNodes": words[-1]}, "NNodes"),
+            namespace=words[-8],
+        )
+
+    for number, line in enumerate(lines, start=1):
+        if line.strip() and line.lstrip()[0].isdigit() and len(line.split()) > 1:
+            yield number, lambda line=line: build(line)  # type: ignore[misc]
+
+
+_READERS: Mapping[str, Callable[[Iterator[str], Tables], Rows]] = {
+    "itp": _itp,
+    "elasticflow": _elasticflow,
+    "philly": _philly,
+    "chronus": _chronus,
+    "mirage": _mirage,
+}
+
+
+def _number(row: Mapping[str, str], column: str) -> float:
+    value = float(row[column])
+    if not math.isfinite(value):
+        message = f"{column} is {row[column]!r}, not a finite number"
+        raise ValueError(message)
+    return value
+
+
+def _positive(row: Mapping[str, str], column: str) -> float:
+    value = _number(row, column)
+    if value <= 0:
+        message = f"{column} is {row[column]!r}, not positive"
+        raise ValueError(message)
+    return value
+
+
+def _gpus(row: Mapping[str, str], column: str) -> int:
+    value = _positive(row, column)
+    if value != int(value) or value > MAX_GPUS:
+        message = f"{column} is {row[column]!r}, not a whole number up to {MAX_GPUS}"
+        raise ValueError(message)
+    return int(value)
+
+
+def _instant(text: str) -> float:
+    moment = datetime.fromisoformat(text.strip())
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _words(error: Exception) -> str:
+    return f"no value for {error}" if isinstance(error, KeyError) else str(error)

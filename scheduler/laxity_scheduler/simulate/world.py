@@ -1,0 +1,144 @@
+"""A cluster that exists only as an event heap and a virtual clock.
+
+It is a World like the live one: `observe` gives a snapshot, `carry_out` takes a plan. Events are
+arrivals, ends, changes of width, stops, failures, repairs and the instants at which a policy wants
+to be woken. The same seed gives the same bytes.
+"""
+
+from collections.abc import Sequence
+
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.simulate.agenda import Agenda
+from laxity_scheduler.simulate.carrying import Carrier
+from laxity_scheduler.simulate.costs import Costs
+from laxity_scheduler.simulate.failures import Failures
+from laxity_scheduler.simulate.fleet import Fleet
+from laxity_scheduler.simulate.live import Live
+from laxity_scheduler.simulate.passage import Passage
+from laxity_scheduler.simulate.truth import Truth
+from laxity_scheduler.state import FOREVER, ClusterState
+
+
+class SimWorld:
+    """Jobs that arrive, nodes, and what was decided about them."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Truth],
+        nodes: Sequence[tuple[str, int]],
+        costs: Costs,
+        *,
+        failures: Failures | None = None,
+    ) -> None:
+        """`nodes` are (name, GPUs); `jobs` in order of submission."""
+        begins_at = jobs[0].submitted_at if jobs else 0.0
+        self.jobs, self.costs = jobs, costs
+        self.events = 0
+        self._arrived = 0
+        self._agenda = Agenda(begins_at)
+        self._fleet = Fleet(nodes, begins_at)
+        self._passage = Passage(self._agenda, self._fleet, costs)
+        self._carrier = Carrier(self._passage)
+        self._failures = failures
+        self.live = self._passage.live
+        self.busy = self._fleet.busy
+        self.finished = self._passage.finished
+        self.left = self._carrier.left
+        self.refusals = self._carrier.refusals
+        self.promised_at = self._carrier.promised_at
+        if jobs and failures is not None:
+            for name, _ in nodes:
+                self._agenda.add(begins_at + failures.up_s(name), "failure", name)
+
+    @property
+    def now(self) -> float:
+        return self._agenda.now
+
+    @property
+    def done(self) -> bool:
+        """No job is left, and none will come."""
+        return self.all_arrived and not self._passage.live
+
+    @property
+    def all_arrived(self) -> bool:
+        return self._arrived == len(self.jobs)
+
+    @property
+    def total_gpus(self) -> int:
+        return self._fleet.all_gpus
+
+    def observe(self) -> ClusterState:
+        """The cluster as it is now."""
+        passage = self._passage
+        return ClusterState(
+            now=self.now,
+            jobs=tuple([passage.row(live) for live in passage.live.values()]),
+            nodes=self._fleet.observed(),
+            holds=self._carrier.open_holds(),
+            cycle=self._carrier.rounds,
+        )
+
+    def carry_out(self, plan: Plan) -> None:
+        """Apply what was decided; what it leads to happens as time passes."""
+        self._carrier.carry_out(plan)
+
+    def wake_at(self, at: float) -> None:
+        """Let there be an event then (not in the past)."""
+        self._agenda.wake_at(at)
+
+    def advance(self) -> bool:
+        """Go to the next instant at which something happens. False: nothing ever will."""
+        while True:
+            at = min(self._arrival_at(), self._agenda.next_at)
+            if at == FOREVER:
+                return False
+            self._agenda.now = max(self.now, at)
+            happened = False
+            while min(self._arrival_at(), self._agenda.next_at) <= self.now:
+                happened |= self._next_event()
+            if happened:
+                return True
+
+    def _arrival_at(self) -> float:
+        return FOREVER if self.all_arrived else self.jobs[self._arrived].submitted_at
+
+    def _next_event(self) -> bool:
+        """Let the next event happen. False if it was overtaken by another."""
+        if self._arrival_at() < self._agenda.next_at:
+            self._arrive()
+        else:
+            kind, name, version = self._agenda.pop()
+            if kind == "job":
+                live = self._passage.live.get(name)
+                if live is None or live.version != version:
+                    return False
+                self._passage.settle(live)
+            elif kind == "failure":
+                self._fail(name)
+            elif kind == "repair":
+                self._repair(name)
+        self.events += 1
+        return True
+
+    def _arrive(self) -> None:
+        truth = self.jobs[self._arrived]
+        self._arrived += 1
+        live = Live(truth, truth.row(), since=self.now, accounted_at=self.now)
+        self._passage.live[truth.id] = live
+
+    def _fail(self, name: str) -> None:
+        """A node is lost with all that ran on it; work since the last saved epoch is redone."""
+        for live in list(self._passage.live.values()):
+            if name in live.nodes:
+                self._passage.move(live)
+                if not live.parked:
+                    self._passage.redo(live)
+                self._passage.stop(live)
+        self._fleet.lose(name)
+        if self._failures is not None:
+            self._agenda.add(self.now + self._failures.down_s(name), "repair", name)
+
+    def _repair(self, name: str) -> None:
+        self._fleet.repair(name)
+        if self._failures is not None:
+            self._agenda.add(self.now + self._failures.up_s(name), "failure", name)

@@ -1,0 +1,302 @@
+"""How many workers running jobs should have: more to be in time, fewer when others wait.
+
+Autoscaling (algorithms 3.5). A job that would miss its deadline grows to the least width that meets
+it, from free GPUs, else from donors; where its nodes are full it is stopped to start wider
+elsewhere. GPUs that nobody waits for go where they save most time per GPU. Against swings: two
+epochs between changes, a re-forming must cost less than a tenth of what it saves, and a job that
+ends sooner than a restart takes is left alone. A promise in danger knows none of these.
+"""
+
+from heapq import heappop, heappush
+
+from laxity_scheduler.bargain import Bargain
+from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.forecast import TINY_S
+from laxity_scheduler.queueing import slack
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.reserve import Profile
+from laxity_scheduler.starting import carry_out, choose, needed_width
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.victims import Need, Victim, narrowed
+
+WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much sooner
+
+
+def defend(bargain: Bargain) -> None:
+    """Running promised jobs that would miss their deadline get more workers."""
+    jobs = [
+        claim.job
+        for claim in bargain.reservations.claims
+        if claim.job.workers and bargain.formed(claim.job)
+    ]
+    for job in sorted(jobs, key=lambda job: (slack(job, bargain.forecasts)[0], job.id)):
+        planned = _planned_width(bargain, job)
+        if planned > job.workers:
+            _grow(bargain, job, planned)
+        elif not planned and _late_s(bargain, job) > TINY_S:
+            _grow(bargain, job, _better_width(bargain, job))
+        else:
+            _wake_when_late(bargain, job)
+
+
+def _planned_width(bargain: Bargain, job: Job) -> int:
+    """The width it should have now, as all claims are planned together; 0 if there is no plan.
+
+    It may be in time though it grows only later; then others make room first. Growth that comes so
+    soon that others must be stopped for it is due now.
+    """
+    reservations = bargain.reservations
+    share = reservations.shares.get(job.id)
+    if share is None or reservations.roomy or job.id in reservations.late:
+        return 0
+    due = [width for at_s, width in share.steps if at_s <= reservations.reach_s]
+    return max(due, default=job.workers) or job.workers
+
+
+def hasten(bargain: Bargain) -> None:
+    """Running soft jobs that would be late grow into GPUs that are free."""
+    for job in bargain.state.running:
+        if (
+            job.service_class != "best_effort"
+            and bargain.deadline_at(job) < FOREVER
+            and not bargain.claims(job)
+            and bargain.formed(job)
+            and bargain.cooled_at(job) <= bargain.now
+            and _late_s(bargain, job) > TINY_S
+        ):
+            width = _better_width(bargain, job)
+            if width and _pays(bargain, job, width):
+                _grow_into_free(bargain, job, width)
+
+
+def narrow(bargain: Bargain) -> None:
+    """Jobs wider than they need give workers back while others wait that these would help."""
+    if not bargain.blocked:
+        return
+    donors = [
+        narrowed(job, keeps, bargain.forecasts)
+        for job in bargain.state.running
+        if job.preemptible
+        and bargain.formed(job)
+        and bargain.cooled_at(job) <= bargain.now
+        and (keeps := needed_width(bargain, job)) < job.workers
+        and _well_ahead(bargain, job, keeps)
+        and bargain.forecasts.rest_s(job, job.workers) > bargain.forecasts.boundary_s(job) + TINY_S
+    ]
+    for one in bargain.blocked[: bargain.rules.most_displacing]:
+        if not donors:
+            return
+        if one.job.id in bargain.waits_for:
+            continue
+        gpus = one.job.gpus_per_worker
+        need = Need(one.workers, gpus, bargain.ledger, coming=dict(bargain.coming))
+        if need.there >= one.workers:
+            return  # enough is on its way
+        missing = need.workers - need.there
+        if need.gain(donors) < missing:
+            continue
+        chosen: list[Victim] = []
+        for donor in sorted(donors, key=lambda donor: (donor.cost_s, donor.job)):
+            if need.gain(chosen) < missing and need.gain((*chosen, donor)) > need.gain(chosen):
+                chosen.append(donor)
+        carry_out(bargain, tuple(chosen), one.job, one.workers * gpus, one.rank)
+        return  # one at a time: the next cycle sees what came of it
+
+
+def widen(bargain: Bargain) -> None:
+    """GPUs that nobody waits for go to the jobs that gain most seconds per GPU by them."""
+    if bargain.blocked or not bargain.ledger.total_free:
+        return
+    rest = None if bargain.reservations.roomy else bargain.reservations.profile().copy()
+    heap: list[tuple[float, str, int]] = []
+    jobs = {one.waiting.job.id: one.waiting.job for one in bargain.starts.values()}
+    for job in bargain.state.running:
+        if (
+            len(job.widths) > 1
+            and bargain.formed(job)
+            and bargain.forecasts.curve(job).widths[-1] > job.workers
+            and _has_room(bargain, job)
+        ):
+            bargain.wake(bargain.cooled_at(job))
+            if bargain.cooled_at(job) <= bargain.now:
+                jobs[job.id] = job
+    widths = {
+        job.id: bargain.starts[job.id].workers if job.id in bargain.starts else job.workers
+        for job in jobs.values()
+    }
+    for job in jobs.values():
+        _offer(bargain, job, widths[job.id], heap)
+    chosen: dict[str, tuple[str, ...]] = {}
+    while heap and bargain.ledger.total_free:
+        _, job_id, width = heappop(heap)
+        job = jobs[job_id]
+        if width <= widths[job_id]:
+            continue
+        more = _placed(bargain, job, width - widths[job_id], rest)
+        if more is not None:
+            widths[job_id] = width
+            chosen[job_id] = chosen.get(job_id, ()) + more
+            _offer(bargain, job, width, heap)
+    for job_id, more in chosen.items():
+        _widened(bargain, jobs[job_id], widths[job_id], more)
+
+
+def _has_room(bargain: Bargain, job: Job) -> bool:
+    free_on = bargain.ledger.free_on
+    return bargain.grows or any(free_on(node) >= job.gpus_per_worker for node in job.nodes)
+
+
+def _widened(bargain: Bargain, job: Job, width: int, more: tuple[str, ...]) -> None:
+    start = bargain.starts.get(job.id)
+    if start is not None:
+        start.workers, start.nodes = width, start.nodes + more
+        return
+    saved_s = bargain.forecasts.rest_s(job, job.workers, "mean")
+    saved_s -= bargain.forecasts.rest_s(job, width, "mean")
+    why = reason("grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s)
+    bargain.change(Resize(job.id, width, job.nodes + more, "now", why))
+
+
+def _offer(bargain: Bargain, job: Job, width: int, heap: list[tuple[float, str, int]]) -> None:
+    """Put a job's wider widths on the heap: seconds saved per GPU, most first."""
+    forecasts = bargain.forecasts
+    running = bool(job.workers)
+    now_s = forecasts.rest_s(job, width if not running else job.workers, "mean")
+    for wider in forecasts.curve(job).widths:
+        if wider <= width:
+            continue
+        saved_s = now_s - forecasts.rest_s(job, wider, "mean")
+        if running and not _pays(bargain, job, wider):
+            continue
+        if saved_s > 0.0:
+            gpus = (wider - width) * job.gpus_per_worker
+            heappush(heap, (-saved_s / gpus, job.id, wider))
+
+
+def _placed(
+    bargain: Bargain, job: Job, workers: int, rest: Profile | None
+) -> tuple[str, ...] | None:
+    """Nodes for more workers, if no claim needs these GPUs before they can be given back."""
+    gpus = workers * job.gpus_per_worker
+    if rest is not None:
+        curve = bargain.forecasts.curve(job)
+        held_s = curve.start_s(curve.least, "p90") + 2.0 * curve.epoch_s(curve.least, "p90")
+        if held_s == FOREVER or (rest.free[: rest.end(held_s)] < gpus).any():
+            return None
+    nodes = _more_nodes(bargain, job, workers)
+    if nodes is not None and rest is not None:
+        rest.add(0.0, held_s, -gpus)
+    return nodes
+
+
+def _more_nodes(bargain: Bargain, job: Job, workers: int) -> tuple[str, ...] | None:
+    if bargain.grows or job.id in bargain.starts:
+        return bargain.ledger.place(workers, job.gpus_per_worker)
+    return bargain.ledger.place_on(job.nodes, workers, job.gpus_per_worker)
+
+
+def _late_s(bargain: Bargain, job: Job) -> float:
+    return bargain.forecasts.rest_s(job, job.workers) - bargain.left_s(job)
+
+
+def _wake_when_late(bargain: Bargain, job: Job) -> None:
+    """An epoch that takes longer than predicted moves the finish, second by second."""
+    if job.epoch_started_at is None:
+        return
+    curve = bargain.forecasts.curve(job)
+    after_s = (curve.epochs_left - 0.99) * curve.epoch_s(job.formed or job.workers, "p90")
+    bargain.wake(bargain.deadline_at(job) - after_s + 1e-3)
+
+
+def _better_width(bargain: Bargain, job: Job) -> int:
+    """The least wider width that is in time; else the fastest, if it is much faster; else 0."""
+    forecasts, left_s = bargain.forecasts, bargain.left_s(job)
+    wider = [width for width in forecasts.curve(job).widths if width > job.workers]
+    rests = {width: forecasts.rest_s(job, width) for width in wider}
+    in_time = [width for width in wider if rests[width] <= left_s + TINY_S]
+    if in_time:
+        return in_time[0]
+    best = min(wider, key=lambda width: rests[width], default=0)
+    now_s = forecasts.rest_s(job, job.workers)
+    return best if best and rests[best] < WORTHWHILE * now_s else 0
+
+
+def _pays(bargain: Bargain, job: Job, width: int) -> bool:
+    """Hysteresis: re-forming is cheap against what it saves, and a restart's time is left."""
+    forecasts, curve = bargain.forecasts, bargain.forecasts.curve(job)
+    now_s = forecasts.rest_s(job, job.workers, "mean")
+    saved_s = now_s - forecasts.rest_s(job, width, "mean")
+    cost_s = curve.reform_s(width, "mean")
+    return (
+        saved_s > 0.0
+        and cost_s < bargain.rules.scale_share * (saved_s + cost_s)
+        and (now_s > curve.start_s(width, "mean"))
+    )
+
+
+def _grow(bargain: Bargain, job: Job, width: int) -> None:
+    """Defend a promise: free GPUs, then donors, then a restart where there is room."""
+    if not width or _grow_into_free(bargain, job, width):
+        return
+    if bargain.forecasts.rest_s(job, width) > bargain.left_s(job) + TINY_S:
+        return  # nobody is stopped for a promise that is broken all the same
+    nodes = frozenset() if bargain.grows else frozenset(job.nodes)
+    coming = bargain.coming_for(job)
+    gpus = job.gpus_per_worker
+    need = Need(width - job.workers, gpus, bargain.ledger, nodes=nodes, coming=coming)
+    if need.there >= need.workers:
+        return  # on its way
+    chosen = choose(bargain, job, need, max(0.0, -_late_s(bargain, job)), tiers=3)
+    if chosen:
+        carry_out(bargain, chosen, job, need.workers * gpus, "promised")
+    elif not bargain.grows:
+        _restart_wider(bargain, job)
+
+
+def _grow_into_free(bargain: Bargain, job: Job, width: int) -> bool:
+    """The width itself, or the widest below it that fits and helps."""
+    forecasts = bargain.forecasts
+    late_s = _late_s(bargain, job)
+    bargain.ledger.open_holds(job.id)
+    for wider in reversed(forecasts.curve(job).widths):
+        if not job.workers < wider <= width:
+            continue
+        if forecasts.rest_s(job, wider) >= forecasts.rest_s(job, job.workers):
+            continue
+        more = _more_nodes(bargain, job, wider - job.workers)
+        if more is not None:
+            why = reason(
+                "grow_to_meet_deadline", late_s=late_s, from_workers=job.workers, workers=wider
+            )
+            bargain.change(Resize(job.id, wider, job.nodes + more, "now", why))
+            return True
+    bargain.ledger.close_holds(job.id)
+    return False
+
+
+def _restart_wider(bargain: Bargain, job: Job) -> None:
+    """Its nodes are full: stop at the epoch's end and start wider elsewhere, if that is in time."""
+    forecasts, curve = bargain.forecasts, bargain.forecasts.curve(job)
+    if not job.preemptible:
+        return
+    freed_s = forecasts.freed_s(job)
+    for width in curve.widths:
+        if width <= job.workers:
+            continue
+        after_s = (curve.epochs_left - 1) * curve.epoch_s(width, "p90")
+        in_time = freed_s + curve.start_s(width, "p90") + after_s <= bargain.left_s(job)
+        if in_time and bargain.ledger.slots(job.gpus_per_worker) + job.workers >= width:
+            why = reason("restart_wider", workers=width, late_s=_late_s(bargain, job))
+            bargain.change(Preempt(job.id, "epoch", job.id, why))
+            for _ in range(width - job.workers):
+                bargain.ledger.place(1, job.gpus_per_worker)
+            return
+
+
+def _well_ahead(bargain: Bargain, job: Job, keeps: int) -> bool:
+    """A job with a deadline gives workers back only if it is ahead by a share of its window."""
+    deadline_at = bargain.deadline_at(job)
+    if deadline_at == FOREVER or job.service_class == "best_effort":
+        return True
+    ahead_s = bargain.left_s(job) - bargain.forecasts.rest_s(job, job.workers)
+    return ahead_s > bargain.rules.theta * (deadline_at - job.submitted_at)

@@ -1,0 +1,169 @@
+"""A service put together from its parts: store, history, world, policy, listeners.
+
+Worlds and policies are found by name. Everything is opened in an order in which what is opened
+later may need what was opened before, and closed in the other.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from laxity import names
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.desk import Desk
+from laxity_scheduler.engine import LiveWorld, Policy, Report
+from laxity_scheduler.lessons import Lessons
+from laxity_scheduler.service import Service
+from laxity_scheduler.settings import Settings, SettingsError
+from laxity_scheduler.store import Store
+from laxity_scheduler.tell import Teller
+
+LOG: Final = logging.getLogger(__name__)
+WORLDS: Final = "laxity.worlds"
+MOST_REPORTS: Final = 50_000  # kept in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A service that is ready to run, and the desk in front of it."""
+
+    service: Service
+    desk: Desk
+
+
+@contextmanager
+def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]:
+    """Everything open; closed at the end of the block."""
+    from laxity_profiler.history import History
+    from laxity_profiler.learner import Learner
+    from laxity_profiler.tables import open_engine
+
+    with ExitStack() as stack:
+        store = Store.open(settings.store_url)
+        stack.callback(store.close)
+        engine = open_engine(settings.store_url)
+        stack.callback(engine.dispose)
+        history = History(engine)
+        learner = Learner(history, priors="local" if settings.world == "local" else "cluster")
+        world = open_world(settings, reports_of(history), url=url, token=token)
+        stack.callback(world.close)
+        service = Service(
+            settings=settings,
+            world=world,
+            store=store,
+            learning=learner if store.alone else Shared(history, learner),
+            report_of=reports_of(history),
+            policy=policy_named(settings.policy),
+            lessons=Lessons(history, learner),
+            leads=store.leads,
+        )
+        teller = Teller(service.board, service.metrics, listeners(settings, world))
+        stack.callback(teller.close)
+        service.telling = teller
+        yield Opened(service, Desk(service, history))
+
+
+def reports_of(history: Any) -> Callable[[str], Report]:
+    """What workers said, as the World and the views want it."""
+    known: dict[str, tuple[Any, Report]] = {}
+
+    def report_of(uid: str) -> Report:
+        said = history.report(uid)
+        before = known.get(uid)
+        if before is not None and before[0] is said:
+            return before[1]
+        report = Report(
+            progress=said.progress,
+            since=said.since,
+            epoch_started_at=said.epoch_started_at,
+            formed=said.formed,
+            parked_epoch=said.parked_epoch,
+            failed=said.failed,
+            result=said.result,
+        )
+        if len(known) > MOST_REPORTS:
+            known.clear()
+        known[uid] = (said, report)
+        return report
+
+    return report_of
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What was learned, with what workers told other replicas on the same store."""
+
+    history: Any
+    learner: Any
+
+    def predictor(self) -> Predictor:
+        self.history.refresh()
+        predictor: Predictor = self.learner.predictor()
+        return predictor
+
+
+def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
+    """Who is told: MLflow unless it is turned off, and the webhook if there is one."""
+    from laxity_scheduler.announce import Webhook
+    from laxity_scheduler.announce_mlflow import MlflowRuns
+
+    def on_run(job_id: str, uid: str, run_id: str) -> None:
+        try:
+            if str(world.job(job_id)["metadata"]["uid"]) == uid:
+                world.annotate(job_id, {names.RUN_ID: run_id})
+                world.wake()
+        except KeyError:
+            LOG.info("%s was gone before its MLflow run was made", job_id)
+
+    found: list[Any] = []
+    if settings.tracking_url:
+        found.append(MlflowRuns(settings.tracking_url, on_run))
+    if settings.webhook:
+        found.append(Webhook(settings.webhook))
+    return found
+
+
+def open_world(
+    settings: Settings, reports: Callable[[str], Report], *, url: str, token: str
+) -> LiveWorld:
+    """The world of the settings' name, by entry point."""
+    more = {"token": token} if token else {}
+    world: LiveWorld = world_entry(settings.world).load()(
+        settings.home, reports, slots=settings.slots, url=url, **more
+    )
+    return world
+
+
+def world_entry(name: str) -> EntryPoint:
+    """SettingsError names the worlds that are installed."""
+    known = {entry.name: entry for entry in entry_points(group=WORLDS)}
+    if name not in known:
+        raise SettingsError(f"world {name!r} is not installed; known: {', '.join(sorted(known))}")
+    return known[name]
+
+
+def policy_named(name: str) -> Policy:
+    """The `decide` of a module of policies; SettingsError if there is none."""
+    if not name.isidentifier():
+        raise SettingsError(f"{name!r} is no name of a policy")
+    try:
+        module = import_module(f"laxity_scheduler.policies.{name}")
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"there is no policy {name!r}") from error
+    decide = getattr(module, "decide", None)
+    if decide is None:
+        raise SettingsError(f"policy {name!r} does not decide by itself: it needs a simulation")
+    policy: Policy = decide
+    return policy
+
+
+def load_predictor(parameters: dict[str, Any]) -> Predictor:
+    """The predictor that the journal's parameters describe."""
+    from laxity_profiler.predictor import HistoryPredictor
+
+    predictor: Predictor = HistoryPredictor.from_json(parameters)
+    return predictor

@@ -1,0 +1,390 @@
+"""Who starts now, on which nodes; and who is stopped for whom.
+
+Waiting jobs are taken in order. What does not fit is passed over, so that a later, smaller one may
+start; but a promised or aged job that has to wait keeps the free GPUs it will need, and if it
+cannot wait, running jobs are told to stop at the end of their epochs, cheapest first.
+"""
+
+from collections import Counter
+from typing import Final
+
+from laxity_scheduler.bargain import Bargain, Start
+from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.forecast import TINY_S
+from laxity_scheduler.promise import queue_of
+from laxity_scheduler.queueing import RANKS, Waiting, ages_at, slack
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.reserve import SLOTS, Profile
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.victims import Need, Victim, cheapest, narrowed, victim_of
+
+LOOK_AGAIN_S: Final = 1.0  # least time between two looks at a plan that slides with the clock
+
+
+class Starts:
+    """Walks the queue of a bargain once."""
+
+    def __init__(self, bargain: Bargain) -> None:
+        self._bargain = bargain
+        self._forecasts = bargain.forecasts
+        self._reservations = bargain.reservations
+        self._spare = self._reservations.spare_gpus
+        self._ends: set[str] = set()
+        self._rest: Profile | None = None
+        if not self._reservations.roomy:
+            self._rest = self._reservations.profile().copy()
+        self.queue = queue_of(_startable(bargain), self._reservations)
+
+    def restarts(self) -> None:
+        """Keep free what jobs will need that were stopped only to start again elsewhere, wider."""
+        bargain = self._bargain
+        for job in bargain.restarting:
+            _, width = slack(job, self._forecasts)
+            self._set_aside(job, width - min(width, job.workers))
+
+    def first(self) -> None:
+        """Jobs with a claim: those that are planned to start now before those that must wait."""
+        claimed = [one for one in self.queue if RANKS[one.rank] <= RANKS["aged"]]
+        if not self._reservations.roomy:
+            claimed.sort(key=lambda one: not self._starts_now(one.job))
+        for one in claimed:
+            self._claimed(one)
+
+    def _starts_now(self, job: Job) -> bool:
+        share = self._reservations.shares.get(job.id)
+        return share is not None and share.workers_now > 0
+
+    def yields(self) -> None:
+        """Promised jobs that, as planned, make way for others and start again later, in time."""
+        bargain, shares = self._bargain, self._reservations.shares
+        if self._reservations.roomy:
+            return
+        taker = self._taker()
+        for job in bargain.state.running:
+            share = shares.get(job.id)
+            if share is None or share.workers_now or not bargain.settled(job) or not taker:
+                continue
+            if job.preemptible and taker != job.id:
+                why = reason("preempt_for", beneficiary=taker, gpus=job.gpus)
+                bargain.change(Preempt(job.id, "epoch", taker, why))
+
+    def _taker(self) -> str:
+        """The most urgent job that is planned to have more workers than it has."""
+        shares = self._reservations.shares
+        takers = [
+            claim
+            for claim in self._reservations.claims
+            if claim.job.id not in self._bargain.starts
+            and (share := shares.get(claim.job.id)) is not None
+            and share.widest > claim.job.workers
+            and share.workers_now >= claim.job.workers
+        ]
+        takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
+        return next((claim.job.id for claim in takers), "")
+
+    def others(self) -> None:
+        """Jobs without one."""
+        for one in self.queue:
+            if RANKS[one.rank] > RANKS["aged"]:
+                self._unclaimed(one)
+
+    def _claimed(self, one: Waiting) -> None:
+        if self._start(one, self._claimed_widths(one)):
+            return
+        bargain, job = self._bargain, one.job
+        bargain.blocked.append(one)
+        if self._can_wait(one):
+            if self._reservations.roomy:
+                self._set_aside(job, one.workers)
+            return
+        self._displace(one)
+
+    def _claimed_widths(self, one: Waiting) -> list[int]:
+        """The least width in time with a margin, without, then narrower if it may grow later."""
+        job, bargain = one.job, self._bargain
+        curve = self._forecasts.curve(job)
+        if one.rank == "aged":
+            return [curve.least] if self._reservations.roomy or self._starts_now(job) else []
+        left_s = bargain.left_s(job)
+        share = self._reservations.shares.get(job.id)
+        if share is None or (not self._reservations.roomy and not share.workers_now):
+            return []  # the free GPUs are for promises that are due before
+        rests = {width: self._forecasts.rest_s(job, width) for width in curve.widths}
+        safe = [width for width in rests if rests[width] <= (1.0 - bargain.rules.margin) * left_s]
+        in_time = [width for width in rests if rests[width] <= left_s + TINY_S]
+        if not in_time:
+            best = min(rests, key=lambda width: rests[width])
+            return [width for width in reversed(curve.widths) if width <= best]
+        widths = [*safe[:1], *in_time[:1]]
+        if self._bargain.grows and share.workers_now and share.workers_now < in_time[0]:
+            widths.append(share.workers_now)
+        return widths
+
+    def _start(self, one: Waiting, widths: list[int]) -> bool:
+        """Place it on the first of these widths that fits; its holds count for it alone."""
+        ledger, job = self._bargain.ledger, one.job
+        ledger.open_holds(job.id)
+        for width in widths:
+            nodes = ledger.place(width, job.gpus_per_worker)
+            if nodes is not None:
+                why = _why(one, width, widths, self._bargain)
+                self._bargain.starts[job.id] = Start(one, width, nodes, why)
+                return True
+        ledger.close_holds(job.id)
+        return False
+
+    def _can_wait(self, one: Waiting) -> bool:
+        """Whether it needs nobody to stop yet."""
+        bargain, job = self._bargain, one.job
+        share = self._reservations.shares.get(job.id)
+        if one.rank == "aged":
+            return not self._reservations.roomy and bool(share and share.starts_s > 0.0)
+        if share is None:
+            return False
+        drain_s = self._reservations.room.drain_s
+        if not self._reservations.roomy:
+            reach_s = self._reservations.reach_s
+            bargain.wake(bargain.now + max(share.starts_s - reach_s, LOOK_AGAIN_S))
+            return share.starts_s > reach_s + TINY_S
+        window_s = bargain.deadline_at(job) - job.submitted_at
+        least_s = max(bargain.rules.patience * window_s, 2.0 * drain_s)
+        bargain.wake(bargain.now + one.slack_s - least_s)
+        return one.slack_s > least_s
+
+    def _set_aside(self, job: Job, workers: int) -> None:
+        """Keep as many free GPUs as it will need from those that come after it."""
+        ledger = self._bargain.ledger
+        for _ in range(workers):
+            if ledger.place(1, job.gpus_per_worker) is None:
+                return
+
+    def _displace(self, one: Waiting) -> None:
+        """Tell the cheapest jobs to stop so that it fits, unless enough is on its way already."""
+        bargain, job = self._bargain, one.job
+        coming = bargain.coming_for(job)
+        coming.update(bargain.coming)
+        coming.update(self._ending(job))
+        need = Need(one.workers, job.gpus_per_worker, bargain.ledger, coming=coming)
+        asked = tuple(victim.id for victim in bargain.asked_for.get(job.id, ()))
+        if need.there >= one.workers:
+            bargain.coming.clear()
+            bargain.waits_for[job.id] = asked
+        elif bargain.displaced < bargain.rules.most_displacing:
+            bargain.displaced += 1
+            patience_s = one.slack_s if one.rank == "promised" else FOREVER
+            chosen = choose(
+                bargain, job, need, patience_s, tiers=4 if one.rank == "promised" else 2
+            )
+            carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
+            bargain.waits_for[job.id] = asked + tuple(victim.job for victim in chosen)
+        self._set_aside(job, one.workers)
+
+    def _ending(self, job: Job) -> Counter[str]:
+        """GPUs by node of jobs that will have ended when it is planned to start, each once."""
+        share = self._reservations.shares.get(job.id)
+        gpus: Counter[str] = Counter()
+        if share is None or self._reservations.roomy:
+            return gpus
+        profile = self._reservations.profile()
+        until_s = float(profile.edges[min(profile.slot(share.starts_s) + 1, SLOTS)])
+        for other in self._bargain.state.running:
+            if other.id in self._ends or not self._bargain.settled(other):
+                continue
+            if self._forecasts.trajectory_s(other) <= until_s:
+                self._ends.add(other.id)
+                for node in other.nodes:
+                    gpus[node] += other.gpus_per_worker
+        return gpus
+
+    def _unclaimed(self, one: Waiting) -> None:
+        bargain, job = self._bargain, one.job
+        bargain.wake(ages_at(job, self._forecasts, bargain.rules.terms))
+        widths = [one.workers]
+        least = self._forecasts.curve(job).least
+        if one.rank == "soft":
+            bargain.wake(bargain.now + one.slack_s)
+            if bargain.grows and least < one.workers:
+                widths.append(least)
+        if self._leaves_claims(job, least) and self._start(one, widths):
+            self._count(job, bargain.starts[job.id].workers)
+            return
+        bargain.blocked.append(one)
+        if one.rank == "soft" and one.slack_s < bargain.rules.theta * _window_s(job):
+            self._displace_for_soft(one)
+
+    def _displace_for_soft(self, one: Waiting) -> None:
+        """Stop best-effort jobs for a soft one that is about to be late, if it gains by that."""
+        bargain, job = self._bargain, one.job
+        if bargain.asked_for.get(job.id) or bargain.displaced >= bargain.rules.most_displacing:
+            self._set_aside(job, one.workers)
+            return
+        coming = bargain.coming_for(job)
+        need = Need(one.workers, job.gpus_per_worker, bargain.ledger, coming=coming)
+        chosen = choose(bargain, job, need, FOREVER, tiers=2)
+        loss_s = sum(victim.loss_s for victim in chosen)
+        waits_s = max((victim.delay_s for victim in chosen), default=0.0)
+        if chosen and loss_s + waits_s < self._forecasts.curve(job).total_s(one.workers, "mean"):
+            bargain.displaced += 1
+            carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
+            bargain.waits_for[job.id] = tuple(victim.job for victim in chosen)
+            self._set_aside(job, one.workers)
+
+    def _leaves_claims(self, job: Job, workers: int) -> bool:
+        """Whether claims are kept although this job starts: it can be stopped before they need it."""
+        gpus = workers * job.gpus_per_worker
+        if self._rest is None:
+            return job.preemptible or gpus <= self._spare
+        free = self._rest.free[: self._rest.end(self._holds_s(job, workers))]
+        return bool((free >= gpus).all())
+
+    def _holds_s(self, job: Job, workers: int) -> float:
+        curve = self._forecasts.curve(job)
+        if not job.preemptible:
+            return self._forecasts.rest_s(job, workers)
+        held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
+        held_s += curve.stop_s(workers, "p90")
+        return held_s if held_s < FOREVER else self._bargain.rules.terms.ageing_s
+
+    def _count(self, job: Job, workers: int) -> None:
+        gpus = workers * job.gpus_per_worker
+        if not job.preemptible:
+            self._spare -= gpus
+        if self._rest is not None:
+            self._rest.add(0.0, self._holds_s(job, workers), -gpus)
+
+
+def choose(
+    bargain: Bargain, job: Job, need: Need, patience_s: float, *, tiers: int
+) -> tuple[Victim, ...]:
+    """The cheapest jobs to narrow or stop, from the lowest tier that does; () if none does.
+
+    Tiers: wider than they need; best effort; soft; promised jobs with enough slack.
+    """
+    for tier in range(tiers):
+        victims = [
+            victim
+            for other in _candidates(bargain)
+            if other.id != job.id and other.id not in bargain.acted
+            for victim in _victims(bargain, other, job, tier, patience_s)
+        ]
+        chosen = cheapest(victims, need)
+        if chosen is not None:
+            return chosen
+    return ()
+
+
+def _candidates(bargain: Bargain) -> list[Job]:
+    """Running jobs of which anything may be taken, as long as nothing is decided on them."""
+    if bargain.candidates is None:
+        bargain.candidates = [
+            job for job in bargain.state.running if job.preemptible and bargain.settled(job)
+        ]
+    return bargain.candidates
+
+
+def carry_out(bargain: Bargain, chosen: tuple[Victim, ...], job: Job, gpus: int, rank: str) -> None:
+    """Ask the victims to stop or to narrow, in this job's favour."""
+    for victim in chosen:
+        other = bargain.state.by_id[victim.job]
+        if victim.keeps:
+            freed = (other.workers - victim.keeps) * other.gpus_per_worker
+            shrink = reason("shrink_donor", gpus=freed, beneficiary=job.id)
+            nodes = other.nodes[: victim.keeps]
+            bargain.change(Resize(other.id, victim.keeps, nodes, "epoch", shrink))
+            continue
+        code = "preempt_for_aged" if rank == "aged" else "preempt_for"
+        why = reason(code, beneficiary=job.id, gpus=gpus)
+        bargain.change(Preempt(other.id, victim.at, job.id, why))
+
+
+def _victims(
+    bargain: Bargain, other: Job, job: Job, tier: int, patience_s: float
+) -> tuple[Victim, ...]:
+    """What this job could give at this tier: nothing, some of its workers, or all."""
+    if tier and _tier(bargain, other) <= tier and _may_be_stopped(bargain, other, job):
+        stopped = bargain.stopped.get(other.id)
+        if stopped is None:
+            stopped = bargain.stopped[other.id] = victim_of(other, bargain.forecasts, FOREVER)
+        if stopped.delay_s <= patience_s:
+            return (stopped,)
+        return (victim_of(other, bargain.forecasts, patience_s),)
+    spare = bargain.narrowed.get(other.id)
+    if spare is None:
+        keeps = needed_width(bargain, other)
+        may = bargain.formed(other) and keeps < other.workers
+        spare = (narrowed(other, keeps, bargain.forecasts),) if may else ()
+        bargain.narrowed[other.id] = spare
+    return spare
+
+
+def _tier(bargain: Bargain, job: Job) -> int:
+    if bargain.claims(job):
+        return 3
+    return 1 if job.service_class == "best_effort" else 2
+
+
+def _may_be_stopped(bargain: Bargain, other: Job, job: Job) -> bool:
+    if not other.preemptible:
+        return False
+    forecasts, rules = bargain.forecasts, bargain.rules
+    if bargain.claims(other):
+        share = bargain.reservations.shares.get(other.id)
+        if share is not None and not share.workers_now:
+            return True  # as planned: it gives way and is in time all the same
+        curve = forecasts.curve(other)
+        lost_s = forecasts.freed_s(other) + curve.start_s(other.workers, "p90")
+        waits_s = forecasts.trajectory_s(job)
+        slack_s, _ = slack(other, forecasts)
+        return slack_s > lost_s + waits_s
+    if bargain.claims(job):
+        return True
+    ran_s = bargain.now - (bargain.now if other.resumed_at is None else other.resumed_at)
+    return ran_s >= rules.least_run_s and other.preemptions < rules.most_preemptions
+
+
+def needed_width(bargain: Bargain, job: Job) -> int:
+    """The least width at which it is still in time with a margin; its least without a deadline."""
+    share = bargain.reservations.shares.get(job.id)
+    if share is not None and not bargain.reservations.roomy:
+        return min(share.workers_now or job.workers, job.workers)  # as planned
+    curve = bargain.forecasts.curve(job)
+    left_s = bargain.left_s(job)
+    if left_s == FOREVER or job.service_class == "best_effort":
+        return min(curve.least, job.workers)
+    for width in curve.widths:
+        if width >= job.workers:
+            return job.workers
+        if bargain.forecasts.rest_s(job, width) <= (1.0 - bargain.rules.margin) * left_s:
+            return width
+    return job.workers
+
+
+def _startable(bargain: Bargain) -> list[Job]:
+    """Queued jobs; also those refused before whose new deadline was just promised."""
+    shares = bargain.reservations.shares
+    return [
+        job
+        for job in bargain.state.jobs
+        if not (job.workers or job.terminating_workers or job.pinned)
+        and job.id not in bargain.acted
+        and (job.id in shares or not job.refused)
+    ]
+
+
+def _window_s(job: Job) -> float:
+    return max(0.0, job.deadline_at - job.submitted_at)
+
+
+def _why(one: Waiting, width: int, widths: list[int], bargain: Bargain) -> Reason:
+    job = one.job
+    if one.rank == "aged":
+        limit_s = ages_at(job, bargain.forecasts, bargain.rules.terms) - job.queued_at
+        return reason("aged", waited_s=bargain.now - job.queued_at, limit_s=limit_s)
+    if one.rank in ("promised", "soft"):
+        if width < min(widths[:1]):
+            return reason("planned_growth", workers=width)
+        return reason("due_first", slack_s=one.slack_s, workers=width)
+    if one.rank == "hopeless":
+        return reason("hopeless")
+    remaining_s = bargain.forecasts.curve(job).total_s(width, "mean")
+    return reason("shortest_first", remaining_s=remaining_s)

@@ -1,0 +1,138 @@
+"""The cluster at one instant: what policies see, and all that they see.
+
+A row changes when something happened to its job, never because time passed; what a job has done at
+`now` is a function of its row and a predictor.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
+from laxity_scheduler.verdict import Promise, Refusal, Runs, Verdict
+
+ServiceClass = Literal["hard", "soft", "best_effort"]
+Pool = Literal["training", "inference", "loaned"]
+FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One training job. Instants are seconds; `workers` 0 means suspended.
+
+    `nodes` has one entry per worker index. `progress` and `attained_gpu_s` are as of `since`.
+    `formed` is the width that the training really runs at (new workers join at an epoch's end);
+    `resize_to` a width asked for at the next epoch's end, 0 if none; `parked_epoch` the epoch after
+    which it saved and waits to be stopped, or None. A pinned job is counted and never touched.
+    """
+
+    id: str
+    workload: Workload
+    submitted_at: float
+    deadline_at: float = FOREVER
+    service_class: ServiceClass = "best_effort"
+    widths: tuple[int, ...] = (1,)
+    gpus_per_worker: int = 1
+    workers: int = 0
+    nodes: tuple[str, ...] = ()
+    terminating_workers: int = 0
+    progress: Progress = NO_PROGRESS
+    since: float = 0.0
+    attained_gpu_s: float = 0.0
+    preemptible: bool = True
+    preemptions: int = 0
+    verdict: Verdict | None = None
+    queued_at: float = 0.0
+    resumed_at: float | None = None
+    width_changed_at: float | None = None
+    epoch_started_at: float | None = None
+    stop_requested_at: float | None = None
+    stop_for: str = ""
+    formed: int = 0
+    resize_to: int = 0
+    parked_epoch: int | None = None
+    pinned: bool = False
+    on_miss: Literal["continue", "stop"] = "continue"
+    asked: bool = True  # wants a verdict: new, or its deadline was changed
+    chain: str = ""  # chained jobs under a wall-clock limit share one name
+    wall_limit_s: float = FOREVER
+    fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
+
+    @property
+    def namespace(self) -> str:
+        return self.id.partition("/")[0]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the workers that should run now (not of those still terminating)."""
+        return self.workers * self.gpus_per_worker
+
+    @property
+    def refused(self) -> bool:
+        return isinstance(self.verdict, Refusal)
+
+    @property
+    def promise(self) -> Runs | None:
+        """The reserved widths over time, if the job holds a promise."""
+        return self.verdict.runs if isinstance(self.verdict, Promise) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine. `free_gpus` counts GPUs of terminating pods and of other people's pods as busy."""
+
+    id: str
+    gpus: int
+    free_gpus: int
+    gpu_type: str = ""
+    pool: Pool = "training"
+    reclaim_at: float = FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """GPUs that a preempted job freed on a node, kept for the job they were freed for."""
+
+    job: str
+    node: str
+    gpus: int
+    until_at: float
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """A snapshot. Jobs are the unfinished ones, in order of submission, then id."""
+
+    now: float
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...]
+    holds: tuple[Hold, ...] = ()
+    budgets: Mapping[str, float] | None = None  # promised GPU-seconds allowed per namespace
+    cycle: int = 0
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Job]:
+        return {job.id: job for job in self.jobs}
+
+    @cached_property
+    def queued(self) -> tuple[Job, ...]:
+        """Jobs that may be started: suspended, all pods gone, not refused, not pinned."""
+        return tuple(
+            job
+            for job in self.jobs
+            if not (job.workers or job.terminating_workers or job.refused or job.pinned)
+        )
+
+    @cached_property
+    def running(self) -> tuple[Job, ...]:
+        return tuple(job for job in self.jobs if job.workers)
+
+    @cached_property
+    def total_gpus(self) -> int:
+        return sum(node.gpus for node in self.nodes)
+
+    @cached_property
+    def free_gpus(self) -> int:
+        """Free GPUs in all. What fits is counted per node: `ledger.slots(gpus_per_worker)`."""
+        return sum(node.free_gpus for node in self.nodes)

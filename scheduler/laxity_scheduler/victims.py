@@ -1,0 +1,224 @@
+"""The cheapest set of running jobs to stop so that something fits, counted per node.
+
+PickyMan's ordered division (algorithms 2.5) for one beneficiary. It waits for the slowest victim and
+each victim loses a checkpoint and a restart, so a set costs
+
+    max(delay) + sum(loss)        loss = T_ckpt + R;  stopped at once: phi * T_ep + R
+
+in seconds. GPUs that two victims free on two nodes are no place for one worker of two GPUs: what a
+set is worth is the number of workers that fit then. Up to 12 candidates the best set is found by
+looking at all; above that by a greedy (cheapest per useful worker, then without those that are no
+longer needed, then against the best single one), under a few limits of the delay.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from laxity_scheduler.decision import When
+from laxity_scheduler.forecast import Forecasts
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.state import Job
+
+MOST_EXACT: Final = 12
+SHORTLIST: Final = 64  # so many of the cheapest, and some more per worker, are enough as a rule
+MOST_DELAYS: Final = 6  # how many limits of the delay a greedy set is sought under
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A job that may be stopped, or narrowed to `keeps` workers: what it frees, when, at what loss."""
+
+    job: str
+    frees: tuple[tuple[str, int], ...]  # (node, GPUs)
+    delay_s: float
+    loss_s: float
+    at: When = "epoch"
+    keeps: int = 0
+
+    @property
+    def cost_s(self) -> float:
+        return self.delay_s + self.loss_s
+
+
+@dataclass(frozen=True)
+class Need:
+    """So many workers must fit on free GPUs, on those that come anyway, and on what victims free.
+
+    `nodes` restricts where they may go (a running job grows on its own nodes); empty: anywhere.
+    """
+
+    workers: int
+    gpus_per_worker: int
+    ledger: Ledger
+    nodes: frozenset[str] = frozenset()
+    coming: Mapping[str, int] = field(default_factory=dict)  # GPUs by node
+
+    @cached_property
+    def there(self) -> int:
+        """Workers that fit without stopping anybody (else)."""
+        size = self.gpus_per_worker
+        if not self.nodes:
+            return self.ledger.slots(size) + self._more({}, self.coming)
+        return sum(self._free(node) // size for node in self.nodes)
+
+    def gain(self, victims: Iterable[Victim]) -> int:
+        """How many more workers fit once these have stopped."""
+        return self.gained(freed_by(victims))
+
+    def gained(self, freed: Mapping[str, int]) -> int:
+        return self._more(self.coming, freed)
+
+    def _free(self, node: str) -> int:
+        return self.ledger.free_on(node) + self.coming.get(node, 0)
+
+    def _more(self, before: Mapping[str, int], freed: Mapping[str, int]) -> int:
+        size, more = self.gpus_per_worker, 0
+        for node, gpus in freed.items():
+            if not self.nodes or node in self.nodes:
+                free = self.ledger.free_on(node) + before.get(node, 0)
+                more += (free + gpus) // size - free // size
+        return more
+
+
+def freed_by(victims: Iterable[Victim]) -> Counter[str]:
+    """GPUs by node."""
+    freed: Counter[str] = Counter()
+    for victim in victims:
+        for node, gpus in victim.frees:
+            freed[node] += gpus
+    return freed
+
+
+def narrowed(job: Job, keeps: int, forecasts: Forecasts) -> Victim:
+    """How this job would give up all workers but the first `keeps`, at its epoch's end."""
+    curve = forecasts.curve(job)
+    reform_s = curve.reform_s(keeps if keeps in curve.stops else job.workers, "p90")
+    freed = Counter(job.nodes[keeps:])
+    frees = tuple((node, count * job.gpus_per_worker) for node, count in sorted(freed.items()))
+    return Victim(job.id, frees, forecasts.boundary_s(job) + reform_s, reform_s, keeps=keeps)
+
+
+def victim_of(job: Job, forecasts: Forecasts, patience_s: float) -> Victim:
+    """How this job would be stopped for somebody who can wait `patience_s`.
+
+    At its epoch's end, unless that is too late and stopping at once costs less in all.
+    """
+    curve = forecasts.curve(job)
+    again_s = curve.start_s(job.workers, "mean")
+    save_s = curve.stop_s(job.workers, "mean")
+    delay_s = forecasts.freed_s(job)
+    freed = Counter(job.nodes)
+    frees = tuple((node, count * job.gpus_per_worker) for node, count in sorted(freed.items()))
+    redo_s = forecasts.phi(job, "mean") * curve.epoch_s(job.formed or job.workers, "mean")
+    if delay_s > patience_s and save_s + redo_s + again_s < delay_s + save_s + again_s:
+        return Victim(job.id, frees, save_s, redo_s + again_s, "now")
+    return Victim(job.id, frees, delay_s, save_s + again_s)
+
+
+def total_cost_s(victims: Sequence[Victim]) -> float:
+    return max((one.delay_s for one in victims), default=0.0) + sum(one.loss_s for one in victims)
+
+
+def cheapest(candidates: Iterable[Victim], need: Need) -> tuple[Victim, ...] | None:
+    """The set to stop, () if nothing must be stopped, None if stopping all would not do."""
+    missing = need.workers - need.there
+    if missing <= 0:
+        return ()
+    useful = sorted((one for one in candidates if one.frees), key=lambda one: (one.cost_s, one.job))
+    if need.nodes:
+        useful = [one for one in useful if any(node in need.nodes for node, _ in one.frees)]
+    short = useful[: SHORTLIST + 8 * missing]
+    if need.gain(short) >= missing:
+        useful = short
+    elif need.gain(useful) < missing:
+        return None
+    if len(useful) <= MOST_EXACT:
+        return _exact(useful, need, missing)
+    return _greedy(useful, need, missing)
+
+
+def _exact(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
+    """All subsets, cut where a subset already costs more than the best one."""
+    best: tuple[Victim, ...] = tuple(candidates)
+    best_s = total_cost_s(best)
+    stack: list[tuple[int, tuple[Victim, ...]]] = [(0, ())]
+    while stack:
+        index, chosen = stack.pop()
+        cost_s = total_cost_s(chosen)
+        if cost_s > best_s:
+            continue
+        if need.gain(chosen) >= missing:
+            if cost_s < best_s or len(chosen) < len(best):
+                best, best_s = chosen, cost_s
+            continue
+        if index < len(candidates):
+            stack.extend(((index + 1, chosen), (index + 1, (*chosen, candidates[index]))))
+    return best
+
+
+def _greedy(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
+    """The best of a few greedy sets, each from candidates that are done within some delay."""
+    best: tuple[Victim, ...] = tuple(candidates)
+    delays = sorted({one.delay_s for one in candidates})
+    picks = {round(number * (len(delays) - 1) / MOST_DELAYS) for number in range(MOST_DELAYS + 1)}
+    for pick in sorted(picks, reverse=True):
+        quick = [one for one in candidates if one.delay_s <= delays[pick]]
+        if need.gain(quick) < missing:
+            break
+        chosen = _covering(quick, need, missing)
+        if (total_cost_s(chosen), len(chosen)) < (total_cost_s(best), len(best)):
+            best = chosen
+    return best
+
+
+def _covering(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
+    """Cheapest per useful worker first; then without the dearest that are not needed."""
+    chosen: list[Victim] = []
+    freed: Counter[str] = Counter()
+    got = 0
+    for bundle in sorted(_bundles(candidates, need), key=lambda one: _price(one, need, missing)):
+        if got >= missing:
+            break
+        new = [victim for victim in bundle if victim not in chosen]
+        more = freed + freed_by(new)
+        if need.gained(more) > got:
+            chosen, freed, got = [*chosen, *new], more, need.gained(more)
+    if got < missing:
+        chosen = list(candidates)
+    for victim in sorted(chosen, key=lambda one: (-one.loss_s, one.job)):
+        rest = [one for one in chosen if one is not victim]
+        if need.gain(rest) >= missing:
+            chosen = rest
+    enough = (one for one in candidates if need.gain((one,)) >= missing)
+    single = min(enough, key=lambda one: (one.cost_s, one.job), default=None)
+    if single is not None and single.cost_s < total_cost_s(chosen):
+        return (single,)
+    return tuple(chosen)
+
+
+def _bundles(candidates: Sequence[Victim], need: Need) -> list[tuple[Victim, ...]]:
+    """Each candidate alone; and on each node the cheapest few that make room for one worker."""
+    alone = [(one,) for one in candidates if need.gain((one,))]
+    if need.gpus_per_worker == 1:
+        return list(alone)
+    by_node: dict[str, list[Victim]] = {}
+    for one in candidates:
+        for node, _ in one.frees:
+            by_node.setdefault(node, []).append(one)
+    together: list[tuple[Victim, ...]] = []
+    for node, on_node in sorted(by_node.items()):
+        gpus = 0
+        for number, one in enumerate(on_node, start=1):
+            gpus += dict(one.frees)[node]
+            if need.gained({node: gpus}):
+                together.append(tuple(on_node[:number]))
+                break
+    return [*alone, *together]
+
+
+def _price(bundle: Sequence[Victim], need: Need, missing: int) -> tuple[float, int, str]:
+    gain = max(1, min(need.gain(bundle), missing))
+    return (sum(one.loss_s for one in bundle) / gain, len(bundle), bundle[0].job)

@@ -1,0 +1,1 @@
+"""Tests by behaviour; shared builders are imported from here as `tests.<module>`."""

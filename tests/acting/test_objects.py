@@ -1,0 +1,278 @@
+"""Jobs, Pods and Nodes as JSON become rows, whatever people write into them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laxity import names
+from laxity_k8s import objects
+from laxity_k8s.api import Json
+from laxity_k8s.kept import Kept, kept, terms, verdict, verdict_text
+from laxity_k8s.objects import BadJob, job_row
+from laxity_profiler.estimate import Progress
+from laxity_scheduler.engine import Report
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal, Verdict
+from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
+
+WHY = reason("fits", p90_in_s=60.0, slack_s=5.0, workers=2)
+
+
+def row(made: Json, pods: tuple[Json, ...] = (), report: Report | None = None, **more: Any) -> Job:
+    found = job_row(made, pods, report or Report(), **more)
+    assert isinstance(found, Job), found
+    return found
+
+
+def test_what_the_user_declared_is_in_the_row() -> None:
+    made = job(
+        deadline="20m",
+        widths="1,2,4",
+        model="mlp",
+        samples="100",
+        batch_size="10",
+        dataset_bytes="5",
+        epoch_estimate="30s",
+        gpus=2,
+    )
+    found = row(made)
+    assert (found.id, found.service_class, found.widths) == ("default/job", "hard", (1, 2, 4))
+    assert (found.submitted_at, found.deadline_at) == (CREATED_AT, CREATED_AT + 1200)
+    work = found.workload
+    assert (work.model, work.epochs, work.samples, work.batch_size) == ("mlp", 10, 100, 10)
+    assert (work.dataset_bytes, work.user_epoch_s, found.gpus_per_worker) == (5, 30.0, 2)
+
+
+def test_a_duration_counts_from_the_first_submission_if_that_is_known() -> None:
+    found = row(job(deadline="1h", submitted_at="2026-11-21T07:00:00.250Z"))
+    assert found.submitted_at == CREATED_AT - 3600 + 0.25
+    assert found.deadline_at == CREATED_AT + 0.25
+
+
+def test_an_instant_is_the_deadline_itself() -> None:
+    assert row(job(deadline="2026-11-21T09:00Z")).deadline_at == CREATED_AT + 3600
+    assert row(job()).deadline_at == FOREVER
+
+
+@pytest.mark.parametrize(
+    ("largest", "want"),
+    [
+        pytest.param(1, (1,), id="one GPU"),
+        pytest.param(5, (1, 2, 4), id="powers of two that fit"),
+        pytest.param(500, (1, 2, 4, 8), id="eight at most"),
+        pytest.param(0, (1,), id="an empty cluster"),
+    ],
+)
+def test_without_widths_laxity_chooses_from_what_the_cluster_holds(
+    largest: int, want: tuple[int, ...]
+) -> None:
+    assert row(job(widths="auto"), largest=largest).widths == want
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        pytest.param({"deadline": "soon"}, "deadline", id="no duration"),
+        pytest.param({"deadline": "-5m"}, "deadline", id="a negative deadline"),
+        pytest.param({"widths": "0,1"}, "w", id="a width of zero"),
+        pytest.param({"epochs": "many"}, "epochs", id="epochs in words"),
+        pytest.param({"dedline": "5m"}, "dedline", id="a misspelt annotation"),
+        pytest.param({"class": "urgent"}, "class", id="an unknown class"),
+    ],
+)
+def test_a_wrong_annotation_is_named_and_raises_nothing(said: dict[str, Any], field: str) -> None:
+    found = job_row(job(**said))
+    assert isinstance(found, BadJob)
+    assert any(problem.startswith(field) for problem in found.problems)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(names.OUTPUTS)), st.text(max_size=40)))
+def test_garbled_output_annotations_are_read_as_not_written(said: dict[str, str]) -> None:
+    made = job()
+    made["metadata"]["annotations"] |= said
+    assert isinstance(job_row(made), Job)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+        max_leaves=6,
+    )
+)
+def test_any_json_in_the_status_annotation_is_survived(said: object) -> None:
+    made = job()
+    made["metadata"]["annotations"][names.STATUS] = json.dumps(said)
+    assert isinstance(job_row(made), Job)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param(Promise(9.5, 1.5, 2.5, ((3.5, 2), (FOREVER, 4)), WHY, ("a",)), id="promise"),
+        pytest.param(
+            Refusal(WHY, (Offer("deadline", 5.0, (1,), 4.0, 1.0),), FOREVER), id="refusal"
+        ),
+        pytest.param(Forecast(1.0, FOREVER, 3.0, WHY), id="forecast"),
+    ],
+)
+def test_a_verdict_is_read_back_as_it_was_written(told: Verdict) -> None:
+    text = verdict_text(told)
+    made = job()
+    made["metadata"]["annotations"][names.VERDICT] = text
+    assert verdict(made) == told
+    assert json.loads(text)["kind"] == type(told).__name__.lower()
+
+
+def test_what_is_kept_is_read_back_as_it_was_written() -> None:
+    state = Kept(1.0, 2.0, 3.0, 4, 5.0, 6.0, "default/b", ("n", "n"), 7.0, "5m", "abc", 2)
+    made = job()
+    made["metadata"]["annotations"][names.STATUS] = state.to_text()
+    assert kept(made) == state
+
+
+def test_a_judged_job_asks_again_when_its_terms_change() -> None:
+    made = job(deadline="20m")
+    judged = {
+        names.STATUS: Kept(terms=terms(made)).to_text(),
+        names.VERDICT: verdict_text(Refusal(WHY)),
+    }
+    made["metadata"]["annotations"] |= judged
+    assert not row(made).asked
+    made["metadata"]["annotations"][names.DEADLINE] = "30m"
+    assert row(made).asked
+
+
+def test_a_running_job_counts_its_gpu_seconds_up_to_its_last_report() -> None:
+    state = Kept(resumed_at=CREATED_AT + 10, since=CREATED_AT + 10, attained_gpu_s=5.0, wanted=2)
+    made = job(width=2, suspend=False, gpus=2)
+    made["metadata"]["annotations"][names.STATUS] = state.to_text()
+    report = Report(Progress(3), since=CREATED_AT + 20, formed=2)
+    found = row(made, (), report, now=CREATED_AT + 25)
+    assert (found.since, found.attained_gpu_s) == (CREATED_AT + 20, 5.0 + 2 * 2 * 10)
+    assert (found.progress.epochs_done, found.formed) == (3, 2)
+
+
+def test_nodes_are_where_pods_are_and_else_where_they_were_sent() -> None:
+    made = job(width=2, suspend=False, nodes='["a", "b"]')
+    assert row(made, (pod(1, node="c"),)).nodes == ("a", "c")
+
+
+def test_nodes_are_unknown_when_somebody_else_started_workers() -> None:
+    assert row(job(width=2, suspend=False, nodes='["a"]')).nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("made", "pods", "want"),
+    [
+        pytest.param(job(), (pod(0), pod(1)), 2, id="suspended with two pods"),
+        pytest.param(job(suspend=False), (pod(0), pod(1)), 1, id="shrunk below a pod"),
+        pytest.param(job(suspend=False), (pod(0, leaving=True),), 1, id="one on its way out"),
+        pytest.param(job(suspend=False), (pod(0), pod(1, phase="Failed")), 0, id="one is over"),
+        pytest.param(job(status={"terminating": 2}), (), 2, id="pods not seen yet"),
+        pytest.param(job(status={"active": 2}), (), 2, id="suspended a moment ago"),
+    ],
+)
+def test_workers_that_still_hold_gpus_are_terminating(
+    made: Json, pods: tuple[Json, ...], want: int
+) -> None:
+    assert row(made, pods).terminating_workers == want
+
+
+def test_gpus_are_reserved_for_workers_without_a_pod_and_counted_once() -> None:
+    made = job(width=3, suspend=False, nodes='["a", "b", "b"]')
+    pods = (pod(0, node="a"), pod(1, phase="Pending"))
+    found = row(made, pods)
+    assert objects.reserved(found, pods) == {"b": 2}
+    assert objects.pods_busy(pods) == {"a": 1}
+
+
+def test_pods_of_a_job_that_is_not_indexed_are_counted_once_too() -> None:
+    made = job(width=2, suspend=False, nodes='["a", "a"]', spec={"completionMode": "NonIndexed"})
+    pods = (pod(None, node="a"),)
+    assert objects.reserved(row(made, pods), pods) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("made", "want"),
+    [
+        pytest.param(job(suspend=False, status=EVER_SUSPENDED), True, id="let go by hand"),
+        pytest.param(job(suspend=False), False, id="new, and never suspended"),
+        pytest.param(job(), False, id="new and suspended"),
+        pytest.param(job(suspend=False, pin="by me"), True, id="the annotation says so"),
+    ],
+)
+def test_jobs_that_people_started_are_pinned(made: Json, want: bool) -> None:
+    assert row(made).pinned is want
+
+
+def test_a_width_other_than_wanted_pins() -> None:
+    made = job(width=3, suspend=False)
+    made["metadata"]["annotations"][names.STATUS] = Kept(wanted=2).to_text()
+    assert row(made).pinned
+    made["metadata"]["annotations"][names.STATUS] = Kept(wanted=3).to_text()
+    assert not row(made).pinned
+
+
+def test_a_stop_and_a_smaller_width_asked_for_are_read_while_it_runs() -> None:
+    asked: dict[str, Any] = {"stop": '{"at": 5.0, "for": "default/b"}', "resize_to": "1"}
+    running = row(job(width=2, suspend=False, **asked))
+    assert (running.stop_requested_at, running.stop_for, running.resize_to) == (5.0, "default/b", 1)
+    suspended = row(job(width=2, **asked))
+    assert (suspended.stop_requested_at, suspended.resize_to) == (None, 0)
+
+
+def test_a_parked_epoch_of_an_earlier_run_is_not_believed() -> None:
+    state = Kept(resumed_at=CREATED_AT + 100, wanted=1)
+    made = job(suspend=False, stop='{"at": 1.0}')
+    made["metadata"]["annotations"][names.STATUS] = state.to_text()
+    stale = Report(since=CREATED_AT + 50, parked_epoch=4)
+    assert row(made, (), stale, now=CREATED_AT + 101).parked_epoch is None
+    fresh = replace(stale, since=CREATED_AT + 101)
+    assert row(made, (), fresh, now=CREATED_AT + 101).parked_epoch == 4
+
+
+def test_a_job_whose_pods_do_not_run_in_time_says_how_many_do() -> None:
+    state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=3)
+    made = job(width=3, suspend=False, nodes='["a", "a", "a"]')
+    made["metadata"]["annotations"][names.STATUS] = state.to_text()
+    pods = (pod(0, node="a"), pod(1, phase="Pending"), pod(2, node="a"))
+    early, late = CREATED_AT + 59.0, CREATED_AT + 61.0
+    assert row(made, pods, fit_within_s=60.0, now=early).fitting_workers is None
+    assert row(made, pods, fit_within_s=60.0, now=late).fitting_workers == 1
+    all_run = tuple(pod(index, node="a") for index in range(3))
+    assert row(made, all_run, fit_within_s=60.0, now=late).fitting_workers is None
+
+
+def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
+    victim, other = row(job("victim")), row(job("other"))
+    rows = {job.id: job for job in (victim, other)}
+    states = {victim.id: Kept(freed_for=other.id, freed_nodes=("a", "a", "b"), freed_at=100.0)}
+    held = objects.holds(rows, states, 110.0)
+    assert [(hold.job, hold.node, hold.gpus) for hold in held] == [
+        (other.id, "a", 2),
+        (other.id, "b", 1),
+    ]
+    rows[other.id] = replace(other, resumed_at=105.0)
+    assert objects.holds(rows, states, 110.0) == ()
+    rows[other.id] = other
+    assert objects.holds(rows, states, 100.0 + objects.HOLD_S) == ()
+
+
+@pytest.mark.parametrize(
+    ("made", "want"),
+    [
+        pytest.param(node(gpus=4), 3, id="ready"),
+        pytest.param(node(gpus=4, unschedulable=True), 0, id="cordoned"),
+        pytest.param(node(gpus=4, ready=False), None, id="not ready"),
+        pytest.param(node(gpus=0), None, id="without GPUs"),
+    ],
+)
+def test_a_node_has_the_gpus_that_may_be_used(made: Json, want: int | None) -> None:
+    found = objects.node_row(made, busy_gpus=1)
+    assert (found.free_gpus if found else None) == want

@@ -1,0 +1,201 @@
+"""Each decision is one merge patch, and a decision repeated is none."""
+
+import json
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity_k8s import merge
+from laxity_k8s.api import Json
+from laxity_k8s.kept import Kept, kept
+from laxity_k8s.objects import job_row
+from laxity_k8s.patches import JobPatch, Turn, job_patch
+from laxity_scheduler.plan import Admit, Decision, Preempt, Promised, Refuse, Resize, Wait
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import Job
+from laxity_scheduler.verdict import Promise, Refusal
+from tests.acting.making import CREATED_AT, job
+
+WHY = reason("order", policy="test")
+NOW = CREATED_AT + 100.0
+
+
+def patched(made: Json, *decisions: Decision, **more: Any) -> JobPatch:
+    found = patch_or_none(made, *decisions, **more)
+    assert found is not None
+    return found
+
+
+def patch_or_none(made: Json, *decisions: Decision, **more: Any) -> JobPatch | None:
+    row = job_row(made, now=NOW)
+    assert isinstance(row, Job)
+    return job_patch(made, row, decisions, now=NOW, **more)
+
+
+def after(made: Json, *decisions: Decision) -> Json:
+    done: Json = merge.merge(made, patched(made, *decisions).patch.body)
+    return done
+
+
+def running(width: int = 2, **said: Any) -> Json:
+    made = job(width=width, suspend=False, nodes=json.dumps(["a"] * width), **said)
+    state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, since=CREATED_AT, wanted=width)
+    made["metadata"]["annotations"][names.STATUS] = state.to_text()
+    return made
+
+
+def notes(made: Json) -> dict[str, str]:
+    return merge.annotations(made)
+
+
+def test_a_start_is_one_patch_on_the_revision_that_was_decided_on() -> None:
+    found = patched(job(), Admit("default/job", 2, ("a", "b"), WHY))
+    spec = found.patch.body["spec"]
+    assert (spec["suspend"], spec["parallelism"], spec["completions"]) == (False, 2, 2)
+    assert found.patch.body["metadata"]["resourceVersion"] == "7"
+    assert (found.turn, found.said) == (Turn.START, (("order", WHY.text),))
+
+
+def test_a_start_leaves_behind_all_that_a_successor_has_to_know() -> None:
+    made = after(job(), Admit("default/job", 2, ("a", "b"), WHY))
+    state = kept(made)
+    assert (state.resumed_at, state.wanted, state.since) == (NOW, 2, NOW)
+    assert json.loads(notes(made)[names.NODES]) == ["a", "b"]
+    assert notes(made)[names.REASON] == WHY.text
+
+
+def named_nodes(made: Json) -> list[str]:
+    terms = merge.items(
+        made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"],
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "nodeSelectorTerms",
+    )
+    return [term["matchFields"][0]["values"][0] for term in terms]
+
+
+def test_a_start_sends_the_pods_to_the_nodes_and_to_those_it_may_grow_onto() -> None:
+    found = patched(job(), Admit("default/job", 2, ("b", "b"), WHY), roomy=("c",))
+    made = merge.merge(job(), found.patch.body)
+    assert named_nodes(made) == ["b", "c"]
+    assert not found.reset_first
+
+
+def test_a_move_clears_the_start_time_first_and_staying_does_not() -> None:
+    there = after(job(), Admit("default/job", 1, ("a",), WHY))
+    there["spec"]["suspend"], there["status"] = True, {"startTime": "2026-11-21T08:00:00Z"}
+    again = patched(there, Admit("default/job", 1, ("a",), WHY))
+    elsewhere = patched(there, Admit("default/job", 1, ("b",), WHY))
+    assert (again.reset_first, elsewhere.reset_first) == (False, True)
+    assert "template" not in again.patch.body["spec"]
+    assert named_nodes(merge.merge(there, elsewhere.patch.body)) == ["b"]
+
+
+def test_a_users_own_affinity_is_kept_beside_ours_and_ours_replaced() -> None:
+    own = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [own]}}
+    made = job()
+    made["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
+    made = after(made, Admit("default/job", 1, ("a",), WHY))
+    made["spec"]["suspend"] = True
+    made = after(made, Admit("default/job", 1, ("b",), WHY))
+    terms = made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"]
+    assert [term["matchExpressions"] for term in terms] == [own["matchExpressions"]]
+    assert named_nodes(made) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("width", "turn"),
+    [pytest.param(1, Turn.SCALE_IN, id="in"), pytest.param(4, Turn.SCALE_OUT, id="out")],
+)
+def test_a_resize_patches_both_counts_together_and_accounts_the_old_width(
+    width: int, turn: Turn
+) -> None:
+    made = running(2, resize_to="1")
+    found = patched(made, Resize("default/job", width, ("a",) * width, "now", WHY))
+    done = merge.merge(made, found.patch.body)
+    assert found.patch.body["spec"] == {"parallelism": width, "completions": width}
+    assert found.turn == turn
+    assert names.RESIZE_TO not in notes(done)
+    assert (kept(done).attained_gpu_s, kept(done).width_changed_at) == (200.0, NOW)
+
+
+def test_shrinking_at_the_epochs_end_is_only_asked_for() -> None:
+    found = patched(running(), Resize("default/job", 1, ("a",), "epoch", WHY))
+    assert "spec" not in found.patch.body
+    assert found.patch.body["metadata"]["annotations"][names.RESIZE_TO] == "1"
+
+
+def test_a_stop_at_the_epochs_end_says_since_when_and_for_whom_and_keeps_the_first() -> None:
+    made = running()
+    asked = after(made, Preempt("default/job", "epoch", "default/other", WHY))
+    assert json.loads(notes(asked)[names.STOP]) == {"at": NOW, "for": "default/other"}
+    assert asked["spec"] == made["spec"]
+    assert patch_or_none(asked, Preempt("default/job", "epoch", "default/third", WHY)) is None
+
+
+def test_a_stop_now_suspends_counts_and_remembers_for_whom_the_gpus_were_freed() -> None:
+    made = running(2, stop='{"at": 1.0}', resize_to="1")
+    done = after(made, Preempt("default/job", "now", "default/other", WHY))
+    state = kept(done)
+    assert done["spec"]["suspend"] is True
+    assert not {names.STOP, names.RESIZE_TO, names.NODES} & set(notes(done))
+    assert (state.preemptions, state.wanted, state.queued_at) == (1, 0, NOW)
+    assert (state.freed_for, state.freed_nodes, state.freed_at) == (
+        "default/other",
+        ("a", "a"),
+        NOW,
+    )
+    assert state.attained_gpu_s == 200.0
+
+
+def test_a_promise_is_written_for_machines_and_for_people() -> None:
+    promise = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 2),), WHY)
+    made = after(job(deadline="20m"), Promised("default/job", promise, WHY))
+    assert merge.labels(made)[names.VERDICT_LABEL] == "promised"
+    assert notes(made)[names.PROMISED_FINISH] == "2026-11-21T08:11:40Z"
+    assert notes(made)[names.P50_FINISH] == "2026-11-21T08:06:40Z"
+    row = job_row(made)
+    assert isinstance(row, Job)
+    assert (row.verdict, row.asked) == (promise, False)
+
+
+def test_a_refusal_does_not_take_a_standing_promise_away() -> None:
+    promise = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 2),), WHY)
+    made = after(job(deadline="20m"), Promised("default/job", promise, WHY))
+    made["metadata"]["annotations"][names.DEADLINE] = "10m"
+    made = after(made, Refuse("default/job", Refusal(WHY), WHY))
+    row = job_row(made)
+    assert isinstance(row, Job)
+    assert (row.verdict, row.asked) == (promise, False)
+    assert merge.labels(made)[names.VERDICT_LABEL] == "promised"
+
+
+def test_a_wait_is_written_once() -> None:
+    made = after(job(), Wait("default/job", WHY))
+    assert notes(made)[names.REASON] == WHY.text
+    assert patch_or_none(made, Wait("default/job", WHY)) is None
+
+
+def test_a_verdict_and_a_start_are_one_patch() -> None:
+    promise = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 1),), WHY)
+    found = patched(
+        job(deadline="20m"),
+        Promised("default/job", promise, WHY),
+        Admit("default/job", 1, ("a",), WHY),
+        cycle=12,
+    )
+    assert found.patch.body["spec"]["suspend"] is False
+    said = found.patch.body["metadata"]["annotations"]
+    assert {names.VERDICT, names.STATUS, names.NODES} <= set(said)
+    assert said[names.CYCLE] == "12"
+    assert len(found.said) == 2
+
+
+def test_a_job_that_is_not_indexed_keeps_its_completions() -> None:
+    made = job(spec={"completionMode": "NonIndexed"})
+    body = patched(made, Admit("default/job", 1, ("a",), WHY)).patch.body
+    assert body["spec"]["suspend"] is False
+    assert "completions" not in body["spec"]

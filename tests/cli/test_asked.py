@@ -1,0 +1,155 @@
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity.asked import asked_jobs, is_entry, parameters
+from laxity.exits import USAGE, CommandError
+from laxity.manifest import read_jobs
+
+FLOW = """
+from laxity import Training, deadline_flow
+
+@deadline_flow(deadline="20m", workers=(1, 2), model="mlp", epochs=7)
+def train(training: Training, hidden: int = 64) -> float:
+    return 0.0
+
+if __name__ == "__main__":
+    raise SystemExit("a script is not run when it is submitted")
+"""
+
+
+def job(name: str = "train", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, **more}
+
+
+def ask(
+    source: object, *, name: str | None = None, params: tuple[str, ...] = (), **given: str
+) -> Any:
+    said = {getattr(names, key.upper()): value for key, value in given.items()}
+    return asked_jobs(str(source), said, name=name, namespace=None, params=params)
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Path:
+    path = tmp_path / "train_mlp.py"
+    path.write_text(FLOW)
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(job("a")), id="JSON"),
+        pytest.param("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n", id="YAML"),
+        pytest.param(f"---\n{json.dumps(job('a'))}\n---\n", id="documents, an empty one too"),
+        pytest.param(json.dumps({"kind": "List", "items": [job("a")]}), id="a List"),
+    ],
+)
+def test_jobs_are_read_from_what_kubectl_reads(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+
+    assert [row["metadata"]["name"] for row in read_jobs(str(path))] == ["a"]
+
+
+def test_a_dash_means_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job("piped"))))
+
+    assert read_jobs("-")[0]["metadata"]["name"] == "piped"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        pytest.param(b"kind: [Job\n", "line 2, column 1: not YAML", id="not YAML"),
+        pytest.param(b"", "no Job in it", id="empty"),
+        pytest.param(b"kind: Pod\napiVersion: v1\n", "this is a v1 Pod", id="another kind"),
+        pytest.param(b"- 1\n", "a Job is a mapping", id="a list"),
+        pytest.param(b"apiVersion: batch/v1\nkind: Job\n", "no metadata.name", id="no name"),
+        pytest.param(b"\xff\xfe\x00", "not UTF-8", id="binary"),
+    ],
+)
+def test_a_file_that_is_no_job_is_refused_with_its_name_and_place(
+    content: bytes, problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(content)
+
+    with pytest.raises(CommandError, match=problem) as caught:
+        read_jobs(str(path))
+
+    assert str(path) in str(caught.value)
+    assert caught.value.code == USAGE
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(CommandError, match=r"nowhere\.yaml: No such file"):
+        ask("nowhere.yaml")
+
+
+def test_options_win_over_the_file_and_the_label_is_set(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    metadata = {"name": "a", "annotations": {names.DEADLINE: "1h", names.MODEL: "mlp"}}
+    path.write_text(json.dumps(job() | {"metadata": metadata}))
+
+    (found,) = ask(path, deadline="20m")
+
+    assert found["metadata"]["annotations"] == {names.DEADLINE: "20m", names.MODEL: "mlp"}
+    assert found["metadata"]["labels"] == {names.MANAGED: "true"}
+
+
+def test_one_name_is_not_given_to_two_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.json"
+    path.write_text(json.dumps({"kind": "List", "items": [job("a"), job("b")]}))
+
+    with pytest.raises(CommandError, match="--name for 2 Jobs"):
+        ask(path, name="c")
+
+
+def test_a_function_becomes_the_job_that_its_flow_would_submit(flow: Path) -> None:
+    (found,) = ask(f"{flow}:train", params=("hidden=128",), deadline="10m")
+
+    said = found["metadata"]["annotations"]
+    assert said[names.DEADLINE] == "10m"
+    assert said[names.EPOCHS] == "7"
+    assert said[names.ENTRY] == f"{flow}:train"
+    assert json.loads(said[names.PARAMETERS]) == {"hidden": 128}
+
+
+@pytest.mark.parametrize(
+    ("entry", "params", "problem"),
+    [
+        pytest.param("train", ("depth=3",), "depth", id="a parameter it does not have"),
+        pytest.param("train", ("hidden",), "not KEY=VALUE", id="a parameter without a value"),
+        pytest.param("nothing", (), "nothing", id="a function that is not there"),
+    ],
+)
+def test_a_function_that_cannot_be_called_so_is_refused(
+    entry: str, params: tuple[str, ...], problem: str, flow: Path
+) -> None:
+    with pytest.raises(CommandError, match=problem):
+        ask(f"{flow}:{entry}", params=params)
+
+
+def test_parameters_are_json_where_they_are_json() -> None:
+    found = parameters(["rate=0.1", "sizes=[1,2]", "name=adam", "flag=true"])
+
+    assert found == {"rate": 0.1, "sizes": [1, 2], "name": "adam", "flag": True}
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        pytest.param("train.py:fn", True, id="a file's function"),
+        pytest.param("package.module:Class.method", True, id="a module's"),
+        pytest.param("job.yaml", False, id="a manifest"),
+        pytest.param("-", False, id="standard input"),
+        pytest.param("train.py", False, id="no function"),
+    ],
+)
+def test_a_function_is_told_from_a_file(source: str, *, want: bool) -> None:
+    assert is_entry(source) is want

@@ -1,0 +1,276 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity.cli import main
+from tests.cli.answering import Service, job, service
+
+OFFER = {
+    "kind": "deadline",
+    "deadline_at": 2_000_000_500.0,
+    "widths": [1, 2],
+    "p90_at": 2_000_000_400.0,
+    "checked_at": 1.0,
+    "gpus_borrowed": 0,
+}
+REFUSED = job(
+    state="refused",
+    verdict="refused",
+    reason_code="deadline_before_fastest_finish",
+    reason="even alone the P90 finish is 8m later",
+    offers=[OFFER],
+    workers=0,
+)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    with service() as running:
+        monkeypatch.setenv(names.ENV_URL, running.url)
+        monkeypatch.delenv(names.ENV_TOKEN, raising=False)
+        yield running
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "job.json"
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}}
+    path.write_text(json.dumps(manifest))
+    return str(path)
+
+
+def laxity(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the command in this process; its exit code."""
+    monkeypatch.setattr("sys.argv", ["laxity", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    code = ended.value.code
+    return code if isinstance(code, int) else 0
+
+
+def answer_job(answering: Service, view: dict[str, Any]) -> None:
+    answering.answers["POST /v1/jobs"] = (201, view)
+    answering.answers["GET /v1/jobs/default/train"] = (200, view)
+    answering.answers["POST /v1/jobs/default/train/amend"] = (200, view)
+    answering.answers["POST /v1/jobs/default/train/accept"] = (200, view)
+
+
+@pytest.mark.parametrize(
+    ("view", "code"),
+    [
+        pytest.param(job(), 0, id="promised"),
+        pytest.param(job(verdict="forecast"), 0, id="forecast"),
+        pytest.param(REFUSED, 3, id="refused"),
+        pytest.param(job(state="failed", error="ValueError"), 1, id="failed"),
+    ],
+)
+def test_submitting_ends_with_the_verdicts_exit_code(
+    view: dict[str, Any], code: int, answering: Service, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_job(answering, view)
+
+    assert laxity(monkeypatch, "submit", file) == code
+
+
+@pytest.mark.parametrize(
+    ("finished_at", "code"),
+    [
+        pytest.param(1_999_999_999.0, 0, id="the promise was kept"),
+        pytest.param(2_000_000_001.0, 6, id="the promise was broken"),
+    ],
+)
+def test_following_a_job_ends_with_how_it_came_out(
+    finished_at: float,
+    code: int,
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer_job(answering, job())
+    views = iter([job(), job(revision=8), job(state="finished", finished_at=finished_at)])
+    answering.answers["GET /v1/jobs/default/train"] = lambda _: (200, next(views))
+
+    assert laxity(monkeypatch, "submit", file, "--follow") == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        pytest.param(("show", "nobody"), 4, id="no such job"),
+        pytest.param(("submit", "nowhere.yaml"), 2, id="no such file"),
+        pytest.param(("release",), 2, id="neither a job nor --all"),
+        pytest.param(("amend", "train"), 2, id="no deadline"),
+        pytest.param(("accept", "train", "0"), 2, id="offers count from one"),
+    ],
+)
+def test_what_cannot_be_done_has_its_exit_code_and_a_sentence(
+    arguments: tuple[str, ...],
+    code: int,
+    answering: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert laxity(monkeypatch, *arguments) == code
+    assert "rror" in capsys.readouterr().err
+
+
+def test_an_absent_service_is_exit_code_five_and_says_how_to_start_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(names.ENV_URL, "http://127.0.0.1:9")
+
+    assert laxity(monkeypatch, "ls") == 5
+    assert "laxity up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "content"),
+    [
+        pytest.param(("ls",), "/v1/jobs", {"jobs": [job()]}, id="ls"),
+        pytest.param(("show", "train"), "/v1/jobs/default/train", job(), id="show"),
+        pytest.param(
+            ("explain", "train"), "/v1/jobs/default/train/explain", {"chain": []}, id="explain"
+        ),
+        pytest.param(("cluster",), "/v1/cluster", {"nodes": [], "total_gpus": 4}, id="cluster"),
+        pytest.param(
+            ("decisions",), "/v1/decisions", {"decisions": [{"cycle": 1}]}, id="decisions"
+        ),
+    ],
+)
+def test_every_reading_command_gives_the_services_json(  # noqa: PLR0917 - fixtures and a case
+    arguments: tuple[str, ...],
+    path: str,
+    content: dict[str, Any],
+    answering: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answering.answers[f"GET {path}"] = (200, content)
+
+    code = laxity(monkeypatch, *arguments, "--json")
+
+    assert code == 0
+    assert json.loads(capsys.readouterr().out) == content
+
+
+def test_jobs_are_listed_with_what_a_person_wants_to_know(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = job("old", state="finished", finished_at=1_999_999_999.0)
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": [job(), ended]})
+
+    laxity(monkeypatch, "ls")
+    shown = capsys.readouterr().out
+
+    assert "train" in shown
+    assert "promised" in shown
+    assert "3/10" in shown
+    assert "1m40s" in shown  # laxity
+    assert "old" not in shown
+
+
+def test_a_refusal_is_shown_with_its_code_and_its_offers(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer_job(answering, REFUSED)
+
+    laxity(monkeypatch, "show", "train")
+    shown = capsys.readouterr().out
+
+    assert "deadline_before_fastest_finish" in shown
+    assert "1. a deadline of" in shown
+    assert "laxity accept train" in shown
+
+
+def test_whatif_shows_the_effect_on_others_and_submits_nothing(
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    effect = {"job": "default/other", "p90_before": 2_000_000_000.0, "p90_after": 2_000_000_060.0}
+    verdict = {
+        "verdict": "refused",
+        "reason_code": "capacity_promised_to_others",
+        "effects": [effect],
+    }
+    answering.answers["POST /v1/whatif"] = (200, verdict)
+
+    code = laxity(monkeypatch, "whatif", file)
+
+    assert code == 3
+    assert "(1m00s later)" in capsys.readouterr().out
+    assert [row.path for row in answering.asked] == ["/v1/whatif"]
+
+
+def test_accepting_names_the_offer_and_shows_the_new_verdict(
+    answering: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_job(answering, job())
+
+    code = laxity(monkeypatch, "accept", "train", "2")
+
+    assert code == 0
+    assert answering.asked[0].body == {"offer": 2}
+
+
+def test_an_amended_deadline_is_sent_as_it_was_written(
+    answering: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_job(answering, job())
+
+    laxity(monkeypatch, "amend", "train", "--deadline", "90m")
+
+    assert answering.asked[0].body == {"deadline": "90m"}
+
+
+def test_jobs_are_cancelled_one_after_the_other(
+    answering: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        answering.answers[f"DELETE /v1/jobs/default/{name}"] = (200, {})
+
+    laxity(monkeypatch, "cancel", "a", "b")
+
+    assert [row.method for row in answering.asked] == ["DELETE", "DELETE"]
+
+
+def test_logs_are_printed_as_they_are(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": "epoch 1\n"})
+
+    laxity(monkeypatch, "logs", "train", "--tail", "5")
+
+    assert capsys.readouterr().out == "epoch 1\n"
+    assert answering.asked[0].path.endswith("?index=0&tail=5")
+
+
+def test_followed_logs_show_each_line_once_and_end_with_the_job(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = iter(["one\n", "one\ntwo\n"])
+    finished = job(state="finished", finished_at=1_999_999_999.0)
+    answering.answers["GET /v1/jobs/default/train/logs"] = lambda _: (200, {"text": next(texts)})
+    answering.answers["GET /v1/jobs/default/train"] = (200, finished)
+
+    code = laxity(monkeypatch, "logs", "train", "-f")
+
+    assert code == 0
+    assert capsys.readouterr().out == "one\ntwo\n"
+
+
+def test_top_into_a_pipe_prints_once(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/cluster"] = (200, {"total_gpus": 4, "free_gpus": 1, "policy": "qos"})
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": [job()]})
+
+    code = laxity(monkeypatch, "top")
+
+    assert code == 0
+    assert "3 of 4 GPUs busy" in capsys.readouterr().out

@@ -1,0 +1,133 @@
+import json
+import resource
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from laxity import help as floors
+from laxity.cli import app
+from laxity.exits import CommandError
+from laxity.help import FLOOR_COMMANDS, FloorCommand
+
+HEAVY = (
+    "prefect",
+    "mlflow",
+    "kubernetes",
+    "sqlmodel",
+    "fastapi",
+    "sklearn",
+    "numpy",
+    "yaml",
+    "rich",
+)
+FLOORS = ("laxity_profiler", "laxity_scheduler", "laxity_k8s")
+
+
+def laxity(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "laxity.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_help_is_there_in_less_than_three_tenths_of_a_second() -> None:
+    """Counted in CPU time of the best of a few: what it takes when the machine has nothing else."""
+    taken = []
+    for _ in range(5):
+        began = children_s()
+        shown = laxity("--help")
+        taken.append(children_s() - began)
+
+    assert shown.returncode == 0
+    assert min(taken) < 0.3
+
+
+def children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_help_imports_no_other_floor_and_nothing_heavy() -> None:
+    code = (
+        "import sys, json\n"
+        "from laxity.cli import app\n"
+        "try: app(['--help'], standalone_mode=False)\n"
+        "finally: print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    loaded = set(json.loads(shown.stdout.splitlines()[-1]))
+    assert not loaded.intersection(HEAVY + FLOORS)
+
+
+def test_help_names_every_command_with_its_first_sentence() -> None:
+    shown = CliRunner().invoke(app, ["--help"])
+
+    for name in ("submit", "ls", "top", "show", "logs", "explain", "whatif", "accept", "amend"):
+        assert f"\n  {name} " in shown.stdout
+    for command in FLOOR_COMMANDS:
+        assert command.help in shown.stdout
+
+
+def test_help_documents_the_exit_codes() -> None:
+    shown = CliRunner().invoke(app, ["--help"])
+
+    assert "3 the deadline was refused" in " ".join(shown.stdout.split())
+
+
+def test_a_misspelled_command_is_answered_with_the_nearest_one() -> None:
+    shown = CliRunner().invoke(app, ["submti"])
+
+    assert shown.exit_code == 2
+    assert "Did you mean 'submit'" in shown.output
+
+
+def test_the_version_is_shown() -> None:
+    shown = CliRunner().invoke(app, ["--version"])
+
+    assert shown.stdout.startswith("laxity 0.")
+
+
+def register(there: typer.Typer) -> None:
+    """What another floor offers as its entry point."""
+
+    @there.command("replay")
+    def replay(journal: str, *, fast: bool = False) -> None:
+        typer.echo(f"replayed {journal} {'fast' if fast else 'slowly'}")
+
+
+def test_a_command_of_another_floor_runs_with_its_own_options(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = EntryPoint("service", f"{__name__}:register", "laxity.commands")
+    monkeypatch.setattr(EntryPoint, "load", lambda _: register)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [entry])
+
+    shown = CliRunner().invoke(app, ["replay", "journal.db", "--fast"])
+
+    assert shown.output == "replayed journal.db fast\n"
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        pytest.param([], "not installed here", id="the floor is not there"),
+        pytest.param(
+            [EntryPoint("service", "laxity_no_such.commands:register", "laxity.commands")],
+            "cannot be loaded",
+            id="the floor cannot be imported",
+        ),
+    ],
+)
+def test_a_missing_floor_is_an_error_that_says_what_to_install(
+    entries: list[Any], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: entries)
+
+    with pytest.raises(CommandError, match=rf"{problem}.*pip install"):
+        floors.load(FloorCommand("up", "service", floors.SERVICE, "Start it."))

@@ -1,0 +1,70 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from laxity.client import JobView
+from laxity.table import job_table
+
+NOW = 1_000.0
+
+
+def shown(job: JobView, *, columns: int = 160) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=columns).print(job_table([job], now=NOW))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def running(**changes: object) -> JobView:
+    view: dict[str, object] = {
+        "id": "default/train",
+        "service_class": "hard",
+        "state": "running",
+        "verdict": "promised",
+        "deadline_at": NOW + 120,
+        "p50_at": NOW + 60,
+        "p90_at": NOW + 80,
+        "laxity_s": 40.0,
+        "workers": 2,
+        "formed": 2,
+        "epochs": 10,
+        "epochs_done": 4,
+        "reason": "because " * 40,
+    }
+    return JobView(**{**view, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("columns", [120, 160])
+def test_on_a_narrow_screen_only_the_reason_is_cut(columns: int) -> None:
+    _, row = shown(running(), columns=columns)
+
+    for cell in ("train", "hard", "running", "promised", "in 1m00s", "in 1m20s", "40s", "4/10"):
+        assert cell in row
+    assert row.endswith("…")
+    assert len(row) <= columns
+
+
+@pytest.mark.parametrize("columns", [70, 80, 95])
+def test_a_very_narrow_screen_shows_fewer_columns_and_cuts_none(columns: int) -> None:
+    _, row = shown(running(), columns=columns)
+
+    for cell in ("train", "running", "promised", "in 1m20s", "4/10"):
+        assert cell in row
+    assert "hard" not in row
+    assert "…" not in row
+
+
+def test_a_width_that_is_about_to_change_shows_both() -> None:
+    _, row = shown(running(formed=1, reason="late"))
+
+    assert "1->2" in row
+
+
+def test_an_ended_job_shows_how_it_stands_to_its_deadline() -> None:
+    _, row = shown(running(state="finished", finished_at=NOW + 130, workers=0))
+
+    assert row.endswith("missed by 10s")
+
+
+def test_the_namespace_default_is_left_out_and_others_are_not() -> None:
+    assert shown(running(id="team/train"))[1].startswith("team/train")

@@ -1,0 +1,31 @@
+import math
+
+import pytest
+
+from laxity.times import instant, relative, words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(0.04, "0.0s", id="nothing"),
+        pytest.param(4.23, "4.2s", id="seconds with a decimal"),
+        pytest.param(9.97, "10s", id="rounded up to whole seconds"),
+        pytest.param(59.6, "1m00s", id="rounded up to a minute"),
+        pytest.param(11_100, "3h05m", id="hours"),
+        pytest.param(187_200, "2d04h", id="days"),
+        pytest.param(-90, "-1m30s", id="past"),
+        pytest.param(math.inf, "forever", id="never"),
+        pytest.param(math.nan, "-", id="unknown"),
+        pytest.param(None, "-", id="nothing known"),
+    ],
+)
+def test_durations_are_said_as_people_say_them(seconds: float | None, want: str) -> None:
+    assert words(seconds) == want
+
+
+def test_instants_are_told_from_now() -> None:
+    assert relative(1_100.0, 1_000.0) == "in 1m40s"
+    assert relative(995.0, 1_000.0) == "5.0s ago"
+    assert relative(None, 1_000.0) == "-"
+    assert instant(math.inf, 1_000.0) == "-"

@@ -1,0 +1,67 @@
+"""The local cluster as a Bench of the exams: pods are short Python programs."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from laxity_k8s.api import Json
+from laxity_k8s.local import LocalCluster, stop_workers
+
+# Runs for argv[1] seconds (-1: until stopped) and takes argv[2] seconds to stop.
+PROGRAM = """
+import signal, sys, threading
+run_s, stop_s = float(sys.argv[1]), float(sys.argv[2])
+told = threading.Event()
+def stop(*_):
+    told.set()
+signal.signal(signal.SIGTERM, stop)
+if told.wait(None if run_s < 0 else run_s):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Event().wait(stop_s)
+    sys.exit(143)
+"""
+
+
+def template(*, run_s: float | None = None, stop_s: float = 0.0, gpus: int = 1) -> Json:
+    program = [
+        sys.executable,
+        "-S",
+        "-c",
+        PROGRAM,
+        str(-1 if run_s is None else run_s),
+        str(stop_s),
+    ]
+    container: dict[str, Any] = {
+        "name": "train",
+        "command": program,
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    }
+    return {
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "containers": [container],
+        }
+    }
+
+
+@dataclass(frozen=True)
+class LocalBench:
+    api: LocalCluster
+
+    def template(self, *, run_s: float | None = None, stop_s: float = 0.0) -> Json:
+        return template(run_s=run_s, stop_s=stop_s)
+
+
+@contextmanager
+def local_bench(home: Path) -> Iterator[LocalBench]:
+    """A cluster of two nodes with 6 GPUs each; nothing is left behind."""
+    api = LocalCluster(home, {"a": 6, "b": 6})
+    try:
+        yield LocalBench(api)
+    finally:
+        api.close()
+        stop_workers(home)

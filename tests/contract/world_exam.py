@@ -1,0 +1,450 @@
+"""What every World must do with a plan, simulated or live.
+
+A Stage is a World with a way to submit jobs and to let time pass. `EXAM` is for all Worlds;
+`LIVE_EXAM` needs a cluster that people can touch behind the World's back.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from laxity import names
+from laxity_k8s import merge
+from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
+from laxity_scheduler.engine import LiveWorld, World
+from laxity_scheduler.plan import (
+    Admit,
+    Decision,
+    Forecasted,
+    Plan,
+    Preempt,
+    Promised,
+    Refuse,
+    Resize,
+)
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.verdict import Forecast, Promise, Refusal
+
+WHY = reason("order", policy="exam")
+
+
+class Stage(Protocol):
+    """A World over nodes "a" and "b" with 4 free GPUs each."""
+
+    @property
+    def world(self) -> World: ...
+
+    def submit(self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0) -> str:
+        """A job with one GPU per worker that runs until stopped; its id."""
+        ...
+
+    def until(self, what: Callable[[ClusterState], bool], words: str) -> ClusterState:
+        """Let time pass until a snapshot is so; AssertionError with `words` if none comes."""
+        ...
+
+
+class LiveStage(Stage, Protocol):
+    @property
+    def world(self) -> LiveWorld: ...
+
+    @property
+    def api(self) -> ClusterApi: ...
+
+    def template(self) -> Json: ...
+
+    def another(self) -> LiveWorld:
+        """A World over the same cluster that was opened anew, as after a restart."""
+        ...
+
+
+Question = Callable[[Any], None]
+
+
+def named(question: Question) -> str:
+    return question.__name__.replace("_", " ")
+
+
+def do(stage: Stage, *decisions: Decision) -> Plan:
+    """Observe, check and carry out, as a cycle does."""
+    state = stage.world.observe()
+    plan = Plan(decisions)
+    plan.check(state)
+    stage.world.carry_out(plan)
+    return plan
+
+
+def admit(stage: Stage, job_id: str, *nodes: str) -> ClusterState:
+    """Start a job on the nodes and wait until it runs there, with no pod missing."""
+    do(stage, Admit(job_id, len(nodes), nodes, WHY))
+    return stage.until(
+        lambda state: (
+            state.by_id[job_id].workers == len(nodes)
+            and set(state.by_id[job_id].nodes) <= set(nodes)
+        ),
+        f"{job_id} runs on {nodes}",
+    )
+
+
+def row(state: ClusterState, job_id: str) -> Job:
+    return state.by_id[job_id]
+
+
+def free(state: ClusterState) -> dict[str, int]:
+    return {node.id: node.free_gpus for node in state.nodes}
+
+
+def a_new_job_is_queued_and_holds_nothing(stage: Stage) -> None:
+    job_id = stage.submit("new", widths=(1, 2))
+    state = stage.until(lambda state: job_id in state.by_id, "it is seen")
+    job = row(state, job_id)
+    assert state.queued == (job,)
+    assert (job.workers, job.widths, job.verdict, job.asked) == (0, (1, 2), None, True)
+    assert free(state) == {"a": 4, "b": 4}
+
+
+def an_admitted_job_has_its_workers_and_their_gpus_at_once(stage: Stage) -> None:
+    job_id = stage.submit("admitted")
+    do(stage, Admit(job_id, 2, ("a", "a"), WHY))
+    state = stage.world.observe()
+    assert (row(state, job_id).workers, row(state, job_id).nodes) == (2, ("a", "a"))
+    assert free(state) == {"a": 2, "b": 4}
+    assert row(state, job_id).resumed_at is not None
+
+
+def workers_sit_on_the_nodes_that_were_named(stage: Stage) -> None:
+    first, second = stage.submit("first"), stage.submit("second")
+    admit(stage, first, "b", "b")
+    admit(stage, second, "b")
+    state = stage.world.observe()
+    assert free(state) == {"a": 4, "b": 1}
+    assert (row(state, first).nodes, row(state, second).nodes) == (("b", "b"), ("b",))
+
+
+def a_plan_carried_out_twice_is_the_same_as_once(stage: Stage) -> None:
+    job_id = stage.submit("twice")
+    plan = do(stage, Admit(job_id, 2, ("a", "a"), WHY))
+    stage.world.carry_out(plan)
+    state = stage.world.observe()
+    assert (row(state, job_id).workers, row(state, job_id).preemptions) == (2, 0)
+    assert free(state) == {"a": 2, "b": 4}
+
+
+def growth_takes_gpus_at_once_and_shrinking_gives_them_back(stage: Stage) -> None:
+    job_id = stage.submit("elastic")
+    admit(stage, job_id, "a")
+    do(stage, Resize(job_id, 4, ("a", "a", "a", "a"), "now", WHY))
+    assert free(stage.world.observe())["a"] == 0
+    stage.until(lambda state: row(state, job_id).workers == 4, "it has grown")
+    do(stage, Resize(job_id, 2, ("a", "a"), "now", WHY))
+    state = stage.until(lambda state: not row(state, job_id).terminating_workers, "two have gone")
+    assert row(state, job_id).workers == 2
+    assert free(state)["a"] == 2
+
+
+def gpus_of_a_stopped_job_are_free_only_when_its_pods_are_gone(stage: Stage) -> None:
+    job_id = stage.submit("slow-to-stop", stop_s=1.0)
+    admit(stage, job_id, "a", "a")
+    do(stage, Preempt(job_id, "now", "", WHY))
+    stopping = stage.world.observe()
+    assert (row(stopping, job_id).workers, row(stopping, job_id).terminating_workers) == (0, 2)
+    assert free(stopping)["a"] == 2
+    assert stopping.queued == ()
+    state = stage.until(lambda state: not row(state, job_id).terminating_workers, "it has gone")
+    assert free(state)["a"] == 4
+    assert row(state, job_id).preemptions == 1
+
+
+def a_stop_at_the_epochs_end_is_asked_for_and_the_job_runs_on(stage: Stage) -> None:
+    job_id, other = stage.submit("asked"), stage.submit("waiting")
+    admit(stage, job_id, "a")
+    do(stage, Preempt(job_id, "epoch", other, WHY))
+    job = row(stage.world.observe(), job_id)
+    assert (job.workers, job.stop_for) == (1, other)
+    assert job.stop_requested_at is not None
+
+
+def a_smaller_width_at_the_epochs_end_is_asked_for_and_nobody_leaves(stage: Stage) -> None:
+    job_id = stage.submit("narrower")
+    admit(stage, job_id, "a", "a")
+    do(stage, Resize(job_id, 1, ("a",), "epoch", WHY))
+    job = row(stage.world.observe(), job_id)
+    assert (job.workers, job.resize_to, job.terminating_workers) == (2, 1, 0)
+
+
+def freed_gpus_are_held_for_whom_they_were_freed_until_it_starts(stage: Stage) -> None:
+    victim, other = stage.submit("victim", stop_s=0.3), stage.submit("beneficiary")
+    admit(stage, victim, "a", "a")
+    do(stage, Preempt(victim, "now", other, WHY))
+    state = stage.until(lambda state: not row(state, victim).terminating_workers, "it has gone")
+    assert [(hold.job, hold.node, hold.gpus) for hold in state.holds] == [(other, "a", 2)]
+    admit(stage, other, "a", "a")
+    assert stage.world.observe().holds == ()
+
+
+def a_stopped_job_is_resumed_with_its_history(stage: Stage) -> None:
+    job_id = stage.submit("resumed")
+    admit(stage, job_id, "a")
+    do(stage, Preempt(job_id, "now", "", WHY))
+    stopped = stage.until(lambda state: not row(state, job_id).terminating_workers, "it has gone")
+    admit(stage, job_id, "b", "b")
+    job = row(stage.world.observe(), job_id)
+    assert (job.workers, job.preemptions, job.nodes) == (2, 1, ("b", "b"))
+    assert job.attained_gpu_s >= row(stopped, job_id).attained_gpu_s
+    assert job.stop_requested_at is None
+
+
+def verdicts_are_read_back_as_they_were_given(stage: Stage) -> None:
+    told = {
+        stage.submit("promised"): Promise(9e9, 1e9, 2e9, ((3e9, 2), (4e9, 4)), WHY, ("history",)),
+        stage.submit("forecast"): Forecast(1e9, float("inf"), 0.0, WHY),
+        stage.submit("refused"): Refusal(WHY, (), 5e9),
+    }
+    kinds: Mapping[type, Callable[[str, Any], Decision]] = {
+        Promise: lambda job, found: Promised(job, found, WHY),
+        Forecast: lambda job, found: Forecasted(job, found, WHY),
+        Refusal: lambda job, found: Refuse(job, found, WHY),
+    }
+    do(stage, *(kinds[type(verdict)](job_id, verdict) for job_id, verdict in told.items()))
+    state = stage.world.observe()
+    assert {job.id: job.verdict for job in state.jobs} == told
+    assert not any(job.asked for job in state.jobs)
+    startable = {job_id for job_id, verdict in told.items() if not isinstance(verdict, Refusal)}
+    assert {job.id for job in state.queued} == startable
+
+
+def an_empty_plan_changes_nothing(stage: Stage) -> None:
+    job_id = stage.submit("left-alone")
+    admit(stage, job_id, "a")
+    before = stage.world.observe()
+    stage.world.carry_out(Plan())
+    after = stage.world.observe()
+    assert (after.jobs, after.nodes, after.holds) == (before.jobs, before.nodes, before.holds)
+
+
+EXAM: tuple[Question, ...] = (
+    a_new_job_is_queued_and_holds_nothing,
+    an_admitted_job_has_its_workers_and_their_gpus_at_once,
+    workers_sit_on_the_nodes_that_were_named,
+    a_plan_carried_out_twice_is_the_same_as_once,
+    growth_takes_gpus_at_once_and_shrinking_gives_them_back,
+    gpus_of_a_stopped_job_are_free_only_when_its_pods_are_gone,
+    a_stop_at_the_epochs_end_is_asked_for_and_the_job_runs_on,
+    a_smaller_width_at_the_epochs_end_is_asked_for_and_nobody_leaves,
+    freed_gpus_are_held_for_whom_they_were_freed_until_it_starts,
+    a_stopped_job_is_resumed_with_its_history,
+    verdicts_are_read_back_as_they_were_given,
+    an_empty_plan_changes_nothing,
+)
+
+
+def by_hand(stage: LiveStage, job_id: str, body: Json) -> Json:
+    """What an administrator does with kubectl."""
+    return stage.api.patch(Patch("jobs", job_id, body))
+
+
+def manifest(stage: LiveStage, name: str, **annotations: str) -> Json:
+    said = {f"{names.DOMAIN}/{key.replace('_', '-')}": text for key, text in annotations.items()}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {names.MANAGED: "true"},
+            "annotations": {names.EPOCHS: "5", **said},
+        },
+        "spec": {
+            "suspend": True,
+            "completionMode": "Indexed",
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 1000,
+            "podReplacementPolicy": "Failed",
+            "template": stage.template(),
+        },
+    }
+
+
+def a_plan_made_before_somebody_changed_the_job_is_not_carried_out(stage: LiveStage) -> None:
+    job_id = stage.submit("stale")
+    state = stage.until(lambda state: job_id in state.by_id, "it is seen")
+    by_hand(stage, job_id, {"metadata": {"annotations": {names.WIDTHS: "2"}}})
+    plan = Plan((Admit(job_id, 1, ("a",), WHY),))
+    plan.check(state)
+    stage.world.carry_out(plan)
+    assert stage.api.get("jobs", job_id)["spec"]["suspend"] is True
+    after = stage.until(lambda state: row(state, job_id).widths == (2,), "the change is seen")
+    assert row(after, job_id).workers == 0
+
+
+def a_job_let_go_by_hand_is_pinned_and_counted(stage: LiveStage) -> None:
+    job_id = stage.submit("let-go")
+    do(stage, Forecasted(job_id, Forecast(1e9, 2e9, 0.0, WHY), WHY))
+    stage.until(lambda _: "Suspended" in str(stage.api.get("jobs", job_id)["status"]), "settled")
+    by_hand(stage, job_id, {"spec": {"suspend": False}})
+    state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
+    assert row(state, job_id).workers == 1
+    assert names.PIN in merge.annotations(stage.api.get("jobs", job_id))
+
+
+def a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed(stage: LiveStage) -> None:
+    job_id = stage.submit("scaled")
+    admit(stage, job_id, "a")
+    by_hand(stage, job_id, {"spec": {"parallelism": 2, "completions": 2}})
+    state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
+    assert row(state, job_id).workers == 2
+    stage.until(lambda _: names.PIN in str(stage.api.get("jobs", job_id)), "it says so")
+    by_hand(stage, job_id, {"metadata": {"annotations": {names.PIN: None}}})
+    state = stage.until(lambda state: not row(state, job_id).pinned, "it is let go")
+    assert row(state, job_id).workers == 2
+
+
+def a_job_that_makes_no_sense_harms_only_itself(stage: LiveStage) -> None:
+    good = stage.submit("good")
+    for number, text in enumerate(("soon", "", "-5m", "\u0000", "x" * 100_000)):
+        made = manifest(stage, f"bad-{number}", deadline=text)
+        stage.api.create("jobs", made)
+    unknown = manifest(stage, "bad-unknown", dedline="5m")
+    stage.api.create("jobs", unknown)
+    told = ["bad-unknown", *(f"bad-{number}" for number in range(5))]
+    stage.until(
+        lambda _: all(
+            "invalid"
+            in merge.annotations(stage.api.get("jobs", f"default/{name}")).get(names.VERDICT, "")
+            for name in told
+        ),
+        "all are told",
+    )
+    assert [job.id for job in stage.world.observe().jobs] == [good]
+    admit(stage, good, "a")
+
+
+def a_job_put_right_is_decided_on(stage: LiveStage) -> None:
+    stage.api.create("jobs", manifest(stage, "mended", deadline="soon"))
+    job_id = "default/mended"
+    stage.until(lambda _: names.REASON in str(stage.api.get("jobs", job_id)), "it is told")
+    by_hand(stage, job_id, {"metadata": {"annotations": {names.DEADLINE: "1h"}}})
+    state = stage.until(lambda state: job_id in state.by_id, "it is seen")
+    assert row(state, job_id).asked
+
+
+def a_changed_deadline_asks_again(stage: LiveStage) -> None:
+    job_id = stage.submit("amended")
+    do(stage, Forecasted(job_id, Forecast(1e9, 2e9, 0.0, WHY), WHY))
+    assert not row(stage.world.observe(), job_id).asked
+    stage.world.annotate(job_id, {names.DEADLINE: "3h"})
+    job = row(stage.world.observe(), job_id)
+    assert job.asked
+    assert job.deadline_at == pytest.approx(job.submitted_at + 10_800)
+
+
+def others_jobs_are_passed_over_and_their_gpus_are_busy(stage: LiveStage) -> None:
+    made = manifest(stage, "somebody-elses")
+    made["metadata"]["labels"] = {}
+    made["spec"]["suspend"] = False
+    kueue = manifest(stage, "kueues")
+    kueue["metadata"]["labels"][names.KUEUE_QUEUE] = "team"
+    stage.api.create("jobs", made)
+    stage.api.create("jobs", kueue)
+    state = stage.until(lambda state: sum(free(state).values()) == 7, "its GPU is busy")
+    assert state.jobs == ()
+
+
+def a_world_opened_anew_sees_the_same(stage: LiveStage) -> None:
+    victim, other, third = (stage.submit(name) for name in ("first", "second", "third"))
+    admit(stage, victim, "a", "a")
+    promise = Promise(9e9, 1e9, 2e9, ((3e9, 2),), WHY)
+    do(stage, Promised(other, promise, WHY), Preempt(victim, "now", other, WHY))
+    stage.until(lambda state: not row(state, victim).terminating_workers, "it has gone")
+    admit(stage, third, "b")
+    before = stage.world.observe()
+    world = stage.another()
+    after = world.observe()
+    assert after.jobs == before.jobs
+    assert after.nodes == before.nodes
+    assert after.holds == before.holds
+
+
+def the_same_key_attaches_and_another_job_of_that_name_is_refused(stage: LiveStage) -> None:
+    from laxity_scheduler.engine import DuplicateJobError
+
+    first = stage.world.submit(manifest(stage, "keyed", idempotency_key="nightly-1"))
+    again = stage.world.submit(manifest(stage, "keyed", idempotency_key="nightly-1"))
+    assert again["metadata"]["uid"] == first["metadata"]["uid"]
+    for stranger in (manifest(stage, "keyed"), manifest(stage, "keyed", idempotency_key="other")):
+        with pytest.raises(DuplicateJobError):
+            stage.world.submit(stranger)
+
+
+def a_signal_tells_of_stops_and_widths_and_its_generation_grows(stage: LiveStage) -> None:
+    job_id = stage.submit("signalled")
+    admit(stage, job_id, "a", "a")
+    signals = [stage.world.signal(job_id)]
+    for decision in (
+        Resize(job_id, 1, ("a",), "epoch", WHY),
+        Resize(job_id, 1, ("a",), "now", WHY),
+        Preempt(job_id, "epoch", "", WHY),
+    ):
+        stage.until(lambda state: not row(state, job_id).terminating_workers, "settled")
+        do(stage, decision)
+        signals.append(stage.world.signal(job_id))
+    assert [signal.workers for signal in signals] == [2, 1, 1, 1]
+    assert [signal.stop for signal in signals] == [False, False, False, True]
+    for earlier, later in itertools.pairwise(signals):
+        alike = (earlier.stop, earlier.workers) == (later.stop, later.workers)
+        assert (later.generation > earlier.generation) is not alike
+
+
+def a_cancelled_job_and_its_pods_are_gone(stage: LiveStage) -> None:
+    job_id = stage.submit("cancelled")
+    admit(stage, job_id, "a", "a")
+    stage.world.cancel(job_id)
+    stage.world.cancel(job_id)
+    state = stage.until(lambda state: free(state) == {"a": 4, "b": 4}, "its GPUs are free")
+    assert state.jobs == ()
+    with pytest.raises(ApiError) as gone:
+        stage.api.get("jobs", job_id)
+    assert gone.value.status == 404
+
+
+def every_decision_leaves_its_reason_in_the_jobs_events(stage: LiveStage) -> None:
+    job_id = stage.submit("explained")
+    admit(stage, job_id, "a")
+    stage.until(
+        lambda _: any(
+            event["involvedObject"]["name"] == "explained" and event["message"] == WHY.text
+            for event in stage.api.list("events").items
+        ),
+        "an Event says why",
+    )
+    assert merge.annotations(stage.world.job(job_id))[names.REASON] == WHY.text
+
+
+def released_jobs_are_plain_jobs_of_the_cluster(stage: LiveStage) -> None:
+    job_id = stage.submit("released")
+    admit(stage, job_id, "a")
+    assert stage.world.release() == 1
+    there = stage.api.get("jobs", job_id)
+    assert names.MANAGED not in merge.labels(there)
+    assert not set(names.OUTPUTS) & set(merge.annotations(there))
+    assert stage.world.observe().jobs == ()
+
+
+LIVE_EXAM: tuple[Question, ...] = (
+    a_plan_made_before_somebody_changed_the_job_is_not_carried_out,
+    a_job_let_go_by_hand_is_pinned_and_counted,
+    a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed,
+    a_job_that_makes_no_sense_harms_only_itself,
+    a_job_put_right_is_decided_on,
+    a_changed_deadline_asks_again,
+    others_jobs_are_passed_over_and_their_gpus_are_busy,
+    a_world_opened_anew_sees_the_same,
+    the_same_key_attaches_and_another_job_of_that_name_is_refused,
+    a_signal_tells_of_stops_and_widths_and_its_generation_grows,
+    a_cancelled_job_and_its_pods_are_gone,
+    every_decision_leaves_its_reason_in_the_jobs_events,
+    released_jobs_are_plain_jobs_of_the_cluster,
+)

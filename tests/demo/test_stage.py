@@ -1,0 +1,68 @@
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from laxity import names
+from laxity.client import Client
+from laxity.demo.processes import Processes
+from laxity.demo.stage import Stage, free_ports, fresh, surroundings
+from laxity.exits import USAGE, CommandError
+
+
+def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(CommandError, match="is not empty") as caught:
+        fresh(tmp_path)
+
+    assert caught.value.code == USAGE
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_what_an_earlier_demo_made_is_wiped(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    fresh(folder)
+    (folder / "report.json").write_text("{}")
+
+    fresh(folder)
+
+    assert not (folder / "report.json").exists()
+
+
+def test_a_users_own_servers_are_none_of_the_demos_business(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "https://cloud.example")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example")
+    monkeypatch.setenv("LAXITY_TOKEN", "secret")
+
+    found = surroundings(tmp_path, service_url="http://a", prefect_url="http://b/api")
+
+    assert found["PREFECT_API_URL"] == "http://b/api"
+    assert found["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path}/mlflow.db"
+    assert "LAXITY_TOKEN" not in found
+    assert found[names.ENV_HOME] == str(tmp_path)
+
+
+def test_a_server_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
+    processes = Processes(tmp_path, {})
+    for name in ("service", "mlflow", "prefect"):
+        words = f"print('{name} has no port'); raise SystemExit(3)"
+        processes.start(name, [sys.executable, "-c", words]).wait(20)
+    stage = Stage(
+        tmp_path, 3, processes, Client("http://127.0.0.1:9", ""), "http://127.0.0.1:9/api"
+    )
+
+    with pytest.raises(CommandError, match=r"service ended with status 3:\nservice has no port"):
+        stage.ready(lambda _: None)
+
+
+def test_free_ports_are_free_and_different() -> None:
+    ports = free_ports(3)
+
+    assert len(set(ports)) == 3
+    for port in ports:
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", port))

@@ -1,0 +1,174 @@
+"""The shipped admission policies on a real API server: what a tenant may do to a labelled Job."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kube.cluster import Cluster
+from tests.kube.kubectl import kubectl, tried
+
+pytestmark = pytest.mark.cluster
+
+MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
+TENANT = "tenant"
+
+
+@pytest.fixture(scope="module")
+def policies(cluster: Cluster) -> Iterator[None]:
+    """The policies, and a tenant who may do everything to Jobs that RBAC can allow."""
+    for name in (
+        "base/namespace.yaml",
+        "base/rbac.yaml",
+        "base/admission.yaml",
+        "mutating-v1beta1/suspend.yaml",
+    ):
+        kubectl(cluster, "apply", "-f", str(MANIFESTS / name))
+    kubectl(cluster, "create", "clusterrole", TENANT, "--verb=*", "--resource=jobs.batch")
+    kubectl(
+        cluster,
+        "create",
+        "clusterrolebinding",
+        TENANT,
+        f"--clusterrole={TENANT}",
+        f"--user={TENANT}",
+    )
+    wait_until_enforced(cluster)
+    yield
+    for name in ("base/admission.yaml", "mutating-v1beta1/suspend.yaml"):
+        kubectl(cluster, "delete", "-f", str(MANIFESTS / name))
+
+
+def test_a_labelled_job_is_created_suspended_whatever_it_says(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    created = create(cluster, namespace, job("eager", suspend=False))
+    assert created["spec"]["suspend"] is True
+
+
+def test_an_unlabelled_job_and_one_for_kueue_are_left_alone(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    plain = create(cluster, namespace, job("plain", labels={}, suspend=False))
+    kueues = job("kueues", suspend=False)
+    kueues["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "theirs"
+    assert plain["spec"]["suspend"] is False
+    assert create(cluster, namespace, kueues, user="admin")["spec"]["suspend"] is False
+
+
+@pytest.mark.parametrize("name", ["verdict", "promised-finish", "status", "nodes", "mlflow-run"])
+def test_a_tenant_cannot_write_what_laxity_says(
+    cluster: Cluster, policies: None, namespace: str, name: str
+) -> None:
+    forged = job("forged", annotations={f"laxity.dev/{name}": "mine"})
+    said = refused(cluster, namespace, forged)
+    assert "only laxity writes" in said
+
+
+def test_a_tenant_cannot_start_or_widen_a_job_but_may_move_its_deadline(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    create(cluster, namespace, job("mine"))
+    assert "laxity owns spec.suspend" in patched(cluster, namespace, {"spec": {"suspend": False}})
+    wider = {"spec": {"parallelism": 3, "completions": 3}}
+    assert "laxity owns spec.suspend" in patched(cluster, namespace, wider)
+    later = {"metadata": {"annotations": {"laxity.dev/deadline": "3h"}}}
+    assert "patched" in patched(cluster, namespace, later)
+
+
+def test_a_tenant_cannot_take_the_label_off(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    create(cluster, namespace, job("mine"))
+    said = patched(cluster, namespace, {"metadata": {"labels": {"laxity.dev/managed": None}}})
+    assert "cannot be taken off" in said
+
+
+def test_laxitys_account_and_a_cluster_administrator_may(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    create(cluster, namespace, job("mine"))
+    wider = {"spec": {"parallelism": 2, "completions": 2}}
+    service = "system:serviceaccount:laxity:laxity"
+    assert "patched" in patched(cluster, namespace, wider, user=service)
+    assert "patched" in patched(cluster, namespace, {"spec": {"suspend": False}}, user="admin")
+
+
+def test_a_namespace_can_cap_the_class_of_service(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    kubectl(cluster, "label", "namespace", namespace, "laxity.dev/max-class=soft")
+    hard = job("hard", annotations={"laxity.dev/deadline": "2h"})
+    soft = job("soft", annotations={"laxity.dev/deadline": "2h", "laxity.dev/class": "soft"})
+    assert "above what namespace" in refused(cluster, namespace, hard)
+    assert create(cluster, namespace, soft)
+
+
+def job(
+    name: str,
+    *,
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    suspend: bool = True,
+) -> dict[str, Any]:
+    ours = {"laxity.dev/managed": "true"} if labels is None else labels
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": ours, "annotations": annotations or {}},
+        "spec": {
+            "suspend": suspend,
+            "completionMode": "Indexed",
+            "parallelism": 1,
+            "completions": 1,
+            "template": {
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}
+            },
+        },
+    }
+
+
+def as_user(user: str) -> list[str]:
+    return [] if user == "admin" else [f"--as={user}"]
+
+
+def create(
+    cluster: Cluster, namespace: str, made: dict[str, Any], *, user: str = TENANT
+) -> dict[str, Any]:
+    said = kubectl(
+        cluster, "create", "-n", namespace, "-f", "-", "-o", "json", *as_user(user),
+        text=json.dumps(made),
+    )  # fmt: skip
+    created: dict[str, Any] = json.loads(said)
+    return created
+
+
+def refused(cluster: Cluster, namespace: str, made: dict[str, Any]) -> str:
+    code, said = tried(
+        cluster, "create", "-n", namespace, "-f", "-", *as_user(TENANT), text=json.dumps(made)
+    )
+    assert code != 0
+    return said
+
+
+def patched(cluster: Cluster, namespace: str, patch: dict[str, Any], *, user: str = TENANT) -> str:
+    _, said = tried(
+        cluster, "patch", "job", "mine", "-n", namespace, "--type=merge",
+        "-p", json.dumps(patch), *as_user(user),
+    )  # fmt: skip
+    return said
+
+
+def wait_until_enforced(cluster: Cluster) -> None:
+    """Policies take effect some moments after they are created."""
+    probe = json.dumps(job("probe", annotations={"laxity.dev/verdict": "mine"}))
+    dry = ["create", "-n", "default", "-f", "-", "--dry-run=server", *as_user(TENANT)]
+    for _ in range(300):
+        code, _said = tried(cluster, *dry, text=probe)
+        unsuspended = json.dumps(job("probe", suspend=False))
+        ok, made = tried(cluster, *dry, "-o", "json", text=unsuspended)
+        if code != 0 and ok == 0 and json.loads(made)["spec"]["suspend"]:
+            return
+    raise AssertionError("the admission policies never took effect")

@@ -1,0 +1,51 @@
+"""What `kubectl apply -k k8s/manifests/...` would create is taken by a real API server."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.kube.cluster import Cluster
+from tests.kube.kubectl import kubectl
+
+pytestmark = pytest.mark.cluster
+
+MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
+SHARED = {
+    "ClusterRole", "ClusterRoleBinding", "Deployment", "Namespace", "NetworkPolicy", "Role",
+    "RoleBinding", "Service", "ServiceAccount", "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "replicas"), [("sqlite", {"PersistentVolumeClaim"}, 1), ("postgres", set(), 2)]
+)
+def test_manifests_build_and_are_accepted(
+    cluster: Cluster, kind: str, own: set[str], replicas: int
+) -> None:
+    built = kubectl(cluster, "kustomize", str(MANIFESTS / kind))
+    objects = list(yaml.safe_load_all(built))
+    assert {one["kind"] for one in objects} == SHARED | own
+    deployment = next(one for one in objects if one["kind"] == "Deployment")
+    assert deployment["spec"]["replicas"] == replicas
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    said = kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built).splitlines()
+    assert len(said) == len(objects), said
+    assert all(line.endswith("(server dry run)") for line in said), said
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_labelled_jobs_can_be_suspended_by_adding_a_component(
+    cluster: Cluster, tmp_path: Path, kind: str
+) -> None:
+    """The mutating policy of the cluster's version is a component beside the base."""
+    chosen = tmp_path / "kustomization.yaml"
+    there = Path("..", *[".."] * len(tmp_path.parts))
+    root = [str(there / MANIFESTS.relative_to("/") / part) for part in (kind, "mutating-v1beta1")]
+    chosen.write_text(yaml.safe_dump({"resources": root[:1], "components": root[1:]}))
+    built = kubectl(cluster, "kustomize", str(tmp_path))
+    kinds = [one["kind"] for one in yaml.safe_load_all(built)]
+    assert {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} <= set(kinds)
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built)

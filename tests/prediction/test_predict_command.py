@@ -1,0 +1,70 @@
+"""`laxity predict` answers from the store, for people and for programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from laxity.exits import CommandError
+from laxity_profiler.commands import register
+from tests.prediction.builders import history_in, trained
+
+
+def ask(home: Path, *words: str) -> Result:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    register(app)
+    return CliRunner().invoke(
+        app, ["predict", *words], env={"LAXITY_HOME": str(home), "COLUMNS": "120"}
+    )
+
+
+def test_the_widths_asked_for_are_answered_in_json(tmp_path: Path) -> None:
+    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+
+    answer = json.loads(ask(tmp_path, "mlp", "--workers", "1..3", "--epochs", "5", "--json").output)
+
+    rows = answer["widths"]
+    assert [row["workers"] for row in rows] == [1, 2, 3]
+    assert rows[0]["whole"]["p50_s"] == pytest.approx(50.0)
+    assert rows[0]["source"] == "history"
+    assert rows[0]["epoch"]["p90_s"] > rows[0]["epoch"]["p50_s"] > rows[1]["epoch"]["p50_s"]
+
+
+def test_a_person_gets_a_table(tmp_path: Path) -> None:
+    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+
+    shown = ask(tmp_path, "mlp", "--workers", "1", "--epochs", "60").output
+
+    assert "mlp, 60 epochs" in shown
+    assert "10m00s" in shown
+    assert "history" in shown
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+
+    unknown = json.loads(ask(tmp_path, "bert", "--workers", "1", "--json").output)
+    guessed = json.loads(
+        ask(tmp_path, "bert", "--workers", "1", "--estimate", "90s", "--json").output
+    )
+
+    assert unknown["widths"][0]["epoch"]["p90_s"] is None
+    assert guessed["widths"][0]["epoch"]["p50_s"] == pytest.approx(90.0)
+    assert "not known" in ask(tmp_path, "bert").output
+
+
+def test_without_a_store_the_command_says_what_to_do(tmp_path: Path) -> None:
+    error = ask(tmp_path / "nowhere", "mlp").exception
+
+    assert isinstance(error, CommandError)
+    assert "train something first" in str(error)
+
+
+def test_a_width_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+    error = ask(tmp_path, "mlp", "--workers", "4..1").exception
+
+    assert isinstance(error, CommandError)
+    assert error.code == 2

@@ -1,0 +1,116 @@
+"""Epoch times from bytes over time: believed while they come from storage, and only then."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from laxity_profiler.traffic import (
+    NotBelieved,
+    TrafficFit,
+    doubted,
+    from_traffic,
+    process_read_bytes,
+    rates,
+)
+
+RATE = 50e6
+
+
+def reading(
+    epoch_s: float, seconds: int, *, seed: int = 1, pause_s: float = 4.0, cached_after: int = 0
+) -> NDArray[np.float64]:
+    """Rates of epochs that read, then evaluate for `pause_s`; noisy; cached after so many epochs."""
+    noise = np.random.default_rng(seed).normal(1.0, 0.15, seconds)
+    at = np.arange(seconds)
+    rate = np.where(at % epoch_s < epoch_s - pause_s, RATE, 0.0) * np.clip(noise, 0.1, 2.0)
+    if cached_after:
+        rate[int(cached_after * epoch_s) :] = 0.0
+    return np.asarray(rate)
+
+
+def dataset(epoch_s: float, pause_s: float = 4.0) -> int:
+    return int(RATE * (epoch_s - pause_s))
+
+
+@pytest.mark.parametrize("epoch_s", [20.0, 47.0, 120.5])
+def test_a_known_size_gives_the_epoch_time_after_two_epochs(epoch_s: float) -> None:
+    found = from_traffic(reading(epoch_s, int(2.2 * epoch_s)), dataset(epoch_s))
+
+    assert isinstance(found, TrafficFit)
+    assert found.how == "dataset"
+    assert found.epoch_s == pytest.approx(epoch_s, rel=0.10)
+
+
+def test_a_part_of_the_first_epoch_already_says_something() -> None:
+    found = from_traffic(reading(200.0, 60, pause_s=0.0), dataset(200.0, 0.0))
+
+    assert isinstance(found, TrafficFit)
+    assert found.epoch_s == pytest.approx(200.0, rel=0.10)
+    assert found.n_epochs == pytest.approx(0.3, rel=0.1)
+
+
+@pytest.mark.parametrize("epoch_s", [20.0, 33.4, 61.0, 120.5])
+@pytest.mark.parametrize("seed", range(3))
+def test_without_a_size_the_period_is_the_epoch_time(epoch_s: float, seed: int) -> None:
+    found = from_traffic(reading(epoch_s, int(3.5 * epoch_s), seed=seed))
+
+    assert isinstance(found, TrafficFit)
+    assert found.how == "period"
+    assert found.epoch_s == pytest.approx(epoch_s, rel=0.05)
+
+
+@pytest.mark.parametrize("size", [dataset(40.0), None], ids=["size known", "size unknown"])
+def test_a_cached_data_set_is_not_believed(size: int | None) -> None:
+    cached = reading(40.0, 160, cached_after=1)
+
+    assert from_traffic(cached, size) == NotBelieved("cached")
+
+
+def test_steady_reading_has_no_period() -> None:
+    noise = np.random.default_rng(3).normal(RATE, 0.1 * RATE, 300)
+
+    assert from_traffic(noise) == NotBelieved("no period")
+
+
+def test_too_little_is_too_little() -> None:
+    assert from_traffic(np.zeros(50), 1_000) == NotBelieved("nothing read")
+    assert from_traffic(np.full(20, 1.0), 10_000) == NotBelieved("too little seen")
+
+
+def test_rates_come_from_readings_at_any_instants() -> None:
+    at = [0.0, 1.5, 2.0, 4.0]
+
+    assert rates(at, [0, 150, 200, 400]) == pytest.approx([100.0] * 4)
+
+
+def test_a_counter_that_starts_anew_does_not_go_back() -> None:
+    assert rates([0.0, 1.0, 2.0, 3.0], [500, 600, 100, 200]) == pytest.approx([100.0] * 3)
+
+
+@pytest.mark.parametrize("at", [[0.0], [1.0, 1.0], [2.0, 1.0]])
+def test_readings_without_time_between_them_are_refused(at: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"needed|grow"):
+        rates(at, [0] * len(at))
+
+
+@pytest.mark.parametrize(
+    ("read", "size", "want"),
+    [
+        pytest.param([100, 100, 98], 100, False, id="read each time"),
+        pytest.param([60], 100, True, id="the first epoch read too little"),
+        pytest.param([100, 10], 100, True, id="cached from the second on"),
+        pytest.param([100, 10], None, True, id="cached, size unknown"),
+        pytest.param([], 100, False, id="nothing yet"),
+    ],
+)
+def test_bytes_by_epoch_betray_a_cache(read: list[int], size: int | None, want: object) -> None:
+    assert doubted(read, size) is want
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not tell")
+def test_the_kernel_tells_what_a_process_has_read() -> None:
+    assert (process_read_bytes(os.getpid()) or 0) >= 0
+    assert process_read_bytes(2**30) is None

@@ -1,0 +1,97 @@
+"""What is written is read back equal, bit for bit: snapshots, plans, differences."""
+
+import json
+import struct
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laxity_profiler.estimate import Progress, Workload
+from laxity_scheduler import codec, differences
+from laxity_scheduler.plan import Decision, Plan
+from laxity_scheduler.reasons import Reason
+from laxity_scheduler.state import ClusterState, Hold, Job, Node
+from laxity_scheduler.verdict import Offer, Refusal
+from tests.builders import cluster, job
+from tests.replay.random_values import Maker
+
+SEEDS = st.integers(0, 2**32)
+
+
+def snapshot(seed: int) -> ClusterState:
+    maker = Maker(seed)
+    return ClusterState(
+        now=maker.make(float),
+        nodes=maker.rows(Node, 4),
+        jobs=maker.rows(Job, 4),
+        holds=maker.make(tuple[Hold, ...]),
+        budgets=maker.make(dict[str, float] | None),
+        cycle=maker.make(int),
+    )
+
+
+def exact(value: Any) -> Any:
+    """The value with every float as its bits: 0.0 and -0.0, 1 and 1.0 are not the same."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return (type(value).__name__, *(exact(getattr(value, f.name)) for f in fields(value)))
+    if isinstance(value, float):
+        return struct.pack(">d", value)
+    if isinstance(value, tuple):
+        return tuple(exact(item) for item in value)
+    if isinstance(value, dict):
+        return tuple(sorted((key, exact(item)) for key, item in value.items()))
+    return (type(value).__name__, value)
+
+
+@given(seed=SEEDS)
+def test_a_snapshot_is_read_back_bit_for_bit(seed: int) -> None:
+    state = snapshot(seed)
+    again = codec.load_state(codec.dumps(state))
+    assert exact(again) == exact(state)
+    assert codec.dumps(again) == codec.dumps(state)
+
+
+@given(seed=SEEDS)
+def test_a_plan_is_read_back_bit_for_bit(seed: int) -> None:
+    maker = Maker(seed)
+    plan = Plan(tuple(maker.make(Decision) for _ in range(4)), maker.make(float))
+    assert exact(codec.load_plan(codec.plan_bytes(plan))) == exact(plan)
+
+
+@given(old=SEEDS, new=SEEDS)
+def test_a_snapshot_is_rebuilt_from_the_one_before_and_the_difference(old: int, new: int) -> None:
+    before, after = snapshot(old), snapshot(new)
+    found = json.loads(json.dumps(differences.difference(before, after)))
+    assert exact(differences.patched(before, found)) == exact(after)
+
+
+def test_a_difference_holds_only_what_changed() -> None:
+    before = cluster(jobs=[job("a"), job("b", submitted_at=1.0)], now=1.0)
+    after = cluster(jobs=[before.jobs[0], job("c", submitted_at=2.0)], now=2.0)
+    found = differences.difference(before, after)
+    assert [row["id"] for row in found["jobs"]["rows"]] == ["team/c"]
+    assert found["jobs"]["gone"] == ["team/b"]
+    assert set(found) == {"now", "jobs"}
+
+
+def test_what_cannot_be_read_is_said_with_what_it_should_be() -> None:
+    with pytest.raises(codec.CodecError, match="is no Job"):
+        codec.load_job({"id": "a", "colour": "blue"})
+
+
+def test_numbers_of_other_libraries_are_written_as_plain_ones() -> None:
+    import numpy as np
+
+    widths: Any = (np.int64(2),)
+    strange = Offer("soft", np.float64(1.5), widths, np.float64("inf"), 0.0)
+    plain = Offer("soft", 1.5, (2,), float("inf"), 0.0)
+    one, other = (codec.dumps(Refusal(Reason("fits"), (offer,))) for offer in (strange, plain))
+    assert one == other
+
+
+def test_an_idle_job_takes_few_bytes() -> None:
+    plain = Job("team/a", Workload("mlp", 10), 0.0, progress=Progress())
+    assert len(codec.dumps(plain)) < 100

@@ -1,0 +1,140 @@
+"""Every cycle of a service can be decided again from its journal, byte for byte."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import Session, col, select, update
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler import turn
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.follow_up import with_follow_up
+from laxity_scheduler.journal import Journal, ReplayError, entries, replay
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies import qos
+from laxity_scheduler.state import ClusterState
+from laxity_scheduler.store import CycleRow, Store
+from tests.builders import Curve, cluster, job
+from tests.toy_world import ToyWorld
+
+TRUTH = Curve(epoch_s=10.0, start_s=2.0, stop_s=1.0)
+
+
+def load(parameters: dict[str, Any]) -> Predictor:
+    """The curve of the tests, from what its `to_json` says."""
+    return Curve(epoch_s=parameters["epoch_s"], start_s=2.0, stop_s=1.0)
+
+
+def named(name: str) -> Policy:
+    return {"qos": qos.decide, "idle": lambda _state, _predictor: Plan()}[name]
+
+
+def lived(store: Store, *, snapshot_every: int = 7, start_with: int = 0) -> int:
+    """A day in a small cluster, every cycle of it journalled; the number of cycles."""
+    arrivals = [
+        job("a", epochs=20, workers=(1, 2, 4), due_at=400.0),
+        job("b", epochs=30, workers=(1, 2), submitted_at=5.0),
+        job("c", epochs=12, workers=(1, 2, 4), submitted_at=30.0, due_at=230.0),
+        job("d", epochs=5, workers=(4,), submitted_at=31.0, due_at=50.0),
+        job("e", epochs=8, workers=(1,), submitted_at=60.0, service_class="soft", due_at=500.0),
+    ]
+    world = ToyWorld((4,), arrivals, TRUTH)
+    journal = Journal(store, snapshot_every=snapshot_every)
+    cycles = start_with
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        nonlocal cycles
+        cycles += 1
+        numbered = ClusterState(state.now, state.nodes, state.jobs, state.holds, cycle=cycles)
+        plan = turn.decide(numbered, predictor, qos.decide)
+        journal.write(numbered, plan, predictor, policy="qos", decided_s=0.0)
+        return plan
+
+    world.run(decide)
+    assert len(world.finished) >= 4
+    return cycles
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    opened = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    yield opened
+    opened.close()
+
+
+def test_every_cycle_is_decided_again_byte_for_byte(store: Store) -> None:
+    cycles = lived(store)
+    found = list(replay(store, named, load))
+    assert [one.cycle for one in found] == list(range(1, cycles + 1))
+    assert cycles > 20
+    assert all(one.same for one in found)
+
+
+def test_replay_may_start_between_two_full_snapshots(store: Store) -> None:
+    cycles = lived(store, snapshot_every=10)
+    found = list(replay(store, named, load, first=15, last=18))
+    assert [one.cycle for one in found] == [15, 16, 17, 18]
+    assert all(one.same for one in found)
+    assert cycles >= 18
+
+
+def test_full_snapshots_stand_every_so_many_cycles_and_differences_between(store: Store) -> None:
+    cycles = lived(store, snapshot_every=10)
+    full = [row.cycle for row in store.cycles(0) if row.full]
+    assert full == list(range(1, cycles + 1, 10))
+
+
+def test_a_service_that_was_killed_goes_on_with_the_next_number(store: Store) -> None:
+    before = lived(store)
+    journal = Journal(store)
+    assert journal.last_cycle == before
+    journal.write(cluster(cycle=before + 1), Plan(), TRUTH, policy="qos", decided_s=0.0)
+    assert [entry.cycle for entry in entries(store, first=before)] == [before, before + 1]
+
+
+def test_a_changed_decision_is_shown_as_what_was_and_what_would_be(store: Store) -> None:
+    lived(store)
+    admitted = next(row for row in store.cycles(0) if b'"kind":"Admit"' in row.plan)
+    forged = json.loads(admitted.plan)
+    forged["decisions"] = [one for one in forged["decisions"] if one["kind"] != "Admit"]
+    with Session(store.engine) as session:
+        wanted = update(CycleRow).where(col(CycleRow.cycle) == admitted.cycle)
+        session.execute(wanted.values(plan=json.dumps(forged, separators=(",", ":")).encode()))
+        session.commit()
+    different = [one for one in replay(store, named, load) if not one.same]
+    assert [one.cycle for one in different] == [admitted.cycle]
+    assert different[0].lines[0].startswith("+ Admit team/a")
+
+
+def test_another_policy_can_be_asked_what_it_would_have_done(store: Store) -> None:
+    lived(store)
+    found = list(replay(store, named, load, policy="idle"))
+    assert any(line.startswith("- Admit") for one in found for line in one.lines)
+    assert all(one.policy == "idle" for one in found)
+
+
+def test_the_journal_keeps_as_many_cycles_as_it_is_told_and_stays_replayable(store: Store) -> None:
+    cycles = lived(store, snapshot_every=5)
+    Journal(store).forget(kept_cycles=8, ended_before=0.0)
+    found = list(replay(store, named, load))
+    assert found[-1].cycle == cycles
+    assert 8 <= len(found) <= 8 + 5
+    assert all(one.same for one in found)
+
+
+def test_parameters_of_a_predictor_stand_once_and_their_absence_is_said(store: Store) -> None:
+    lived(store)
+    assert store.predictor_versions() == {"truth"}
+    with Session(store.engine) as session:
+        row = session.exec(select(CycleRow).where(CycleRow.cycle == 3)).one()
+        row.predictor = "lost"
+        session.commit()
+    with pytest.raises(ReplayError, match="predictor lost"):
+        list(replay(store, named, load))
+
+
+def test_the_loop_and_replay_decide_through_one_function() -> None:
+    state = cluster(jobs=[job("a", due_at=1000.0)])
+    assert turn.decide(state, TRUTH, qos.decide) == with_follow_up(qos.decide)(state, TRUTH)

@@ -1,0 +1,226 @@
+"""What became of a job is told once per change; who is told can be away without harm."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity_scheduler.announce import Courier, Webhook, Word, events_between
+from laxity_scheduler.announce_mlflow import MlflowRuns, final_figures
+from tests.builders import Curve
+from tests.service.builders import staged, wait_until
+from tests.service.memory_world import MemoryWorld
+
+Json = dict[str, Any]
+
+
+class Listening:
+    """Remembers what it was told; is away as often as it was told to be."""
+
+    name = "listening"
+
+    def __init__(self, *, away: int = 0) -> None:
+        self.away = away
+        self.words: list[Word] = []
+
+    def tell(self, word: Word) -> None:
+        if self.away:
+            self.away -= 1
+            raise ConnectionError("nobody is there")
+        self.words.append(word)
+
+    @property
+    def events(self) -> list[str]:
+        return [event for word in self.words for event in word.events]
+
+
+class Deaf:
+    """Never comes back from being told."""
+
+    name = "deaf"
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+
+    def tell(self, word: Word) -> None:
+        self.release.wait(30.0)
+
+
+@contextmanager
+def posted() -> Iterator[tuple[str, list[Json]]]:
+    """An address, and the bodies that are posted to it."""
+    bodies: list[Json] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            bodies.append(json.loads(self.rfile.read(length)))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook", bodies
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_each_event_of_a_job_is_told_once(tmp_path: Path) -> None:
+    listener = Listening()
+    with staged(tmp_path, MemoryWorld(1), listeners=[listener]) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.world.finished("default/a")
+        stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
+        wait_until(lambda: "ended_kept" in listener.events, "the end to be told")
+    assert listener.events == ["promised", "ended_kept"]
+
+
+def test_a_listener_who_is_away_is_told_later_everything_and_in_order(tmp_path: Path) -> None:
+    listener = Listening(away=2)
+    courier = Courier(listener, first_pause_s=0.01)
+    for event in ("promised", "promise_moved", "ended_kept"):
+        courier.send(Word({"uid": "u"}, (event,)))
+    assert courier.drain(at_most_s=20.0)
+    courier.close()
+    assert listener.events == ["promised", "promise_moved", "ended_kept"]
+
+
+def test_a_listener_who_never_answers_holds_up_neither_loop_nor_others(tmp_path: Path) -> None:
+    deaf, listener = Deaf(), Listening()
+    with staged(tmp_path, MemoryWorld(2), listeners=[deaf, listener]) as stage:
+        for name in ("a", "b"):
+            stage.submit(name, deadline="1h", widths="1")
+            stage.until(f"default/{name}", lambda view: view["workers"] > 0, "running")
+        wait_until(lambda: listener.events == ["promised", "promised"], "the other to be told")
+        deaf.release.set()
+
+
+def test_what_was_not_told_before_a_restart_is_told_after_it_and_what_was_is_not(
+    tmp_path: Path,
+) -> None:
+    world, first = MemoryWorld(2), Listening()
+    with staged(tmp_path, world, listeners=[first]) as stage:
+        stage.submit("told", deadline="1h", widths="1")
+        stage.until("default/told", lambda view: view["workers"] > 0, "running")
+        wait_until(lambda: first.events == ["promised"], "the promise to be told")
+        wait_until(
+            lambda: bool((stage.service.board.view("default/told") or {}).get("told")), "it noted"
+        )
+        stage.world.wake()
+        wait_until(lambda: not stage.service.board.unsaved(), "it saved")
+        first.away = 1_000_000
+        stage.submit("untold", deadline="1h", widths="1")
+        stage.until("default/untold", lambda view: view["workers"] > 0, "running")
+    second = Listening()
+    with staged(tmp_path, world, listeners=[second]):
+        wait_until(lambda: bool(second.events), "the rest to be told")
+    assert [word.view["id"] for word in second.words if word.events] == ["default/untold"]
+
+
+def test_a_promise_in_danger_and_then_broken_is_told_once_each() -> None:
+    calm = {
+        "verdict": "promised", "deadline_at": 100.0, "promised_p90_at": 90.0, "danger": False,
+        "broken": False, "outcome": "",
+    }  # fmt: skip
+    danger, late = calm | {"danger": True}, calm | {"danger": False, "broken": True}
+    assert events_between(None, calm) == ("promised",)
+    assert events_between(calm, danger) == ("promise_in_danger",)
+    assert events_between(danger, danger) == ()
+    assert events_between(danger, late) == ("promise_broken",)
+    assert events_between(late, late | {"outcome": "broken"}) == ("ended_broken",)
+    assert events_between(calm, calm | {"deadline_at": 200.0}) == ("promise_moved",)
+
+
+def test_a_webhook_gets_each_event_as_json(tmp_path: Path) -> None:
+    with (
+        posted() as (url, bodies),
+        staged(tmp_path, MemoryWorld(1), listeners=[Webhook(url)]) as stage,
+    ):
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        wait_until(lambda: bool(bodies), "something posted")
+    assert bodies[0]["events"] == ["promised"]
+    assert bodies[0]["job"]["id"] == "default/a"
+
+
+def test_the_error_of_a_prediction_is_known_once_the_job_has_finished() -> None:
+    view = {"state": "finished", "submitted_at": 100.0, "finished_at": 200.0, "first_p50_at": 225.0}
+    assert dict(final_figures(view)) == {
+        names.FINAL_ACTUAL: 100.0,
+        names.FINAL_PREDICTED: 125.0,
+        names.FINAL_ERROR: 25.0,
+    }
+    assert dict(final_figures(view | {"state": "failed"})) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    world = MemoryWorld(1)
+
+    def on_run(job_id: str, uid: str, run_id: str) -> None:
+        world.annotate(job_id, {names.RUN_ID: run_id})
+
+    listener = MlflowRuns(uri, on_run)
+    with staged(tmp_path, world, listeners=[listener], predictor=Curve(epoch_s=2.0)) as stage:
+        stage.submit("a", deadline="1h", widths="1", epochs=10)
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        wait_until(lambda: bool(world.signal("default/a").run_id), "a run")
+        world.trained("default/a", 4, epoch_s=2.0)
+        stage.until("default/a", lambda view: view["epochs_done"] == 4, "four epochs on")
+        world.finished("default/a")
+        view = stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
+        courier = stage.service.telling._couriers["mlflow"]  # type: ignore[union-attr]
+        assert courier.drain(at_most_s=120.0)
+    client = MlflowClient(uri)
+    run = client.get_run(view["run_id"])
+    steps = [point.step for point in client.get_metric_history(view["run_id"], names.FINISH_P90)]
+    assert run.data.tags[names.TAG_OUTCOME] == "kept"
+    assert run.data.tags[names.TAG_VERDICT] == "promised"
+    assert run.data.metrics[names.EPOCH_P50] == 2.0
+    assert run.data.metrics[names.FINISH_DEADLINE] == pytest.approx(3600.0)
+    assert {1, 5} <= set(steps)
+    assert names.FINAL_ERROR in run.data.metrics
+    assert run.info.status == "FINISHED"
+    note = run.data.tags["mlflow.note.content"]
+    assert "promised" in note
+    assert "epoch_s%2Factual%22%2C%20%22epoch_s%2Fp50%22%2C%20%22epoch_s%2Fp90" in note
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_refused_run_is_closed_and_opened_again_when_an_offer_is_taken(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    listener = MlflowRuns(uri, lambda *_: None)
+    client = MlflowClient(uri)
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
+        stage.submit("a", deadline="1m", widths="1", epochs=10)
+        refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
+        listener.tell(Word(refused, ()))
+        run_id = listener._runs[refused["uid"]]
+        closed = client.get_run(run_id)
+        stage.http.post("/v1/jobs/default/a/accept", json={"offer": 1})
+        promised = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
+        another = MlflowRuns(uri, lambda *_: None)  # the service was started again meanwhile
+        another.tell(Word(promised, ()))
+    opened = client.get_run(run_id)
+    assert (closed.info.status, closed.data.tags[names.TAG_OUTCOME]) == ("KILLED", "refused")
+    assert opened.info.status == "RUNNING"
+    assert names.TAG_OUTCOME not in opened.data.tags

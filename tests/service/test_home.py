@@ -1,0 +1,94 @@
+"""One service to a home, found again after a crash, and never confused with a stranger's process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laxity_scheduler.home import Home, HomeBusyError
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from laxity_scheduler.home import Home
+home = Home(Path(sys.argv[1])).lock()
+home.announce("http://127.0.0.1:1", "")
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> subprocess.Popen[str]:
+    """Another process that holds the home."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "locked\n"
+    return process
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def test_a_home_that_is_served_cannot_be_served_twice(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    with pytest.raises(HomeBusyError, match=f"process {holder.pid} at http://127.0.0.1:1"):
+        Home(tmp_path).lock()
+    ended(holder)
+
+
+def test_a_killed_service_leaves_its_home_free(
+    tmp_path: Path, holder: subprocess.Popen[str]
+) -> None:
+    ended(holder)
+    home = Home(tmp_path)
+    assert home.running() is None
+    assert home.pid_file.exists()
+    home.lock().leave()
+    assert not home.pid_file.exists()
+
+
+def test_a_pid_that_belongs_to_somebody_else_by_now_is_no_service(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.pid_file.write_text(json.dumps({"pid": os.getpid(), "started": "1"}))
+    assert home.running() is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("{", id="half of it"),
+        pytest.param("[1]", id="something else"),
+        pytest.param('{"pid": "x", "started": 1}', id="no number"),
+    ],
+)
+def test_a_garbled_pid_file_counts_as_none(tmp_path: Path, text: str) -> None:
+    home = Home(tmp_path)
+    home.pid_file.write_text(text)
+    assert home.running() is None
+
+
+def test_what_a_home_holds_is_for_its_owner_alone(tmp_path: Path) -> None:
+    home = Home(tmp_path / "new").lock()
+    home.announce("http://127.0.0.1:1", "a secret token")
+    modes = [path.stat().st_mode & 0o077 for path in (home.path, home.service_file, home.pid_file)]
+    home.leave()
+    assert modes == [0, 0, 0]
+
+
+def test_the_port_of_the_last_time_is_remembered(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert home.last_port() == 0
+    home.keep_port(4711)
+    assert Home(tmp_path).last_port() == 4711

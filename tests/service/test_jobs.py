@@ -1,0 +1,263 @@
+"""Jobs over HTTP: verdicts, waiting for news, cancelling, what bad input does."""
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.builders import Curve
+from tests.service.builders import manifest, staged, wait_until
+from tests.service.memory_world import MemoryWorld
+
+
+def test_a_job_with_enough_time_is_promised_and_starts(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        stage.submit("a", deadline="1h")
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    assert (view["state"], view["verdict"], view["class"]) == ("running", "promised", "hard")
+    assert view["promised_p90_at"] <= view["deadline_at"]
+    assert view["width_history"][0][1] == view["workers"]
+    assert view["reason_code"] in ("due_first", "planned_growth", "grow_into_idle")
+
+
+def test_a_job_without_enough_time_is_refused_with_offers_and_holds_nothing(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
+        stage.submit("a", deadline="10s")
+        view = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
+    assert (view["verdict"], view["outcome"], view["workers"]) == ("refused", "refused", 0)
+    assert view["reason_code"] == "deadline_before_fastest_finish"
+    assert [offer["kind"] for offer in view["offers"]]
+
+
+def test_taking_a_counter_offer_gets_the_promise_that_was_offered(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
+        stage.submit("a", deadline="10s")
+        refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
+        kinds = [offer["kind"] for offer in refused["offers"]]
+        number = kinds.index("deadline") + 1
+        answer = stage.http.post("/v1/jobs/default/a/accept", json={"offer": number})
+    assert answer.status_code == 200
+    assert answer.json()["verdict"] == "promised"
+    offered = refused["offers"][number - 1]["deadline_at"]
+    assert answer.json()["deadline_at"] == pytest.approx(offered, abs=0.002)
+
+
+def test_an_offer_that_does_not_exist_is_a_conflict_that_says_which_do(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        stage.submit("a", deadline="1h")
+        stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
+        answer = stage.http.post("/v1/jobs/default/a/accept", json={"offer": 1})
+    assert answer.status_code == 409
+    assert "no counter-offers" in answer.json()["error"]["message"]
+
+
+def test_a_probe_of_an_unknown_model_runs_two_epochs_and_then_the_job_is_judged(
+    tmp_path: Path,
+) -> None:
+    unknown = Curve(epoch_s=1.0, unknown=frozenset({"mlp"}))
+    with staged(tmp_path, MemoryWorld(4), predictor=unknown) as stage:
+        stage.submit("a", deadline="1h")
+        refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
+        number = [offer["kind"] for offer in refused["offers"]].index("probe") + 1
+        stage.http.post("/v1/jobs/default/a/accept", json={"offer": number})
+        probe = stage.until("default/a-probe", lambda view: view["workers"] > 0, "running")
+        stage.learning.in_use = Curve(epoch_s=1.0)
+        stage.world.finished("default/a-probe")
+        judged = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
+    assert (probe["epochs"], probe["class"]) == (2, "best_effort")
+    assert refused["reason_code"] == "unknown_model_needs_profiling"
+    assert judged["deadline_at"] == refused["deadline_at"]
+
+
+def test_a_refused_amendment_changes_nothing_and_a_granted_one_moves_the_deadline(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
+        stage.submit("a", deadline="2h")
+        before = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        refused = stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "30s"}).json()
+        stands = stage.http.get("/v1/jobs/default/a").json()
+        granted = stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "3h"}).json()
+    assert (refused["verdict"], refused["amended"]) == ("refused", False)
+    assert (stands["verdict"], stands["deadline_at"]) == ("promised", before["deadline_at"])
+    assert granted["deadline_at"] == pytest.approx(before["deadline_at"] + 3600.0, abs=0.01)
+    assert granted["verdict"] == "promised"
+
+
+def test_a_reader_who_waits_is_told_as_soon_as_the_job_changes(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        stage.submit("a", deadline="1h")
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        told: list[Any] = []
+        query = {"wait_s": 20, "seen": view["revision"]}
+        waiting = threading.Thread(
+            target=lambda: told.append(stage.http.get("/v1/jobs/default/a", params=query).json())
+        )
+        waiting.start()
+        wait_until(lambda: bool(stage.service.bells.heard("job:")), "a reader who waits")
+        stage.world.finished("default/a")
+        waiting.join(timeout=20.0)
+    assert told[0]["state"] == "finished"
+    assert told[0]["outcome"] == "kept"
+    assert told[0]["width_history"][-1][1] == 0
+
+
+def test_the_same_key_attaches_and_another_job_of_that_name_is_a_duplicate(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        first = stage.http.post("/v1/jobs", json=manifest("a", key="k1"))
+        again = stage.http.post("/v1/jobs", json=manifest("a", key="k1"))
+        other = stage.http.post("/v1/jobs", json=manifest("a", key="k2"))
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert first.json()["uid"] == again.json()["uid"]
+    assert other.json()["error"]["code"] == "duplicate"
+
+
+def test_a_cancelled_job_stays_visible_as_cancelled(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        stage.submit("a", deadline="1h")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.http.delete("/v1/jobs/default/a")
+        view = stage.until("default/a", lambda view: view["state"] == "cancelled", "cancelled")
+    assert (view["outcome"], view["workers"], view["broken"]) == ("cancelled", 0, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        pytest.param({"deadline": "soon"}, "deadline", id="a deadline that is none"),
+        pytest.param({"widths": "0,-1"}, "widths", id="negative widths"),
+        pytest.param({"epochs": 10**9}, "epochs", id="a thousand million epochs"),
+        pytest.param({"epoch_estimate": "NaN"}, "epoch-estimate", id="an estimate that is NaN"),
+        pytest.param({"wdths": "1"}, "wdths", id="an annotation that does not exist"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_turned_away_with_the_field_named(
+    tmp_path: Path, change: dict[str, Any], field: str
+) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        answer = stage.http.post("/v1/jobs", json=manifest("bad", **change))
+        good = stage.submit("good", deadline="1h")
+        stage.until("default/good", lambda view: view["workers"] > 0, "running")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["code"] == "invalid"
+    assert answer.json()["error"]["field"] == field
+    assert good["state"] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        pytest.param(b"{", 422, id="half an object"),
+        pytest.param(b"[1]", 422, id="a list"),
+        pytest.param(b'{"metadata": {"name": "\\ud800"}}', 422, id="a lone surrogate"),
+        pytest.param(b'{"x": NaN}', 422, id="NaN"),
+        pytest.param(b"[" * 100_000, 400, id="a hundred thousand brackets"),
+        pytest.param(b'{"x": "' + b"x" * 1_100_000 + b'"}', 413, id="more than a megabyte"),
+    ],
+)
+def test_a_body_that_is_no_job_is_a_clear_error(tmp_path: Path, body: bytes, status: int) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        answer = stage.http.post(
+            "/v1/jobs", content=body, headers={"Content-Type": "application/json"}
+        )
+        alive = stage.http.get("/healthz")
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+    assert alive.status_code == 200
+
+
+def test_a_job_that_does_not_exist_is_not_found_whatever_is_asked_of_it(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        answers = [
+            stage.http.get("/v1/jobs/default/nobody"),
+            stage.http.get("/v1/jobs/default/nobody/explain"),
+            stage.http.post("/v1/jobs/default/nobody/signal", json={"worker": 0}),
+            stage.http.post("/v1/jobs/default/nobody/amend", json={"deadline": "1h"}),
+            stage.http.get("/v1/jobs/..%2f..%2fetc/passwd"),
+        ]
+    assert [answer.status_code for answer in answers] == [404] * 5
+    assert {answer.json()["error"]["code"] for answer in answers} == {"not_found"}
+
+
+def test_a_job_past_its_deadline_breaks_its_promise_while_it_still_runs(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=0.02)) as stage:
+        stage.submit("a", deadline="1s", widths="1")
+        view = stage.until("default/a", lambda view: view["broken"], "broken")
+        assert view["verdict"] == "promised"
+        stage.world.finished("default/a", at=time.time())
+        ended = stage.until("default/a", lambda view: view["state"] == "finished", "finished")
+        wait_until(lambda: 'state="finished"' in stage.http.get("/metrics").text, "it counted")
+        metrics = stage.http.get("/metrics").text
+        cluster = stage.http.get("/v1/cluster").json()
+    assert ended["outcome"] == "broken"
+    assert "laxity_promises_broken_total 1.0" in metrics
+    assert cluster["promises"] == {"given": 1, "kept": 0, "broken": 1}
+
+
+def test_explain_tells_the_chain_and_who_holds_what_a_job_waits_for(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=30.0)) as stage:
+        stage.submit("first", deadline="320s", widths="1")
+        stage.until("default/first", lambda view: view["workers"] > 0, "running")
+        stage.submit("second", widths="1")
+        stage.until("default/second", lambda view: view["verdict"] == "forecast", "told")
+        wait_until(lambda: bool(stage.desk.explain("default/second")["held_by"]), "who holds it")
+        answer = stage.http.get("/v1/jobs/default/second/explain").json()
+    assert answer["held_by"] == ["default/first"]
+    assert answer["expected_start_at"] > time.time()
+    kinds = [entry["decision"]["kind"] for entry in answer["chain"]]
+    assert kinds[0] == "forecasted"
+    assert json.dumps(answer)
+
+
+def test_logs_can_be_asked_for_from_their_end(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.submit("a")
+        all_of_it = stage.http.get("/v1/jobs/default/a/logs").json()
+        last = stage.http.get("/v1/jobs/default/a/logs", params={"tail": 1}).json()
+    assert all_of_it == {"text": "worker 0 of default/a\nwrote this\n"}
+    assert last == {"text": "wrote this\n"}
+
+
+def test_a_released_job_is_pinned_and_touched_no_more(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2)) as stage:
+        stage.submit("a", deadline="1h")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        answer = stage.http.post("/v1/jobs/default/a/release", json={})
+        pinned = stage.world.job("default/a")["metadata"]["annotations"]
+    assert answer.json() == {"released": "default/a"}
+    assert "laxity.dev/pin" in pinned
+
+
+def test_letting_everything_go_ends_every_job_for_the_service(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2)) as stage:
+        stage.submit("a", deadline="1h")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        answer = stage.http.post("/v1/release", json={})
+        view = stage.until("default/a", lambda view: view["state"] == "cancelled", "let go")
+    assert answer.json() == {"released": 1}
+    assert view["error"].startswith("released")
+
+
+def test_metrics_count_what_happened(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2)) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.world.finished("default/a")
+        stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
+        wait_until(lambda: 'state="finished"' in stage.http.get("/metrics").text, "it counted")
+        text = stage.http.get("/metrics").text
+    for line in (
+        "laxity_promises_total 1.0",
+        "laxity_promises_broken_total 0.0",
+        'laxity_verdicts_total{reason="due_first",verdict="promised"} 1.0',
+        'laxity_outcomes_total{outcome="kept"} 1.0',
+        'laxity_admission_wait_seconds_count{class="hard"} 1.0',
+        'laxity_gpus{state="total"} 2.0',
+        'laxity_jobs{class="hard",state="finished"} 1.0',
+        "laxity_p90_coverage 1.0",
+    ):
+        assert line in text
+    assert "laxity_decision_seconds_bucket" in text

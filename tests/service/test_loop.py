@@ -1,0 +1,164 @@
+"""The loop: a failing cycle acts on nothing and ends nothing; killed, it goes on from what it sees."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity_scheduler.journal import Journal, replay
+from laxity_scheduler.plan import Admit, Plan
+from laxity_scheduler.policies import qos
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.store import Store, StoreError
+from tests.builders import Curve
+from tests.service.builders import staged, wait_until
+from tests.service.memory_world import MemoryWorld
+
+
+class Moody:
+    """A policy that does as it is told: decide, raise, or plan what does not fit."""
+
+    def __init__(self) -> None:
+        self.mood = "good"
+
+    def __call__(self, state: Any, predictor: Any) -> Plan:
+        if self.mood == "raises":
+            raise RuntimeError("the policy has a bug")
+        if self.mood == "overbooks" and state.jobs:
+            nodes = ("nowhere",)
+            return Plan((Admit(state.jobs[0].id, 1, nodes, reason("order", policy="moody")),))
+        return qos.decide(state, predictor)
+
+
+@pytest.mark.parametrize(
+    ("mood", "cause"),
+    [
+        pytest.param("raises", "error", id="an exception"),
+        pytest.param("overbooks", "plan", id="a plan that does not fit"),
+    ],
+)
+def test_a_cycle_that_fails_acts_on_nothing_and_the_next_good_one_acts(
+    tmp_path: Path, mood: str, cause: str
+) -> None:
+    policy = Moody()
+    with staged(tmp_path, MemoryWorld(1), policy=policy) as stage:
+        policy.mood = mood
+        stage.submit("a", deadline="1h", widths="1")
+        wait_until(lambda: bool(stage.service.failure), "a cycle that fails")
+        held = stage.http.get("/v1/jobs/default/a").json()
+        metrics = stage.http.get("/metrics").text
+        policy.mood = "good"
+        stage.world.wake()
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    assert (held["workers"], held["verdict"]) == (0, "none")
+    assert f'laxity_cycles_failed_total{{cause="{cause}"}}' in metrics
+
+
+def test_a_decision_that_cannot_be_journalled_is_not_carried_out(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    def away(*_args: Any, **_more: Any) -> None:
+        raise StoreError("the store is away")
+
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "record", away)
+            stage.submit("a", deadline="1h", widths="1")
+            wait_until(lambda: "store is away" in stage.service.failure, "a store that is away")
+            acted = [plan for plan in stage.world.carried_out if plan.decisions]
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    assert acted == []
+
+
+def test_a_cluster_that_cannot_be_seen_is_waited_for(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.world.broken = ConnectionError("the API server is away")
+        stage.world.wake()
+        wait_until(lambda: "API server is away" in stage.service.failure, "a cluster away")
+        stage.world.broken = None
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+
+
+def test_a_service_that_comes_back_knows_all_jobs_and_repeats_no_verdict(tmp_path: Path) -> None:
+    world = MemoryWorld(2)
+    with staged(tmp_path, world) as stage:
+        stage.submit("done", deadline="1h", widths="1")
+        stage.until("default/done", lambda view: view["workers"] > 0, "running")
+        world.finished("default/done")
+        before = stage.until("default/done", lambda view: view["outcome"] == "kept", "kept")
+        stage.submit("on", deadline="1h", widths="1")
+        promised = stage.until("default/on", lambda view: view["workers"] > 0, "running")
+        cycle = stage.service.seen[0].cycle
+    world._jobs.pop("default/done")
+    with staged(tmp_path, world) as again:
+        after = again.http.get("/v1/jobs/default/done").json()
+        on = again.http.get("/v1/jobs/default/on").json()
+        verdicts = again.service.store.verdicts(on["uid"])
+        next_cycle = again.service.seen[0].cycle
+    assert after == before
+    assert (on["deadline_at"], on["workers"]) == (promised["deadline_at"], promised["workers"])
+    assert len(verdicts) == 1
+    assert next_cycle > cycle
+
+
+def test_a_job_that_vanished_while_nobody_looked_is_cancelled(tmp_path: Path) -> None:
+    world = MemoryWorld(1)
+    with staged(tmp_path, world) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    world.cancel("default/a")
+    with staged(tmp_path, world) as again:
+        view = again.http.get("/v1/jobs/default/a").json()
+    assert (view["state"], view["outcome"]) == ("cancelled", "cancelled")
+
+
+def test_what_the_service_lived_through_is_replayed_byte_for_byte(tmp_path: Path) -> None:
+    truth = Curve(epoch_s=1.0)
+    with staged(tmp_path, MemoryWorld(4), predictor=truth) as stage:
+        for name in ("a", "b", "c"):
+            stage.submit(name, deadline="1h")
+            stage.until(f"default/{name}", lambda view: view["verdict"] == "promised", "promised")
+        stage.world.trained("default/a", 3)
+        stage.world.finished("default/b")
+        stage.until("default/b", lambda view: view["outcome"] == "kept", "kept")
+    store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    found = list(replay(store, lambda _name: qos.decide, lambda _parameters: truth))
+    store.close()
+    assert len(found) >= 4
+    assert [one.lines for one in found if not one.same] == []
+
+
+def test_a_cycle_that_another_service_has_decided_is_not_acted_on(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2)) as stage:
+        rival = Journal(stage.service.store)
+        taken = rival.last_cycle + 1
+        state = replace(stage.service.seen[0], cycle=taken)
+        rival.write(state, Plan(), Curve(version="rival"), policy="qos", decided_s=0.0)
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        metrics = stage.http.get("/metrics").text
+        rows = {row.cycle: row for row in stage.service.store.cycles(0)}
+        admitted = stage.service.store.decisions(["default/a"], limit=10)
+    assert rows[taken].predictor == "rival"
+    assert 'laxity_cycles_failed_total{cause="stale"}' in metrics
+    assert all(row.cycle > taken for row in admitted)
+
+
+def test_the_api_answers_while_a_decision_takes_long(tmp_path: Path) -> None:
+    deciding, go_on = threading.Event(), threading.Event()
+
+    def slow(state: Any, predictor: Any) -> Plan:
+        if state.jobs:
+            deciding.set()
+            go_on.wait(20.0)
+        return qos.decide(state, predictor)
+
+    with staged(tmp_path, MemoryWorld(1), policy=slow) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        assert deciding.wait(20.0)
+        answer = stage.http.get("/v1/jobs/default/a")
+        go_on.set()
+    assert answer.json()["state"] == "queued"

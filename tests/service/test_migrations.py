@@ -1,0 +1,123 @@
+"""The tables that the migrations make are the tables that the code reads."""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from laxity_scheduler.store import VERSION_TABLE, CycleRow, StaleServiceError, Store, Table
+
+POSTGRES = Path("/usr/lib/postgresql/15/bin")
+
+
+def differences(store: Store) -> list[object]:
+    with store.engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection,
+            opts={
+                "version_table": VERSION_TABLE,
+                "compare_type": True,
+                "include_name": lambda name, kind, _parents: (
+                    kind != "table" or name in Table.metadata.tables
+                ),
+            },
+        )
+        return list(compare_metadata(context, Table.metadata))
+
+
+def a_cycle(number: int) -> CycleRow:
+    return CycleRow(
+        cycle=number,
+        at=float("inf"),
+        policy="qos",
+        predictor="p1",
+        full=True,
+        state=b"{\0}",
+        plan=b"{}",
+        decided_s=0.1,
+    )
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a throwaway PostgreSQL, where the programs are installed."""
+    if not (POSTGRES / "initdb").exists():
+        pytest.skip("no PostgreSQL 15 on this machine")
+    user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    folder = tmp_path_factory.mktemp("postgres")
+    for place in (folder, *folder.parents):
+        if place.is_relative_to("/tmp") and place != Path("/tmp"):
+            place.chmod(0o755)
+    home = folder / "home"
+    home.mkdir()
+    if user:
+        shutil.chown(home, "postgres")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data, log = home / "data", home / "log"
+
+    def run(program: str, *arguments: str) -> None:
+        subprocess.run(
+            [*user, str(POSTGRES / program), *arguments], check=True, cwd=home, capture_output=True
+        )
+
+    run("initdb", "-D", str(data), "-U", "laxity", "-A", "trust", "-E", "UTF8", "--no-sync")
+    options = f"-p {port} -k {home} -h 127.0.0.1 -F"
+    run("pg_ctl", "-D", str(data), "-l", str(log), "-w", "-o", options, "start")
+    yield f"postgresql://laxity@127.0.0.1:{port}/postgres"
+    run("pg_ctl", "-D", str(data), "-w", "-m", "immediate", "stop")
+
+
+def test_a_migrated_sqlite_store_has_exactly_the_tables_of_the_code(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/new/laxity.db")
+    assert differences(store) == []
+    store.close()
+
+
+def test_opening_a_store_again_changes_nothing_and_keeps_its_rows(tmp_path: Path) -> None:
+    first = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    first.record([a_cycle(7)])
+    first.close()
+    again = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    assert again.last_cycle() == 7
+    again.close()
+
+
+def test_a_second_service_cannot_write_a_cycle_that_the_first_has_decided(tmp_path: Path) -> None:
+    one = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    other = Store.open(f"sqlite:///{tmp_path}/laxity.db")
+    one.record([a_cycle(1)])
+    with pytest.raises(StaleServiceError):
+        other.record([a_cycle(1)])
+    one.close()
+    other.close()
+
+
+@pytest.mark.slow
+def test_postgresql_gets_the_same_tables_and_the_same_fence(postgres: str) -> None:
+    one, other = Store.open(postgres), Store.open(postgres)
+    one.record([a_cycle(1)])
+    with pytest.raises(StaleServiceError):
+        other.record([a_cycle(1)])
+    assert differences(one) == []
+    assert [row.at for row in other.cycles(1)] == [float("inf")]
+    one.close()
+    other.close()
+
+
+@pytest.mark.slow
+def test_of_two_replicas_one_leads_and_the_other_takes_over_when_it_is_gone(postgres: str) -> None:
+    one, other = Store.open(postgres), Store.open(postgres)
+    before = (one.leads(), other.leads(), one.leads())
+    one.close()
+    after = other.leads()
+    other.close()
+    assert before == (True, False, True)
+    assert after is True

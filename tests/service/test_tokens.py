@@ -1,0 +1,148 @@
+"""Tokens open namespaces: others' jobs are not there, and without one nothing is told."""
+
+from pathlib import Path
+
+import pytest
+
+from laxity_scheduler.home import Home
+from laxity_scheduler.serving import keys_of
+from laxity_scheduler.settings import Settings, SettingsError
+from laxity_scheduler.tokens import ANYBODY, WORKER, Tokens, TokensError, made_token, read_tokens
+from tests.service.builders import manifest, staged
+from tests.service.memory_world import MemoryWorld
+
+ALICE, OPERATOR = "a" * 20, "o" * 20
+
+
+def tokens(path: Path) -> Tokens:
+    path.write_text(f"# who may what\n{ALICE} alice\n{OPERATOR} *\n")
+    return read_tokens(path)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_without_a_token_only_health_is_told(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2), tokens=tokens(tmp_path / "tokens")) as stage:
+        closed = ["/v1/jobs", "/v1/cluster", "/v1/decisions", "/metrics", "/v1/jobs/alice/a"]
+        answers = [stage.http.get(path) for path in closed]
+        wrong = stage.http.get("/v1/jobs", headers=bearer("x" * 20))
+        open_to_all = [stage.http.get(path).status_code for path in ("/healthz", "/readyz")]
+    assert [answer.status_code for answer in [*answers, wrong]] == [401] * 6
+    assert answers[0].json()["error"]["code"] == "unauthorized"
+    assert open_to_all == [200, 200]
+
+
+def test_a_token_opens_its_own_namespace_and_hides_all_others(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2), tokens=tokens(tmp_path / "tokens")) as stage:
+        theirs = stage.http.post(
+            "/v1/jobs", json=manifest("b", namespace="bob"), headers=bearer(OPERATOR)
+        )
+        mine = stage.http.post(
+            "/v1/jobs", json=manifest("a", namespace="alice"), headers=bearer(ALICE)
+        )
+        forbidden = stage.http.post(
+            "/v1/jobs", json=manifest("c", namespace="bob"), headers=bearer(ALICE)
+        )
+        listed = stage.http.get("/v1/jobs", headers=bearer(ALICE)).json()["jobs"]
+        hidden = [
+            stage.http.get("/v1/jobs/bob/b", headers=bearer(ALICE)),
+            stage.http.delete("/v1/jobs/bob/b", headers=bearer(ALICE)),
+            stage.http.get("/v1/decisions", params={"job": "bob/b"}, headers=bearer(ALICE)),
+        ]
+        release = stage.http.post("/v1/release", json={}, headers=bearer(ALICE))
+        all_of_them = stage.http.get("/v1/jobs", headers=bearer(OPERATOR)).json()["jobs"]
+    assert (theirs.status_code, mine.status_code, forbidden.status_code) == (201, 201, 403)
+    assert [view["id"] for view in listed] == ["alice/a"]
+    assert [answer.status_code for answer in hidden] == [404] * 3
+    assert release.status_code == 403
+    assert {view["id"] for view in all_of_them} == {"alice/a", "bob/b"}
+
+
+def test_a_new_token_is_made_once_and_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
+    first = made_token(tmp_path / "tokens")
+    assert made_token(tmp_path / "tokens") == first
+    assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
+    assert read_tokens(tmp_path / "tokens").caller(f"Bearer {first}") is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("short ns\n", "line 1: a token has 16", id="a short token"),
+        pytest.param(f"\n{ALICE}\n", "line 2: no namespace", id="no namespace"),
+        pytest.param("# nothing\n", "holds no token", id="an empty file"),
+    ],
+)
+def test_a_file_of_tokens_that_makes_no_sense_is_named_by_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    (tmp_path / "tokens").write_text(text)
+    with pytest.raises(TokensError, match=problem):
+        read_tokens(tmp_path / "tokens")
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        pytest.param("127.0.0.1", True, id="this machine"),
+        pytest.param("::1", True, id="this machine by IPv6"),
+        pytest.param("localhost", True, id="by name"),
+        pytest.param("0.0.0.0", False, id="every address"),  # noqa: S104 - only a name here
+        pytest.param("10.0.0.7", False, id="a network address"),
+        pytest.param("example.org", False, id="any other name"),
+    ],
+)
+def test_only_loopback_needs_no_token(host: str, loopback: bool) -> None:
+    assert Settings(home=Path("/nowhere"), host=host).loopback is loopback
+
+
+def test_a_workers_token_opens_the_signal_call_and_nothing_else(tmp_path: Path) -> None:
+    known = tokens(tmp_path / "tokens").having("w" * 20, WORKER)
+    with staged(tmp_path, MemoryWorld(2), tokens=known) as stage:
+        body = manifest("a", namespace="alice")
+        stage.http.post("/v1/jobs", json=body, headers=bearer(ALICE))
+        worker = bearer("w" * 20)
+        signal = stage.http.post("/v1/jobs/alice/a/signal", json={"worker": 0}, headers=worker)
+        others = [
+            stage.http.get("/v1/jobs", headers=worker),
+            stage.http.get("/v1/jobs/alice/a", headers=worker),
+            stage.http.delete("/v1/jobs/alice/a", headers=worker),
+            stage.http.post("/v1/jobs", json=body, headers=worker),
+            stage.http.get("/metrics", headers=worker),
+        ]
+        strangers = stage.http.post(
+            "/v1/jobs/alice/a/signal", json={"worker": 0}, headers=bearer("x" * 20)
+        )
+    assert signal.status_code == 200
+    assert [answer.status_code for answer in others] == [403] * 5
+    assert strangers.status_code == 401
+
+
+def test_without_tokens_a_web_page_cannot_reach_the_service_under_its_own_name(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path, MemoryWorld(2)) as stage:
+        rebound = stage.http.get("/v1/jobs", headers={"Host": "evil.example:8642"})
+        simple = stage.http.post("/v1/jobs", content=b"{}", headers={"Content-Type": "text/plain"})
+        here = stage.http.get("/v1/jobs", headers={"Host": "localhost:8642"})
+    assert (rebound.status_code, simple.status_code, here.status_code) == (400, 422, 200)
+
+
+def test_the_operators_token_may_come_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAXITY_TOKEN", OPERATOR)
+    settings = Settings(home=tmp_path, host="10.0.0.7")
+    keys = keys_of(settings, Home(tmp_path), None)
+    assert keys.own == OPERATOR
+    assert keys.tokens.caller(f"Bearer {OPERATOR}") == ANYBODY
+    assert keys.tokens.caller(f"Bearer {keys.worker}") == WORKER
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_a_file_of_tokens_that_is_not_there_is_an_error_not_an_open_door(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, host="10.0.0.7")
+    with pytest.raises(SettingsError, match="no file of tokens"):
+        keys_of(settings, Home(tmp_path), tmp_path / "missing")

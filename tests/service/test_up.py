@@ -1,0 +1,136 @@
+"""The real service on this machine: up, a real training, kill -9, up again, down, replay."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity.client import Client
+from laxity_scheduler.home import Home
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+PATIENCE_S = 120.0
+TRAINING = """
+import time
+import numpy as np
+
+class Net:
+    def __init__(self):
+        self.w = np.zeros(2)
+
+def train(training, pause_s: float = 0.2):
+    net = Net()
+    training.restore(net)
+    for _ in training.epochs():
+        time.sleep(pause_s)
+        net.w += 1
+        training.log(loss=1.0)
+    return float(net.w[0])
+"""
+
+
+def laxity(home: Path, *arguments: str, ok: bool = True) -> str:
+    """Run a command on this home; what it printed."""
+    env = os.environ | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": "none"}
+    done = subprocess.run(
+        [sys.executable, "-m", "laxity.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
+    assert not ok or done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "work.py").write_text(TRAINING)
+    place = tmp_path / "home"
+    yield place
+    laxity(place, "down", ok=False)
+
+
+def client(home: Path) -> Client:
+    said = json.loads((home / "service.json").read_text())
+    return Client(said["url"], said["token"], patience_s=60.0)
+
+
+def until(home: Path, job: str, so: Any, words: str) -> Any:
+    give_up_at = time.monotonic() + PATIENCE_S
+    view = client(home).job(job)
+    while not so(view):
+        assert time.monotonic() < give_up_at, f"{job} is never {words}: {view}"
+        view = client(home).job(job, wait_s=2.0, seen=view.revision)
+    return view
+
+
+def submitted(home: Path, name: str, *more: str) -> None:
+    laxity(
+        home, "submit", str(home.parent / "work.py") + ":train", "--name", name,
+        "--deadline", "10m", "--workers", "1", "--estimate", "0.3s", *more,
+    )  # fmt: skip
+
+
+def test_a_service_killed_in_the_middle_of_a_training_goes_on_and_nothing_is_lost(
+    home: Path,
+) -> None:
+    up = laxity(home, "up", "--port", "0", "--slots", "1")
+    again = laxity(home, "up", "--port", "0")
+    submitted(home, "a", "--epochs", "40")
+    promised = until(home, "a", lambda view: view.epochs_done >= 3, "training")
+    running = Home(home).running()
+    assert running is not None
+    os.kill(running.pid, signal.SIGKILL)
+    laxity(home, "up", "--port", "0", "--slots", "1")
+    ended = until(home, "a", lambda view: view.ended, "ended")
+    replayed = laxity(home, "replay")
+    explained = json.loads(laxity(home, "explain", "a", "--json"))
+    down = laxity(home, "down")
+    assert up.startswith("up: http://127.0.0.1:")
+    assert again.startswith("already up: http://127.0.0.1:")
+    assert (ended.state, ended.raw["outcome"], ended.result) == ("finished", "kept", 40.0)
+    assert ended.epochs_done == 40
+    assert ended.deadline_at == promised.deadline_at
+    assert ended.preemptions == 0
+    assert "byte for byte" in replayed
+    assert [entry["decision"]["kind"] for entry in explained["chain"]][:2] == ["promised", "admit"]
+    assert down.startswith("down")
+    assert "no service" in laxity(home, "down")
+
+
+def test_down_stops_the_workers_and_the_next_up_resumes_them(home: Path) -> None:
+    laxity(home, "up", "--port", "0", "--slots", "1")
+    submitted(home, "a", "--epochs", "60")
+    until(home, "a", lambda view: view.epochs_done >= 3, "training")
+    down = laxity(home, "down")
+    laxity(home, "up", "--port", "0", "--slots", "1")
+    ended = until(home, "a", lambda view: view.ended, "ended")
+    assert "1 worker(s) stopped" in down
+    assert (ended.state, ended.result, ended.epochs_done) == ("finished", 60.0, 60)
+
+
+def test_a_service_that_cannot_start_says_why(home: Path) -> None:
+    said = laxity(home, "up", "--policy", "astrology", ok=False)
+    assert "there is no policy 'astrology'" in said
+
+
+def test_beyond_loopback_a_token_is_made_kept_private_and_asked_for(home: Path) -> None:
+    everywhere = "0.0.0.0"  # noqa: S104 - that is what is tried
+    laxity(home, "up", "--host", everywhere, "--port", "0", "--slots", "1")
+    said = json.loads((home / "service.json").read_text())
+    nobody = Client(said["url"], "", patience_s=0.0)
+    with pytest.raises(Exception, match="token"):
+        nobody.jobs()
+    assert client(home).jobs() == []
+    assert (home / "tokens").stat().st_mode & 0o077 == 0
+    submitted(home, "a", "--epochs", "3")
+    assert until(home, "a", lambda view: view.ended, "ended").result == 3.0

@@ -1,0 +1,97 @@
+"""What a job would be told, and what it would do to others: fast, and without touching anything."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from laxity_scheduler import turn
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies import qos
+from laxity_scheduler.state import ClusterState
+from laxity_scheduler.verdict import Promise, Refusal
+from laxity_scheduler.whatif import answer_json, ask
+from tests.builders import Curve, cluster, job
+from tests.service.builders import manifest, staged
+from tests.service.memory_world import MemoryWorld
+
+TRUTH = Curve(epoch_s=60.0)
+
+
+def busy_cluster(jobs: int, nodes: int) -> ClusterState:
+    """Jobs of many sizes, all judged and as many as fit started."""
+    newcomers = [
+        job(
+            f"job-{number:04d}",
+            epochs=10 + number % 50,
+            workers=(1, 2, 4),
+            due_at=4_000.0 + 97.0 * number if number % 3 else float("inf"),
+            submitted_at=0.001 * number,
+        )
+        for number in range(jobs)
+    ]
+    state = cluster(gpus=[4] * nodes, jobs=newcomers, now=10.0)
+    for _ in range(2):
+        state = turn.decide(state, TRUTH, qos.decide).apply(state)
+    return state
+
+
+def test_the_answer_is_the_verdict_that_the_job_then_gets(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
+        wanted = [manifest("soon", deadline="10s"), manifest("later", deadline="2h")]
+        asked = [stage.http.post("/v1/whatif", json=body).json() for body in wanted]
+        listed = stage.http.get("/v1/jobs").json()["jobs"]
+        for body in wanted:
+            stage.http.post("/v1/jobs", json=body)
+        told = [
+            stage.until(f"default/{name}", lambda view: view["verdict"] != "none", "judged")
+            for name in ("soon", "later")
+        ]
+    assert listed == []
+    assert [answer["verdict"] for answer in asked] == ["refused", "promised"]
+    assert [view["verdict"] for view in told] == ["refused", "promised"]
+    assert asked[0]["reason_code"] == told[0]["reason_code"]
+    assert [offer["kind"] for offer in asked[0]["offers"]] == [
+        offer["kind"] for offer in told[0]["offers"]
+    ]
+    assert asked[1]["starts_now"] is True
+
+
+def test_a_job_that_would_be_preempted_is_named_as_an_effect() -> None:
+    running = job("long", epochs=1000, running=1)
+    state = cluster(gpus=1, jobs=[replace(running, asked=False)], now=30.0)
+    newcomer = job("urgent", epochs=2, due_at=220.0, submitted_at=30.0)
+    answer = ask(state, newcomer, TRUTH, qos.decide)
+    effects = answer_json(answer, state, newcomer)["effects"]
+    assert isinstance(answer.verdict, Promise)
+    assert [(effect["job"], effect["decision"]) for effect in effects] == [("team/long", "preempt")]
+
+
+def test_a_job_that_would_start_later_is_named_as_an_effect() -> None:
+    state = cluster(gpus=1, jobs=[job("patient", epochs=50)], now=5.0)
+    newcomer = job("urgent", epochs=2, due_at=200.0, submitted_at=5.0)
+    answer = ask(state, newcomer, TRUTH, qos.decide)
+    effects = answer_json(answer, state, newcomer)["effects"]
+    assert [(effect["job"], effect["decision"]) for effect in effects] == [("team/patient", "wait")]
+
+
+def test_a_policy_that_gives_no_verdicts_answers_none() -> None:
+    state = cluster(gpus=1, now=5.0)
+    answer = ask(state, job("a"), TRUTH, lambda _state, _predictor: Plan())
+    assert answer_json(answer, state, job("a"))["verdict"] == "none"
+
+
+@pytest.mark.slow
+def test_a_thousand_jobs_on_five_hundred_nodes_are_asked_about_in_less_than_a_second() -> None:
+    state = busy_cluster(jobs=1_000, nodes=500)
+    refused = replace(
+        job("new", epochs=50, workers=(1, 2, 4), due_at=500.0, submitted_at=10.0), queued_at=10.0
+    )
+    ask(state, refused, TRUTH, qos.decide)
+    began = time.process_time()
+    answer = ask(state, refused, TRUTH, qos.decide)
+    took_s = time.process_time() - began
+    assert isinstance(answer.verdict, Refusal)
+    assert answer.verdict.offers
+    assert took_s < 1.0

@@ -1,0 +1,80 @@
+"""Who gets into a group: workers that know the token in the job's folder, and nobody else."""
+
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from laxity import wire
+from laxity.group import Leader, Member
+from laxity.rendezvous import Rendezvous
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[Leader]:
+    found = Leader(tmp_path, uid="u1")
+    yield found
+    found.end()
+
+
+def knocking(folder: Path) -> tuple[socket.socket, str]:
+    place = Rendezvous.read(folder)
+    assert place is not None
+    return socket.create_connection((place.host, place.port), timeout=30), place.token
+
+
+def test_the_token_lets_a_worker_in(leader: Leader, tmp_path: Path) -> None:
+    worker, token = knocking(tmp_path)
+
+    wire.send(worker, {"index": 1, "token": token})
+
+    leader.wait_for(lambda: 2, at_most_s=30)
+    assert leader.reachable() == 2
+    wire.hang_up(worker)
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        pytest.param(json.dumps({"index": 1, "token": "guessed"}).encode(), id="a guessed token"),
+        pytest.param(json.dumps({"index": 0, "token": ""}).encode(), id="another leader"),
+        pytest.param(b"[]", id="no object"),
+        pytest.param(b"\xff\xfe", id="no text"),
+        pytest.param(b" " * 5000, id="more than a hello"),
+    ],
+)
+def test_a_stranger_is_shown_out(leader: Leader, tmp_path: Path, hello: bytes) -> None:
+    stranger, _ = knocking(tmp_path)
+
+    stranger.sendall(struct.pack("!I", len(hello)) + hello)
+
+    with stranger:
+        try:
+            said = stranger.recv(1)
+        except ConnectionResetError:
+            said = b""
+        assert said == b""
+    assert leader.reachable() == 1
+
+
+def test_only_this_user_can_read_the_token(leader: Leader, tmp_path: Path) -> None:
+    assert (tmp_path / "rendezvous.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_worker_that_dies_while_it_waits_is_not_counted(leader: Leader, tmp_path: Path) -> None:
+    worker, token = knocking(tmp_path)
+    wire.send(worker, {"index": 1, "token": token})
+    leader.wait_for(lambda: 2, at_most_s=30)
+
+    wire.hang_up(worker)
+
+    assert leader.reachable() == 1
+
+
+def test_who_comes_after_the_end_is_told_so(leader: Leader, tmp_path: Path) -> None:
+    leader.end()
+
+    assert Member(tmp_path, index=1, uid="u1").join() == {"do": "end"}

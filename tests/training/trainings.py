@@ -1,0 +1,212 @@
+"""Training functions that tests start in real worker processes, as a user would write them.
+
+Each epoch waits at a gate (a file that names the last epoch that may run) and notes what it does, so
+that a test can stop, kill and change things at an exact place.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from laxity import Training
+
+ROWS = np.random.default_rng(7).normal(size=(25, 3))  # not even over 2 or 3 workers
+
+
+class Model:
+    def __init__(self) -> None:
+        self.weights = np.zeros(3)
+        self.bias = np.zeros(())
+
+    def step(self, rows: Any, epoch: int) -> float:
+        self.weights += rows.mean(axis=0) * epoch
+        self.bias += float(rows.sum()) / 7
+        return float(np.abs(self.weights).sum())
+
+
+def note(gates: str, training: Training, what: str, **more: Any) -> None:
+    line = {"rank": training.rank, "epoch": training.epoch, "width": training.workers, **more}
+    with (Path(gates) / "notes.jsonl").open("a") as file:
+        file.write(json.dumps({"what": what, "pid": os.getpid(), **line}) + "\n")
+
+
+def wait_at_gate(gates: str, epoch: int) -> None:
+    gate = Path(gates) / "gate"
+    while not gate.exists() or int(gate.read_text() or "0") < epoch:
+        time.sleep(0.01)
+
+
+def mean_model(training: Training, gates: str) -> dict[str, Any]:
+    model = Model()
+    training.restore(model)
+    for epoch in training.epochs():
+        note(gates, training, "began")
+        wait_at_gate(gates, epoch)
+        loss = model.step(training.shard(ROWS), epoch)
+        training.average(model, weight=len(training.shard(ROWS)))
+        training.log(loss=loss)
+        training.count_bytes(100)
+        note(gates, training, "trained", weights=model.weights.tobytes().hex())
+    return {"weights": model.weights.tolist(), "loss": training.last("loss")}
+
+
+def swallowing(training: Training, gates: str) -> str:
+    """Code that catches everything, as some does."""
+    try:
+        for epoch in training.epochs():
+            note(gates, training, "began")
+            wait_at_gate(gates, epoch)
+    except BaseException:  # noqa: BLE001 - that is the point
+        note(gates, training, "swallowed")
+    return "as if done"
+
+
+def slow_saver(training: Training, gates: str) -> str:
+    """Its own save waits at a gate, as a large one would take its time."""
+    state = {"epoch": 0}
+
+    def save(path: Path) -> None:
+        path.mkdir()
+        (path / "half").write_text(str(state["epoch"]))
+        note(gates, training, "saving")
+        wait_at_gate(gates, 100 + state["epoch"])
+        (path / "state").write_text(str(state["epoch"]))
+
+    def load(path: Path) -> None:
+        state["epoch"] = int((path / "state").read_text())
+
+    training.checkpoint_with(save, load)
+    for epoch in training.epochs():
+        note(gates, training, "began", state=state["epoch"])
+        wait_at_gate(gates, epoch)
+        state["epoch"] = epoch
+    return f"state {state['epoch']}"
+
+
+def arrays(training: Training) -> list[Any]:
+    """Means of different numbers on each worker."""
+    exact: list[Any] = []
+    for epoch in training.epochs():
+        mine = np.random.default_rng([training.rank, epoch]).normal(size=5)
+        box: dict[str, Any] = {
+            "a": mine.copy(),
+            "b": [np.float32(training.rank) * np.ones(2, np.float32)],
+            "c": 1.0,
+        }
+        training.average(box)
+        exact = [
+            box["a"].tobytes().hex(),
+            box["b"][0].tolist(),
+            training.average(float(training.rank)),
+        ]
+        (Path(os.environ["LAXITY_CHECKPOINTS"]) / f"mean-{training.rank}").write_text(
+            json.dumps(exact)
+        )
+    return exact
+
+
+def unlike(training: Training) -> None:
+    for _ in training.epochs():
+        training.average({"rows": np.zeros(3 + training.rank)})
+
+
+def odd_figures(training: Training) -> float:
+    for epoch in training.epochs():
+        training.log(loss=float("nan") if epoch == 2 else 1.0 / epoch, accuracy=0.5)
+    return training.last("accuracy")
+
+
+def raises(training: Training) -> None:
+    for epoch in training.epochs():
+        if epoch == 2:
+            raise ValueError("the loss is " + "x" * 5000)
+
+
+def exits(training: Training) -> None:
+    for _ in training.epochs():
+        sys.exit(0)
+
+
+def never_loops(answer: int = 42) -> int:
+    return answer
+
+
+def returns_a_set(training: Training) -> object:
+    for _ in training.epochs():
+        pass
+    return {1, 2}
+
+
+def fills_the_disk(training: Training) -> None:
+    """A limit on file sizes is a full disk without filling one."""
+    import resource
+
+    rows = [np.zeros(1000)]
+    training.restore(rows)
+    for epoch in training.epochs():
+        if epoch == 3:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.RLIM_INFINITY))
+
+
+def in_steps(training: Training, gates: str) -> int:
+    state = {"steps": 0}
+    training.restore(state)
+    for _ in training.epochs(unit=5):
+        for step in training.steps:
+            assert step == state["steps"]
+            state["steps"] += 1
+        note(gates, training, "trained", steps=state["steps"])
+    return state["steps"]
+
+
+class SlowToSave:
+    """A state that takes longer to write than its epochs to train."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        time.sleep(0.06)
+        return (SlowToSave, ())
+
+
+def slow_to_save(training: Training, gates: str) -> int:
+    state = {"epochs": 0, "half": 0, "weight": SlowToSave()}
+    training.restore(state)
+    for epoch in training.epochs():
+        note(gates, training, "began", state=state["epochs"], half=state["half"])
+        state["half"] = epoch
+        wait_at_gate(gates, epoch)
+        state["epochs"] = epoch
+    return epoch
+
+
+def averages_each_step(training: Training, gates: str) -> list[int]:
+    """Long epochs: their steps should end soon when another worker is lost."""
+    value = np.zeros(1)
+    counts = []
+    training.restore(value)
+    for _ in training.epochs(unit=20):
+        done = 0
+        for step in training.steps:
+            note(gates, training, "step", step=step)
+            wait_at_gate(gates, step)
+            value += 1
+            training.average(value)
+            done += 1
+        counts.append(done)
+        note(gates, training, "trained", steps=done, value=float(value[0]))
+    return counts
+
+
+def needs_the_others(training: Training, gates: str) -> None:
+    """As DDP does: a step without the others raises."""
+    for epoch in training.epochs():
+        note(gates, training, "began")
+        wait_at_gate(gates, epoch)
+        if training.workers == 2 and training.lost_others():
+            raise RuntimeError("connection closed by peer")

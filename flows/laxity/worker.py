@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from laxity import names
+from laxity import blame, names
 from laxity.assignment import Assignment, AssignmentError
 from laxity.entry import arguments, load_function
 from laxity.notices import say
@@ -30,6 +30,7 @@ NEVER_LOOPED: Final = "the function never called training.epochs(): nothing was 
 _FINISHED_S: Final = 60.0  # at most, until the service has every report
 _FAILED_S: Final = 10.0
 _STOPPED_S: Final = 2.0
+_STARTED_AT: Final = time.time()
 
 
 class ResultError(TypeError):
@@ -62,13 +63,15 @@ def _ended(training: Training, termination: Termination, entry: str) -> int:
             return _stopped(training)  # the user's code swallowed the exception
         training.finish()
         if training.rank == 0:
-            _finished(training, entry, result)
+            _finished(training, termination, entry, result)
     except TrainingStopped:
         return _stopped(training)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job
-        return _stopped(training) if termination.asked else _failed(training, error)
+        if termination.asked:
+            return _stopped(training)
+        return _failed(training, termination, error)
     return 0
 
 
@@ -79,7 +82,7 @@ def _run(training: Training, entry: str) -> Any:
     )
 
 
-def _finished(training: Training, entry: str, result: Any) -> None:
+def _finished(training: Training, termination: Termination, entry: str, result: Any) -> None:
     plain = _as_json(entry, result)
     if training.folder is not None:
         aside = training.folder / f".{RESULT}-{os.getpid()}"
@@ -88,24 +91,42 @@ def _finished(training: Training, entry: str, result: Any) -> None:
     warning = {} if training.started else {"warning": NEVER_LOOPED}
     if warning:
         say(NEVER_LOOPED)
-    _report(training, "finished", result=plain, **warning)
-    _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
+    with suppress(TrainingStopped), termination.deferred():  # the result must get out
+        _report(training, "finished", result=plain, **warning)
+        _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
 
 
 def _stopped(training: Training) -> int:
     with suppress(TrainingStopped):
         training.save_rest()
-    _hand_over(training, at_most_s=_STOPPED_S)
+    _hand_over(training, at_most_s=_tell_of_others(training))
     return STOPPED
 
 
-def _failed(training: Training, error: BaseException) -> int:
+def _tell_of_others(training: Training) -> float:
+    """Another worker that failed cannot report it itself. How long the reports may take."""
+    failure = ""
+    if training.rank == 0 and training.folder is not None:
+        failure = blame.found(training.folder, since=_STARTED_AT)
+    if failure:
+        _report(training, "failed", error=failure[:ERROR_LENGTH])
+    return _FAILED_S if failure else _STOPPED_S
+
+
+def _failed(training: Training, termination: Termination, error: BaseException) -> int:
     traceback.print_exception(error)
     if _others_lost(training):
         say("another worker is gone: this one starts again from the last checkpoint")
+        with suppress(TrainingStopped), termination.deferred():
+            _hand_over(training, at_most_s=_tell_of_others(training))
         return AGAIN
-    _report(training, "failed", error=f"{type(error).__name__}: {error}"[:ERROR_LENGTH])
-    _hand_over(training, at_most_s=_FAILED_S, outcome="FAILED")
+    said = f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+    if training.rank and training.folder is not None:
+        blame.leave(training.folder, training.rank, said)
+    # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
+    with suppress(TrainingStopped), termination.deferred():
+        _report(training, "failed", error=said)
+        _hand_over(training, at_most_s=_FAILED_S, outcome="FAILED")
     return FAILED
 
 

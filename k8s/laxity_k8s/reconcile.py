@@ -70,7 +70,7 @@ def reconcile(job: Json, own: Sequence[Json], *, now: float, backoff: Backoff) -
         _start(job, own, step, alive=alive, now=now, backoff=backoff)
     _tally(status, [*active, *step.create], terminating)
     if ending:
-        _end(status, ending, now, gone=not terminating)
+        _end(status, ending, _blamed(own), now, gone=not terminating)
     step.forget = _old_failures(own)
     return step
 
@@ -226,12 +226,22 @@ def _tally(status: Json, active: Sequence[Json], terminating: Sequence[Json]) ->
     status["terminating"] = len(terminating)
 
 
-def _end(status: Json, why: str, now: float, *, gone: bool) -> None:
+def _blamed(own: Sequence[Json]) -> str:
+    """The pod that failed first, with its exit code: "" if none did."""
+    failed = [pod for pod in own if pods.over(pod) and pods.phase(pod) == "Failed"]
+    if not failed:
+        return ""
+    first = min(failed, key=ended_at)
+    return f"worker {pods.index(first) or 0} failed with exit code {pods.exit_code(first)}"
+
+
+def _end(status: Json, why: str, message: str, now: float, *, gone: bool) -> None:
     """First the condition that says how it will end; the final one when all pods are gone."""
     well = why == "CompletionsReached"
-    _set(status, "SuccessCriteriaMet" if well else "FailureTarget", "True", why, now)
+    said = {} if well else {"message": message}
+    _set(status, "SuccessCriteriaMet" if well else "FailureTarget", "True", why, now, **said)
     if gone:
-        _set(status, "Complete" if well else "Failed", "True", why, now)
+        _set(status, "Complete" if well else "Failed", "True", why, now, **said)
         if well:
             status["completionTime"] = rfc3339(now)
 
@@ -277,7 +287,9 @@ def new_pod(job: Json, index: int | None, now: float) -> Json:
     }
 
 
-def _set(status: Json, kind: str, value: str, reason: str, now: float) -> None:
+def _set(
+    status: Json, kind: str, value: str, reason: str, now: float, *, message: str = ""
+) -> None:
     """Put one condition; an equal one keeps its time."""
     others = [one for one in status.get("conditions", []) if one["type"] != kind]
     same = [
@@ -286,6 +298,7 @@ def _set(status: Json, kind: str, value: str, reason: str, now: float) -> None:
         if one["type"] == kind and one["status"] == value
     ]
     new = {"type": kind, "status": value, "reason": reason, "lastTransitionTime": rfc3339(now)}
+    new |= {"message": message} if message else {}
     status["conditions"] = [*others, *(same or [new])]
 
 

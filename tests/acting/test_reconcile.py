@@ -80,6 +80,7 @@ def test_more_failures_than_the_limit_end_the_job_when_its_pods_are_gone() -> No
     assert len(ending.stop) == 1
     ended = step(made | {"status": ending.status}, pod(0, phase="Failed", code=1, tracked=False))
     assert condition({"status": ended.status}, "Failed") == "True"
+    assert "worker 0 failed with exit code 1" in str(ended.status["conditions"])
 
 
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}

@@ -18,6 +18,8 @@ class Service:
         self._signal: Line = {"stop": stop, "workers": workers, "run_id": "", "generation": 1}
         self._by_seq: dict[int, Line] = {}
         self.calls = 0
+        self.turned_away = 0
+        self._unwelcome = ""
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
@@ -45,6 +47,11 @@ class Service:
             self._signal = {**self._signal, **changes, "generation": generation}
             self._changed.notify_all()
 
+    def turn_away(self, kind: str = "") -> None:
+        """Answer 503 to calls that report this kind, from now on; "" takes everything again."""
+        with self._changed:
+            self._unwelcome = kind
+
     def until(self, true: Callable[["Service"], object], what: str) -> None:
         """Wait until this holds for what was reported."""
         with self._changed:
@@ -68,9 +75,13 @@ class Service:
         self._server.server_close()
         self._thread.join()
 
-    def _answer(self, asked: Line) -> Line:
+    def _answer(self, asked: Line) -> Line | None:
         with self._changed:
             self.calls += 1
+            if self._unwelcome in [line["kind"] for line in asked["reports"]]:
+                self.turned_away += 1
+                self._changed.notify_all()
+                return None
             self._by_seq |= {line["seq"]: line for line in asked["reports"]}
             self._changed.notify_all()
             if asked["wait_s"]:
@@ -86,9 +97,10 @@ class Service:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                body = json.dumps(service._answer(asked)).encode()
+                answer = service._answer(asked)
+                body = json.dumps(answer or {}).encode()
                 try:
-                    self.send_response(200)
+                    self.send_response(503 if answer is None else 200)
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body)

@@ -89,6 +89,18 @@ def test_averaging_unlike_arrays_fails_and_names_them(crew: Crew, service: Servi
     assert other.wait(30) == STOPPED
 
 
+def test_the_leader_tells_why_another_worker_failed(crew: Crew, service: Service) -> None:
+    service.order(workers=2)
+    leader, other = start_all(crew, 2, "second_fails")
+    assert other.wait(60) == 1
+
+    leader.terminate()  # as the Job does when one of its workers has failed for good
+
+    assert leader.wait(60) == STOPPED
+    error = service.until_reported("failed")["error"]
+    assert error == "worker 1: ValueError: only worker 1 has lost it"
+
+
 def test_new_workers_join_at_the_next_boundary_with_its_state(crew: Crew, service: Service) -> None:
     leader = crew.start()
     crew.until_noted("began", epoch=1)

@@ -283,3 +283,22 @@ def test_spaced_saves_and_a_kill_report_no_epoch_twice(crew: Crew, service: Serv
     assert code == 0
     assert service.of("resumed")[0]["epoch"] == 1
     assert epochs_told(service) == [1, 2, 3, 4]
+
+
+def test_why_it_failed_is_told_even_if_sigterm_comes_while_telling(
+    crew: Crew, service: Service
+) -> None:
+    service.turn_away("failed")
+    worker = crew.start("no_such_function")
+    service.until(lambda s: s.turned_away > 0, "the failure was told and turned away")
+
+    worker.terminate()
+    before = service.turned_away
+    service.until(
+        lambda s: s.turned_away > before or worker.poll() is not None,
+        "it was told again after SIGTERM",
+    )
+    service.turn_away()
+
+    assert worker.wait(60) == 1
+    assert "no_such_function" in service.until_reported("failed")["error"]

@@ -128,6 +128,14 @@ def raises(training: Training) -> None:
             raise ValueError("the loss is " + "x" * 5000)
 
 
+def second_fails(training: Training, gates: str) -> None:
+    for epoch in training.epochs():
+        note(gates, training, "began", epoch=epoch)
+        if training.rank == 1:
+            raise ValueError("only worker 1 has lost it")
+        wait_at_gate(gates, epoch)
+
+
 def exits(training: Training) -> None:
     for _ in training.epochs():
         sys.exit(0)

@@ -18,6 +18,7 @@ def leave(folder: Path, rank: int, error: str) -> None:
     """Write why this worker failed, whole or not at all; a full disk is no second failure."""
     aside = folder / f".{FILE}-{os.getpid()}"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         aside.write_text(json.dumps({"rank": rank, "error": error, "at": time.time()}), "utf-8")
         aside.replace(folder / FILE)
     except OSError:

@@ -22,6 +22,7 @@ from laxity_k8s.rows import Rows
 
 LOST_CODE: Final = 137
 GRACE_S: Final = 30.0
+MESSAGE_BYTES: Final = 2048
 # What a Job's annotations say of the training, for manifests that were not written by laxity.
 SAID: Final = (
     (names.ENV_EPOCHS, names.EPOCHS),
@@ -113,7 +114,21 @@ class Kubelet:
             if pods.leaving(latest) and not merge.items(latest, "metadata", "finalizers"):
                 self.rows.remove("pods", pod_id)
             else:
-                self.rows.put("pods", {**latest, "status": _terminated(latest, seen, disrupted)})
+                last = self._last_word(pod) if seen.code and not disrupted else ""
+                status = _terminated(latest, seen, disrupted, last)
+                self.rows.put("pods", {**latest, "status": status})
+
+    def _last_word(self, pod: Json) -> str:
+        """The last line that a worker wrote, as a pod with FallbackToLogsOnError shows it."""
+        job_id, _ = pods.owner(pod)
+        path = self.kit.log(job_id or merge.identity(pod), pods.index(pod) or 0)
+        try:
+            with path.open("rb") as log:
+                log.seek(max(0, path.stat().st_size - MESSAGE_BYTES))
+                lines = log.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _lose(self, pod: Json, why: str) -> None:
         """The machine went down, the guard was killed or the node is gone: clear up, replace."""
@@ -186,7 +201,7 @@ def _running(pod: Json) -> Json:
     }
 
 
-def _terminated(pod: Json, seen: Seen, disrupted: str) -> Json:
+def _terminated(pod: Json, seen: Seen, disrupted: str, last: str) -> Json:
     end = rfc3339(seen.at)
     status = {**merge.table(pod, "status")}
     status["phase"] = "Failed" if seen.code else "Succeeded"
@@ -195,7 +210,8 @@ def _terminated(pod: Json, seen: Seen, disrupted: str) -> Json:
         status["conditions"].append(
             {"type": "DisruptionTarget", "status": "True", "reason": disrupted}
         )
-    state = {"terminated": {"exitCode": seen.code, "finishedAt": end}}
+    said = {"message": last} if last else {}
+    state = {"terminated": {"exitCode": seen.code, "finishedAt": end, **said}}
     status["containerStatuses"] = [{"name": _container(pod), "ready": False, "state": state}]
     return status
 

@@ -232,7 +232,13 @@ def _blamed(own: Sequence[Json]) -> str:
     if not failed:
         return ""
     first = min(failed, key=ended_at)
-    return f"worker {pods.index(first) or 0} failed with exit code {pods.exit_code(first)}"
+    said = [merge.dig(one, "state", "terminated", "message") for one in _containers(first)]
+    last = f": {said[0]}" if said and said[0] else ""
+    return f"worker {pods.index(first) or 0} failed with exit code {pods.exit_code(first)}{last}"
+
+
+def _containers(pod: Json) -> list[Json]:
+    return merge.items(pod, "status", "containerStatuses")
 
 
 def _end(status: Json, why: str, message: str, now: float, *, gone: bool) -> None:
@@ -308,7 +314,7 @@ def _order(pod: Json) -> tuple[int, str]:
 
 
 def ended_at(pod: Json) -> float:
-    for one in merge.items(pod, "status", "containerStatuses"):
+    for one in _containers(pod):
         end = merge.dig(one, "state", "terminated", "finishedAt")
         if end:
             return seconds(end)

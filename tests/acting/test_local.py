@@ -183,7 +183,10 @@ def test_a_failing_worker_is_replaced_until_the_limit_fails_the_job(machine: Mac
     job_id = machine.run("failing", "print('tried'); raise SystemExit(3)", backoffLimit=2)
     with Eyes(machine.api) as eyes:
         eyes.until(lambda: condition(eyes.job(job_id), "Failed") == "True", "it fails")
-        assert eyes.job(job_id)["status"]["failed"] == 3
+        status = eyes.job(job_id)["status"]
+        assert status["failed"] == 3
+        failed = next(one for one in status["conditions"] if one["type"] == "Failed")
+        assert failed["message"] == "worker 0 failed with exit code 3: tried"
     assert machine.log(job_id).split() == ["tried"] * 3
     codes = {pods.exit_code(pod) for pod in machine.api.list("pods").items}
     assert codes == {3}

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch
+from laxity_k8s.lease import Lease, Pace, own_namespace, replica
 from laxity_k8s.paths import collection, path
 from laxity_k8s.watching import KindWatch
 from laxity_k8s.wire import MERGE_PATCH, Patience, Wire
@@ -21,12 +22,16 @@ from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
 
 IN_FLIGHT: Final = 32
-FIELD_MANAGER: Final = {"fieldManager": "laxity"}
+# What is sent is made here from known fields: looking for unknown ones costs the server a sixth.
+FIELD_MANAGER: Final = {"fieldManager": "laxity", "fieldValidation": "Ignore"}
 Answer = TypeVar("Answer")
 
 
 class KubernetesApi:
-    """A cluster, by kubeconfig (argument, KUBECONFIG, ~/.kube/config) or as a pod of its own."""
+    """A cluster, by kubeconfig (argument, KUBECONFIG, ~/.kube/config) or as a pod of its own.
+
+    `may_act` is asked before every patch of `patch_many`: those are what a plan comes to.
+    """
 
     def __init__(
         self,
@@ -40,10 +45,12 @@ class KubernetesApi:
             target=self._loop.run_forever, name="laxity-kubernetes", daemon=True
         )
         self._thread.start()
+        self.may_act: Callable[[], bool] = lambda: True
         self._seen: dict[Kind, Listing] = {}
+        self._in_flight = in_flight
         self._slots = asyncio.Semaphore(in_flight)
         try:
-            self._wire = self._wait(_connect(kubeconfig, context))
+            self._wire = self._wait(connect(kubeconfig, context))
         except BaseException:
             self._stop_loop()
             raise
@@ -76,7 +83,7 @@ class KubernetesApi:
         return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
 
     def patch(self, patch: Patch) -> Json:
-        return self._wait(self._patch(patch))
+        return self._wait(self._patch(patch, lambda: True))
 
     def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
         return self._wait(self._patch_all(patches))
@@ -85,8 +92,9 @@ class KubernetesApi:
         body = {"propagationPolicy": "Background"}
         self._wait(self._wire.json("DELETE", path(kind, object_id), body=body))
 
-    def log(self, pod_id: str) -> str:
-        text = self._wait(self._wire.text("GET", path("pods", pod_id, "log")))
+    def log(self, pod_id: str, *, tail: int | None = None) -> str:
+        query = {} if tail is None else {"tailLines": str(tail)}
+        text = self._wait(self._wire.text("GET", path("pods", pod_id, "log"), query=query))
         return text.decode(errors="replace")
 
     def close(self) -> None:
@@ -102,13 +110,14 @@ class KubernetesApi:
         await asyncio.gather(*others, return_exceptions=True)
         await self._wire.__aexit__()
 
-    async def _patch(self, patch: Patch) -> Json:
+    async def _patch(self, patch: Patch, allowed: Callable[[], bool]) -> Json:
         return await self._wire.json(
             "PATCH",
             path(patch.kind, patch.id, patch.subresource),
             query=FIELD_MANAGER,
             body=patch.body,
             content_type=MERGE_PATCH,
+            allowed=allowed,
         )
 
     async def _patch_all(self, patches: Sequence[Patch]) -> tuple[Outcome, ...]:
@@ -117,20 +126,27 @@ class KubernetesApi:
         for number, patch in enumerate(patches):
             per_object.setdefault((patch.kind, patch.id), []).append(number)
         outcomes: dict[int, Outcome] = {}
+        waiting = iter(per_object.values())
 
-        async def one_object(numbers: Sequence[int]) -> None:
-            for number in numbers:
-                async with self._slots:
-                    outcomes[number] = await self._outcome(patches[number])
+        async def worker() -> None:
+            for numbers in waiting:
+                for number in numbers:
+                    async with self._slots:
+                        outcomes[number] = await self._outcome(patches[number])
 
-        await asyncio.gather(*map(one_object, per_object.values()))
+        workers = min(self._in_flight, len(per_object))
+        await asyncio.gather(*[worker() for _ in range(workers)])
         return tuple(outcomes[number] for number in range(len(patches)))
 
     async def _outcome(self, patch: Patch) -> Outcome:
         try:
-            return Outcome(patch, 200, await self._patch(patch))
+            return Outcome(patch, 200, await self._patch(patch, self.may_act))
         except ApiError as error:
             return Outcome(patch, error.status, message=str(error))
+
+    def call(self, work: Callable[[Wire], Coroutine[Any, Any, Answer]]) -> Answer:
+        """One call of one's own over the session."""
+        return self._wait(work(self._wire))
 
     def _wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -139,6 +155,50 @@ class KubernetesApi:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5.0)
         self._loop.close()
+
+
+class _Brief:
+    """Calls that are tried once and given up soon: a lease waits for nobody."""
+
+    def __init__(self, api: KubernetesApi, timeout_s: float) -> None:
+        self._api, self._timeout_s = api, timeout_s
+
+    def get(self, kind: Kind, object_id: str) -> Json:
+        return self._json("GET", path(kind, object_id))
+
+    def create(self, kind: Kind, body: Json) -> Json:
+        where = collection(kind, body["metadata"]["namespace"])
+        return self._json("POST", where, query=FIELD_MANAGER, body=body)
+
+    def patch(self, patch: Patch) -> Json:
+        return self._json(
+            "PATCH", path(patch.kind, patch.id),
+            query=FIELD_MANAGER, body=patch.body, content_type=MERGE_PATCH,
+        )  # fmt: skip
+
+    def _json(self, method: str, where: str, **said: Any) -> Json:
+        once = Patience(attempts=1)
+        return self._api.call(
+            lambda wire: wire.json(method, where, timeout_s=self._timeout_s, patience=once, **said)
+        )
+
+
+def elect(world: LiveCluster, *, lease_s: float) -> Lease:
+    """A campaign for acting on this cluster; the world sends no decision without the lease."""
+    api = world.api
+    assert isinstance(api, KubernetesApi)  # noqa: S101 - `open_world` of this module made it
+    pace = Pace(lease_s)
+    lease = Lease(
+        _Brief(api, pace.retry_s),
+        namespace=own_namespace(),
+        me=replica(),
+        pace=pace,
+        fence=world.fence,
+        on_change=world.wake,
+    )
+    api.may_act = lease.leads
+    lease.begin()
+    return lease
 
 
 def open_world(
@@ -192,7 +252,7 @@ class _Watch:
             self._on_change(change)
 
 
-async def _connect(kubeconfig: Path | None, context: str | None) -> Wire:
+async def connect(kubeconfig: Path | None, context: str | None) -> Wire:
     """Read the credentials and open a session. ApiError says where they were looked for."""
     from kubernetes.aio import client
     from kubernetes.aio import config as untyped

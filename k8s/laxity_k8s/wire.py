@@ -23,7 +23,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 CLOSE_S: Final = 5.0
 CLOSE_LOOK_S: Final = 0.002
+NOT_ALLOWED: Final = "not sent: this replica does not lead (any more)"
 Authorize = Callable[[], Awaitable[Mapping[str, str]]]
+Allowed = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,19 @@ class Wire:
             limit=0, ssl=tls if tls is not None else True, socket_factory=self._socket
         )
         self._session = aiohttp.ClientSession(connector=self._connector)
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """For calls that want none of the patience below; paths begin with `host`."""
+        return self._session
+
+    @property
+    def host(self) -> str:
+        return self._host
+
+    async def authorized(self) -> Mapping[str, str]:
+        """The headers that say who calls."""
+        return await self._authorize()
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,11 +107,17 @@ class Wire:
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
         timeout_s: float = 30.0,
+        patience: Patience | None = None,
+        allowed: Allowed = lambda: True,
     ) -> Json:
-        """One call; what may be repeated is repeated. ApiError says the status and the message."""
+        """One call; what may be repeated is repeated. ApiError says the status and the message.
+
+        `allowed` is asked before each attempt: a process may sleep for long between two of them.
+        """
         text = await self.text(
-            method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s
-        )
+            method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s,
+            patience=patience, allowed=allowed,
+        )  # fmt: skip
         answer: Json = orjson.loads(text)
         return answer
 
@@ -109,11 +130,16 @@ class Wire:
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
         timeout_s: float = 30.0,
+        patience: Patience | None = None,
+        allowed: Allowed = lambda: True,
     ) -> bytes:
         """As `json`, the bytes as they came. A POST is not repeated once it may have arrived."""
         sent = orjson.dumps(body) if body is not None else None
+        patience = patience or self._patience
         attempt = 0
         while True:
+            if not allowed():
+                raise ApiError(f"{method} {path} {NOT_ALLOWED}")
             status, answer, wait_s = await self._once(
                 method, path, query=query, sent=sent, content_type=content_type, timeout_s=timeout_s
             )
@@ -122,9 +148,9 @@ class Wire:
             attempt += 1
             lost = status == 0 and method == "POST"
             may_retry = status in RETRIED or (status == 0 and not lost)
-            if not may_retry or attempt >= self._patience.attempts:
+            if not may_retry or attempt >= patience.attempts:
                 raise ApiError(_words(method, path, status, answer), status=status)
-            await asyncio.sleep(max(wait_s, self._patience.wait_s(attempt, self._rng)))
+            await asyncio.sleep(max(wait_s, patience.wait_s(attempt, self._rng)))
 
     async def _once(
         self,

@@ -266,7 +266,7 @@ async def healthz() -> Response:
 
 @router.get("/readyz")
 async def readyz(service: TheService) -> Response:
-    """The store answers and the cluster has been seen."""
+    """The store answers and the cluster has been seen; and which replica acts."""
     problems = {}
     try:
         await run_in_threadpool(service.store.ping)
@@ -274,7 +274,9 @@ async def readyz(service: TheService) -> Response:
         problems["store"] = str(error)
     if service.state is None:
         problems["world"] = service.failure or "not seen yet"
-    return Answer({"ready": not problems, **problems}, status_code=503 if problems else 200)
+    who = {"leads": service.leading, "leader": service.leader()}
+    status_code = 503 if problems else 200
+    return Answer({"ready": not problems, **who, **problems}, status_code=status_code)
 
 
 async def _judged(job_id: str, desk: Desk, service: Service) -> Json:

@@ -46,6 +46,12 @@ PublicUrl = Annotated[
     str, typer.Option(envvar="LAXITY_PUBLIC_URL", help="Address that workers are given.")
 ]
 KeptCycles = Annotated[int, typer.Option(min=100, help="Cycles that the journal keeps.")]
+LeaseS = Annotated[
+    float,
+    typer.Option(
+        min=1.0, envvar="LAXITY_LEASE_S", help="Silence after which another replica takes over."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -71,6 +77,7 @@ def serve(
     budget: Budgets = None,
     public_url: PublicUrl = "",
     kept_cycles: KeptCycles = 20_000,
+    lease_s: LeaseS = 15.0,
 ) -> None:
     """Run the service in the foreground."""
     from laxity_scheduler.serving import serve_forever
@@ -91,6 +98,7 @@ def serve(
             budgets=budgets_of(budget or []),
             public_url=public_url,
             kept_cycles=kept_cycles,
+            lease_s=lease_s,
         )
         serve_forever(settings, tokens)
     except (SettingsError, TokensError) as error:

@@ -20,7 +20,7 @@ from laxity_scheduler.codec import dumps, load_state, plan_bytes
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState
-from laxity_scheduler.store import CycleRow, PredictorRow, Store, Table
+from laxity_scheduler.store import CycleRow, Fresh, PredictorRow, Store
 
 SNAPSHOT_EVERY: Final = 100
 KEPT_CYCLES: Final = 20_000
@@ -69,7 +69,7 @@ class Journal:
 
     def write(
         self, state: ClusterState, plan: Plan, predictor: Predictor, *, policy: str,
-        decided_s: float, also: Sequence[Table] = (),
+        decided_s: float, also: Sequence[Fresh] = (),
     ) -> None:  # fmt: skip
         """One transaction: the entry, its predictor if it is new, and the rows in `also`."""
         old = None if self._since_full + 1 >= self._snapshot_every else self._last

@@ -25,7 +25,7 @@ from laxity_scheduler.plan import (
     verdict_after,
 )
 from laxity_scheduler.state import FOREVER, ClusterState
-from laxity_scheduler.store import DecisionRow, LoanRow, Table, VerdictRow, words
+from laxity_scheduler.store import DecisionRow, Fresh, LoanRow, VerdictRow, words
 
 Family = Literal["verdict", "act", "wait", "nodes"]
 
@@ -36,7 +36,7 @@ class Records:
     def __init__(self) -> None:
         self._last: dict[str, dict[Family, object]] = {}
 
-    def rows(self, state: ClusterState, plan: Plan, uids: dict[str, str]) -> list[Table]:
+    def rows(self, state: ClusterState, plan: Plan, uids: dict[str, str]) -> list[Fresh]:
         """Rows of all decisions of the plan that say something new; `uids` by job id."""
         return [row for decision in self._new(plan) for row in _rows(state, decision, uids)]
 
@@ -75,36 +75,37 @@ def _words_of(decision: Decision) -> object:
     return (decision.reason.code, decision.held_by) if isinstance(decision, Wait) else decision
 
 
-def _rows(state: ClusterState, decision: Decision, uids: dict[str, str]) -> Iterator[Table]:
-    yield DecisionRow(
-        cycle=state.cycle,
-        at=state.now,
-        job=words(subject(decision)),
-        kind=type(decision).__name__.lower(),
-        reason_code=decision.reason.code,
-        reason=words(decision.reason.text),
-        body=orjson.dumps(decision_json(decision)),
-    )
+def _rows(state: ClusterState, decision: Decision, uids: dict[str, str]) -> Iterator[Fresh]:
+    said = {
+        "cycle": state.cycle,
+        "at": state.now,
+        "job": words(subject(decision)),
+        "kind": type(decision).__name__.lower(),
+        "reason_code": decision.reason.code,
+        "reason": words(decision.reason.text),
+        "body": orjson.dumps(decision_json(decision)),
+    }
+    yield Fresh(DecisionRow, said)
     if isinstance(decision, Promised | Forecasted | Refuse):
         yield _verdict_row(state, decision, uids.get(decision.job, ""))
     if isinstance(decision, Loan):
         for node in decision.nodes:
-            yield LoanRow(node=words(node), cycle=state.cycle, taken_at=state.now)
+            taken = {"node": words(node), "cycle": state.cycle, "taken_at": state.now}
+            yield Fresh(LoanRow, taken)
 
 
-def _verdict_row(
-    state: ClusterState, decision: Promised | Forecasted | Refuse, uid: str
-) -> VerdictRow:
+def _verdict_row(state: ClusterState, decision: Promised | Forecasted | Refuse, uid: str) -> Fresh:
     job = state.by_id[decision.job]
     said = verdict_after(job, decision, state.now)
-    return VerdictRow(
-        uid=uid,
-        job=words(decision.job),
-        cycle=state.cycle,
-        at=state.now,
-        kind=type(said).__name__.lower(),
-        deadline_at=getattr(said, "deadline_at", job.deadline_at),
-        p50_at=getattr(said, "p50_at", FOREVER),
-        p90_at=said.p90_at,
-        body=orjson.dumps(verdict_json(said)),
-    )
+    values = {
+        "uid": uid,
+        "job": words(decision.job),
+        "cycle": state.cycle,
+        "at": state.now,
+        "kind": type(said).__name__.lower(),
+        "deadline_at": getattr(said, "deadline_at", job.deadline_at),
+        "p50_at": getattr(said, "p50_at", FOREVER),
+        "p90_at": said.p90_at,
+        "body": orjson.dumps(verdict_json(said)),
+    }
+    return Fresh(VerdictRow, values)

@@ -82,6 +82,7 @@ class Service:
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
         self.leading = False
+        self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.completed = 0  # looks that ended, with or without acting
         self.failure = ""
         self._leads = leads
@@ -142,25 +143,41 @@ class Service:
     def step(self) -> None:
         """Observe, decide, journal, act, tell."""
         began = time.perf_counter()
-        self.world.cycle = self._journal.last_cycle + 1
-        predictor = self._learning.predictor()
-        seen = self.world.observe()
-        state = replace(seen, cycle=self.world.cycle, budgets=seen.budgets or self.settings.budgets)
-        plan = Plan()
+        leads, plan = False, Plan()
         try:
-            self.leading = self._leads()
-            if self.leading:
-                plan = self._decided(state, predictor)
-                self.world.carry_out(plan)
-        finally:
-            self._take_in(state, predictor, plan)
-            self.completed += 1
-            self.bells.ring("cycle")
+            leads = self._lead()
+        finally:  # who does not lead, or does not know, looks all the same
+            state, predictor = self._look()
+            try:
+                if leads:
+                    plan = self._decided(state, predictor)
+                    self.world.carry_out(plan)
+            finally:
+                self._take_in(state, predictor, plan)
+                self.completed += 1
+                self.bells.ring("cycle")
         if self.completed == 1:
             gc.freeze()  # what was read first stays for long: collections need not look at it
         self._wake_at = plan.wake_at
         self._tidy(state)
         self.metrics.cycle.observe(time.perf_counter() - began)
+
+    def _lead(self) -> bool:
+        """Whether we act. Asked before looking: what is decided on must not be older than that."""
+        before, self.leading = self.leading, False
+        leads = self._leads()
+        if leads and not before:
+            self._journal.resync()
+        self.leading = leads
+        self.metrics.leading.set(leads)
+        return leads
+
+    def _look(self) -> tuple[ClusterState, Predictor]:
+        self.world.cycle = self._journal.last_cycle + 1
+        predictor = self._learning.predictor()
+        seen = self.world.observe()
+        budgets = seen.budgets or self.settings.budgets
+        return replace(seen, cycle=self.world.cycle, budgets=budgets), predictor
 
     def _decided(self, state: ClusterState, predictor: Predictor) -> Plan:
         """A checked plan that is in the journal."""
@@ -209,6 +226,7 @@ class Service:
         self._after_probes([n.after for n in news] if not first else self.board.all())
         self.metrics.count(() if first else news)
         self.metrics.look(state, self.board.all())
+        self.metrics.sent(getattr(self.world, "sent", {}))
         self._save()
         if self.telling is not None and self.leading:
             self.telling.tell(news, state, predictor)

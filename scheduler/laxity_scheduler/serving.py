@@ -6,6 +6,7 @@ port that is taken is told before the cluster is touched.
 
 import logging
 import os
+import signal
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
     import uvicorn
 
     _log_to_stderr()
+    _end_in_order()
     home = Home(settings.home).lock()
     try:
         keys = keys_of(settings, home, tokens_file)
@@ -55,6 +57,16 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
                 uvicorn.Server(config).run(sockets=[listening])
     finally:
         home.leave()
+
+
+def _end_in_order() -> None:
+    """The server hands a signal on once it has shut down: what is open is closed then, too."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(0)
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, end)
 
 
 def keys_of(settings: Settings, home: Home, file: Path | None) -> Keys:

@@ -38,6 +38,7 @@ class Settings:
     least_interval_s: float = 0.2
     longest_sleep_s: float = 30.0
     shared_sleep_s: float = 3.0  # ... where workers may have told another replica
+    lease_s: float = 15.0  # a leader among replicas that is silent for so long is replaced
     public_url: str = ""
 
     def __post_init__(self) -> None:
@@ -45,6 +46,8 @@ class Settings:
             raise SettingsError(f"port {self.port} is not between 0 and 65535")
         if self.slots is not None and self.slots < 1:
             raise SettingsError(f"slots must be at least 1, got {self.slots}")
+        if self.lease_s < 1.0:
+            raise SettingsError(f"a lease must be at least 1 s long, got {self.lease_s:g}")
 
     @property
     def store_url(self) -> str:

@@ -16,6 +16,7 @@ from laxity import names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.desk import Desk
 from laxity_scheduler.engine import LiveWorld, Policy, Report
+from laxity_scheduler.leading import Leadership
 from laxity_scheduler.lessons import Lessons
 from laxity_scheduler.service import Service
 from laxity_scheduler.settings import Settings, SettingsError
@@ -51,6 +52,7 @@ def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]
         learner = Learner(history, priors="local" if settings.world == "local" else "cluster")
         world = open_world(settings, reports_of(history), url=url, token=token)
         stack.callback(world.close)
+        elected = leadership(settings, store, world, stack)
         service = Service(
             settings=settings,
             world=world,
@@ -59,12 +61,25 @@ def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]
             report_of=reports_of(history),
             policy=policy_named(settings.policy),
             lessons=Lessons(history, learner),
-            leads=store.leads,
+            leads=elected.leads if elected else store.leads,
         )
+        service.leader = elected.holder if elected else service.leader
         teller = Teller(service.board, service.metrics, listeners(settings, world))
         stack.callback(teller.close)
         service.telling = teller
         yield Opened(service, Desk(service, history))
+
+
+def leadership(
+    settings: Settings, store: Store, world: LiveWorld, stack: ExitStack
+) -> Leadership | None:
+    """Replicas on one store elect one where their world can; else the store's lock says who acts."""
+    elect = getattr(import_module(world_entry(settings.world).module), "elect", None)
+    if store.alone or elect is None:
+        return None
+    election = elect(world, lease_s=settings.lease_s)
+    stack.callback(election.close)
+    return Leadership(store, election)
 
 
 def reports_of(history: Any) -> Callable[[str], Report]:

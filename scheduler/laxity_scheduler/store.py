@@ -2,27 +2,30 @@
 
 The cluster is the truth about what runs; these tables hold what no cluster keeps: why something was
 decided, what was promised, and how it came out. SQLite in WAL mode by default, PostgreSQL by URL;
-alembic brings the tables of an older laxity up to date when a store is opened. This module is the
-only one on this floor that knows SQLModel and SQLAlchemy.
+alembic brings the tables of an older laxity up to date when a store is opened. No other module on
+this floor knows SQLModel, and but for `database`, which opens it, none knows SQLAlchemy.
 
 One cycle is one transaction. Its number is the journal's primary key, so a second service that
-decides the same cycle is turned away by the database before it has acted.
+decides the same cycle is turned away by the database before it has acted. Among replicas that elect
+a leader, only the one that began the last term writes cycles at all.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from sqlalchemy import BigInteger, Connection, Engine, MetaData, event, func, make_url, text
+from sqlalchemy import BigInteger, Connection, Engine, MetaData, func, insert, make_url, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import registry
-from sqlmodel import Field, Session, SQLModel, col, create_engine, delete, select
+from sqlmodel import Field, Session, SQLModel, col, delete, select
 
-MIGRATIONS: Final = Path(__file__).parent / "migrations"
+from laxity_scheduler.database import engine_of, migrate
+
 VERSION_TABLE: Final = "laxity_schema"
-MIGRATION_LOCK: Final = 0x6C617869  # one replica migrates a shared database at a time
-LEADER_LOCK: Final = 0x6C617870  # ... and one acts
+LEADER_LOCK: Final = 0x6C617870  # one replica acts
 TEXT_LIMIT: Final = 8_000
 OPEN_STATES: Final = ("queued", "running", "stopping", "suspended", "refused")
 _NAMES: Final = {
@@ -42,6 +45,14 @@ class StaleServiceError(StoreError):
 
 class Table(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
     """Tables of this floor; apart from those of other floors in the same database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A row to insert as plain values: an object that watches its fields costs twenty times that."""
+
+    table: type[Table]
+    values: dict[str, Any]
 
 
 class CycleRow(Table, table=True):
@@ -130,6 +141,17 @@ class LoanRow(Table, table=True):
     returned_at: float | None = None
 
 
+class LeaderRow(Table, table=True):
+    """The only row says whose turn it is; a new term ends all earlier ones."""
+
+    __tablename__ = "leader"
+
+    id: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    term: int = Field(sa_type=BigInteger)
+    holder: str
+    since: float
+
+
 class Store:
     """An open database. Methods are safe to call from several threads; each is one transaction."""
 
@@ -137,11 +159,12 @@ class Store:
         self.engine = engine
         self._leader: Connection | None = None
         self._holds = False
+        self._term: int | None = None
 
     @classmethod
     def open(cls, url: str) -> Self:
         """Open and migrate `sqlite:///path` or `postgresql://user:password@host/name`."""
-        engine = _engine(url)
+        engine = engine_of(url)
         try:
             migrate(engine)
         except SQLAlchemyError as error:
@@ -151,6 +174,9 @@ class Store:
         return cls(engine)
 
     def close(self) -> None:
+        if self._holds and self._leader is not None:
+            with suppress(SQLAlchemyError):  # else the server lets go when it misses us
+                self._leader.execute(text(f"select pg_advisory_unlock({LEADER_LOCK})"))
         self._resign()
         self.engine.dispose()
 
@@ -187,6 +213,15 @@ class Store:
             self._leader.close()
             self._leader = None
 
+    def claim(self, holder: str, at: float) -> int:
+        """Begin a term and end all earlier ones: who began those writes no cycle any more."""
+        with self._session() as session:
+            row = session.exec(select(LeaderRow).with_for_update()).one()
+            row.term, row.holder, row.since = row.term + 1, holder, at
+            session.commit()
+        self._term = row.term
+        return row.term
+
     def ping(self) -> None:
         """Ask the database for nothing; StoreError if it does not answer."""
         with self._session() as session:
@@ -197,20 +232,39 @@ class Store:
         with self._session() as session:
             return session.exec(select(func.max(CycleRow.cycle))).one() or 0
 
-    def record(self, rows: Iterable[Table], jobs: Iterable[JobRow] = ()) -> None:
-        """Write new rows, and jobs as they are now, all or nothing."""
-        new = list(rows)
+    def last_plan(self) -> bytes:
+        """What was decided in the last cycle, b"" before the first."""
+        query = select(CycleRow.plan).order_by(col(CycleRow.cycle).desc()).limit(1)
         with self._session() as session:
+            return session.exec(query).one_or_none() or b""
+
+    def record(self, rows: Iterable[Table | Fresh], jobs: Iterable[JobRow] = ()) -> None:
+        """Write new rows, and jobs as they are now, all or nothing."""
+        given = list(rows)
+        new = [row for row in given if not isinstance(row, Fresh)]
+        with self._session() as session:
+            if any(isinstance(row, CycleRow) for row in new):
+                self._check_term(session)
             session.add_all(new)
-            for job in jobs:
-                session.merge(job)
             try:
+                session.flush()
+                _insert(session.connection(), [row for row in given if isinstance(row, Fresh)])
+                _put(session.connection(), [job.model_dump() for job in jobs])
                 session.commit()
             except IntegrityError as error:
                 if not any(isinstance(row, CycleRow) for row in new):
                     raise
                 message = f"this cycle was decided by another service: {error.orig}"
                 raise StaleServiceError(message) from error
+
+    def _check_term(self, session: Session) -> None:
+        """In the transaction that writes a cycle: whoever claims a term now waits for its end."""
+        if self._term is None:
+            return
+        row = session.exec(select(LeaderRow).with_for_update(read=True)).one()
+        if row.term != self._term:
+            message = f"term {self._term} is over: {row.holder} leads in term {row.term}"
+            raise StaleServiceError(message)
 
     def cycles(self, first: int, last: int | None = None) -> Iterator[CycleRow]:
         """Journalled cycles from the full snapshot at or before `first`, in order."""
@@ -298,56 +352,29 @@ class Store:
             raise StoreError(message) from error
 
 
+def _insert(connection: Connection, rows: Iterable[Fresh]) -> None:
+    """All rows of a table in one statement."""
+    by_table: defaultdict[type[Table], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_table[row.table].append(row.values)
+    for table, values in by_table.items():
+        connection.execute(insert(table), values)
+
+
+def _put(connection: Connection, jobs: Sequence[dict[str, Any]]) -> None:
+    """Insert jobs, or update those that are there, in one statement."""
+    if not jobs:
+        return
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    new = dialect.insert(JobRow)
+    changed = {name: new.excluded[name] for name in jobs[0] if name != "uid"}
+    connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed), jobs)
+
+
 def words(said: str) -> str:
     """Text that every database takes: no NUL, no lone surrogate, not without end."""
     clean = said.replace("\0", "\ufffd").encode(errors="replace").decode()
     return clean if len(clean) <= TEXT_LIMIT else clean[: TEXT_LIMIT - 1] + "\u2026"
-
-
-def migrate(engine: Engine) -> None:
-    """Bring the tables up to date; one process at a time on a shared database."""
-    from alembic import command
-
-    with engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.execute(text(f"select pg_advisory_xact_lock({MIGRATION_LOCK})"))
-        command.upgrade(alembic_config(connection), "head")
-
-
-def alembic_config(connection: Any) -> Any:
-    """What alembic needs to know: where the migrations are, and the open connection."""
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
-    return config
-
-
-def _engine(url: str) -> Engine:
-    where = make_url(url)
-    if where.drivername in ("postgres", "postgresql"):
-        where = where.set(drivername="postgresql+psycopg")
-    if where.get_backend_name() != "sqlite":
-        return create_engine(where, pool_pre_ping=True)
-    if where.database:
-        Path(where.database).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    engine = create_engine(where)
-    event.listen(engine, "connect", _pragmas)
-    return engine
-
-
-def _pragmas(connection: Any, _record: object) -> None:
-    """WAL makes a commit 0.25 ms instead of 16; all but the first are per connection."""
-    cursor = connection.cursor()
-    for pragma in (
-        "journal_mode = WAL",
-        "synchronous = NORMAL",
-        "foreign_keys = ON",
-        "busy_timeout = 10000",
-    ):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
 
 
 def _any(conditions: Sequence[Any]) -> Any:

@@ -28,6 +28,9 @@ CONTROLLERS: Final = (
 )
 
 
+ACCOUNT: Final = "system:serviceaccount:laxity:laxity"
+
+
 class Cluster:
     """One control plane. `up` returns when it answers; `down` leaves no process behind."""
 
@@ -36,6 +39,7 @@ class Cluster:
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"  # of its administrator
         self.service_kubeconfig = folder / "kubeconfig-service"  # of laxity's own account
+        self.audit_log = folder / "logs" / "audit.jsonl"  # all that laxity's account asked for
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._tls: ssl.SSLContext | None = None
         (folder / "logs").mkdir(parents=True, exist_ok=True)
@@ -86,6 +90,7 @@ class Cluster:
             f"--service-account-signing-key-file={self.folder}/sa.key",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24", "--endpoint-reconciler-type=none",
+            f"--audit-policy-file={self.folder}/audit.json", f"--audit-log-path={self.audit_log}",
             *self._flags,
         )  # fmt: skip
         self.until(lambda: self.ask("GET", "/readyz") is not None, 60.0, "the API server")
@@ -100,7 +105,7 @@ class Cluster:
             )  # fmt: skip
         for number in range(count):
             self.ask("POST", "/api/v1/nodes", simulated_node(f"gpu-{number}", gpus))
-        self.until(self._all_ready, 60.0, "simulated nodes to be ready")
+        self.until(self._all_ready, 60.0 + count / 10, "simulated nodes to be ready")
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One call as cluster administrator; None when it failed."""
@@ -147,17 +152,30 @@ class Cluster:
             ["openssl", "rsa", "-in", f"{folder}/sa.key", "-pubout", "-out", f"{folder}/sa.pub"],
         ):
             subprocess.run(command, check=True, capture_output=True)
-        account = "system:serviceaccount:laxity:laxity"
         groups = "system:serviceaccounts,system:serviceaccounts:laxity"
         (folder / "tokens.csv").write_text(
-            f'admin,admin,admin,"system:masters"\nservice,{account},{account},"{groups}"\n'
+            f'admin,admin,admin,"system:masters"\nservice,{ACCOUNT},{ACCOUNT},"{groups}"\n'
         )
-        self.kubeconfig.write_text(json.dumps(self._config("admin")))
-        self.service_kubeconfig.write_text(json.dumps(self._config("service")))
+        self.kubeconfig.write_text(json.dumps(self._config("admin", self.port)))
+        self.service_kubeconfig.write_text(json.dumps(self._config("service", self.port)))
+        rules = [{"level": "Metadata", "users": [ACCOUNT]}, {"level": "None"}]
+        policy = {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": rules,
+        }
+        (folder / "audit.json").write_text(json.dumps(policy))
 
-    def _config(self, token: str) -> dict[str, Any]:
+    def service_kubeconfig_by(self, port: int) -> Path:
+        """Laxity's account, by another port of this machine: somebody stands in between."""
+        found = self.folder / f"kubeconfig-service-{port}"
+        found.write_text(json.dumps(self._config("service", port)))
+        return found
+
+    def _config(self, token: str, port: int) -> dict[str, Any]:
         cluster = {
-            "server": f"https://127.0.0.1:{self.port}",
+            "server": f"https://127.0.0.1:{port}",
             "certificate-authority": f"{self.folder}/certs/apiserver.crt",
         }
         return {

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.kube.cluster import Cluster
+from tests.kube.kubectl import kubectl
+from tests.kube.mortal import Nursery
+
+MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
 
 WHY_NOT = (
     "no cluster: set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver "
@@ -43,3 +47,18 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     assert cluster.ask("POST", "/api/v1/namespaces", made)
     yield name
     cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def account(cluster: Cluster) -> None:
+    """Laxity's own account, with the rights of the manifests."""
+    for name in ("namespace", "rbac"):
+        kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / f"{name}.yaml"))
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Where services are born that a test kills or pauses."""
+    made = Nursery(tmp_path_factory.mktemp("nursery") / "log")
+    yield made
+    made.close()

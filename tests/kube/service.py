@@ -25,8 +25,9 @@ Json = dict[str, Any]
 class Service:
     """One service; `home` may be another one after a restart: the Jobs are the record."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, *, tracking_uri: str = "none") -> None:
         self.cluster, self.folder = cluster, folder
+        self.tracking_uri = tracking_uri
         self.port = free_ports(1)[0]
         self.log = folder / "serve.log"
 
@@ -46,7 +47,7 @@ class Service:
             self.process = subprocess.Popen(
                 [
                     *DIES_WITH_US, str(LAXITY), "serve", "--world", "kubernetes",
-                    "--port", str(self.port), "--tracking-uri", "none",
+                    "--port", str(self.port), "--tracking-uri", self.tracking_uri,
                 ],
                 env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip

@@ -1,12 +1,13 @@
 """The shipped admission policies on a real API server: what a tenant may do to a labelled Job."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from laxity import names
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import kubectl, tried
 
@@ -26,7 +27,10 @@ def policies(cluster: Cluster) -> Iterator[None]:
         "mutating-v1beta1/suspend.yaml",
     ):
         kubectl(cluster, "apply", "-f", str(MANIFESTS / name))
-    kubectl(cluster, "create", "clusterrole", TENANT, "--verb=*", "--resource=jobs.batch")
+    kubectl(
+        cluster, "create", "clusterrole", TENANT, "--verb=*",
+        "--resource=jobs.batch,jobs.batch/status",
+    )  # fmt: skip
     kubectl(
         cluster,
         "create",
@@ -58,13 +62,42 @@ def test_an_unlabelled_job_and_one_for_kueue_are_left_alone(
     assert create(cluster, namespace, kueues, user="admin")["spec"]["suspend"] is False
 
 
-@pytest.mark.parametrize("name", ["verdict", "promised-finish", "status", "nodes", "mlflow-run"])
+@pytest.mark.parametrize("name", names.OUTPUTS)
 def test_a_tenant_cannot_write_what_laxity_says(
     cluster: Cluster, policies: None, namespace: str, name: str
 ) -> None:
-    forged = job("forged", annotations={f"laxity.dev/{name}": "mine"})
-    said = refused(cluster, namespace, forged)
+    said = refused(cluster, namespace, job("forged", annotations={name: "mine"}))
     assert "only laxity writes" in said
+
+
+def test_a_tenant_cannot_write_it_with_the_status_nor_take_it_away(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    create(cluster, namespace, job("mine", annotations={names.VERDICT: "no"}), user="admin")
+    for forged in ("yes", None):
+        body = {"metadata": {"annotations": {names.VERDICT: forged}}}
+        for below in ([], ["--subresource=status"]):
+            assert "only laxity writes" in patched(cluster, namespace, body, more=below)
+
+
+def test_a_tenant_touches_no_job_of_another_namespace(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    """With the role that is shipped for tenants, bound in a namespace of their own."""
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "tenant.yaml"))
+    kubectl(
+        cluster, "create", "rolebinding", "theirs", "-n", namespace,
+        "--clusterrole=laxity-tenant", "--user=neighbour",
+    )  # fmt: skip
+    create(cluster, "default", job("mine"), user="admin")
+    try:
+        create(cluster, namespace, job("theirs"), user="neighbour")
+        for verb in (["get"], ["delete"], ["patch", "--type=merge", "-p", "{}"]):
+            theirs = [verb[0], "job", "mine", "-n", "default", *verb[1:], "--as=neighbour"]
+            code, said = tried(cluster, *theirs)
+            assert (code != 0, "Forbidden" in said) == (True, True), said
+    finally:
+        kubectl(cluster, "delete", "job", "mine", "-n", "default")
 
 
 def test_a_tenant_cannot_start_or_widen_a_job_but_may_move_its_deadline(
@@ -153,10 +186,17 @@ def refused(cluster: Cluster, namespace: str, made: dict[str, Any]) -> str:
     return said
 
 
-def patched(cluster: Cluster, namespace: str, patch: dict[str, Any], *, user: str = TENANT) -> str:
+def patched(
+    cluster: Cluster,
+    namespace: str,
+    patch: dict[str, Any],
+    *,
+    user: str = TENANT,
+    more: Sequence[str] = (),
+) -> str:
     _, said = tried(
         cluster, "patch", "job", "mine", "-n", namespace, "--type=merge",
-        "-p", json.dumps(patch), *as_user(user),
+        "-p", json.dumps(patch), *as_user(user), *more,
     )  # fmt: skip
     return said
 

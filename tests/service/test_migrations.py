@@ -1,9 +1,5 @@
 """The tables that the migrations make are the tables that the code reads."""
 
-import os
-import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +8,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from laxity_scheduler.store import VERSION_TABLE, CycleRow, StaleServiceError, Store, Table
-
-POSTGRES = Path("/usr/lib/postgresql/15/bin")
+from tests.kube.postgres import WHY_NOT, postgresql, programs
 
 
 def differences(store: Store) -> list[object]:
@@ -45,34 +40,12 @@ def a_cycle(number: int) -> CycleRow:
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The URL of a throwaway PostgreSQL, where the programs are installed."""
-    if not (POSTGRES / "initdb").exists():
-        pytest.skip("no PostgreSQL 15 on this machine")
-    user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    folder = tmp_path_factory.mktemp("postgres")
-    for place in (folder, *folder.parents):
-        if place.is_relative_to("/tmp") and place != Path("/tmp"):
-            place.chmod(0o755)
-    home = folder / "home"
-    home.mkdir()
-    if user:
-        shutil.chown(home, "postgres")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    data, log = home / "data", home / "log"
-
-    def run(program: str, *arguments: str) -> None:
-        subprocess.run(
-            [*user, str(POSTGRES / program), *arguments], check=True, cwd=home, capture_output=True
-        )
-
-    run("initdb", "-D", str(data), "-U", "laxity", "-A", "trust", "-E", "UTF8", "--no-sync")
-    options = f"-p {port} -k {home} -h 127.0.0.1 -F"
-    run("pg_ctl", "-D", str(data), "-l", str(log), "-w", "-o", options, "start")
-    yield f"postgresql://laxity@127.0.0.1:{port}/postgres"
-    run("pg_ctl", "-D", str(data), "-w", "-m", "immediate", "stop")
+    if programs() is None:
+        pytest.skip(WHY_NOT)
+    with postgresql() as url:
+        yield url
 
 
 def test_a_migrated_sqlite_store_has_exactly_the_tables_of_the_code(tmp_path: Path) -> None:

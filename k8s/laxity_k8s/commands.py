@@ -5,3 +5,10 @@ from typing import Any
 
 def register(app: Any) -> None:
     """Nothing yet: `laxity down` and `laxity release` speak with the service and stand with it."""
+
+
+def benches(app: Any) -> None:
+    """Kinds of `laxity bench` that need a cluster."""
+    from laxity_k8s.bench_commands import acting
+
+    app.command("acting")(acting)

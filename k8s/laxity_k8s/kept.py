@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 from laxity import names
@@ -19,6 +20,8 @@ from laxity_scheduler.verdict import Promise, Refusal, Verdict
 
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
 KINDS = ("Promise", "Refusal", "Forecast")
+KEPT_TEXTS = 16_384  # read once each; a Job is looked at several times between two changes
+LONGEST_KEPT = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +47,37 @@ class Kept:
 
     def to_text(self) -> str:
         """JSON of all that differs from a fresh state."""
-        fresh = Kept()
         written = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if getattr(self, field.name) != getattr(fresh, field.name)
+            name: getattr(self, name)
+            for name in FIELDS
+            if getattr(self, name) != getattr(FRESH, name)
         }
         return json.dumps(written, separators=(",", ":"), sort_keys=True)
 
 
+FRESH = Kept()
+FIELDS = tuple(field.name for field in fields(Kept))
+
+
 def kept(job: Json) -> Kept:
     """What a Job's STATUS annotation says; a fresh state where it says nothing readable."""
-    said = mapping(merge.annotations(job).get(names.STATUS))
+    text = merge.annotations(job).get(names.STATUS)
+    if not isinstance(text, str):
+        return FRESH
+    return _known_kept(text) if len(text) <= LONGEST_KEPT else _kept(text)
+
+
+def _kept(text: str) -> Kept:
+    said = mapping(text)
     found: dict[str, Any] = {}
-    for field in fields(Kept):
-        value = said.get(field.name)
-        if value is not None and _fits(field.name, value):
-            found[field.name] = tuple(value) if isinstance(value, list) else value
+    for name in FIELDS:
+        value = said.get(name)
+        if value is not None and _fits(name, value):
+            found[name] = tuple(value) if isinstance(value, list) else value
     return Kept(**found)
+
+
+_known_kept = lru_cache(maxsize=KEPT_TEXTS)(_kept)
 
 
 def terms(job: Json) -> str:
@@ -78,7 +94,14 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def verdict(job: Json) -> Verdict | None:
-    said = mapping(merge.annotations(job).get(names.VERDICT))
+    text = merge.annotations(job).get(names.VERDICT)
+    if not isinstance(text, str):
+        return None
+    return _known_verdict(text) if len(text) <= LONGEST_KEPT else _verdict(text)
+
+
+def _verdict(text: str) -> Verdict | None:
+    said = mapping(text)
     kind = str(said.get("kind", "")).capitalize()
     if kind not in KINDS:
         return None
@@ -86,6 +109,9 @@ def verdict(job: Json) -> Verdict | None:
         return load_verdict({**said, "kind": kind})
     except CodecError:
         return None
+
+
+_known_verdict = lru_cache(maxsize=KEPT_TEXTS)(_verdict)
 
 
 def verdict_label(found: Verdict | None) -> str:

@@ -1,0 +1,37 @@
+"""What `laxity bench` measures: named figures, and how they are shown.
+
+A kind of bench is a subcommand. A floor adds its kinds under entry point group `laxity.benches`, as
+a function `register(app: typer.Typer)`; the command itself stands with the simulator.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final, TypedDict
+
+BENCHES: Final = "laxity.benches"
+
+
+class Figure(TypedDict):
+    """One measured figure; `ratio` is to the baseline, None without one."""
+
+    value: float
+    unit: str
+    baseline: float | None
+    ratio: float | None
+
+
+def figure(value: float, unit: str, baseline: float | None = None) -> Figure:
+    ratio = value / baseline if baseline else None
+    return {"value": value, "unit": unit, "baseline": baseline, "ratio": ratio}
+
+
+def show(figures: Mapping[str, Figure], *, as_json: bool, beside: str = "the baseline") -> None:
+    """One JSON object, or a line per figure; `beside` says what a ratio is to."""
+    import typer
+
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return
+    for name, one in figures.items():
+        ratio = "" if one["ratio"] is None else f"  {one['ratio']:,.2f} x {beside}"
+        typer.echo(f"{name:<28} {one['value']:>14,.2f} {one['unit']}{ratio}")

@@ -1,0 +1,84 @@
+"""What Jobs declare is read once, and again as soon as anything of it is another."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity.qos import QoSError
+from laxity.spec import TrainingSpec
+from laxity_k8s.bench_ground import waiting_job
+from laxity_k8s.declared import declared
+
+Json = dict[str, Any]
+
+
+def job() -> Json:
+    return waiting_job("team", "train")
+
+
+def test_the_same_words_are_read_once() -> None:
+    first = declared(job())
+    later = job()
+    later["metadata"] |= {"resourceVersion": "77", "generation": 4, "uid": "u"}
+    later["metadata"]["annotations"] |= {names.VERDICT: "{}", names.STATUS: "{}"}
+    later["status"] = {"active": 1}
+    later["spec"]["suspend"] = False
+    assert declared(later) is first
+    assert first == TrainingSpec.from_manifest(later)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("metadata", "name"), "other"),
+        (("metadata", "namespace"), "other"),
+        (("metadata", "annotations", names.DEADLINE), "13h"),
+        (("metadata", "annotations", names.EPOCHS), "11"),
+        (("metadata", "annotations", names.MODEL), "another"),
+        (("metadata", "annotations", names.WIDTHS), "1,2"),
+        (("metadata", "annotations", names.SUBMITTED_AT), "2026-11-21T18:00:00Z"),
+        (("spec", "template", "spec", "containers", 0, "image"), "train:2"),
+        (("spec", "template", "spec", "containers", 0, "env"), [{"name": "A", "value": "b"}]),
+        (("spec", "template", "spec", "containers", 0, "resources", "limits"), {}),
+    ],
+)
+def test_another_word_is_read_anew(path: tuple[str | int, ...], value: object) -> None:
+    changed = job()
+    changed["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {
+        "nvidia.com/gpu": "2"
+    }
+    declared(changed)
+    place: Any = changed
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    assert declared(changed) == TrainingSpec.from_manifest(changed)
+
+
+def test_a_job_of_kueue_or_of_nobody_is_wrong_however_often_it_is_asked() -> None:
+    declared(job())
+    for label in ({}, {names.MANAGED: "true", names.KUEUE_QUEUE: "theirs"}):
+        other = job()
+        other["metadata"]["labels"] = label
+        for _again in range(2):
+            with pytest.raises(QoSError):
+                declared(other)
+
+
+def test_a_job_that_names_no_width_follows_its_own() -> None:
+    plain = job()
+    plain["spec"] |= {"completionMode": "NonIndexed", "parallelism": 3}
+    del plain["metadata"]["annotations"][names.WIDTHS]
+    assert declared(plain).qos.widths == (3,)
+    wider = copy.deepcopy(plain)
+    wider["spec"]["parallelism"] = 4
+    assert declared(wider).qos.widths == (4,)
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {"a": 2**80}, {"a": "\udc80"}, object()])
+def test_what_is_no_json_of_an_api_server_is_read_without_being_kept(value: object) -> None:
+    odd = job()
+    odd["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = value
+    assert declared(odd) == TrainingSpec.from_manifest(odd)

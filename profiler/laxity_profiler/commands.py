@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -14,18 +13,28 @@ if TYPE_CHECKING:
     from laxity_profiler.predictor import HistoryPredictor
 
 DEFAULT_WORKERS: Final = "1,2,4,8"
-BAR: Final = "\u2588"
-BARS: Final = 12
 Workers = Annotated[str, typer.Option(help="Widths: 3, 1,2,4 or 1..8.")]
-Model = Annotated[str | None, typer.Option(help="Key of the model's history.")]
 Store = Annotated[str, typer.Option(help="URL of the store; default: the home's.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add this floor's commands."""
+    from laxity_profiler.profile_command import profile
+    from laxity_profiler.refit_command import refit
+
     app.command("predict")(predict)
     app.command("profile")(profile)
+    app.command("refit")(refit)
+
+
+def benches(app: typer.Typer) -> None:
+    """Kinds of `laxity bench` of this floor."""
+    from laxity_profiler.bench_commands import prediction
+    from laxity_profiler.ingest_bench import ingest
+
+    app.command("ingest")(ingest)
+    app.command("prediction")(prediction)
 
 
 def predict(
@@ -61,62 +70,14 @@ def predict(
         _print(_table(workload, rows))
 
 
-def profile(
-    source: Annotated[
-        str, typer.Argument(metavar="FILE|ENTRY", help="YAML of a Job, or module:function.")
-    ],
-    *,
-    workers: Workers = "1,2",
-    epochs: Annotated[int, typer.Option(help="Epochs at each width.", min=2)] = 3,
-    model: Model = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE for the function.")
-    ] = None,
-    store: Store = "",
-    as_json: AsJson = False,
-) -> None:
-    """Train a few epochs at each width, one after the other, and say what that tells."""
-    from laxity.client import Client
-    from laxity.exits import USAGE, CommandError
-    from laxity.widths import parse_widths
-    from laxity_profiler.estimate import Workload
-    from laxity_profiler.profiling import probes, run
-
-    try:
-        widths = parse_widths(workers) or (1,)
-    except ValueError as error:
-        raise CommandError(str(error), code=USAGE) from error
-    wanted = probes(source, widths, epochs=epochs, model=model, params=param or [])
-    client = Client(patience_s=5.0)
-    for width, manifest in wanted.jobs:
-        typer.echo(f"{wanted.model}: {epochs} epochs on {width}", err=True)
-        run(client, manifest)
-    predictor = _predictor(store)
-    rows = _rows(predictor, Workload(wanted.model, 1, **wanted.setting), widths)
-    if as_json:
-        said = {"model": wanted.model, "version": predictor.version, "widths": rows}
-        typer.echo(json.dumps(said))
-    else:
-        _print(_table(Workload(wanted.model, 1), rows))
-
-
 def _predictor(store: str) -> "HistoryPredictor":
     """What the history of the store comes to."""
-    from laxity.client import home
-    from laxity.exits import NOT_FOUND, CommandError
     from laxity_profiler.history import History
     from laxity_profiler.learner import Learner
-    from laxity_profiler.tables import open_engine
+    from laxity_profiler.store_of import opened
 
-    path = home() / "laxity.db"
-    if not store and not Path(path).exists():
-        message = f"there is no history at {path}; train something first, or name --store"
-        raise CommandError(message, code=NOT_FOUND)
-    engine = open_engine(store or f"sqlite:///{path}")
-    try:
+    with opened(store) as engine:
         return Learner(History(engine)).predictor()
-    finally:
-        engine.dispose()
 
 
 def _rows(
@@ -152,6 +113,8 @@ def _table(workload: "Workload", rows: list[dict[str, Any]]) -> "Table":
     """One row per width; the bars compare the speeds."""
     from rich.table import Table
 
+    from laxity_profiler.shown import bar, seconds_words
+
     several = workload.epochs > 1
     title = f"{workload.model}, {workload.epochs} epochs" if several else workload.model
     table = Table(title=title, title_justify="left")
@@ -163,18 +126,10 @@ def _table(workload: "Workload", rows: list[dict[str, Any]]) -> "Table":
     fastest = min((row["epoch"]["p50_s"] or math.inf for row in rows), default=math.inf)
     for row in rows:
         parts = (row["epoch"], row["whole"]) if several else (row["epoch"],)
-        words = [_words(part[name]) for part in parts for name in ("p50_s", "p90_s")]
-        speed = BAR * round(BARS * fastest / row["epoch"]["p50_s"]) if row["epoch"]["p50_s"] else ""
+        words = [seconds_words(part[name]) for part in parts for name in ("p50_s", "p90_s")]
+        speed = bar(fastest / row["epoch"]["p50_s"]) if row["epoch"]["p50_s"] else ""
         table.add_row(str(row["workers"]), *words, speed, row["source"], str(row["n_points"]))
     return table
-
-
-def _words(seconds: float | None) -> str:
-    from laxity.times import words
-
-    if seconds is None:
-        return "not known"
-    return f"{1_000 * seconds:.0f}ms" if 0.0 < seconds < 0.95 else words(seconds)
 
 
 def _print(table: "Table") -> None:

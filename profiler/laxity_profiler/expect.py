@@ -1,13 +1,13 @@
 """What is expected of a workload at a width before its own epochs are looked at: the best source.
 
 In this order: history of the same model (measured levels, else the curve through them; a fit over
-batch sizes for a setting never seen), else similar models or the user's estimate, whichever is
-surer, else nothing at all, which is infinity and not an error.
+batch sizes for a setting never seen), else what its first epoch reads, similar models or the user's
+estimate, whichever is surest, else nothing at all, which is infinity and not an error.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.calibrate import NORMAL, Factors
@@ -15,8 +15,10 @@ from laxity_profiler.curve import ERROR_ONE_WIDTH, ONE_WIDTH, doublings, read
 from laxity_profiler.estimate import Source, Workload
 from laxity_profiler.family import borrow, relatives
 from laxity_profiler.fits import NOISE, SPREAD, ModelFit, Setting, SettingFit, nearest
+from laxity_profiler.overhead import Costs
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
+NO_END: Final = (0.0, 0.0, 0.0)
 UNKNOWN2: Final = 1e6  # relative variance of a level that only the job's own epochs can give
 
 
@@ -35,6 +37,7 @@ class Cell:
     n: int
     start: Factors = NORMAL
     later: Factors = NORMAL
+    end_s: tuple[float, float, float] = NO_END  # P10, P50, P90 of last epoch to Job complete
 
 
 UNKNOWN: Final = Cell(math.inf, UNKNOWN2, 0.0, NOISE * NOISE, "prior", 0)
@@ -43,8 +46,9 @@ UNKNOWN: Final = Cell(math.inf, UNKNOWN2, 0.0, NOISE * NOISE, "prior", 0)
 class Expectations:
     """Cells of one predictor's models, each looked up once."""
 
-    def __init__(self, models: Sequence[ModelFit]) -> None:
-        self._models = models
+    def __init__(self, models: Sequence[ModelFit], costs: Costs | None = None) -> None:
+        self._costs = costs
+        self._models = [fit for fit in models if fit.settings]
         self._by_model: Mapping[str, ModelFit] = {fit.model: fit for fit in models}
         self._outlooks: dict[Workload, Outlook] = {}
         self._levels: dict[tuple[int, int], tuple[float, float, int]] = {}
@@ -55,7 +59,9 @@ class Expectations:
             fit = self._by_model.get(workload.model)
             known = fit is not None and bool(fit.settings)
             family = [] if known else relatives(workload.model, self._models)
-            found = Outlook(workload, fit if known else None, family, self._levels)
+            ends = self._costs.estimate(workload.model, ("finish",)) if self._costs else None
+            end_s = (ends.p10_s, ends.p50_s, ends.p90_s) if ends else NO_END
+            found = Outlook(workload, fit, family, self._levels, end_s=end_s)
             self._outlooks[workload] = found
         return found
 
@@ -63,7 +69,7 @@ class Expectations:
 class Outlook:
     """One workload over all widths."""
 
-    __slots__ = ("_cells", "_family", "_fit", "_levels", "_near", "_setting", "_workload")
+    __slots__ = ("_cells", "_end_s", "_family", "_fit", "_levels", "_near", "_setting", "_workload")
 
     def __init__(
         self,
@@ -71,27 +77,29 @@ class Outlook:
         fit: ModelFit | None,
         family: Sequence[ModelFit],
         levels: dict[tuple[int, int], tuple[float, float, int]],
+        *,
+        end_s: tuple[float, float, float] = NO_END,
     ) -> None:
+        self._end_s = end_s
         self._workload = workload
         self._setting = Setting.of(workload)
         self._fit = fit
         self._family = family
-        self._near = nearest(fit, self._setting) if fit else None
+        self._near = nearest(fit, self._setting) if fit and fit.settings else None
         self._levels = levels
         self._cells: dict[int, Cell] = {}
 
     def at(self, width: int) -> Cell:
         found = self._cells.get(width)
         if found is None:
-            found = self._cells[width] = self._look(width)
+            found = self._cells[width] = replace(self._look(width), end_s=self._end_s)
         return found
 
     def _look(self, width: int) -> Cell:
         if self._fit is not None and self._near is not None:
             return self._from_history(self._fit, *self._near, width)
-        known = [
-            cell for cell in (self._from_family(width), self._from_user(width)) if cell is not None
-        ]
+        told = (self._from_traffic(width), self._from_family(width), self._from_user(width))
+        known = [cell for cell in told if cell is not None]
         return min(known, key=lambda cell: cell.spread2 + cell.error2, default=UNKNOWN)
 
     def _from_history(
@@ -113,6 +121,16 @@ class Outlook:
                 factor, error2, source = 1.0, step_error2, "profile"
         seconds = epoch_s * factor
         return Cell(seconds, fit.spread2, error2, fit.noise2, source, n, fit.start, fit.later)
+
+    def _from_traffic(self, width: int) -> Cell | None:
+        """What is read in a first epoch; another setting is reached by the size of its data."""
+        if self._fit is None or not self._fit.traffic:
+            return None
+        reading = replace(self._fit, settings=self._fit.traffic)
+        known, factor, off = nearest(reading, self._setting)
+        epoch_s, error = read(known.levels, known.curve, width)
+        error2 = error * error + off * off
+        return Cell(epoch_s * factor, SPREAD * SPREAD, error2, NOISE * NOISE, "traffic", 0)
 
     def _from_family(self, width: int) -> Cell | None:
         found = borrow(self._setting, width, self._family)
@@ -139,4 +157,4 @@ def finite(cell: Cell, width: int, one_worker_s: float) -> Cell:
     if cell.epoch_s != math.inf:
         return cell
     seconds = one_worker_s * ONE_WIDTH.at(width)
-    return Cell(seconds, UNKNOWN2, 0.0, SPREAD * SPREAD, "prior", 0)
+    return Cell(seconds, UNKNOWN2, 0.0, SPREAD * SPREAD, "prior", 0, end_s=cell.end_s)

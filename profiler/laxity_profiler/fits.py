@@ -83,6 +83,7 @@ class ModelFit:
     start: Factors = NORMAL
     later: Factors = NORMAL
     step: StepFit | None = None
+    traffic: tuple[SettingFit, ...] = ()  # while there are no settings: what a first epoch reads
 
     @property
     def n(self) -> int:
@@ -102,6 +103,7 @@ class ModelFit:
             Factors(**fields["start"]),
             Factors(**fields["later"]),
             StepFit(**step) if step else None,
+            tuple(_setting_fit(setting) for setting in fields.get("traffic", ())),
         )
 
 

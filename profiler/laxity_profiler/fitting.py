@@ -5,7 +5,7 @@ out), before its start and again at half of it, by the same rules that the predi
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from statistics import median
@@ -47,6 +47,24 @@ class Regime:
     width: int
     stretches: tuple[Stretch, ...]
     is_current: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One stretch of a past run: seconds per epoch as predicted from the others, and as they were.
+
+    `sigma` is the relative error that was expected.
+    """
+
+    stage: str  # "start", or "half": after half of its own epochs
+    width: int
+    predicted_s: float
+    actual_s: float
+    sigma: float
+
+    @property
+    def score(self) -> float:
+        return score(self.actual_s, self.predicted_s, self.sigma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +111,15 @@ def fit_model(model: str, found: Sequence[Stretch], *, level: float = P90) -> Mo
 
 def backtest(regimes: Sequence[Regime], *, spread2: float, noise2: float) -> Scores:
     """Predict each stretch from the others of its regime; scores of the misses."""
-    start: list[float] = []
-    later: list[float] = []
+    found = list(trials(regimes, spread2=spread2, noise2=noise2))
+    return Scores(
+        tuple(trial.score for trial in found if trial.stage == "start"),
+        tuple(trial.score for trial in found if trial.stage == "half"),
+    )
+
+
+def trials(regimes: Sequence[Regime], *, spread2: float, noise2: float) -> Iterator[Trial]:
+    """Each stretch as the others of its regime predict it: before its start, and at its half."""
     for regime in regimes:
         group = regime.stretches
         weights = [1.0 / (spread2 + noise2 / len(one.epoch_s)) for one in group]
@@ -107,23 +132,25 @@ def backtest(regimes: Sequence[Regime], *, spread2: float, noise2: float) -> Sco
             level_s = (sums - weight * one.mean_s) / rest
             belief = Belief(1.0, spread2 + 1.0 / rest, 0.0, noise2, 0)
             ratios = [seconds / level_s for seconds in one.epoch_s]
-            start.append(_score(belief, ratios, noise2))
-            later += _later_scores(belief, ratios)
-    return Scores(tuple(start), tuple(later))
+            yield _trial("start", regime, level_s, belief, ratios)
+            if half := len(ratios) // 2:
+                after = update(belief, ratios[max(0, half - EPOCHS_KEPT) : half])
+                yield _trial("half", regime, level_s, after, ratios[half:])
 
 
-def _later_scores(belief: Belief, ratios: Sequence[float]) -> list[float]:
-    """At half of the stretch, by its own epochs so far (as many as a job's progress keeps)."""
-    half = len(ratios) // 2
-    if half < 1:
-        return []
-    after = update(belief, ratios[max(0, half - EPOCHS_KEPT) : half])
-    return [_score(after, ratios[half:], after.noise2)]
+def _trial(
+    stage: str, regime: Regime, level_s: float, belief: Belief, rest: Sequence[float]
+) -> Trial:
+    sigma = math.sqrt(belief.left2 + belief.noise2 / len(rest))
+    actual_s = level_s * (sum(rest) / len(rest))
+    return Trial(stage, regime.width, level_s * belief.factor, actual_s, sigma)
 
 
-def _score(belief: Belief, rest: Sequence[float], noise2: float) -> float:
-    sigma = math.sqrt(belief.left2 + noise2 / len(rest))
-    return score(sum(rest) / len(rest), belief.factor, sigma)
+def tried(found: Sequence[Stretch]) -> list[Trial]:
+    """The trials that a fit of these stretches is calibrated with, in the order of the runs."""
+    noise2 = _noise2(found)
+    regimes = _regimes(found, noise2)
+    return list(trials(regimes, spread2=_spread2(regimes, noise2), noise2=noise2))
 
 
 def _regimes(found: Sequence[Stretch], noise2: float) -> list[Regime]:

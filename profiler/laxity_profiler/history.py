@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laxity_profiler import tables
 from laxity_profiler.estimate import Workload
+from laxity_profiler.first_epoch import Seen
 from laxity_profiler.said import NOTHING_SAID, Epoch, Folded, Report, Said, Stop, StopSeen
 from laxity_profiler.tables import HistoryError, transaction
 
@@ -44,6 +45,7 @@ class _Kept:
     said: Said
     folds: int
     report: Report
+    workload: Workload | None = None  # as its workers' reports came with it
 
 
 class History:
@@ -53,7 +55,10 @@ class History:
         tables.create_tables(engine)
         self.engine = engine
         self._kept: dict[str, _Kept] = {}
+        self._silent: set[str] = set()  # runs that nobody had said anything of when asked
         self._aside: dict[str, int] = {}
+        self._first: dict[str, Seen] = {}
+        self.first_changes = 0  # so often what jobs read in their first epochs has changed
         self._lock = RLock()
         self._refreshed_at = time.time() - CLOCKS_APART_S
 
@@ -83,7 +88,8 @@ class History:
                 folded = said.fold(lines, epochs=workload.epochs, received_at=now)
                 self._write(connection, uid, workload.model, folded, now)
                 tables.write_run(connection, uid, _row(job, workload, said, row.folds + 1))
-            self._keep(uid, said, row.folds + 1)
+            self._keep(uid, said, row.folds + 1).workload = workload
+            self._note_reading(uid, workload, said)
             return said.acked
 
     def add_epochs(self, uid: str, job: str, workload: Workload, epochs: Sequence[Epoch]) -> None:
@@ -100,11 +106,16 @@ class History:
         kept = self._kept.get(uid)
         if kept is not None:
             return kept.report
+        if uid in self._silent:
+            return NOTHING_SAID
         with self._lock:
             with transaction(self.engine) as connection:
                 row = tables.read_run(connection, uid)
             if row is None:
-                return NOTHING_SAID  # not kept: another replica may be told at any time
+                if len(self._silent) >= RUNS_KEPT:
+                    self._silent.clear()
+                self._silent.add(uid)  # until it is heard here, or `refresh` sees it elsewhere
+                return NOTHING_SAID
             return self._keep(uid, Said.from_json(row.said), row.folds).report
 
     def refresh(self) -> None:
@@ -144,6 +155,21 @@ class History:
             stops = [Stop(kind, max(1, workers), float(seconds), float(at), size_bytes)]
             self._write(connection, uid, workload.model, Folded(stops=stops), at)
 
+    def observe_finish(self, uid: str, *, at: float) -> None:
+        """The job was complete at this instant: how long after its last epoch, if that is known."""
+        kept = self._kept.get(uid)
+        if kept is None or kept.workload is None or kept.said.epoch_ended_at is None:
+            return
+        ended_at, width = kept.said.epoch_ended_at, kept.said.formed
+        self.observe_stop(
+            uid,
+            kept.workload,
+            kind="finish",
+            workers=width,
+            seconds=max(0.0, at - ended_at),
+            at=ended_at,
+        )
+
     def set_aside(self, uid: str, reason: str, line: str, *, at: float) -> None:
         """Remember what was not believed, and why."""
         with self._lock, transaction(self.engine) as connection:
@@ -170,6 +196,11 @@ class History:
             )
             for uid, epochs in reversed(by_uid.items())
         ]
+
+    def first_epochs(self) -> list[Seen]:
+        """What jobs read whose first epoch lasts; in memory only, the next line tells it again."""
+        with self._lock:
+            return list(self._first.values())
 
     def stops(self, *, most: int = STOPS_READ) -> list[StopSeen]:
         """The latest stops of all models, oldest first."""
@@ -208,10 +239,20 @@ class History:
             ]
             tables.insert_new(connection, tables.SetAside, rows)
 
+    def _note_reading(self, uid: str, workload: Workload, said: Said) -> None:
+        reading = said.first_reading()
+        before = self._first.pop(uid, None)
+        if reading is not None:
+            self._first[uid] = Seen(uid, workload, reading)
+            if len(self._first) > RUNS_KEPT:
+                del self._first[next(iter(self._first))]
+        self.first_changes += self._first.get(uid) != before
+
     def _keep(self, uid: str, said: Said, folds: int) -> _Kept:
         kept = _Kept(said, folds, said.report())
         self._kept.pop(uid, None)
         self._kept[uid] = kept
+        self._silent.discard(uid)
         if len(self._kept) > RUNS_KEPT:
             del self._kept[next(iter(self._kept))]
         return kept

@@ -6,6 +6,7 @@ job itself is followed through its own progress, at once. Live predictions and h
 are kept too: they are the measured coverage, and move the level of a P90 that misses too often.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import RLock
@@ -14,7 +15,8 @@ from typing import Final, Literal
 from laxity_profiler import tables
 from laxity_profiler.calibrate import Coverage, adapted_level, coverage
 from laxity_profiler.estimate import Estimate, Workload
-from laxity_profiler.fits import ModelFit
+from laxity_profiler.first_epoch import first_epochs, is_news
+from laxity_profiler.fits import ModelFit, SettingFit
 from laxity_profiler.fitting import Stretch, fit_model, stretches
 from laxity_profiler.history import History, Run
 from laxity_profiler.overhead import PRIORS, Costs, fit_costs
@@ -60,6 +62,9 @@ class Learner:
         self._learned: dict[str, _Learned] = {}
         self._last_epoch = self._last_stop = 0
         self._stops_seen = self._stops_fitted = 0
+        self._first: dict[str, tuple[SettingFit, ...]] = {}  # models in their first epoch
+        self._first_seen = 0
+        self._doubted: set[tuple[str, str]] = set()
         self._outcomes = self._read_outcomes()
         self._is_first = True
         self._lock = RLock()
@@ -74,8 +79,9 @@ class Learner:
             self._is_first = False
             for model in chosen:
                 self._fit(model)
+            read = self._look_at_first_epochs()
             stops_due = self._stops_seen >= (1.0 + GROWTH) * self._stops_fitted
-            if chosen or (self._stops_seen > self._stops_fitted and stops_due):
+            if chosen or read or (self._stops_seen > self._stops_fitted and stops_due):
                 self._current = self._made()
             return self._current
 
@@ -108,6 +114,7 @@ class Learner:
 
     def observe_finish(self, uid: str, *, at: float, idle_s: float = 0.0) -> None:
         """A job has finished: its predictions meet the truth. `idle_s` of the time it did not run."""
+        self._history.observe_finish(uid, at=at)
         with self._lock, tables.transaction(self._history.engine) as connection:
             for row in tables.predictions_of(connection, uid):
                 actual_s = at - row.at - idle_s
@@ -134,6 +141,27 @@ class Learner:
         for model, n in news.epochs.items():
             self._learned.setdefault(model, _Learned()).seen += n
 
+    def _look_at_first_epochs(self) -> bool:
+        """Whether what unknown models read has news. What is not believed is set aside, once."""
+        changes = self._history.first_changes
+        if changes == self._first_seen and not any(map(self._is_known, self._first)):
+            return False
+        self._first_seen = changes
+        seen = self._history.first_epochs()
+        found = first_epochs(one for one in seen if not self._is_known(one.workload.model))
+        for uid, why in set(found.doubted) - self._doubted:
+            self._doubted.add((uid, why))
+            reason = f"its traffic is not believed: {why}"
+            self._history.set_aside(uid, reason, "read", at=time.time())
+        before, self._first = self._first, dict(found.by_model)
+        for model, old in before.items():
+            if model in self._first and not is_news(old, self._first[model]):
+                self._first[model] = old
+        return before != self._first
+
+    def _is_known(self, model: str) -> bool:
+        return model in self._learned and self._learned[model].fit is not None
+
     def _fit(self, model: str) -> None:
         learned = self._learned[model]
         runs = self._history.epochs(model)[-RUNS:]
@@ -149,6 +177,7 @@ class Learner:
         stops = self._history.stops()
         self._stops_fitted = self._stops_seen
         fits = [row.fit for _, row in sorted(self._learned.items()) if row.fit is not None]
+        fits += [ModelFit(model, (), traffic=read) for model, read in sorted(self._first.items())]
         made = HistoryPredictor(tuple(fits), fit_costs(stops, warm_up_s=warm, prior=self._prior))
         return self._current if made == self._current else made
 

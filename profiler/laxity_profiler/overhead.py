@@ -1,7 +1,8 @@
-"""Seconds lost by stopping and by starting a training: save, stop, start, load, warm up.
+"""Seconds lost by stopping, starting and ending a training: save, stop, start, load, warm up.
 
     suspend = save + stop                        save = k0 + k1 * checkpoint bytes
     resume  = start (pods, model, data) + warm-up        start = r0 + r1 * checkpoint bytes
+    finish  = from the end of the last epoch until the Job is complete
 
 Each part is the median of what was observed of the model. Where a model has few observations, they
 are mixed with the fit over all models on checkpoint bytes, and that with a prior. A local process
@@ -18,7 +19,7 @@ from laxity_profiler.calibrate import NORMAL_90
 from laxity_profiler.estimate import Estimate, Source
 from laxity_profiler.said import StopSeen
 
-Part = Literal["save", "suspend", "resume", "load", "reform", "warmup"]
+Part = Literal["save", "suspend", "resume", "load", "reform", "warmup", "finish"]
 ERROR: Final = 0.35  # relative, of a prior
 LEAST_ERROR: Final = 0.08
 PRIOR_POINTS: Final = 1.0  # how many observations a prior is worth
@@ -48,12 +49,14 @@ LOCAL: Final = (
     PartFit("suspend", 0.7, ERROR),
     PartFit("resume", 2.5, ERROR),
     PartFit("warmup", 0.5, ERROR),
+    PartFit("finish", 0.0, ERROR),  # nothing is assumed until it was seen
 )
 CLUSTER: Final = (
     PartFit("save", 5.0, ERROR),
     PartFit("suspend", 10.0, ERROR),
     PartFit("resume", 30.0, ERROR),
     PartFit("warmup", 5.0, ERROR),
+    PartFit("finish", 0.0, ERROR),
 )
 PRIORS: Final[Mapping[str, tuple[PartFit, ...]]] = {"local": LOCAL, "cluster": CLUSTER}
 

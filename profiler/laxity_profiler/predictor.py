@@ -23,7 +23,7 @@ from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workloa
 from laxity_profiler.expect import Expectations, Outlook
 from laxity_profiler.fits import ModelFit
 from laxity_profiler.overhead import Costs
-from laxity_profiler.rows import Own, Row, estimates, expected
+from laxity_profiler.rows import Own, Row, estimates, expected, one_epoch
 
 FORMAT: Final = 1
 
@@ -47,12 +47,12 @@ class HistoryPredictor:
 
     @cached_property
     def _expectations(self) -> Expectations:
-        return Expectations(self.models)
+        return Expectations(self.models, self.costs)
 
     def epoch_time(self, workload: Workload, workers: int) -> Estimate:
         """One epoch on `workers` workers, warmed up."""
         with self._lock:
-            return estimates([expected(self._expectations.of(workload).at(workers), 1)])[0]
+            return estimates([one_epoch(self._expectations.of(workload).at(workers))])[0]
 
     def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
         """All epochs that are left, as one sum."""

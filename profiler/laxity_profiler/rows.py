@@ -1,17 +1,18 @@
 """One row of an answer: the numbers from which the quantiles of a remaining time are computed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from laxity_profiler.curve import ERROR_ONE_WIDTH, ONE_WIDTH, doublings
-from laxity_profiler.estimate import Estimates, Progress, Source
-from laxity_profiler.expect import Cell, Outlook, finite
+from laxity_profiler.estimate import Estimates, Floats, Progress, Source
+from laxity_profiler.expect import NO_END, Cell, Outlook, finite
 from laxity_profiler.posterior import Belief, update
 
-# (epochs left, seconds per epoch, relative variance that is left, noise of one epoch, z10, z50, z90)
-Numbers = tuple[float, float, float, float, float, float, float]
+# (epochs left, seconds per epoch, relative variance that is left, noise of one epoch, z10, z50, z90,
+# and P10, P50, P90 of the seconds from the last epoch to the end)
+Numbers = tuple[float, float, float, float, float, float, float, float, float, float]
 Row = tuple[Numbers, Source, int]
 
 
@@ -53,7 +54,8 @@ class Own:
         belief = belief or self.elsewhere
         z = cell.later
         numbers = (
-            left, cell.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90
+            left, cell.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
+            *cell.end_s
         )  # fmt: skip
         return numbers, "observed" if belief.gain > 0.5 else cell.source, cell.n + self.n
 
@@ -74,24 +76,36 @@ def _shape2(cell: Cell, seen: Sequence[int], width: int) -> float:
     return min(cell.error2, away * away) if known else away * away
 
 
+def one_epoch(cell: Cell) -> Row:
+    """A row of a single epoch in the middle of a training."""
+    return expected(replace(cell, end_s=NO_END), 1)
+
+
 def expected(cell: Cell, left: int) -> Row:
     """A row of a job without epochs of its own."""
     z = cell.start
     left2 = cell.spread2 + cell.error2
-    return (left, cell.epoch_s, left2, cell.noise2, z.z10, z.z50, z.z90), cell.source, cell.n
+    numbers = (left, cell.epoch_s, left2, cell.noise2, z.z10, z.z50, z.z90, *cell.end_s)
+    return numbers, cell.source, cell.n
 
 
 def estimates(rows: Sequence[Row]) -> Estimates:
     """Quantiles of all rows at once; arrays of shape (rows,). Only exact operations are used."""
-    numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, 7)
+    numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, 10)
     epochs, level, left2, noise2 = numbers[:, :4].T
     sigma2 = left2 + noise2 / np.maximum(epochs, 1.0)
-    x = numbers[:, 4:] * np.sqrt(sigma2)[:, None]
+    x = numbers[:, 4:7] * np.sqrt(sigma2)[:, None]
     up = x + np.sqrt(1.0 + x * x)
     unknown = np.isinf(level)
     total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
-    p10, p50, p90 = (total * up[:, at] for at in range(3))
-    mean = p50 * (1.0 + np.minimum(sigma2, 4.0) / 2.0)
+    low, end_s, high = np.where(epochs > 0.0, numbers[:, 7:].T, 0.0)
+    middle = total * up[:, 1]
+    mean = middle * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
+    p10, p90 = total * up[:, 0], total * up[:, 2]
+    p50 = middle + end_s
+    ends = high > 0.0  # two spans, each unsure by itself: their deviations add as squares
+    p10[ends] = (p50 - _joined(middle - p10, end_s - low))[ends]
+    p90[ends] = (p50 + _joined(p90 - middle, high - end_s))[ends]
     never = unknown & (epochs > 0.0)
     for column in (p50, mean, p90):
         column[never] = np.inf
@@ -103,3 +117,8 @@ def estimates(rows: Sequence[Row]) -> Estimates:
         tuple([row[1] for row in rows]),
         np.array([row[2] for row in rows], dtype=np.int64),
     )
+
+
+def _joined(one: Floats, other: Floats) -> Floats:
+    """The root of the sum of squares, by exact operations (hypot is not the same everywhere)."""
+    return np.asarray(np.sqrt(one * one + other * other))

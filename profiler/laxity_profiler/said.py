@@ -6,21 +6,24 @@ aside with a reason. Pure: the database is elsewhere (history.py).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final, Self, TypeGuard
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_profiler.traffic import Reading
 
 EPOCHS_KEPT: Final = 20
 LONGEST_S: Final = 1e8  # three years: no epoch and no stop takes so long
 CLOCK_SLACK_S: Final = 5.0  # two clocks may differ by so much and still be believed
 MOST_AHEAD: Final = 1_000  # lines beyond a gap; then the gap is given up
 MOST_SKIPPED: Final = 1_000_000
+MOST_READINGS: Final = 1_000
 TEXT_LIMIT: Final = 8_000
 RESULT_LIMIT: Final = 262_144
 KINDS: Final = frozenset(
-    {"started", "formed", "resumed", "epoch", "saved", "parked", "finished", "failed"}
+    {"started", "formed", "resumed", "read", "epoch", "saved", "parked", "finished", "failed"}
 )
 
 
@@ -100,11 +103,13 @@ class Said:
     epoch_s: list[float] = field(default_factory=list)
     widths: list[int] = field(default_factory=list)
     epoch_started_at: float | None = None
+    epoch_ended_at: float | None = None  # the latest
     formed: int = 0
     training: bool = False
     parked_epoch: int | None = None
     failed: str = ""
     result: Any = None
+    reading: dict[str, Any] | None = None  # of the first epoch, until there is one
 
     def report(self) -> Report:
         return Report(
@@ -116,6 +121,13 @@ class Said:
             self.failed,
             self.result,
         )
+
+    def first_reading(self) -> Reading | None:
+        """What the first epoch has read so far, while it lasts."""
+        if self.reading is None:
+            return None
+        lists = {name: tuple(self.reading[name]) for name in ("read_s", "read_bytes")}
+        return Reading(**self.reading | lists)
 
     def to_json(self) -> str:
         fields = {name: getattr(self, name) for name in self.__slots__}
@@ -201,6 +213,8 @@ class Said:
             self._moved(line, folded, at=at, current=current)
         elif kind == "formed":
             self._form(line, folded, at=at, current=current)
+        elif kind == "read":
+            self._read(line, current=current)
         elif kind not in KINDS:
             raise BeliefError(f"kind {_short(kind, 40)} is none that laxity knows")
         elif current:
@@ -213,7 +227,8 @@ class Said:
         if epoch > epochs:
             raise BeliefError(f"epoch {epoch} of {epochs}: beyond the total")
         if current:
-            self.epochs_done, self.epoch_started_at = epoch, at
+            self.epochs_done, self.epoch_started_at, self.reading = epoch, at, None
+            self.epoch_ended_at = at
             self.parked_epoch, self.failed, self.training = None, "", True
         width, seconds = _count(line, "width"), _seconds(line, "epoch_s")
         warmup = line.get("warmup") is True
@@ -245,6 +260,25 @@ class Said:
         self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
         self.training = True
 
+    def _read(self, line: Mapping[str, Any], *, current: bool) -> None:
+        """What was read so far in an epoch; each line holds all of it."""
+        seconds, read = line.get("read_s"), line.get("read_bytes")
+        if not _grows(seconds, _is_number) or not _grows(read, _is_size, strictly=False):
+            raise BeliefError("read_s and read_bytes are no lists of numbers that grow")
+        if len(seconds) != len(read) or not 2 <= len(read) <= MOST_READINGS:
+            raise BeliefError(f"{len(seconds)} seconds and {len(read)} readings do not go together")
+        if current and not self.epochs_done:
+            self.reading = {
+                "width": _count(line, "width"),
+                "read_s": seconds,
+                "read_bytes": read,
+                "by": _short(line.get("by"), 20).strip('"'),
+                "file_bytes": line["file_bytes"] if _is_size(line.get("file_bytes")) else 0,
+                "storage_bytes": (
+                    line["storage_bytes"] if _is_size(line.get("storage_bytes")) else None
+                ),
+            }
+
     def _note(self, line: Mapping[str, Any]) -> None:
         """started, parked, finished, failed: nothing trains between these and the next `formed`."""
         kind = line["kind"]
@@ -273,6 +307,18 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def _is_count(value: object, least: int = 1) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31
+
+
+def _is_size(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _grows(
+    values: object, is_one: Callable[[object], bool], *, strictly: bool = True
+) -> TypeGuard[list[Any]]:
+    if not isinstance(values, list) or not all(is_one(value) for value in values):
+        return False
+    return all(b > a or (b == a and not strictly) for a, b in pairwise(values))
 
 
 def _count(line: Mapping[str, Any], name: str, *, least: int = 1) -> int:

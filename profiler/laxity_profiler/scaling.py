@@ -13,7 +13,8 @@ this module only when something is fitted.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Final, Self
 
 import numpy as np
@@ -32,49 +33,71 @@ ERROR: Final = 0.05  # relative, at a profiled point
 ERROR_PER_DOUBLING: Final = 0.03
 ERROR_OUTSIDE: Final = 0.15  # per doubling beyond the profiled range
 ERROR_ACROSS: Final = 0.10  # where more than one node is used
+ERROR_UNSEEN: Final = 0.80  # the same, but no run on several nodes was ever profiled
 
 
 class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Seconds per step. X has shape (n, 2): global batch size, GPUs; y has shape (n,) in seconds.
 
-    `coef_` is (a, b, c, d, e).
+    `coef_` is (a, b, c, d, e). What was profiled is believed: the curve is bent so that it goes
+    through the points, by the nearer ones more (unless `bend` is False).
     """
 
-    def __init__(self, *, gpus_per_node: int = GPUS_PER_NODE, pull: float = PULL) -> None:
+    def __init__(
+        self, *, gpus_per_node: int = GPUS_PER_NODE, pull: float = PULL, bend: bool = True
+    ) -> None:
         self.gpus_per_node = gpus_per_node
         self.pull = pull
+        self.bend = bend
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
         points, seconds = _points(X, columns=2), _times(y)
         self.coef_ = _relative_nnls(self._terms(points), seconds, pull=self.pull)
         self.n_features_in_ = 2
         self.points_ = points
+        self.misses_ = np.log(seconds / self._straight(points))
         return self
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
         check_is_fitted(self, "coef_")
-        return np.asarray(np.maximum(self._terms(_points(X, columns=2)) @ self.coef_, 1e-12))
+        points = _points(X, columns=2)
+        straight = self._straight(points)
+        if not self.bend:
+            return straight
+        weights = 1.0 / np.maximum(self._away2(points), 1e-18)
+        return np.asarray(straight * np.exp(weights @ self.misses_ / weights.sum(axis=1)))
 
     def relative_error(self, X: ArrayLike) -> Floats:  # noqa: N803
         """The expected relative error: it grows with the doublings to the next profiled point.
 
-        Across nodes, and outside the profiled widths or batch sizes, it grows faster.
+        Across nodes, and outside the profiled widths or batch sizes, it grows faster. What leaving
+        a node does to a curve that was only profiled inside one cannot be known: half or twice.
         """
         check_is_fitted(self, "coef_")
         points = _points(X, columns=2)
-        away = np.abs(np.log2(points)[:, None, :] - np.log2(self.points_)[None, :, :])
-        nearest = np.sqrt((away**2).sum(axis=2).min(axis=1))
+        nearest = np.sqrt(self._away2(points).min(axis=1))
         least, most = self.points_.min(axis=0), self.points_.max(axis=0)
         outside = np.log2(np.maximum(points / most, 1.0)) + np.log2(np.maximum(least / points, 1.0))
         crossed = points[:, 1] > self.gpus_per_node
         error2 = ERROR**2 + (ERROR_PER_DOUBLING * nearest) ** 2
-        error2 += (ERROR_OUTSIDE * outside.sum(axis=1)) ** 2 + (ERROR_ACROSS * crossed) ** 2
+        seen = bool((self.points_[:, 1] > self.gpus_per_node).any())
+        across = ERROR_ACROSS if seen else ERROR_UNSEEN
+        error2 += (ERROR_OUTSIDE * outside.sum(axis=1)) ** 2 + (across * crossed) ** 2
         return np.asarray(np.sqrt(error2))
 
     def predict_p90(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Seconds per step that 90 % of such configurations should not exceed."""
         x = NORMAL_90 * self.relative_error(X)
         return np.asarray(self.predict(X) * factor(x))
+
+    def _straight(self, points: Floats) -> Floats:
+        """What the coefficients alone say."""
+        return np.asarray(np.maximum(self._terms(points) @ self.coef_, 1e-12))
+
+    def _away2(self, points: Floats) -> Floats:
+        """Squared distances to the profiled points, in doublings; shape (n, profiled)."""
+        away = np.log2(points)[:, None, :] - np.log2(self.points_)[None, :, :]
+        return np.asarray((away**2).sum(axis=2))
 
     def _terms(self, points: Floats) -> Floats:
         batch, gpus = points.T
@@ -129,37 +152,55 @@ def fit_steps(rows: Sequence[tuple[int, int, float]]) -> tuple[float, float, flo
 
 
 def four_points(
-    batches: Sequence[int], widths: Sequence[int], *, gpus_per_node: int = GPUS_PER_NODE
+    batches: Sequence[int],
+    widths: Sequence[int],
+    *,
+    gpus_per_node: int = GPUS_PER_NODE,
+    has: Collection[tuple[int, int]] | None = None,
 ) -> tuple[tuple[int, int], ...]:
     """Which (batch, width) to profile: at most four, such that every term can be told apart.
 
     Inside one node these are the corners. Across nodes the corners would leave log2 g and the node
-    term inseparable; a point at the node's edge parts them. With one batch size the widths are
-    spread evenly over the doublings.
+    term inseparable; a point at the node's edge parts them. With one batch size or one width the
+    other is spread evenly over the doublings. If only some configurations can be had (`has`), the
+    nearest of those stands in for one that cannot.
     """
     batches, widths = sorted(set(batches)), sorted(set(widths))
     if not batches or not widths:
         raise ValueError("no batch size or no width to choose from")
-    small, large, most = batches[0], batches[-1], widths[-1]
+    small, large, least, most = batches[0], batches[-1], widths[0], widths[-1]
     if small == large:
-        return tuple((small, width) for width in _spread(widths, 4))
-    if most <= gpus_per_node:
-        chosen = [(small, widths[0]), (large, widths[0]), (small, most), (large, most)]
+        wanted = [(small, width) for width in _spread(widths, 4)]
+    elif least == most:
+        wanted = [(batch, least) for batch in _spread(batches, 4)]
     else:
         inside = [width for width in widths if width <= gpus_per_node]
         edge = inside[-1] if inside else widths[len(widths) // 2]
-        chosen = [(small, widths[0]), (large, widths[0]), (large, edge), (large, most)]
-    return tuple(dict.fromkeys(chosen))
+        across = [(small, least), (large, least), (large, edge), (large, most), (small, most)]
+        corners = [(small, least), (large, least), (small, most), (large, most)]
+        wanted = corners if most <= gpus_per_node else across
+    chosen: list[tuple[int, int]] = []
+    for point in dict.fromkeys(wanted):
+        if len(chosen) < 4:
+            left = [point] if has is None else [one for one in has if one not in chosen]
+            chosen += [min(left, key=partial(_away2, point))] if left else []
+    return tuple(chosen)
 
 
-def _spread(widths: Sequence[int], n: int) -> list[int]:
-    """Choose n of the widths, ends included, evenly over the doublings."""
-    if len(widths) <= n:
-        return list(widths)
-    logs = [math.log2(width) for width in widths]
+def _away2(one: tuple[int, int], other: tuple[int, int]) -> tuple[float, tuple[int, int]]:
+    """How far two configurations are apart in doublings, squared; the least of equals first."""
+    away = sum(math.log2(a / b) ** 2 for a, b in zip(one, other, strict=True))
+    return away, other
+
+
+def _spread(values: Sequence[int], n: int) -> list[int]:
+    """Choose n of the values (ascending), ends included, evenly over the doublings."""
+    if len(values) <= n:
+        return list(values)
+    logs = [math.log2(value) for value in values]
     wanted = np.linspace(logs[0], logs[-1], n)
-    chosen = {min(range(len(widths)), key=lambda at: abs(logs[at] - log)) for log in wanted}
-    return [widths[at] for at in sorted(chosen)]
+    chosen = {min(range(len(values)), key=lambda at: abs(logs[at] - log)) for log in wanted}
+    return [values[at] for at in sorted(chosen)]
 
 
 def _relative_nnls(terms: Floats, seconds: Floats, *, pull: float = 0.0) -> Floats:

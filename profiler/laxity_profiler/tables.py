@@ -31,6 +31,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel, create_engine
 
+DATABASE_ERRORS: Final = (SQLAlchemyError,)  # what MLflow on a database raises, too
 ROWS_PER_INSERT: Final = 10_000
 _RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER keys
 
@@ -274,6 +275,17 @@ def write_watermark(connection: Connection, source: str, position: str) -> None:
     connection.execute(
         update(Watermark).where(_is(Watermark.source, source)).values(position=position)
     )
+
+
+def swap_watermark(connection: Connection, source: str, before: str, after: str) -> bool:
+    """Write the position if it still is `before` ("": there is none); whether it was."""
+    insert_new(connection, Watermark, [{"source": source, "position": ""}])
+    changed = connection.execute(
+        update(Watermark)
+        .where(_is(Watermark.source, source), _is(Watermark.position, before))
+        .values(position=after)
+    )
+    return bool(changed.rowcount)
 
 
 def _new_run(uid: str, *, job: str, model: str, at: float) -> dict[str, Any]:

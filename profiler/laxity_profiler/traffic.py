@@ -5,14 +5,15 @@ An epoch reads the data set once. So with D bytes in the data set and a reading 
     T_epoch = D / mean(r)                      D known
     T_epoch = first peak of r's autocorrelation  D unknown, two epochs seen
 
-Both are wrong as soon as the data come out of a cache: then nothing is said. The form is our
-reading; the paper is not public.
+Both are wrong as soon as the data come out of a cache: then nothing is said. A cache shows where
+the kernel fetched fewer bytes than the training read of its files, where a rate falls in the middle
+of an epoch, and where later epochs read less than the first. The form is our reading; the paper is
+not public.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ SMOOTH_S: Final = 3
 PEAK: Final = 0.5  # of the autocorrelation, normalised: lower is noise
 NEAR_HIGHEST: Final = 0.85  # the first peak so near the highest is the period, not a part of it
 WARM_UP_S: Final = 5
-LEAST_SEEN: Final = 0.1  # of the data set; less says nothing
+LEAST_SEEN: Final = 0.05  # of the data set; less says nothing
 CACHED: Final = 0.5  # of the first epoch's bytes; an epoch with less was not read from storage
 FIRST_SHARE: Final = 0.8  # of the data set that the first epoch must have read
 FALLEN: Final = 0.25  # of the former rate for a quarter of the time: the data are in memory by now
@@ -46,7 +47,36 @@ class TrafficFit:
 class NotBelieved:
     """No estimate, and why."""
 
-    why: Literal["cached", "too little seen", "no period", "nothing read"]
+    why: Literal["cached", "read ahead", "too little seen", "no period", "nothing read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What worker 0 of `width` has read since an epoch began: bytes at each of these seconds.
+
+    Of `file_bytes` the kernel can tell which came from storage: `storage_bytes`, None if it does
+    not. `by` is who counted.
+    """
+
+    width: int
+    read_s: tuple[float, ...]
+    read_bytes: tuple[int, ...]
+    by: str = "training"
+    file_bytes: int = 0
+    storage_bytes: int | None = None
+
+
+def epoch_of(reading: Reading, dataset_bytes: int | None) -> TrafficFit | NotBelieved:
+    """One epoch on as many workers as read now, each an equal part of the data."""
+    known = reading.storage_bytes is not None and reading.by == "training"
+    if known and (reading.storage_bytes or 0) < FIRST_SHARE * reading.file_bytes:
+        return NotBelieved("cached")
+    if len(reading.read_s) < 2:
+        return NotBelieved("too little seen")
+    fit = from_traffic(rates(reading.read_s, reading.read_bytes) * reading.width, dataset_bytes)
+    if isinstance(fit, TrafficFit) and fit.how == "dataset" and fit.n_epochs > 1.0 - LEAST_ERROR:
+        return NotBelieved("read ahead")  # all is read, and the epoch is not over
+    return fit
 
 
 def from_traffic(rate: Floats, dataset_bytes: int | None = None) -> TrafficFit | NotBelieved:
@@ -86,16 +116,6 @@ def doubted(epoch_bytes: Sequence[int], dataset_bytes: int | None) -> bool:
         return True
     full = dataset_bytes or first
     return any(read < CACHED * full for read in epoch_bytes[1:])
-
-
-def process_read_bytes(pid: int) -> int | None:
-    """What a process of this machine has read from storage, by the kernel; None if not told."""
-    try:
-        said = Path(f"/proc/{pid}/io").read_text()
-    except OSError:
-        return None
-    fields = dict(row.split(": ", 1) for row in said.splitlines() if ": " in row)
-    return int(fields["read_bytes"]) if "read_bytes" in fields else None
 
 
 def _by_dataset(rate: Floats, dataset_bytes: int) -> TrafficFit | NotBelieved:

@@ -6,6 +6,9 @@ import pytest
 
 from laxity_profiler.calibrate import Coverage, adapted_level, coverage, factors, quantiles
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
+from laxity_profiler.fits import Setting
+from laxity_profiler.fitting import Stretch, fit_model
+from laxity_profiler.predictor import HistoryPredictor
 from laxity_profiler.said import EPOCHS_KEPT
 from tests.prediction.builders import World
 
@@ -97,3 +100,32 @@ def test_coverage_counts_what_was_kept_by_stage() -> None:
     assert coverage(rows) == (Coverage("start", 4, 0.25, 0.5, 0.75),)
     low, high = Coverage("start", 4, 0.25, 0.5, 0.75).interval_90()
     assert 0.0 < low < 0.75 < high < 1.0
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 5])
+def test_with_few_runs_a_p90_is_kept_by_being_wide(runs: int) -> None:
+    start, half = kept(World(40 + runs), histories=80, finishes=5, runs=runs)
+
+    assert start >= 0.85
+    assert half >= 0.85
+
+
+def after_a_slower_node(seen: int, *, finishes: int = 300) -> float:
+    """Share of finishes within the P90 said at the start, so many runs after all became slower."""
+    before, held = World(51), 0
+    slower = World(52, epoch_s=13.0)
+    for _ in range(finishes // 5):
+        found = [Stretch(Setting(), 2, before.run(EPOCHS)) for _ in range(30)]
+        found += [Stretch(Setting(), 2, slower.run(EPOCHS)) for _ in range(seen)]
+        predictor = HistoryPredictor((fit_model("mlp", found),))
+        said = predictor.remaining(what(), NO_PROGRESS, 2).p90_s
+        held += sum(sum(slower.run(EPOCHS)) <= said for _ in range(5))
+    return held / finishes
+
+
+def test_a_slower_node_is_followed_within_a_few_runs() -> None:
+    at_once, soon, later = (after_a_slower_node(seen) for seen in (0, 4, 12))
+
+    assert at_once < 0.3  # nobody could know
+    assert soon > 0.75
+    assert 0.85 <= later <= 0.97

@@ -1,6 +1,7 @@
 """`laxity profile` trains a few epochs at each width as ordinary jobs, and says what they tell."""
 
 import json
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typer.testing import CliRunner, Result
 from laxity import names
 from laxity.exits import CommandError
 from laxity_profiler.commands import register
+from laxity_profiler.profile_fit import Measured, fit
 from tests.prediction.builders import history_in, trained
 
 FILE = """
@@ -48,8 +50,16 @@ class Trainer(ThreadingHTTPServer):
     def train(self, name: str) -> None:
         said = self.jobs[name]["metadata"]["annotations"]
         width = int(said[names.WIDTHS])
-        epochs = [9.0] + [8.0 / width] * (int(said[names.EPOCHS]) - 1)
-        trained(self.history, name, epoch_s=epochs, width=width, samples=900)
+        batch = int(said.get(names.BATCH_SIZE, 0)) or None
+        epoch_s = 8.0 / width if batch is None else epoch_of(batch, width)
+        epochs = [9.0] + [epoch_s] * (int(said[names.EPOCHS]) - 1)
+        model = said[names.MODEL]
+        trained(self.history, name, model, epoch_s=epochs, width=width, batch_size=batch)
+
+
+def epoch_of(batch: int, width: int) -> float:
+    """900 samples; a step costs a fixed part, its share of the batch, and a little per doubling."""
+    return 900 / batch * (0.01 + 0.002 * batch / width + 0.003 * math.log2(width))
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -107,7 +117,8 @@ def test_each_width_is_trained_once_without_a_deadline(tmp_path: Path) -> None:
     assert all(job["name"].startswith("digits-w") for job in jobs)
     said = json.loads(answer.stdout.splitlines()[-1])
     assert [row["epoch"]["p50_s"] for row in said["widths"]] == pytest.approx([8.0, 4.0])
-    assert {row["source"] for row in said["widths"]} == {"history"}
+    assert all(row["profiled"] for row in said["widths"])
+    assert said["left_out_error"] is None
 
 
 def test_a_function_is_profiled_under_the_name_that_its_workers_know(tmp_path: Path) -> None:
@@ -125,11 +136,118 @@ def test_a_function_is_profiled_under_the_name_that_its_workers_know(tmp_path: P
     assert "-w2-" in name
 
 
+TRAIN = "def train(training, batch_size=128, hidden=8):\n    return hidden\n"
+
+
+def test_a_function_with_a_batch_size_is_profiled_in_four_corners(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(TRAIN)
+    with trainer(tmp_path) as service:
+        words = (f"{tmp_path}/code.py:train", "--workers", "1..4", "--batch-sizes", "64,256,1024")
+        answer = profile(tmp_path, service.url, *words, "--json")
+
+    made = [job["metadata"]["annotations"] for job in service.jobs.values()]
+    corners = [(int(one[names.BATCH_SIZE]), int(one[names.WIDTHS])) for one in made]
+    assert corners == [(64, 1), (1024, 1), (64, 4), (1024, 4)]
+    assert [json.loads(one[names.PARAMETERS])["batch_size"] for one in made] == [64, 1024, 64, 1024]
+    said = json.loads(answer.stdout)
+    rows = {(row["batch_size"], row["workers"]): row for row in said["widths"]}
+    assert len(rows) == 3 * 4
+    assert sum(row["profiled"] for row in rows.values()) == 4
+    for (batch, width), row in rows.items():
+        assert row["epoch"]["p50_s"] == pytest.approx(epoch_of(batch, width), rel=0.08)
+        assert row["epoch"]["p10_s"] < row["epoch"]["p50_s"] < row["epoch"]["p90_s"]
+    assert 0.0 < said["left_out_error"] < 1.0
+
+
+def test_runs_that_do_not_fit_together_make_every_interval_wide() -> None:
+    times = {(64, 1): 8.0, (256, 1): 7.0, (64, 4): 0.7, (256, 4): 7.0}
+    sound = {point: epoch_of(*point) for point in times}
+
+    wild, calm = (
+        fit(
+            [Measured(width, batch, seconds, 2) for (batch, width), seconds in given.items()],
+            (1, 2, 4),
+            (64, 256),
+            gpus_per_node=8,
+        )
+        for given in (times, sound)
+    )
+
+    assert min(point.p90_s / point.p50_s for point in wild.points) > 1.5
+    assert max(point.p90_s / point.p50_s for point in calm.points) < 1.2
+
+
+def test_without_batch_sizes_its_own_and_half_of_it_are_tried(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(TRAIN)
+    with trainer(tmp_path) as service:
+        words = (f"{tmp_path}/code.py:train", "--workers", "1,2", "-p", "batch_size=96")
+        shown = profile(tmp_path, service.url, *words).output
+
+    sizes = {job["metadata"]["annotations"][names.BATCH_SIZE] for job in service.jobs.values()}
+    assert (sizes, len(service.jobs)) == ({"48", "96"}, 4)
+    assert "batch 48 (1 of 4)" in shown
+    assert "each run predicted from the others is off by" in shown
+
+
+def test_of_many_widths_four_are_trained(tmp_path: Path) -> None:
+    with trainer(tmp_path) as service:
+        answer = profile(tmp_path, service.url, "--workers", "1..8", "--json")
+
+    widths = [int(job["metadata"]["annotations"][names.WIDTHS]) for job in service.jobs.values()]
+    assert widths == [1, 2, 4, 8]
+    rows = json.loads(answer.stdout)["widths"]
+    assert [row["workers"] for row in rows] == list(range(1, 9))
+    assert [row["epoch"]["p50_s"] for row in rows] == pytest.approx([8.0 / w for w in range(1, 9)])
+
+
+def test_the_curve_is_drawn_where_it_was_asked_for(tmp_path: Path) -> None:
+    with trainer(tmp_path) as service:
+        answer = profile(tmp_path, service.url, "--workers", "1,2,4", "--plot", f"{tmp_path}/c.png")
+
+    assert answer.exit_code == 0
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "c.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(
+            ("--batch-sizes", "32,64"), "has no parameter batch_size", id="a file of Jobs"
+        ),
+        pytest.param(("--batch-sizes", "32,many"), "invalid literal", id="no number"),
+        pytest.param(("--batch-sizes", "0"), "from 1 up", id="no samples"),
+        pytest.param(
+            ("--plot", "/no/such/folder/c.png"), "there is no folder", id="nowhere to draw"
+        ),
+        pytest.param(("--workers", "4..1"), "4..1", id="no width"),
+    ],
+)
+def test_what_cannot_be_profiled_is_wrong_usage(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    with trainer(tmp_path) as service:
+        error = profile(tmp_path, service.url, *words).exception
+
+    assert isinstance(error, CommandError)
+    assert (error.code, said in str(error)) == (2, True)
+    assert service.jobs == {}
+
+
+def test_epochs_that_another_store_has_are_missed_with_words(tmp_path: Path) -> None:
+    with trainer(tmp_path) as service:
+        elsewhere = f"sqlite:///{tmp_path}/other.db"
+        error = profile(tmp_path, service.url, "--workers", "1", "--store", elsewhere).exception
+
+    assert isinstance(error, CommandError)
+    assert "no epochs of mlp on 1 are in the store" in str(error)
+
+
 def test_a_person_sees_the_curve(tmp_path: Path) -> None:
     with trainer(tmp_path) as service:
         shown = profile(tmp_path, service.url, "--workers", "1,2").output
 
-    assert "mlp: 3 epochs on 2" in shown
+    assert "mlp: 3 epochs on 2 (2 of 2)" in shown
     assert "\u2588" * 12 in shown
     assert "8.0s" in shown
 

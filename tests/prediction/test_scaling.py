@@ -1,7 +1,6 @@
 """Step and epoch times over batch sizes and workers, fitted from a few runs."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,20 +10,7 @@ from sklearn.base import clone
 
 from laxity_profiler.curve import Curve, Level, paying_widths, peak_width, read
 from laxity_profiler.scaling import EpochTime, StepTime, fit_curve, four_points
-from laxity_profiler.tables_bench import judge_table, judge_tables, node_gpus, read_table
-
-TRUTH = (0.02, 0.004, 0.01, 0.03, 0.005)
-
-
-def step_s(batch: int, gpus: int, *, node: int = 8) -> float:
-    a, b, c, d, e = TRUTH
-    nodes = math.ceil(gpus / node)
-    return a + b * batch / gpus + c * math.log2(min(gpus, node)) + d * (nodes > 1) + e * (nodes - 1)
-
-
-def grid(*, most: int = 64) -> list[tuple[int, int]]:
-    widths = [2**k for k in range(int(math.log2(most)) + 1)]
-    return [(batch, width) for batch in (32, 64, 128) for width in widths]
+from tests.prediction.tables import TRUTH, grid, step_s
 
 
 def test_the_terms_are_found_again() -> None:
@@ -70,11 +56,64 @@ def test_it_keeps_the_convention_of_scikit_learn() -> None:
     copy = clone(original).set_params(pull=0.0)
 
     assert copy is not original
-    assert copy.get_params() == {"gpus_per_node": 4, "pull": 0.0}
+    assert copy.get_params() == {"gpus_per_node": 4, "pull": 0.0, "bend": True}
     points = grid(most=8)
     seconds = [step_s(*point, node=4) for point in points]
     assert copy.fit(points, seconds).score(points, seconds) == pytest.approx(1.0)
     assert not hasattr(original, "coef_")
+
+
+def test_what_was_profiled_is_predicted_as_it_was_measured() -> None:
+    points = [(64, 1), (64, 4), (64, 16), (64, 64)]
+    erratic = [0.021, 0.018, 0.031, 0.044]
+
+    bent = StepTime().fit(points, erratic)
+
+    assert bent.predict(points) == pytest.approx(erratic)
+    assert StepTime(bend=False).fit(points, erratic).predict(points) != pytest.approx(erratic)
+
+
+def test_a_node_that_was_never_left_makes_wider_runs_unsure() -> None:
+    inside = [(32, 1), (128, 1), (32, 8), (128, 8)]
+    across = [(32, 1), (128, 1), (128, 8), (128, 64)]
+
+    never, once = (
+        StepTime().fit(points, [step_s(*point) for point in points]).relative_error([(128, 32)])
+        for points in (inside, across)
+    )
+
+    assert never[0] > 0.8
+    assert once[0] < 0.2
+
+
+@pytest.mark.parametrize(
+    ("batches", "widths", "chosen"),
+    [
+        pytest.param(
+            [64], [1, 2, 4, 8, 16], {(64, 1), (64, 2), (64, 8), (64, 16)}, id="one batch size"
+        ),
+        pytest.param(
+            [16, 32, 64, 128, 512], [2], {(16, 2), (64, 2), (128, 2), (512, 2)}, id="one width"
+        ),
+        pytest.param([32, 64], [1, 3, 6], {(32, 1), (64, 1), (32, 6), (64, 6)}, id="odd widths"),
+        pytest.param(
+            [32, 64], [1, 16], {(32, 1), (64, 1), (64, 16), (32, 16)}, id="nothing between"
+        ),
+        pytest.param([32], [4], {(32, 4)}, id="one configuration"),
+    ],
+)
+def test_four_runs_are_chosen_where_less_can_be_chosen_from(
+    batches: list[int], widths: list[int], chosen: set[tuple[int, int]]
+) -> None:
+    assert set(four_points(batches, widths)) == chosen
+
+
+def test_the_nearest_configuration_stands_in_for_one_that_cannot_be_had() -> None:
+    has = [point for point in grid(most=8) if point != (32, 8)]
+
+    chosen = four_points(*zip(*grid(most=8), strict=True), has=has)
+
+    assert set(chosen) == {(32, 1), (128, 1), (32, 4), (128, 8)}
 
 
 def test_epoch_times_over_widths_keep_it_too() -> None:
@@ -128,42 +167,3 @@ def test_more_workers_can_be_slower() -> None:
 
     assert peak_width(levels) == 4
     assert paying_widths([1, 2, 4, 8, 16], [8.0, 5.0, 4.0, 4.5, 3.9]) == (1, 2, 4, 16)
-
-
-def test_tables_are_judged_on_what_was_not_profiled(tmp_path: Path) -> None:
-    write_table(tmp_path / "cnn.csv")
-    (tmp_path / "notes.csv").write_text("nothing,of,the,kind\n")
-
-    judged = judge_tables(tmp_path)
-
-    assert [table.table for table in judged.tables] == [f"{tmp_path.name}/cnn"]
-    assert len(judged.tables[0].errors) == 21 - 4
-    assert judged.median_ape < 0.05
-    assert judged.models_under_10pct == 1.0
-    assert judged.p90_coverage > 0.9
-    assert judged.worst.table.endswith("cnn")
-
-
-def test_what_was_not_measured_is_no_speed_of_zero(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("global_batch_size,1,2,4\n32,1.5,,nan\n64,0,2.5,0.0")
-
-    assert [(b, g) for b, g, _ in read_table(tmp_path / "t.csv")] == [(32, 1), (64, 2)]
-
-
-def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no table"):
-        judge_tables(tmp_path)
-    (tmp_path / "empty.csv").write_text("")
-    assert judge_table(tmp_path / "empty.csv") is None
-
-
-def test_the_size_of_a_node_is_known_by_its_gpu() -> None:
-    assert (node_gpus("throughputs_T4"), node_gpus("throughputs_A100"), node_gpus("x")) == (4, 8, 8)
-
-
-def write_table(path: Path) -> None:
-    rows = ["global_batch_size,1,2,4,8,16,32,64"]
-    for batch in (32, 64, 128):
-        speeds = [repr(1.0 / step_s(batch, 2**k)) for k in range(7)]
-        rows.append(",".join([str(batch), *speeds]))
-    path.write_text("\n".join(rows))

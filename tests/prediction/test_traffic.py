@@ -1,8 +1,5 @@
 """Epoch times from bytes over time: believed while they come from storage, and only then."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,7 +9,6 @@ from laxity_profiler.traffic import (
     TrafficFit,
     doubted,
     from_traffic,
-    process_read_bytes,
     rates,
 )
 
@@ -108,9 +104,3 @@ def test_readings_without_time_between_them_are_refused(at: list[float]) -> None
 )
 def test_bytes_by_epoch_betray_a_cache(read: list[int], size: int | None, want: object) -> None:
     assert doubted(read, size) is want
-
-
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not tell")
-def test_the_kernel_tells_what_a_process_has_read() -> None:
-    assert (process_read_bytes(os.getpid()) or 0) >= 0
-    assert process_read_bytes(2**30) is None

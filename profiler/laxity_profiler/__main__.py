@@ -1,0 +1,19 @@
+"""`python -m laxity_profiler refit`, `predict`, `profile`: this floor's commands without the others.
+
+For a schedule (cron, a CronJob): laxity refit, or python -m laxity_profiler refit.
+"""
+
+import typer
+
+from laxity.exits import run
+from laxity_profiler.commands import benches, register
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+register(app)
+bench = typer.Typer(no_args_is_help=True)
+bench.callback()(lambda: None)
+benches(bench)
+app.add_typer(bench, name="bench", help="Errors of prediction on measured tables.")
+
+if __name__ == "__main__":
+    run(app)

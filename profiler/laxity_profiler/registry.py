@@ -1,0 +1,173 @@
+"""Fitted predictors in MLflow's model registry: one registered model per model key.
+
+A version is made only if the fit changed: it carries the fit's digest as a tag, and is looked for
+before another is made, so a refit that died half-way is finished by the next one and nothing is
+there twice. The alias `champion` names the newest. What a fit was trained on stands in the run that
+the version comes from, its errors as metrics.
+"""
+
+import json
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from laxity.tracking import write_ahead
+from laxity_profiler.registry_answers import SQLITE, answering
+from laxity_profiler.trained import Trained, description_of, metrics_of, own_version, params_of
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+EXPERIMENT: Final = "laxity-predictors"
+ALIAS: Final = "champion"
+SHOWN_AS_TRAINING: Final = ("mlflow.experimentKind", "custom_model_development")
+TAG_DIGEST: Final = "laxity.digest"
+TAG_PREDICTS: Final = "laxity.predicts"  # not `laxity.model`: these are no trainings
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A version of a registered model; `is_new` if this call made it."""
+
+    name: str
+    version: str
+    is_new: bool
+
+
+class Registry:
+    """The registry of one MLflow. Calls raise MlflowAwayError where MLflow fails."""
+
+    def __init__(self, tracking_uri: str) -> None:
+        self.uri = tracking_uri
+
+    @cached_property
+    def client(self) -> "MlflowClient":
+        with answering(self.uri):
+            from mlflow import MlflowClient
+
+            write_ahead(self.uri)
+            return MlflowClient(tracking_uri=self.uri)
+
+    @cached_property
+    def experiment(self) -> str:
+        """The experiment of predictors and their pictures, made if it is not there."""
+        with answering(self.uri):
+            found = self.client.get_experiment_by_name(EXPERIMENT)
+            if found is not None:
+                return str(found.experiment_id)
+            made = self.client.create_experiment(EXPERIMENT, _artifacts_beside(self.uri))
+            self.client.set_experiment_tag(made, *SHOWN_AS_TRAINING)
+            return str(made)
+
+    def publish(self, trained: Trained) -> Published:
+        """The version of this fit, made if it is not there; the alias points to it."""
+        with answering(self.uri):
+            self._registered(trained)
+            known = self._known(trained)
+            version = known or self._made(trained)
+            if known is None or not self._is_champion(trained.name, version):
+                self.client.set_registered_model_alias(trained.name, ALIAS, version)
+            return Published(trained.name, version, is_new=known is None)
+
+    def _registered(self, trained: Trained) -> None:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self.client.get_registered_model(trained.name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            said = f"How long an epoch of {trained.fit.model} takes: P10, P50, mean and P90."
+            tags = {TAG_PREDICTS: trained.fit.model}
+            self.client.create_registered_model(trained.name, tags=tags, description=said)
+
+    def _known(self, trained: Trained) -> str | None:
+        asked = f"name = '{trained.name}' AND tags.`{TAG_DIGEST}` = '{trained.digest}'"
+        found = self.client.search_model_versions(asked)
+        return max((str(one.version) for one in found), key=int, default=None)
+
+    def _is_champion(self, name: str, version: str) -> bool:
+        registered = self.client.get_registered_model(name)
+        return str(registered.aliases.get(ALIAS, "")) == version
+
+    def _made(self, trained: Trained) -> str:
+        """Run, model and version, in this order: what counts comes last."""
+        from mlflow.entities import Metric
+
+        client, now_ms = self.client, round(1000 * time.time())
+        tags = {TAG_DIGEST: trained.digest, TAG_PREDICTS: trained.fit.model}
+        self._drop_unfinished(trained.digest)
+        run = client.create_run(self.experiment, tags=tags, run_name=trained.name)
+        run_id = str(run.info.run_id)
+        model = client.create_logged_model(
+            self.experiment, "predictor", run_id, tags, params_of(trained), "predictor"
+        )
+        with tempfile.TemporaryDirectory(prefix="laxity-model-") as folder:
+            save(trained, Path(folder) / "model")
+            client.log_model_artifacts(model.model_id, str(Path(folder) / "model"))
+        client.finalize_logged_model(model.model_id, "READY")
+        metrics = [
+            Metric(name, value, now_ms, 0, model_id=model.model_id, run_id=run_id)
+            for name, value in metrics_of(trained).items()
+        ]
+        client.log_batch(run_id, metrics=metrics, params=_params(trained))
+        client.set_terminated(run_id)
+        made: ModelVersion = client.create_model_version(
+            trained.name,
+            model.artifact_location,
+            run_id,
+            tags | params_of(trained),
+            description=description_of(trained),
+            model_id=model.model_id,
+        )
+        return str(made.version)
+
+    def _drop_unfinished(self, digest: str) -> None:
+        """Runs of a refit that died before it came to the version."""
+        for run in self.client.search_runs([self.experiment], f"tags.`{TAG_DIGEST}` = '{digest}'"):
+            self.client.delete_run(run.info.run_id)
+
+
+def save(trained: Trained, folder: Path) -> None:
+    """The fit as an MLflow model in a folder."""
+    from mlflow import pyfunc
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, Schema
+
+    optional = [
+        ColSpec("long", name, required=False) for name in ("epochs", "batch_size", "samples")
+    ]
+    seconds = [ColSpec("double", name) for name in ("p10_s", "p50_s", "mean_s", "p90_s")]
+    signature = ModelSignature(
+        Schema([ColSpec("long", "workers"), *optional]),
+        Schema([*seconds, ColSpec("string", "source")]),
+    )
+    with tempfile.TemporaryDirectory(prefix="laxity-fit-") as aside, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow would like an example of the input beside it
+        fit = Path(aside) / "fit.json"
+        fit.write_text(json.dumps(trained.predictor.to_json()), encoding="utf-8")
+        pyfunc.save_model(
+            path=str(folder),
+            python_model=str(Path(__file__).with_name("registry_served.py")),
+            artifacts={"fit": str(fit)},
+            signature=signature,
+            pip_requirements=[f"laxity=={own_version()}", "pandas"],
+        )
+
+
+def _artifacts_beside(uri: str) -> str | None:
+    """Beside a local SQLite store; elsewhere the server decides."""
+    if not uri.startswith(SQLITE):
+        return None
+    return (Path(uri.removeprefix(SQLITE)).resolve().parent / "mlartifacts").as_uri()
+
+
+def _params(trained: Trained) -> list[Any]:
+    from mlflow.entities import Param
+
+    return [Param(name, value) for name, value in params_of(trained).items()]

@@ -87,9 +87,12 @@ def _stopped(job: Job, state: ClusterState, why: Reason) -> Preempt:
 
 
 def _beneficiary(job: Job, state: ClusterState) -> str:
-    """For whom its GPUs are held: nobody, if that job has started or grown since it was asked."""
+    """For whom its GPUs are held: nobody, if that job has started or grown since it was asked.
+
+    Nobody either if its user has forbidden meanwhile that it is stopped for others.
+    """
     other = state.by_id.get(job.stop_for)
-    if other is None:
+    if other is None or not (job.preemptible or other.id == job.id):
         return ""
     changes = (at for at in (other.resumed_at, other.width_changed_at) if at is not None)
     asked_at = FOREVER if job.stop_requested_at is None else job.stop_requested_at

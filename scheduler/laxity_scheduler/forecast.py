@@ -13,67 +13,18 @@ is predicted at P90 does not move while an epoch goes as predicted. Quantiles (a
 widths and verdicts at P90, orders by the mean, a victim's remainder at P10. A sum of P90s (start,
 rest) errs on the careful side.
 
-What does not depend on `now` is a function of a job's row and the predictor, so it is kept between
-decisions, by the row's identity: the same answers, without asking again.
+What does not depend on `now` is kept between decisions (`curve`).
 """
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from threading import Lock
-from typing import Final, Literal
+from functools import cached_property
+from typing import Final
 
-from laxity_profiler.estimate import Ask, Estimate, Predictor, Source, Workload
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.curve import MOST_OF_AN_EPOCH, Curve, Quantile, memory_of
+from laxity_scheduler.facts import Facts, facts_of
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
-Quantile = Literal["p10", "p50", "mean", "p90"]
-Quantiles = tuple[float, float, float, float]  # seconds, in the order of ORDER
-Costs = Mapping[int, Quantiles]  # by width
-ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
-ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
-MOST_OF_AN_EPOCH: Final = 0.99
 TINY_S: Final = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """One job's remaining whole epochs by width, in seconds; and what starts and stops cost.
-
-    `widths` are those worth having: none is slower (mean) than a smaller one. The least allowed
-    width is always among them. `totals`, `starts` and `stops` also know the widths it runs at.
-    """
-
-    widths: tuple[int, ...]
-    epochs_left: int
-    totals: Mapping[int, Quantiles]
-    starts: Mapping[int, Quantiles]
-    stops: Mapping[int, Quantiles]
-    source: Source
-
-    @property
-    def least(self) -> int:
-        return self.widths[0]
-
-    @property
-    def known(self) -> bool:
-        return self.totals[self.widths[0]][ROW["p90"]] < FOREVER
-
-    def total_s(self, workers: int, quantile: Quantile) -> float:
-        return self.totals[workers][ROW[quantile]]
-
-    def epoch_s(self, workers: int, quantile: Quantile) -> float:
-        return self.totals[workers][ROW[quantile]] / max(1, self.epochs_left)
-
-    def start_s(self, workers: int, quantile: Quantile) -> float:
-        return self.starts[workers][ROW[quantile]]
-
-    def stop_s(self, workers: int, quantile: Quantile) -> float:
-        """Checkpoint and stop, once the epoch has ended."""
-        return self.stops[workers][ROW[quantile]]
-
-    def reform_s(self, workers: int, quantile: Quantile) -> float:
-        """Re-forming at another width: a checkpoint's writing and reading, no new process."""
-        return self.stops[workers][ROW[quantile]]
 
 
 class Forecasts:
@@ -82,7 +33,8 @@ class Forecasts:
     def __init__(self, state: ClusterState, predictor: Predictor) -> None:
         self.now = state.now
         self.predictor = predictor
-        self._memory = _memory_of(predictor)
+        self._state = state
+        self._memory = memory_of(predictor)
         self._memory.learn(state.jobs)
         self._known = self._memory.known
         self._rests: dict[tuple[str, int, Quantile], tuple[Job, float]] = {}
@@ -92,6 +44,11 @@ class Forecasts:
         if known is not None and known[0] is job:
             return known[1]
         return self._memory.curve(job)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The snapshot's rows as columns."""
+        return facts_of(self.predictor, self._state.jobs, self.curve, self.now)
 
     def phi(self, job: Job, quantile: Quantile) -> float:
         """The share of its running epoch that is done; negative while it re-forms for it."""
@@ -130,7 +87,7 @@ class Forecasts:
         A queued job starts then. A running one goes on at its present width until the first
         epoch's end at which the new one can form; no sooner ends are lost, none is skipped.
         """
-        if after_s:
+        if after_s or not job.workers:
             return self._rest_s(job, workers, quantile, after_s)
         known = self._rests.get((job.id, workers, quantile))
         if known is None or known[0] is not job:
@@ -143,7 +100,7 @@ class Forecasts:
         total_s = curve.total_s(workers, quantile)
         if not curve.epochs_left:
             return 0.0
-        if total_s == FOREVER:
+        if FOREVER in (total_s, after_s):
             return FOREVER
         if not job.workers:
             return after_s + curve.start_s(workers, quantile) + total_s
@@ -203,105 +160,3 @@ class Forecasts:
 def stopping(job: Job) -> bool:
     """Whether it was told to stop at its epoch's end, or waits there to be stopped."""
     return bool(job.workers) and (job.stop_requested_at is not None or job.parked_epoch is not None)
-
-
-class _Memory:
-    """Curves by row, for one predictor. A row that is another object is asked for anew."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        self.predictor = predictor
-        self.known: dict[str, tuple[Job, Curve]] = {}
-        self._costs: dict[tuple[Workload, tuple[int, ...]], tuple[Costs, Costs]] = {}
-
-    def curve(self, job: Job) -> Curve:
-        known = self.known.get(job.id)
-        if known is None or known[0] is not job:
-            return self._add([job])[job.id]
-        return known[1]
-
-    def learn(self, jobs: Sequence[Job]) -> None:
-        known = self.known
-        if len(known) > 2 * len(jobs) + 1_000:
-            known.clear()
-        if len(self._costs) > 100_000:
-            self._costs.clear()
-        none: tuple[Job | None, Curve | None] = (None, None)
-        self._add([job for job in jobs if known.get(job.id, none)[0] is not job])
-
-    def _add(self, jobs: Sequence[Job]) -> dict[str, Curve]:
-        """One batched question for all new rows; rows of equal workload and progress share it."""
-        if not jobs:
-            return {}
-        added: dict[str, Curve] = {}
-        rows: dict[Ask, int] = {}
-        wanted = [_levels(job) for job in jobs]
-        asked = [
-            [rows.setdefault(Ask(job.workload, job.progress, width), len(rows)) for width in widths]
-            for job, widths in zip(jobs, wanted, strict=True)
-        ]
-        table = self.predictor.table(tuple(rows))
-        columns = [table.p10_s, table.p50_s, table.mean_s, table.p90_s]
-        answers: list[Quantiles] = list(zip(*(column.tolist() for column in columns), strict=True))
-        for job, widths, numbers in zip(jobs, wanted, asked, strict=True):
-            totals = {width: answers[row] for width, row in zip(widths, numbers, strict=True)}
-            curve = self._curve(job, totals, table.sources[numbers[0]])
-            added[job.id] = curve
-            self.known[job.id] = (job, curve)
-        return added
-
-    def _curve(self, job: Job, totals: Mapping[int, Quantiles], source: Source) -> Curve:
-        starts, stops = self._cost(job.workload, tuple(totals))
-        return Curve(
-            widths=useful_widths(job.widths, totals),
-            epochs_left=max(0, job.workload.epochs - job.progress.epochs_done),
-            totals=totals,
-            starts=starts,
-            stops=stops,
-            source=source,
-        )
-
-    def _cost(self, workload: Workload, widths: tuple[int, ...]) -> tuple[Costs, Costs]:
-        """What starts and what stops cost, by width."""
-        known = self._costs.get((workload, widths))
-        if known is None:
-            ask = self.predictor
-            starts = {width: _quantiles(ask.resume_cost(workload, width)) for width in widths}
-            stops = {width: _quantiles(ask.suspend_cost(workload, width)) for width in widths}
-            known = self._costs[workload, widths] = (starts, stops)
-        return known
-
-
-def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tuple[int, ...]:
-    """The widths without those that are no faster (mean) than a smaller one."""
-    mean = ROW["mean"]
-    useful, best_s = [widths[0]], totals[widths[0]][mean]
-    for width in widths[1:]:
-        if totals[width][mean] < best_s:
-            useful.append(width)
-            best_s = totals[width][mean]
-    return tuple(useful)
-
-
-def _levels(job: Job) -> tuple[int, ...]:
-    """Its widths, and those at which it runs though it no longer may."""
-    extra = {job.workers, job.formed, job.resize_to} - {0} - set(job.widths)
-    return (*job.widths, *sorted(extra)) if extra else job.widths
-
-
-def _quantiles(estimate: Estimate) -> Quantiles:
-    return (estimate.p10_s, estimate.p50_s, estimate.mean_s, estimate.p90_s)
-
-
-_LOCK = Lock()
-_MEMORIES: OrderedDict[int, _Memory] = OrderedDict()  # by id of a predictor that each one keeps
-
-
-def _memory_of(predictor: Predictor) -> _Memory:
-    with _LOCK:  # whoever answers people asks beside the one who decides
-        memory = _MEMORIES.get(id(predictor))
-        if memory is None:
-            memory = _MEMORIES[id(predictor)] = _Memory(predictor)
-        _MEMORIES.move_to_end(id(predictor))
-        while len(_MEMORIES) > 4:
-            _MEMORIES.popitem(last=False)
-        return memory

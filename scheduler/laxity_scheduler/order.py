@@ -6,14 +6,15 @@ once; a simulated World keeps Queue and ledger between events and calls the same
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.plan import Admit, Plan
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.ledger import USABLE, Ledger
+from laxity_scheduler.plan import Admit, Decision, Plan, Wait
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.state import ClusterState, Job
 
 Packing = Literal["skip", "strict"]
 Shape = tuple[int, int]  # (workers, GPUs per worker)
@@ -46,8 +47,8 @@ class Queue:
     """Waiting jobs by shape, each shape a heap of (key, number).
 
     What does not fit is passed over a shape at a time, which equals walking the whole queue, since
-    free GPUs only shrink meanwhile. A shape that did not fit stays blocked until GPUs are given back (`freed`). `stirred` says
-    whether anything has changed since the last packing.
+    free GPUs only shrink meanwhile. A shape that did not fit stays blocked until GPUs are given
+    back (`freed`). `stirred` says whether anything has changed since the last packing.
     """
 
     def __init__(self) -> None:
@@ -130,24 +131,49 @@ EDF = Order("edf", lambda _submitted_at, deadline_at, _predicted_s, _gpus: deadl
 def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
     """The order as a policy: queue and ledger built from the snapshot, packed once.
 
-    A job starts on its least width. Predicted run times are means.
+    A job starts on its least width. Predicted run times are means. A job that not even the empty
+    cluster holds is no head of the queue: it would block all others for good.
     """
     why = reason("order", policy=order.name)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        queue, ledger = Queue(), Ledger.of(state)
-        jobs = state.queued
+        queue, ledger, slots = Queue(), Ledger.of(state), empty_slots(state)
+        jobs = sorted(state.queued, key=lambda job: job.submitted_at)
+        waits: list[Decision] = []
         for number, job in enumerate(jobs):
             workers = job.widths[0]
+            if workers > slots(job.gpus_per_worker):
+                waits.append(Wait(job.id, too_wide(job, slots(job.gpus_per_worker))))
+                continue
             left = predictor.remaining(job.workload, job.progress, workers)
             gpus = workers * job.gpus_per_worker
             key = order.key(job.submitted_at, job.deadline_at, left.mean_s, gpus)
             queue.add((workers, job.gpus_per_worker), key, number)
-        return Plan(
-            tuple(
-                Admit(jobs[number].id, len(nodes), nodes, why)
-                for number, nodes in pack(queue, ledger, order.packing)
-            )
-        )
+        starts = [
+            Admit(jobs[number].id, len(nodes), nodes, why)
+            for number, nodes in pack(queue, ledger, order.packing)
+        ]
+        return Plan((*starts, *waits))
 
     return decide
+
+
+def empty_slots(state: ClusterState) -> Callable[[int], int]:
+    """How many workers of so many GPUs the cluster holds when it is empty."""
+    sizes = [node.gpus for node in state.nodes if node.pool in USABLE]
+
+    @cache
+    def slots(gpus_per_worker: int) -> int:
+        return sum(gpus // gpus_per_worker for gpus in sizes)
+
+    return slots
+
+
+def too_wide(job: Job, slots: int) -> Reason:
+    """Why a job does not even fit the empty cluster."""
+    return reason(
+        "does_not_fit_cluster",
+        workers=job.widths[0],
+        gpus_per_worker=job.gpus_per_worker,
+        slots=slots,
+    )

@@ -20,11 +20,12 @@ Gain = Callable[[Job, int, int], float]  # (job, from workers, to workers), larg
 
 def resizable(state: ClusterState) -> list[Job]:
     """Jobs whose width a policy may change now, in order of submission."""
-    return [
+    found = [
         job
         for job in state.jobs
         if movable(job) and not job.resize_to and (not job.workers or job.workers in job.widths)
     ]
+    return sorted(found, key=lambda job: (job.submitted_at, job.id))
 
 
 def widen(jobs: Sequence[Job], gpus: int, gain: Gain, *, worth_it: float = 0.0) -> dict[str, int]:
@@ -84,13 +85,14 @@ def toward(
         if job.width_changed_at == state.now or wanted >= job.workers:
             continue
         if wanted:
-            why = reason("shrink_spare", from_workers=job.workers, workers=wanted)
+            why = reason("shrink_ordered", policy=policy, from_workers=job.workers, workers=wanted)
             decisions.append(Resize(job.id, wanted, job.nodes[:wanted], "epoch", why))
         else:
-            why = reason("preempt_for", beneficiary="others", gpus=job.gpus)
+            why = reason("preempt_ordered", policy=policy, beneficiary="others", gpus=job.gpus)
             decisions.append(Preempt(job.id, "epoch", "", why))
     for job in jobs:
-        decisions += _more(job, width.get(job.id, 0), ledger, policy)
+        if not job.workers or job.width_changed_at != state.now:  # not twice at one instant
+            decisions += _more(job, width.get(job.id, 0), ledger, policy)
     return Plan(tuple(decisions), wake_at)
 
 
@@ -100,9 +102,9 @@ def _more(job: Job, wanted: int, ledger: Ledger, policy: str) -> list[Decision]:
         nodes = ledger.place(workers - job.workers, job.gpus_per_worker)
         if nodes is None:
             continue
+        why = reason("order", policy=policy)
         if not job.workers:
-            return [Admit(job.id, workers, nodes, reason("order", policy=policy))]
-        why = reason("grow_into_idle", from_workers=job.workers, workers=workers, saved_s=0.0)
+            return [Admit(job.id, workers, nodes, why)]
         return [Resize(job.id, workers, (*job.nodes, *nodes), "now", why)]
     ledger.close_holds(job.id)
     return []

@@ -1,14 +1,16 @@
-"""What every policy must do on every state: hypothesis draws the states, `examine` asks.
+"""What every policy must do on every state, live or simulated: `examine` asks, random_states draws.
 
-States are as a cluster shows them: jobs that wait, run, start, stop, park, shrink, grow or
-terminate; pinned and refused ones; promises kept, broken and in danger; holds; several nodes.
+An AssertionError or PlanError says which claim does not hold; `examined` then looks for a smaller
+state on which it does not hold either, and says how to make it again.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
 
-from hypothesis import strategies as st
-
+from laxity_scheduler import codec
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import (
     Admit,
@@ -19,189 +21,213 @@ from laxity_scheduler.plan import (
     Promised,
     Refuse,
     Resize,
+    Wait,
 )
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job
-from laxity_scheduler.verdict import Forecast, Refusal, Verdict
-from tests.builders import Curve, cluster, job, promise
+from laxity_scheduler.state import FOREVER, ClusterState, Job, Node
+from laxity_scheduler.verdict import Promise
+from tests.builders import Curve
+from tests.contract.random_states import Case
 
-NOW = 1_000.0
-WIDTHS = ((1,), (2,), (1, 2), (1, 2, 4), (2, 3), (1, 4))
 ACTING = (Admit, Resize, Preempt)
 VERDICTS = (Promised, Forecasted, Refuse)
-PREDICTORS = (
-    Curve(epoch_s=60.0),
-    Curve(epoch_s=20.0, spread=0.3, start_s=10.0, stop_s=2.0),
-    Curve(epoch_s=60.0, speedup={2: 1.5, 4: 1.4}, start_s=30.0, stop_s=5.0),
-    Curve(epoch_s=600.0, unknown=frozenset({"new"})),
-)
+SAME_S = 1e-6
 
 
-@st.composite
-def clusters(draw: st.DrawFn) -> ClusterState:
-    """A snapshot that a World could observe."""
-    sizes = draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=4))
-    free = {f"n{number}": size for number, size in enumerate(sizes)}
-    jobs = [_job(draw, number, free) for number in range(draw(st.integers(0, 8)))]
-    state = cluster(gpus=sizes, jobs=jobs, now=NOW, budgets=_budgets(draw))
-    nodes = tuple(replace(node, free_gpus=free[node.id]) for node in state.nodes)
-    return replace(state, nodes=nodes, holds=_holds(draw, free, jobs))
+@dataclass(frozen=True)
+class Answer:
+    """What a policy said about a state."""
+
+    policy: Policy
+    state: ClusterState
+    predictor: Curve
+    plan: Plan
 
 
-def _job(draw: st.DrawFn, number: int, free: dict[str, int]) -> Job:
-    size = draw(st.sampled_from([1, 1, 1, 2, 4]))
-    widths = draw(st.sampled_from(WIDTHS))
-    epochs = draw(st.integers(1, 30))
-    kind = draw(st.sampled_from(["hard", "hard", "soft", "best_effort"]))
-    due_at = FOREVER if kind == "best_effort" else NOW + draw(st.floats(-500.0, 3_000.0))
-    workers = draw(st.sampled_from([0, 0, *widths]))
-    nodes = _placed(draw, workers, size, free)
-    fields: dict[str, object] = {}
-    if workers and nodes is None:
-        workers, nodes = 0, ()
-    if workers:
-        fields = _running(draw, workers, widths)
-    elif draw(st.integers(0, 9)) == 0:
-        fields = {"terminating_workers": _terminating(draw, size, free)}
-    verdict = _verdict(draw, kind, due_at, bool(workers))
-    return job(
-        f"j{number}",
-        epochs=epochs,
-        due_at=due_at,
-        workers=widths,
-        model=draw(st.sampled_from(["mlp", "new"])),
-        done=draw(st.integers(0, epochs - 1)),
-        running=workers,
-        nodes=nodes or (),
-        **{
-            "service_class": kind,
-            "gpus_per_worker": size,
-            "submitted_at": draw(st.floats(0.0, NOW)),
-            "queued_at": draw(st.floats(0.0, NOW)),
-            "preemptible": draw(st.integers(0, 4)) > 0,
-            "pinned": draw(st.integers(0, 9)) == 0,
-            "on_miss": draw(st.sampled_from(["continue", "continue", "stop"])),
-            "verdict": verdict,
-            "asked": verdict is None or draw(st.integers(0, 5)) == 0,
-            **fields,
-        },
-    )
+Claim = Callable[[Answer], None]
 
 
-def _placed(
-    draw: st.DrawFn, workers: int, size: int, free: dict[str, int]
-) -> tuple[str, ...] | None:
-    nodes: list[str] = []
-    for _ in range(workers):
-        fits = [name for name, gpus in free.items() if gpus >= size]
-        if not fits:
-            for name in nodes:
-                free[name] += size
-            return None
-        name = draw(st.sampled_from(fits))
-        free[name] -= size
-        nodes.append(name)
-    return tuple(nodes)
+def examined(policy: Policy, cases: Iterable[Case], claims: Sequence[Claim] = ()) -> None:
+    """All claims on all cases; the first failure is made small before it is told."""
+    for case in cases:
+        try:
+            examine(policy, case.state, case.predictor, claims)
+        except Exception as problem:
+            small = shrunk(policy, case, claims)
+            message = f"random_states.case({case.seed}): {problem}\non {small}\n{case.predictor}"
+            raise AssertionError(message) from problem
 
 
-def _running(draw: st.DrawFn, workers: int, widths: tuple[int, ...]) -> dict[str, object]:
-    resumed_at = draw(st.floats(0.0, NOW))
-    fields: dict[str, object] = {"resumed_at": resumed_at, "width_changed_at": resumed_at}
-    phase = draw(
-        st.sampled_from(["trains", "trains", "trains", "starts", "stops", "parks", "changes"])
-    )
-    narrower = [width for width in widths if width < workers]
-    if phase == "starts":
-        return fields | {"formed": 0, "epoch_started_at": None}
-    fields["epoch_started_at"] = draw(st.floats(max(resumed_at, NOW - 100.0), NOW))
-    if phase == "stops":
-        return fields | {"stop_requested_at": draw(st.floats(resumed_at, NOW))}
-    if phase == "parks":
-        parked = {"stop_requested_at": NOW - 1.0, "parked_epoch": 1, "epoch_started_at": None}
-        return fields | parked
-    if phase == "changes" and narrower:
-        which = draw(st.sampled_from(["shrinks", "formed", "grows"]))
-        if which == "grows":
-            return fields | {"formed": narrower[0]}
-        formed = narrower[0] if which == "formed" else workers
-        return fields | {"resize_to": narrower[0], "formed": formed}
-    return fields
+def shrunk(policy: Policy, case: Case, claims: Sequence[Claim] = ()) -> ClusterState:
+    """The state without the jobs, holds and nodes that the failure does not need."""
+    state = case.state
+    while True:
+        for smaller in _smaller(state):
+            try:
+                examine(policy, smaller, case.predictor, claims)
+            except Exception:  # noqa: BLE001 - whatever went wrong still does
+                state = smaller
+                break
+        else:
+            return state
 
 
-def _terminating(draw: st.DrawFn, size: int, free: dict[str, int]) -> int:
-    for name, gpus in free.items():
-        if gpus >= size:
-            free[name] -= size
-            return 1
-    return 0
+def _smaller(state: ClusterState) -> Iterator[ClusterState]:
+    for at, gone in enumerate(state.jobs):
+        if not (gone.workers or gone.terminating_workers):  # GPUs stay as they were counted
+            yield replace(state, jobs=state.jobs[:at] + state.jobs[at + 1 :])
+    for at in range(len(state.holds)):
+        yield replace(state, holds=state.holds[:at] + state.holds[at + 1 :])
+    used = {name for job in state.jobs for name in job.nodes}
+    for at, node in enumerate(state.nodes):
+        if node.id not in used:
+            yield replace(state, nodes=state.nodes[:at] + state.nodes[at + 1 :])
+    for at, job in enumerate(state.jobs):
+        if job.workers and not job.terminating_workers:
+            nodes = tuple(_without(node, job) for node in state.nodes)
+            yield replace(state, nodes=nodes, jobs=state.jobs[:at] + state.jobs[at + 1 :])
 
 
-def _verdict(draw: st.DrawFn, kind: str, due_at: float, running: bool) -> Verdict | None:
-    choice = draw(st.integers(0, 3))
-    if choice == 0:
-        return None
-    if kind != "hard":
-        return Forecast(NOW, NOW, 0.0, reason("forecast"))
-    if choice == 1 and not running:
-        return Refusal(reason("deadline_in_the_past"))
-    shift = draw(st.sampled_from([0.0, 0.0, -50.0, 50.0]))
-    return promise(due_at + shift, p90_at=due_at)
+def _without(node: Node, job: Job) -> Node:
+    back = job.nodes.count(node.id) * job.gpus_per_worker
+    return replace(node, free_gpus=node.free_gpus + back) if back else node
 
 
-def _holds(draw: st.DrawFn, free: dict[str, int], jobs: Iterable[Job]) -> tuple[Hold, ...]:
-    waiting = [one.id for one in jobs if not one.workers]
-    if not waiting:
-        return ()
-    return tuple(
-        Hold(draw(st.sampled_from(waiting)), name, draw(st.integers(1, 4)), NOW + 60.0)
-        for name in free
-        if draw(st.integers(0, 2)) == 0
-    )
-
-
-def _budgets(draw: st.DrawFn) -> dict[str, float] | None:
-    return draw(st.sampled_from([None, None, {"team": 2_000.0}]))
-
-
-def examine(policy: Policy, state: ClusterState, predictor: Curve) -> None:
-    """All claims on one state; AssertionError or PlanError says which does not hold."""
+def examine(
+    policy: Policy, state: ClusterState, predictor: Curve, claims: Sequence[Claim] = ()
+) -> None:
+    """Claims (default: all) on one state."""
+    before = codec.dumps(state)
     plan = policy(state, predictor)
     plan.check(state)
-    assert plan == policy(state, predictor), "the same state gives the same plan"
-    assert plan.wake_at > state.now, "it would be decided at once again"
-    acted = [decision for decision in plan.decisions if isinstance(decision, ACTING)]
-    _widths_are_allowed(state, acted)
-    _only_what_may_be_touched(state, plan)
-    _is_settled(policy, state, plan, predictor)
+    assert codec.dumps(state) == before, "a snapshot is never changed"
+    answer = Answer(policy, state, predictor, plan)
+    for claim in claims or CLAIMS:
+        claim(answer)
 
 
-def _widths_are_allowed(state: ClusterState, acted: Iterable[Decision]) -> None:
-    for decision in acted:
+def the_same_state_gives_the_same_bytes(answer: Answer) -> None:
+    """Nothing is remembered that matters."""
+    told = codec.plan_bytes(answer.plan)
+    assert codec.plan_bytes(answer.policy(answer.state, answer.predictor)) == told
+    copy, anew = codec.load_state(codec.dumps(answer.state)), replace(answer.predictor)
+    assert codec.plan_bytes(answer.policy(copy, anew)) == told, "an equal state, the same plan"
+
+
+def the_order_of_jobs_is_no_matter(answer: Answer) -> None:
+    state, plan = answer.state, answer.plan
+    mixed = answer.policy(replace(state, jobs=_mixed(state.jobs)), answer.predictor)
+    assert mixed.wake_at == plan.wake_at
+    assert _sorted(mixed) == _sorted(plan)
+
+
+def _mixed(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """In another order; those submitted at one instant keep theirs: it says who was first."""
+    places = Random(len(jobs)).sample(range(len(jobs)), len(jobs))
+    instants = [jobs[place].submitted_at for place in places]
+    left = {at: iter([job for job in jobs if job.submitted_at == at]) for at in instants}
+    return tuple(next(left[at]) for at in instants)
+
+
+def _sorted(plan: Plan) -> list[bytes]:
+    return sorted(codec.dumps(decision) for decision in plan.decisions)
+
+
+def it_wakes_later_or_never(answer: Answer) -> None:
+    assert answer.plan.wake_at > answer.state.now, "it would be decided at once again"
+
+
+def no_node_is_given_twice(answer: Answer) -> None:
+    """Counted here without the ledger: free GPUs of each node, those held for others apart."""
+    state, plan = answer.state, answer.plan
+    takes: Counter[str] = Counter()
+    starts = set()
+    for decision in plan.decisions:
         if isinstance(decision, Admit | Resize):
-            assert decision.workers in state.by_id[decision.job].widths
+            job = state.by_id[decision.job]
+            new = decision.nodes[job.workers :]
+            assert decision.workers in job.widths
+            assert len(decision.nodes) == decision.workers
+            takes.update({name: job.gpus_per_worker * new.count(name) for name in set(new)})
+            starts |= {job.id} if new else set()
+    nodes = {node.id: node for node in state.nodes}
+    for name, gpus in takes.items():
+        node = nodes[name]
+        assert node.pool != "inference", f"{name} is not for training"
+        held = [
+            hold.gpus
+            for hold in state.holds
+            if hold.node == name and hold.until_at > state.now and hold.job not in starts
+        ]
+        assert gpus <= node.free_gpus, f"{gpus} taken of {node.free_gpus} on {name}"
+        if len(held) == len([hold for hold in state.holds if hold.node == name]):
+            assert gpus <= max(0, node.free_gpus - sum(held)), f"{name}: held for others"
 
 
-def _only_what_may_be_touched(state: ClusterState, plan: Plan) -> None:
-    touched = [decision.job for decision in plan.decisions if isinstance(decision, ACTING)]
-    assert len(touched) == len(set(touched)), "nothing is decided twice"
+def only_what_may_be_touched_is(answer: Answer) -> None:
+    state, plan = answer.state, answer.plan
+    acted = [decision for decision in plan.decisions if isinstance(decision, ACTING)]
+    names = [decision.job for decision in acted]
+    assert len(names) == len(set(names)), "nothing is decided twice"
     told = [decision.job for decision in plan.decisions if isinstance(decision, VERDICTS)]
     assert len(told) == len(set(told)), "nobody gets two verdicts at once"
-    for name in touched:
-        assert not state.by_id[name].pinned
     after = plan.apply(state).by_id
-    for decision in plan.decisions:
+    for decision in acted:
+        job = state.by_id[decision.job]
+        assert not job.pinned, "a pinned job is its user's"
         if isinstance(decision, Admit):
-            assert not after[decision.job].refused
-        if isinstance(decision, Refuse):
-            assert not state.by_id[decision.job].workers or not after[decision.job].refused
+            assert not job.workers + job.terminating_workers, "its pods are not gone yet"
+            assert not after[job.id].refused
+        stops = job.stop_requested_at is not None or job.parked_epoch is not None
+        if isinstance(decision, Resize) and stops and decision.workers > job.workers:
+            raise AssertionError(f"{decision}: it was told to stop")
+        if isinstance(decision, Preempt) and stops:
+            assert decision.at == "now", "it was asked to stop already"
+    for other in plan.decisions:
+        if isinstance(other, Refuse) and state.by_id[other.job].workers:
+            assert not after[other.job].refused, "it runs: stop it first"
+        if isinstance(other, Wait):
+            assert other.expected_start_at >= state.now
 
 
-def _is_settled(policy: Policy, state: ClusterState, plan: Plan, predictor: Curve) -> None:
-    """Deciding again at the same instant does not take back or redo what was just decided."""
-    after = plan.apply(state)
-    again = policy(after, predictor)
+def every_decision_says_why(answer: Answer) -> None:
+    for decision in answer.plan.decisions:
+        assert "?" not in decision.reason.text, f"a figure is missing: {decision.reason.text}"
+        for name, value in decision.reason.facts:
+            assert value == value, f"{name} of {decision} is no number"  # noqa: PLR0124 - NaN
+
+
+def promises_stand(answer: Answer) -> None:
+    """One whose deadline is ahead is never taken back; its user may have asked for another."""
+    state, after = answer.state, answer.plan.apply(answer.state).by_id
+    for job in state.jobs:
+        new, old = after[job.id].verdict, job.verdict
+        if isinstance(old, Promise) and state.now <= old.deadline_at:
+            if not job.asked:
+                assert isinstance(new, Promise), f"{job.id}: a promise was taken back"
+                assert new.deadline_at == old.deadline_at
+            elif job.service_class == "hard":
+                assert isinstance(new, Promise), f"{job.id}: refused, the old promise stands"
+                assert new.deadline_at in (old.deadline_at, job.deadline_at)
+
+
+def new_promises_are_in_time_as_they_are_told(answer: Answer) -> None:
+    state, after = answer.state, answer.plan.apply(answer.state).by_id
+    for job in state.jobs:
+        new = after[job.id].verdict
+        if not isinstance(new, Promise) or isinstance(job.verdict, Promise):
+            continue
+        assert new.deadline_at == job.deadline_at < FOREVER
+        ended = job.progress.epochs_done >= job.workload.epochs
+        assert state.now - ended < new.p90_at <= new.deadline_at + SAME_S, f"{job.id}: {new}"
+        assert new.p50_at <= new.p90_at + SAME_S, f"{job.id}: {new}"
+        assert new.runs, f"{job.id}: nothing is reserved"
+
+
+def deciding_again_at_once_takes_nothing_back(answer: Answer) -> None:
+    plan, after = answer.plan, answer.plan.apply(answer.state)
+    again = answer.policy(after, answer.predictor)
     again.check(after)
-    first = {
+    first: dict[str, Decision] = {
         d.job: d
         for d in plan.decisions
         if isinstance(d, ACTING) and not (isinstance(d, Resize) and d.reason.code == "reformed")
@@ -209,3 +235,16 @@ def _is_settled(policy: Policy, state: ClusterState, plan: Plan, predictor: Curv
     for decision in again.decisions:
         if isinstance(decision, ACTING) and decision.job in first:
             raise AssertionError(f"{first[decision.job]} and then at once {decision}")
+
+
+CLAIMS: Final[tuple[Claim, ...]] = (
+    the_same_state_gives_the_same_bytes,
+    the_order_of_jobs_is_no_matter,
+    it_wakes_later_or_never,
+    no_node_is_given_twice,
+    only_what_may_be_touched_is,
+    every_decision_says_why,
+    promises_stand,
+    new_promises_are_in_time_as_they_are_told,
+    deciding_again_at_once_takes_nothing_back,
+)

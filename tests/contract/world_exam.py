@@ -410,6 +410,25 @@ def a_cancelled_job_and_its_pods_are_gone(stage: LiveStage) -> None:
     assert gone.value.status == 404
 
 
+def a_job_made_anew_under_its_name_is_another_job(stage: LiveStage) -> None:
+    """Deleted by hand and applied with another template, while its pods are still there."""
+    job_id = stage.submit("anew", stop_s=2.0)
+    admit(stage, job_id, "a", "a")
+    before = stage.world.job(job_id)["metadata"]["uid"]
+    stage.api.delete("jobs", job_id)
+    stage.api.create("jobs", manifest(stage, "anew", widths="3"))
+    state = stage.until(
+        lambda state: (
+            job_id in state.by_id and stage.world.job(job_id)["metadata"]["uid"] != before
+        ),
+        "the new one is seen",
+    )
+    job = row(state, job_id)
+    assert (job.workers, job.terminating_workers, job.widths) == (0, 0, (3,))
+    assert (job.verdict, job.resumed_at, job.preemptions, job.attained_gpu_s) == (None, None, 0, 0)
+    stage.until(lambda state: free(state) == {"a": 4, "b": 4}, "the old one's GPUs are free")
+
+
 def every_decision_leaves_its_reason_in_the_jobs_events(stage: LiveStage) -> None:
     job_id = stage.submit("explained")
     admit(stage, job_id, "a")
@@ -445,6 +464,7 @@ LIVE_EXAM: tuple[Question, ...] = (
     the_same_key_attaches_and_another_job_of_that_name_is_refused,
     a_signal_tells_of_stops_and_widths_and_its_generation_grows,
     a_cancelled_job_and_its_pods_are_gone,
+    a_job_made_anew_under_its_name_is_another_job,
     every_decision_leaves_its_reason_in_the_jobs_events,
     released_jobs_are_plain_jobs_of_the_cluster,
 )

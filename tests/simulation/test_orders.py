@@ -1,32 +1,56 @@
 """Ordered policies: kept queue and ledger give the literal cycle's schedule, and the peers' figures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from laxity_scheduler.order import Packing
+from laxity_scheduler.simulate.catalogue import ORDERS
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.traces import load
+from laxity_scheduler.simulate.traces import TraceJob, load
 from tests.simulation.jobs import SAMPLES, TRACES, job, random_trace, trace
 
 
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "edf"])
+@pytest.mark.parametrize("policy", sorted(ORDERS))
 @pytest.mark.parametrize("packing", ["skip", "strict"])
 @pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("error", [0.0, 0.4])
 def test_keeping_queue_and_ledger_gives_the_schedule_of_the_literal_cycle(
-    policy: str, packing: Packing, pooled: bool
+    policy: str, packing: Packing, error: float, *, pooled: bool
 ) -> None:
-    for seed in range(8):
-        jobs = random_trace(seed)
-        setting = Setting(policy, 3, 8, pooled=pooled, packing=packing)
-        kept = simulate(jobs, setting)
-        literal = simulate(
-            jobs, Setting(policy, 3, 8, pooled=pooled, packing=packing, literal_cycle=True)
+    """Jobs up to twice as wide as a node, some submitted at one instant, one too wide to run."""
+    for seed in range(4):
+        jobs = trace(*random_trace(seed, jobs=40).jobs, *at_once(seed), job("huge", gpus=25))
+        setting = Setting(
+            policy, 3, 8, pooled=pooled, packing=packing, error=error, seed=seed, epoch_s=1e9
         )
-        assert kept.column("first_start_at").tolist() == pytest.approx(
-            literal.column("first_start_at").tolist()
+        kept, literal = (
+            simulate(jobs, setting),
+            simulate(jobs, replace(setting, literal_cycle=True)),
         )
-        assert np.isfinite(kept.column("finished_at")).all()
+        for name in ("first_start_at", "finished_at", "running_s", "gpu_s", "preemptions"):
+            assert kept.column(name).tolist() == pytest.approx(literal.column(name).tolist()), name
+        waits_forever = [kept.ids.index(one) for one in kept.ids if one.endswith("huge")]
+        if packing == "skip":
+            assert np.flatnonzero(np.isinf(kept.column("finished_at"))).tolist() == waits_forever
+
+
+def at_once(seed: int) -> list[TraceJob]:
+    """Jobs of one instant and one length, so that only their place in the file tells them apart."""
+    return [job(f"tie-{seed}-{number}", at=500.0, runs_s=300.0, gpus=2) for number in (3, 1, 2)]
+
+
+@pytest.mark.parametrize("policy", sorted(ORDERS))
+def test_jobs_of_failed_nodes_are_started_again_in_the_same_order(policy: str) -> None:
+    """With failures there is only the literal cycle: all end, and the waiting is no shorter."""
+    jobs = random_trace(5, jobs=40, levels=(1, 2, 4, 8))
+    calm = simulate(jobs, Setting(policy, 3, 8))
+    failing = simulate(jobs, Setting(policy, 3, 8, fails_s=4_000.0, repair_s=600.0))
+    assert np.isfinite(failing.column("finished_at")).all()
+    assert failing.column("preemptions").sum() > 0
+    assert failing.column("finished_at").max() >= calm.column("finished_at").max()
 
 
 def test_a_shorter_job_goes_first_and_a_job_that_does_not_fit_is_passed_over() -> None:

@@ -64,10 +64,10 @@ def test_without_admission_it_runs_on_late() -> None:
 def test_the_loop_without_numba_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiled.COMPILES:
         pytest.skip("numba is not installed: there is only one way")
-    from laxity_scheduler import shares_loop
+    from laxity_scheduler import share_plans
 
-    lengths = shares_loop.slot_lengths(1e6)
-    plain = shares_loop.slot_lengths.py_func(1e6)  # type: ignore[attr-defined]
+    lengths = share_plans.slot_lengths(1e6)
+    plain = share_plans.slot_lengths.py_func(1e6)  # type: ignore[attr-defined]
     assert lengths.tolist() == pytest.approx(plain.tolist())
     assert lengths.sum() == pytest.approx(1e6, rel=1e-6)
 

@@ -6,11 +6,13 @@ import pytest
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import cycle
-from laxity_scheduler.follow_up import follow_up
+from laxity_scheduler.follow_up import follow_up, with_follow_up
 from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
 from laxity_scheduler.reasons import reason
+from laxity_scheduler.simulate.catalogue import decide_of
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.failures import Failures
+from laxity_scheduler.simulate.live import Live
 from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
 from laxity_scheduler.simulate.truth import Belief, error_factor, truths
 from laxity_scheduler.simulate.world import SimWorld
@@ -22,6 +24,16 @@ WHY = reason("order", policy="test")
 
 def start(sim: SimWorld, name: str, *nodes: str) -> None:
     sim.carry_out(Plan((Admit(name, len(nodes), nodes, WHY),)))
+
+
+def rows(sim: SimWorld) -> list[Live]:
+    return list(sim.live.values())
+
+
+def cycle_of(sim: SimWorld, policy: str, predictor: Predictor) -> ClusterState:
+    """One cycle; what is observed after it."""
+    cycle(sim, with_follow_up(decide_of(policy)), predictor)
+    return sim.observe()
 
 
 def test_an_admitted_job_pays_its_start_and_then_trains_to_its_end() -> None:
@@ -132,3 +144,23 @@ def test_a_job_with_all_epochs_done_that_has_not_ended_yet_divides_nothing_by_ze
     )
     run = simulate(random_trace(1, jobs=40), setting)
     assert len(run.outcomes) == 40
+
+
+@pytest.mark.parametrize("policy", ["las", "srtf", "drf"])
+def test_no_gpu_is_lost_or_given_twice_while_pods_go_and_nodes_fail(policy: str) -> None:
+    jobs = random_trace(2, jobs=25, levels=(1, 2, 4))
+    made = truths(jobs, elastic=False, gpus_per_node=4, pooled=False)
+    model = replace(costs("live", cluster_gpus=8), gone_s=40.0)
+    failures = Failures(3_000.0, 500.0)
+    sim = SimWorld(made, nodes_of(2, 4, pooled=False), model, failures=failures)
+    going = 0
+    while not sim.done and sim.advance():
+        state = cycle_of(sim, policy, Belief(made, model))
+        going += sum(row.terminating_workers for row in state.jobs)
+        for node in state.nodes:
+            used = sum(live.nodes.count(node.id) * live.truth.gpus_per_worker for live in rows(sim))
+            assert 0 <= used + node.free_gpus <= node.gpus
+            if not any(row.terminating_workers for row in state.jobs):
+                assert used + node.free_gpus == node.gpus
+    assert len(sim.finished) == len(jobs.jobs)
+    assert going > 0

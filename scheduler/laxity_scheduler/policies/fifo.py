@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.decision import Admit, Wait
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import ClusterState
@@ -21,7 +22,7 @@ class Fifo:
     widest: bool = True
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
-        ledger = Ledger.of(state)
+        ledger, slots = Ledger.of(state), empty_slots(state)
         decisions: list[Admit | Wait] = []
         blocked = False
         for job in sorted(state.queued, key=lambda job: (job.submitted_at, job.id)):
@@ -37,6 +38,10 @@ class Fifo:
                 continue
             if not blocked:
                 ledger.close_holds(job.id)
+            most = slots(job.gpus_per_worker)
+            if job.widths[0] > most:  # for good: it blocks nobody
+                decisions.append(Wait(job.id, too_wide(job, most)))
+                continue
             blocked = self.strict
             why = reason(
                 "no_free_gpus",

@@ -51,7 +51,8 @@ class _Division:
         self.behind: list[int] = []  # GPUs that each waiting job needs, in order
         self.place = 0
         self.ahead = 0  # GPUs that those before it still wait for
-        self.running = [job for job in state.running if movable(job)]
+        running = [job for job in state.running if movable(job)]
+        self.running = sorted(running, key=lambda job: (job.submitted_at, job.id))
         self.rest_s = {job.id: forecasts.rest_s(job, job.workers, "mean") for job in state.running}
         self.ends = sorted((self.rest_s[job.id], job.gpus) for job in state.running)
         self.coming = sum(  # GPUs of stops that were asked for before
@@ -110,7 +111,7 @@ class _Division:
                 other.id,
                 "epoch",
                 job.id,
-                reason("preempt_for", beneficiary=job.id, gpus=other.gpus),
+                reason("preempt_ordered", policy="pickyman", beneficiary=job.id, gpus=other.gpus),
             )
             for other in chosen
         ]
@@ -131,8 +132,8 @@ class _Division:
 
     def _may_stop(self, job: Job, newcomer: Job) -> bool:
         rule, curve = self.rule, self.forecasts.curve(job)
-        started_at = self.state.now if job.resumed_at is None else job.resumed_at
-        if job.preemptions >= rule.most_stops or self.state.now - started_at < rule.cooldown_s:
+        ran_s = 0.0 if job.resumed_at is None else self.state.now - job.resumed_at
+        if job.preemptions >= rule.most_stops or ran_s < rule.cooldown_s or not ran_s:
             return False
         over_s = rule.overhead * (
             self.forecasts.freed_s(job, "mean") + curve.start_s(job.workers, "mean")

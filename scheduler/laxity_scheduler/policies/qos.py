@@ -10,7 +10,10 @@ behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of on
 5. promises that moved are said anew, once per change
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.bargain import Bargain, Rules
@@ -22,6 +25,17 @@ from laxity_scheduler.decision import (
     Refuse,
     Resize,
     Wait,
+)
+from laxity_scheduler.facts import (
+    HARD,
+    PROMISED_DUE_AT,
+    PROMISED_P90_AT,
+    SERVICE,
+    SOFT,
+    STOPS_LATE,
+    SUBMITTED_AT,
+    TROUBLED,
+    WANTS,
 )
 from laxity_scheduler.forecast import Forecasts, stopping
 from laxity_scheduler.plan import Plan
@@ -43,6 +57,7 @@ class QosPolicy(Rules):
     """The policy with its free parameters; calling it decides."""
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
+        state = state.in_order  # who came first decides ties, whatever the order of the rows
         bargain = Bargain(state, Forecasts(state, predictor), self)
         _verdicts(bargain)
         _missed(bargain)
@@ -75,10 +90,11 @@ DEFAULT = QosPolicy()
 
 def _verdicts(bargain: Bargain) -> None:
     """Of hard jobs that ask. Amended promises first: they are judged on the snapshot's rows."""
+    facts = bargain.forecasts.facts
     asking = [
         job
-        for job in bargain.state.jobs
-        if (job.asked or job.verdict is None) and job.service_class == "hard" and not job.pinned
+        for job in facts.where((facts.column(WANTS) > 0.0) & (facts.column(SERVICE) == HARD))
+        if not job.pinned
     ]
     asking.sort(key=lambda job: not isinstance(job.verdict, Promise))
     for job in asking:
@@ -95,10 +111,11 @@ def _verdicts(bargain: Bargain) -> None:
 def _forecasts(bargain: Bargain, starts_s: dict[str, float]) -> None:
     """Of all others that ask, and of soft jobs whose forecast moved much or turned late."""
     refused = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
-    for job in bargain.state.jobs:
+    facts = bargain.forecasts.facts
+    service = facts.column(SERVICE)
+    told = (service != HARD) & ((facts.column(WANTS) > 0.0) | (service == SOFT))
+    for job in facts.where(told):
         asks = job.asked or job.verdict is None
-        if job.service_class == "hard" or not (asks or job.service_class == "soft"):
-            continue
         if job.id in refused or (job.refused and not asks):
             continue
         start = bargain.starts.get(job.id)
@@ -125,8 +142,8 @@ def _turned(job: Job, new: Forecast, moved: float) -> bool:
 def _missed(bargain: Bargain) -> None:
     """Jobs that are not to go on past their deadline."""
     decided = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
-    for job in bargain.state.jobs:
-        if job.on_miss != "stop" or job.pinned or job.refused or job.deadline_at == FOREVER:
+    for job in bargain.forecasts.facts.where(bargain.forecasts.facts.column(STOPS_LATE) > 0.0):
+        if job.pinned or job.refused or job.deadline_at == FOREVER:
             continue
         if job.id in decided:
             continue
@@ -157,7 +174,7 @@ def _promises(bargain: Bargain) -> None:
     """New promises as they will be carried out; old ones that moved, in danger, saved or broken."""
     resized = {d.job: d.workers for d in bargain.decisions if isinstance(d, Resize)}
     told = {d.job for d in bargain.decisions if isinstance(d, Refuse | Forecasted)}
-    for job in bargain.state.jobs:
+    for job in _moving(bargain, resized):
         old = bargain.newly.get(job.id) or job.verdict
         if not isinstance(old, Promise) or job.id in told:
             continue
@@ -170,13 +187,43 @@ def _promises(bargain: Bargain) -> None:
             bargain.decisions.append(Promised(job.id, new, new.reason))
 
 
+def _moving(bargain: Bargain, resized: Mapping[str, int]) -> list[Job]:
+    """Jobs of which a promise may have to be said; of the others it stands as it was said.
+
+    It stands where a job trains at its width, is in time with it, and ends about when it was told.
+    """
+    facts = bargain.forecasts.facts
+    due_at, now = facts.column(PROMISED_DUE_AT), facts.now
+    window_s = due_at - facts.column(SUBMITTED_AT)
+    with np.errstate(invalid="ignore"):
+        moved_s = np.abs(now + facts.rest_s - facts.column(PROMISED_P90_AT))
+        stands = facts.plain & (facts.rest_s <= due_at - now)
+        stands &= (moved_s <= bargain.rules.moved * window_s) & (facts.column(TROUBLED) == 0.0)
+    if bargain.newly or resized:
+        jobs = facts.jobs
+        for row in np.flatnonzero(stands).tolist():
+            if jobs[row].id in bargain.newly or jobs[row].id in resized:
+                stands[row] = False
+    bargain.wake_first(due_at[stands] + 1e-3)
+    may = ~stands & (due_at > -FOREVER)
+    if bargain.newly:
+        may = ~stands
+    return facts.where(may)
+
+
 def _expected(bargain: Bargain, job: Job, resized: int) -> Share:
-    """How a promised job goes on: as it runs, if that is in time; else as planned."""
+    """How a promised job goes on: as it runs or starts, if that is in time; else as planned."""
     forecasts = bargain.forecasts
     planned = bargain.reservations.shares.get(job.id)
     start = bargain.starts.get(job.id)
     if start is not None:
-        return bargain.reservations.room.planner.fixed(job, ((0.0, start.workers),))
+        begun = bargain.reservations.room.planner.fixed(job, ((0.0, start.workers),))
+        grows = planned is not None and planned.workers_now == start.workers
+        if planned is None or not grows or begun.finish_s <= bargain.left_s(job):
+            return begun
+        return min(begun, planned, key=lambda share: share.finish_s)
+    if not forecasts.curve(job).epochs_left:
+        return Share(((0.0, job.workers or forecasts.curve(job).least),), 0.0)
     if not job.workers or stopping(job):
         return planned or Share(((0.0, 0),), FOREVER)
     width = resized or job.resize_to or job.workers
@@ -217,8 +264,8 @@ def _tolerance_s(bargain: Bargain, job: Job) -> float:
     if share is None:
         return 1e-3
     profile = bargain.reservations.profile()
-    slot = min(profile.slot(share.starts_s), len(profile.edges) - 3)
-    return 2.0 * float(profile.edges[slot + 1] - profile.edges[slot])
+    slot = min(profile.slot(share.starts_s), len(profile.marks) - 3)
+    return 2.0 * (profile.marks[slot + 1] - profile.marks[slot])
 
 
 def _expected_starts(bargain: Bargain, queue: list[Waiting]) -> dict[str, float]:

@@ -1,0 +1,48 @@
+"""The simulated World sits the exam of all Worlds, on its virtual clock."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from laxity_scheduler.simulate.costs import Costs
+from laxity_scheduler.simulate.truth import Truth
+from laxity_scheduler.simulate.world import SimWorld
+from laxity_scheduler.state import ClusterState
+from tests.contract.world_exam import EXAM, Question, named
+
+PODS_GO = Costs("live", start_log_s=24.0, stop_log_s=6.0, at_boundaries=True, gone_s=1.0)
+MOST_EVENTS = 100
+
+
+class SimStage:
+    """Two nodes of 4 GPUs that exist only here; epochs take ten minutes."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Truth] = []
+        self.world = SimWorld(self.jobs, [("a", 4), ("b", 4)], PODS_GO, refused_stay=True)
+
+    def submit(self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0) -> str:
+        made = Truth(
+            id=f"default/{name}",
+            number=len(self.jobs),
+            submitted_at=self.world.now,
+            epochs=1_000,
+            widths=tuple(widths),
+            epoch_s=dict.fromkeys(widths, 600.0),
+        )
+        self.jobs.append(made)
+        self.world.advance()
+        return made.id
+
+    def until(self, what: Callable[[ClusterState], bool], words: str) -> ClusterState:
+        for _ in range(MOST_EVENTS):
+            state = self.world.observe()
+            if what(state):
+                return state
+            assert self.world.advance(), f"nothing more happens: {words}"
+        raise AssertionError(f"not within {MOST_EVENTS} events: {words}; {self.world.observe()}")
+
+
+@pytest.mark.parametrize("question", EXAM, ids=named)
+def test_the_simulated_world_behaves_as_all_worlds(question: Question) -> None:
+    question(SimStage())

@@ -1,0 +1,82 @@
+"""`laxity bench`: its figures, what a warm decision is, and the plot of growth."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from laxity.figures import figure
+from laxity_scheduler.simulate import growth
+from laxity_scheduler.simulate.catalogue import decide_of
+from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.decisions import (
+    EPOCHS_S,
+    crowd,
+    decision_figures,
+    decisions,
+    later,
+    underway,
+)
+from laxity_scheduler.simulate.truth import Belief
+
+
+def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_common_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def counted(name: str, *, jobs: int, nodes: int, warm: int = 40) -> tuple[float, list[float]]:
+        return (2.0, [5.0]) if name == "qos" else (3.0, [4.0])
+
+    monkeypatch.setattr("laxity_scheduler.simulate.decisions.decisions", counted)
+    figures = decision_figures(quick=True)
+    kinds = ("cold_ms", "warm_p50_ms", "warm_p99_ms")
+    names = [f"decision_{who}{kind}" for who in ("", "elasticflow_", "qos_") for kind in kinds]
+    assert set(names) <= set(figures)
+    assert figures["decision_cold_ms"]["value"] == 3.0
+    assert figures["decision_warm_p99_ms"]["value"] == 5.0
+    assert all(one["baseline"] and one["ratio"] for one in figures.values())
+
+
+@pytest.mark.parametrize("policy", ["elasticflow", "qos"])
+def test_a_decision_is_timed_cold_and_warm(policy: str) -> None:
+    cold_ms, warm_ms = decisions(policy, jobs=60, nodes=30, warm=3)
+    assert cold_ms > 0.0
+    assert len(warm_ms) == 3
+
+
+def test_a_warm_decision_finds_about_two_per_cent_of_the_jobs_in_another_epoch() -> None:
+    truths, state = crowd(jobs=400, nodes=200, seed=0)
+    beliefs = Belief(truths, costs("live", cluster_gpus=state.total_gpus))
+    state = decide_of("qos")(state, beliefs).apply(state)
+    state = underway(state, np.random.default_rng(0))
+    assert all(job.formed == job.workers for job in state.jobs)
+    shares = []
+    for _ in range(20):
+        after = later(state)
+        pairs = zip(state.jobs, after.jobs, strict=True)
+        shares.append(sum(one is not other for one, other in pairs) / len(state.jobs))
+        state = after
+    assert 0.01 < np.mean(shares) < 0.04
+    assert all(
+        state.now - (job.epoch_started_at or 0.0) < EPOCHS_S[job.workers] for job in state.jobs
+    )
+
+
+def test_growth_is_told_beside_n_log_n(monkeypatch: pytest.MonkeyPatch) -> None:
+    def squares(policy: str, jobs: int) -> float:
+        return jobs**2 / 1e4
+
+    monkeypatch.setattr(growth, "cold_ms", squares)
+    figures = growth.growth_figures((10, 100))
+    assert figures["growth_rigid_10_jobs_ms"]["ratio"] == pytest.approx(1.0)
+    grown = 100.0 * math.log(10) * 10 / (math.log(100) * 100)
+    assert figures["growth_qos_100_jobs_ms"]["ratio"] == pytest.approx(grown)
+    assert len(growth.table(figures)) == 6
+
+
+def test_the_plot_of_growth_is_a_png(tmp_path: Path) -> None:
+    figures = {
+        f"growth_qos_{jobs}_jobs_ms": figure(jobs * 0.1, "ms", jobs * 0.2) for jobs in (10, 100)
+    }
+    growth.draw(figures, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")

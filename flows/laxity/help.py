@@ -37,8 +37,10 @@ FLOOR_COMMANDS: Final = (
     FloorCommand("replay", "service", ASK, "Decide a journal again and compare, byte for byte."),
     FloorCommand("profile", "profile", STUDY, "Measure a training at several widths."),
     FloorCommand("predict", "profile", STUDY, "Say how long a model will train, and how sure."),
+    FloorCommand("refit", "profile", STUDY, "Learn from MLflow, and show there what was learned."),
     FloorCommand("simulate", "simulate", STUDY, "Run a policy over a trace of jobs."),
-    FloorCommand("bench", "simulate", STUDY, "Count decisions per second on this machine."),
+    FloorCommand("study", "study", STUDY, "Make the rows behind a claim, over traces and seeds."),
+    FloorCommand("bench", "simulate", STUDY, "Measure this machine, a cluster, or predictions."),
 )
 BY_NAME: Final = {command.name: command for command in FLOOR_COMMANDS}
 EPILOG: Final = "Exit codes: " + ", ".join(f"{code} {words}" for code, words in MEANINGS.items())

@@ -1,0 +1,74 @@
+"""Whose jobs a trial runs: a whole trace, a window of it, a closed batch of it, or made ones.
+
+A case is a small value, so that it travels to another process; `load` gives its jobs.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from laxity_scheduler.simulate.generate import Mix, closed_batch, generate
+from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.traces import Trace
+
+
+class Case(Protocol):
+    """Anything that gives jobs."""
+
+    def load(self) -> Trace: ...
+
+
+@lru_cache(maxsize=2)
+def whole(source: Source) -> Trace:
+    """A trace, read once per process."""
+    return source.load()
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Every job of a trace."""
+
+    source: Source
+
+    def load(self) -> Trace:
+        return whole(self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """So many consecutive jobs from a random place on: bursts and gaps stay as they were."""
+
+    source: Source
+    jobs: int
+    seed: int
+
+    def load(self) -> Trace:
+        trace = whole(self.source)
+        last = max(0, len(trace.jobs) - self.jobs)
+        first = int(np.random.default_rng(self.seed).integers(0, last + 1))
+        return replace(trace, jobs=trace.jobs[first : first + self.jobs])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """So many jobs drawn from a trace and submitted within an hour."""
+
+    source: Source
+    jobs: int
+    seed: int
+
+    def load(self) -> Trace:
+        return closed_batch(whole(self.source), jobs=self.jobs, seed=self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Jobs drawn from stated distributions."""
+
+    mix: Mix
+    seed: int
+
+    def load(self) -> Trace:
+        return generate(self.mix, seed=self.seed)

@@ -1,0 +1,86 @@
+"""`laxity study`: make the rows behind a claim, in a folder, one by one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from laxity_scheduler.simulate.studies.study import Told
+    from laxity_scheduler.simulate.studies.trial import Trial
+
+OUT: Final = Path(".laxity/studies")
+EXIT_FAILED, EXIT_USAGE = 1, 2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("study")(study)
+
+
+def study(
+    name: Annotated[str, typer.Argument(help="A study; without one they are listed.")] = "",
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for NAME.csv and NAME.json.")] = OUT,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="In small, on the traces that ship.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="So many seeds, from 0 on.")] = 5,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="LABEL=VALUE: only these rows, such as trace=01; repeat."),
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 1,
+) -> None:
+    """Make a study's rows; those that the folder has are not computed again."""
+    from laxity_scheduler.simulate.studies.shelf import shelf
+    from laxity_scheduler.simulate.studies.study import STUDIES, conduct
+    from laxity_scheduler.simulate.traces import TraceError
+
+    if name not in STUDIES:
+        for one in STUDIES.values():
+            typer.echo(f"{one.name:<12} {one.asks}", err=bool(name))
+        raise typer.Exit(EXIT_USAGE if name else 0)
+    try:
+        problems = conduct(
+            STUDIES[name],
+            shelf(samples=samples),
+            range(seeds),
+            out,
+            processes=processes,
+            wanted=_wanted(where or []),
+            told=_tell,
+        )
+    except (TraceError, ValueError) as problem:
+        typer.echo(f"laxity study: {problem}", err=True)
+        raise typer.Exit(EXIT_USAGE) from problem
+    typer.echo(f"{out / name}.csv, {out / name}.json")
+    for line in problems:
+        typer.echo(f"no row for {line}", err=True)
+    if problems:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _tell(done: int, many: int, told: "Told") -> None:
+    trial, row, problem = told
+    met = "" if row is None else row.get("deadline_met_ratio")
+    words = problem or ("" if met is None else f"met {met:.3f}" if met != "" else "")
+    label = " ".join(str(cell) for cell in trial.labels.values() if cell is not None)
+    typer.echo(f"[{done}/{many}] {label}  {words}", err=True)
+
+
+def _wanted(where: list[str]) -> Callable[["Trial"], bool]:
+    """Whether a trial has all these labels. ValueError if one of them is none."""
+    from laxity_scheduler.simulate.studies.trial import LABELS, text
+
+    wanted: dict[str, set[str]] = {}
+    for words in where:
+        label, sign, value = words.partition("=")
+        if not sign or label not in LABELS:
+            message = f"--where takes LABEL=VALUE with one of {', '.join(LABELS)}, not {words!r}"
+            raise ValueError(message)
+        wanted.setdefault(label, set()).add(value)
+    return lambda trial: all(
+        text(trial.labels.get(label)) in values for label, values in wanted.items()
+    )

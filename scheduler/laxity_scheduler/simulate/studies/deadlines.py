@@ -1,0 +1,75 @@
+"""Deadlines on real traces: ElasticFlow's table, and the ladder of ever smaller clusters.
+
+The table: published cluster sizes, ElasticFlow's own costs, perfect predictions, beside the bound
+that counts contention. The ladder: pooled GPUs, 60 s per restart, perfect predictions, and each
+share policy with promises given greedily, at a price (algorithms 10.1), or not at all; EDF, Chronus
+and the QoS framework as published. Nothing is random, so one run is enough.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from laxity_scheduler.simulate.run import Setting
+from laxity_scheduler.simulate.studies.cases import Whole
+from laxity_scheduler.simulate.studies.shelf import BOOKS, Shelf
+from laxity_scheduler.simulate.studies.trial import Trial, bounded, simulated
+
+TABLE: Final = ("195job", "elasticVpollux_e", "10", "01", "03", "05", "02", "04")
+SHARES: Final = ("elasticflow", "laxity", "edf_elastic")
+RUNGS: Final = {  # GPUs by trace
+    "195job": (128, 64, 32, 16),
+    "10": (256, 64, 32),
+    "01": (512, 128, 64, 32, 16),
+    "05": (512, 128, 64),
+    "02": (512, 128, 64),
+    "03": (512, 256, 128, 64),
+    "04": (1024, 256, 128),
+}
+ADMISSIONS: Final = ("none", "greedy", "priced:0.3", "priced:0.1")
+SAMPLE_RUNGS: Final = (128, 64)
+SMALL: Final = ("195job", "10")  # for policies that solve or decide anew at every event
+RESTART_S: Final = 60.0
+
+
+def table(shelf: Shelf, _seeds: Sequence[int]) -> list[Trial]:
+    """Each trace on its own cluster."""
+    found = []
+    for name in shelf.having(TABLE):
+        book, case = BOOKS[name], Whole(shelf.source(name))
+        nodes = book.gpus // book.gpus_per_node
+        found.append(bounded(case, gpus=book.gpus, part="published size", trace=name))
+        for policy in (*SHARES, "edf"):
+            setting = Setting(policy, nodes, book.gpus_per_node, cost_model="elasticflow")
+            found.append(simulated(case, setting, part="published size", trace=name))
+    return found
+
+
+def ladder(shelf: Shelf, _seeds: Sequence[int]) -> list[Trial]:
+    """Each trace on each of its clusters, small traces first; the bounds, which take longest, last."""
+    rungs = [
+        (name, gpus)
+        for name in shelf.having(list(RUNGS))
+        for gpus in (SAMPLE_RUNGS if shelf.samples else RUNGS[name])
+    ]
+    runs = [trial for name, gpus in rungs for trial in _rung(shelf, name, gpus)]
+    return runs + [
+        bounded(Whole(shelf.source(name)), gpus=gpus, part="ladder", trace=name)
+        for name, gpus in rungs
+    ]
+
+
+def _rung(shelf: Shelf, name: str, gpus: int) -> Iterator[Trial]:
+    case = Whole(shelf.source(name))
+    for policy, admission in _policies(name, samples=shelf.samples):
+        setting = Setting(
+            policy, gpus // 8, 8, pooled=True, restart_s=RESTART_S, admission=admission
+        )
+        yield simulated(case, setting, part="ladder", trace=name)
+
+
+def _policies(name: str, *, samples: bool) -> Iterator[tuple[str, str | None]]:
+    yield from ((policy, admission) for policy in SHARES for admission in ADMISSIONS)
+    yield "edf", None
+    if name in SMALL and not samples:
+        yield "chronus", None
+        yield "qos", None

@@ -1,0 +1,82 @@
+"""A folder's rows of a study: read, added to one by one, and written in a stable order.
+
+NAME.csv    one row per trial, sorted by its labels
+NAME.json   means over seeds, each with the half width of its 95 % interval
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from laxity_scheduler.simulate.report import Figures, summary
+from laxity_scheduler.simulate.studies.trial import LABELS, Cell, Row, key, text
+
+WORDS = ("part", "trace", "policy", "admission", "packing", "cost_model")
+
+
+def read(folder: Path, name: str) -> list[Row]:
+    """The rows that are there; none if there is no such file."""
+    path = folder / f"{name}.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as lines:
+        return [
+            {column: _cell(column, words) for column, words in row.items()}
+            for row in csv.DictReader(lines)
+        ]
+
+
+def write(folder: Path, name: str, rows: Iterable[Row]) -> None:
+    """Both files. The same rows give the same bytes, in whatever order they came."""
+    folder.mkdir(parents=True, exist_ok=True)
+    known = sorted({key(row): row for row in rows}.values(), key=_order)
+    columns = list(dict.fromkeys(column for row in known for column in row))
+    path = folder / f"{name}.csv"
+    partial = path.with_suffix(".part")
+    with partial.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([text(row.get(column)) for column in columns] for row in known)
+    partial.replace(path)
+    groups = ",\n".join(json.dumps(group) for group in means(read(folder, name)))
+    (folder / f"{name}.json").write_text(f"[\n{groups}\n]\n", encoding="utf-8")
+
+
+def means(rows: Sequence[Row]) -> list[Figures]:
+    """One entry per group of rows that differ in their seed alone."""
+    names = [label for label in LABELS if label != "seed"]
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
+    return [
+        {name: value for name, value in zip(names, group, strict=True) if value is not None}
+        | _rounded(summary(members, [name for name in members[0] if name not in LABELS]), members)
+        for group, members in groups.items()
+    ]
+
+
+def _rounded(figures: Figures, members: Sequence[Row]) -> Figures:
+    """Six digits; one run has no interval."""
+    return {
+        name: float(f"{value:.6g}") if isinstance(value, float) else value
+        for name, value in figures.items()
+        if len(members) > 1 or not name.endswith("_ci95")
+    }
+
+
+def _cell(column: str, words: str) -> Cell:
+    if not words:
+        return None
+    if column in WORDS:
+        return words
+    number = float(words)
+    return int(number) if words.lstrip("-").isdigit() else number
+
+
+def _order(row: Row) -> tuple[tuple[float, str], ...]:
+    """Numbers by size, then words by letters."""
+    return tuple(
+        (-1.0, "") if cell is None else (0.0, cell) if isinstance(cell, str) else (float(cell), "")
+        for cell in (row.get(label) for label in LABELS)
+    )

@@ -1,0 +1,81 @@
+"""The traces that studies take: all of them where LAXITY_TRACES has them, or the shipped samples.
+
+Cluster sizes are those that the traces were published with (ElasticFlow's scripts).
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.traces import Format, TraceError
+
+SAMPLES: Final = Path(__file__).parents[1] / "samples"
+TRACES: Final = "LAXITY_TRACES"
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """One trace: its file under the folder of traces, and the cluster that it belongs to."""
+
+    file: str
+    format: Format
+    gpus: int
+    gpus_per_node: int = 8
+    tables: str = ""
+
+    def source(self, folder: Path) -> Source:
+        tables = folder / "elasticflow" / self.tables if self.tables else None
+        return Source(folder / self.file, self.format, tables)
+
+
+def _itp(file: str, gpus: int) -> Book:
+    return Book(f"itp/{file}.csv", "itp", gpus, tables="throughputs_A100")
+
+
+BOOKS: Final = {
+    "195job": _itp("195job", 128),
+    "10": _itp("cluster10", 256),
+    "01": _itp("cluster01", 512),
+    "03": _itp("cluster03", 512),
+    "05": _itp("cluster05", 512),
+    "02": _itp("cluster02", 512),
+    "04": _itp("cluster04", 1024),
+    "elasticVpollux_e": Book(
+        "elasticflow/elasticVpollux_e.csv", "elasticflow", 64, 4, "throughputs_T4"
+    ),
+    "philly": Book("philly/philly.csv", "philly", 512),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where the traces stand. `samples`: only those that ship, and studies in small."""
+
+    folder: Path
+    samples: bool = False
+
+    def source(self, name: str) -> Source:
+        """TraceError if it is not there."""
+        source = BOOKS[name].source(self.folder)
+        if not source.path.is_file():
+            message = f"no trace {name} at {source.path}: set {TRACES}, or take the samples"
+            raise TraceError(message)
+        return source
+
+    def having(self, names: Sequence[str]) -> list[str]:
+        """Those of these names that are here."""
+        return [name for name in names if BOOKS[name].source(self.folder).path.is_file()]
+
+
+def shelf(*, samples: bool = False) -> Shelf:
+    """The samples, or the folder that LAXITY_TRACES names. TraceError if it names none."""
+    if samples:
+        return Shelf(SAMPLES, samples=True)
+    folder = os.environ.get(TRACES)
+    if not folder:
+        message = f"{TRACES} names no folder of traces; the shipped samples go without it"
+        raise TraceError(message)
+    return Shelf(Path(folder))

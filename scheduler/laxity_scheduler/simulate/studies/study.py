@@ -1,0 +1,84 @@
+"""Run a study: its trials one after another, or side by side, each kept as soon as it is done."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from laxity_scheduler.simulate.studies import deadlines, errors, pickyman, qos
+from laxity_scheduler.simulate.studies.keep import read, write
+from laxity_scheduler.simulate.studies.shelf import Shelf
+from laxity_scheduler.simulate.studies.trial import Row, Trial, key
+
+Trials = Callable[[Shelf, Sequence[int]], list[Trial]]
+Told = tuple[Trial, Row | None, str]  # a trial, its row, or what went wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Its trials are a pure function of traces and seeds."""
+
+    name: str
+    asks: str
+    trials: Trials
+
+
+STUDIES: Final = {
+    study.name: study
+    for study in (
+        Study("pickyman", "waiting and makespan against FIFO, SRTF and LAS", pickyman.trials),
+        Study("division", "PickyMan's greedy choice of victims against the best", pickyman.covers),
+        Study("qos", "deadlines met on a scarce and on a sufficient cluster", qos.trials),
+        Study("elasticflow", "ElasticFlow's table, under its authors' costs", deadlines.table),
+        Study(
+            "ladder", "deadlines met against promises, on ever smaller clusters", deadlines.ladder
+        ),
+        Study("errors", "prediction errors of 0 to 40 % and three models of costs", errors.trials),
+    )
+}
+
+
+def conduct(
+    study: Study,
+    shelf: Shelf,
+    seeds: Sequence[int],
+    folder: Path,
+    *,
+    processes: int = 1,
+    wanted: Callable[[Trial], bool] = lambda _trial: True,
+    told: Callable[[int, int, Told], None] = lambda _done, _many, _told: None,
+) -> list[str]:
+    """Compute the rows that the folder lacks; what went wrong, a line for each."""
+    trials = [trial for trial in study.trials(shelf, seeds) if wanted(trial)]
+    rows = {key(row): row for row in read(folder, study.name)}
+    lacking = [trial for trial in trials if trial.key not in rows]
+    problems = []
+    write(folder, study.name, rows.values())
+    for done, one in enumerate(_computed(lacking, processes), start=1):
+        trial, row, problem = one
+        if row is None:
+            problems.append(f"{', '.join(part for part in trial.key if part)}: {problem}")
+        else:
+            rows[trial.key] = row
+            write(folder, study.name, rows.values())
+        told(done, len(lacking), one)
+    return problems
+
+
+def _computed(trials: Sequence[Trial], processes: int) -> Iterator[Told]:
+    if processes <= 1:
+        yield from (_tried(trial) for trial in trials)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(_tried, trial) for trial in trials]):
+            yield future.result()
+
+
+def _tried(trial: Trial) -> Told:
+    """One trial that fails leaves the others alone."""
+    try:
+        return trial, trial.row(), ""
+    except (ValueError, RuntimeError) as problem:
+        return trial, None, str(problem)

@@ -158,7 +158,7 @@ def note_of(view: Mapping[str, Any], run_id: str, experiment: str) -> str:
             "metric": json.dumps(shown[0]),
             "experiments": json.dumps([experiment]),
             "plot_metric_keys": json.dumps(shown),
-            "x_axis": json.dumps("step"),
+            "x_axis": "step",  # as it is: in quotes the page does not load
         }
         lines.append(f"[{title}](#/metric?{urlencode(query, quote_via=quote)})")
     return "\n\n".join(lines)

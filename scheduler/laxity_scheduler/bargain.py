@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.claims import Terms, deadline_in_force, promised
 from laxity_scheduler.decision import Decision, Preempt, Resize
+from laxity_scheduler.facts import CHANGING
 from laxity_scheduler.forecast import Forecasts, stopping
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.promise import Judge
@@ -70,7 +72,7 @@ class Bargain:
         self.asked_for: dict[str, list[Job]] = {}
         self.coming: Counter[str] = Counter()
         self.restarting: list[Job] = []  # stopped only to start again elsewhere, wider
-        for job in state.running:
+        for job in forecasts.facts.where(forecasts.facts.column(CHANGING) > 0.0):
             if job.stop_for == job.id:
                 self.restarting.append(job)
             elif job.stop_requested_at is not None and job.stop_for:
@@ -96,6 +98,12 @@ class Bargain:
         """Look again then at the latest."""
         if self.now < at < FOREVER:
             self._wake.append(at)
+
+    def wake_first(self, instants: Floats) -> None:
+        """Look again at the first of these that is ahead; shape (n,)."""
+        ahead = instants[instants > self.now]
+        if len(ahead):
+            self.wake(float(ahead.min()))
 
     @property
     def wake_at(self) -> float:

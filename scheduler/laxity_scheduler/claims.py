@@ -8,6 +8,7 @@ at the end of its epoch; only pinned jobs and those that may not be preempted st
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from laxity_scheduler.facts import WAITING
 from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.reserve import Claim
 from laxity_scheduler.state import FOREVER, ClusterState, Job
@@ -54,7 +55,7 @@ def may_stop(job: Job) -> bool:
 
 def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) -> Iterable[Job]:
     """Waiting jobs that no promise covers and that have waited longer than their limit."""
-    for job in state.jobs:
+    for job in forecasts.facts.where(forecasts.facts.column(WAITING) > 0.0):
         if (
             waits(job)
             and job.id != without
@@ -81,13 +82,15 @@ Order = Callable[[Claim], tuple[float, float, str]]
 
 def as_planned(claim: Claim) -> tuple[float, float, str]:
     """In the order in which promises planned to start."""
+    if claim.job.workers:
+        return (0.0, claim.deadline_s, claim.job.id)
     starts_at, before = 0.0, 0.0
     for until_at, workers in claim.job.promise or ():
         if workers:
             starts_at = before
             break
         before = until_at
-    return (0.0 if claim.job.workers else starts_at, claim.deadline_s, claim.job.id)
+    return (starts_at, claim.deadline_s, claim.job.id)
 
 
 def in_turn(claim: Claim) -> tuple[float, float, str]:

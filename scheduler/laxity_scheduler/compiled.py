@@ -1,14 +1,26 @@
 """Loops that numba compiles where it is installed; elsewhere the same loops run in CPython.
 
 Modules that use `jit` are imported on first use, since importing numba takes most of a second.
+
+Machine code is kept on disk. numba looks at the page of a loop only to see whether it has changed,
+but a loop holds the code of the loops that it calls, from other pages. So all pages count.
 """
 
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
-from typing import Final, TypeVar, cast
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
 
 Loop = TypeVar("Loop", bound=Callable[..., object])
 COMPILES: Final = find_spec("numba") is not None
+PAGES: Final = (
+    "share_table.py",
+    "share_plans.py",
+    "share_surplus.py",
+    "shares_loop.py",
+    "simulate/elastic_loop.py",
+)
 
 
 def jit(loop: Loop) -> Loop:
@@ -17,4 +29,15 @@ def jit(loop: Loop) -> Loop:
         return loop
     import numba
 
-    return cast("Loop", numba.njit(cache=True)(loop))
+    compiled = numba.njit(cache=True)(loop)
+    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if index is not None:
+        index._source_stamp = stamp()  # noqa: SLF001 - numba offers no other way
+    return cast("Loop", compiled)
+
+
+@cache
+def stamp() -> tuple[Any, ...]:
+    """Changes when one of the pages does."""
+    found = [(Path(__file__).parent / page).stat() for page in PAGES]
+    return tuple([(page.st_mtime, page.st_size) for page in found])

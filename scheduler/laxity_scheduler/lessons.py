@@ -1,7 +1,7 @@
 """What a running service teaches the profiler: what stops cost, and how predictions came out.
 
-A prediction of a job's remaining time is noted when it trains on a new course, and meets the truth
-when the job finishes. A stop or another width ends that course: what was predicted of it says
+A prediction of a job's remaining time is noted when it trains on a new course and when half of its
+epochs are done, and meets the truth when the job finishes. A stop or another width ends that course: what was predicted of it says
 nothing any more. A store that is away costs a lesson, never a cycle.
 """
 
@@ -47,6 +47,7 @@ class Lessons:
         self._predictions = predictions
         self._watcher = Watcher()
         self._courses: dict[str, int] = {}  # width of the course that was noted, by uid
+        self._halfway: set[str] = set()
 
     def look(self, state: ClusterState, predictor: Predictor, uids: Mapping[str, str]) -> None:
         """Take in a snapshot; `uids` by job id."""
@@ -67,26 +68,39 @@ class Lessons:
             if view["state"] == "finished" and (change.before or {}).get("state") != "finished":
                 uid, at = view["uid"], view["finished_at"]
                 self._courses.pop(uid, None)
+                self._halfway.discard(uid)
                 self._safely(partial(self._predictions.observe_finish, uid, at=at))
 
     def _course(self, job: Job, uid: str, predictor: Predictor) -> None:
+        if job.progress.epochs_done >= job.workload.epochs:
+            return  # its pods end now: no other course
         steady = job.formed and job.formed == job.workers and not job.resize_to
         width = job.formed if steady and job.stop_requested_at is None else 0
         before = self._courses.get(uid, 0)
         if not uid or width == before:
+            self._half(job, uid, width, predictor)
             return
         if before:
             self._courses.pop(uid)
+            self._halfway.discard(uid)
             self._safely(partial(self._predictions.drop_predictions, uid))
         if width:
             self._courses[uid] = width
-            self._safely(partial(self._note, job, uid, width, predictor))
+            stage = "running" if job.progress.epochs_done else "start"
+            self._safely(partial(self._note, job, uid, width, predictor, stage=stage))
 
-    def _note(self, job: Job, uid: str, width: int, predictor: Predictor) -> None:
+    def _half(self, job: Job, uid: str, width: int, predictor: Predictor) -> None:
+        """On the same course as before: noted once more when half of the epochs are done."""
+        total = job.workload.epochs
+        if width and uid not in self._halfway and total / 2 <= job.progress.epochs_done < total:
+            self._halfway.add(uid)
+            self._safely(partial(self._note, job, uid, width, predictor, stage="half"))
+
+    def _note(self, job: Job, uid: str, width: int, predictor: Predictor, *, stage: str) -> None:
         self._predictions.note_prediction(
             uid,
             job.workload,
-            stage="running" if job.progress.epochs_done else "start",
+            stage=stage,
             at=job.epoch_started_at or job.since,
             estimate=predictor.remaining(job.workload, job.progress, width),
             version=predictor.version,

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, TypeGuard, assert_never
 
 from laxity_scheduler.decision import (
@@ -86,10 +87,14 @@ class _Check:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._ledger = Ledger.of(state)
         self._refused: dict[str, bool] = {}
         self._acted: dict[str, str] = {}
         self._stopped: set[str] = set()
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        """Built for plans that start or grow jobs alone: it costs as much as there are nodes."""
+        return Ledger.of(self._state)
 
     def all(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:  # whoever starts or grows gives up what was held for it

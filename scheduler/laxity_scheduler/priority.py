@@ -67,7 +67,9 @@ def _starts(
         if tried <= MOST_TRIED and job.id not in served:
             for victim in _room_for(job, victims, ledger):
                 victims.remove(victim)
-                stop = reason("preempt_for", beneficiary=job.id, gpus=victim.gpus)
+                stop = reason(
+                    "preempt_ordered", policy=policy, beneficiary=job.id, gpus=victim.gpus
+                )
                 yield Preempt(victim.id, "epoch", job.id, stop)
 
 

@@ -105,7 +105,7 @@ def promise_of(job: Job, share: Share, deadline_at: float, forecasts: Forecasts)
     """The promise that a share allows."""
     now = forecasts.now
     finish_at = now + share.finish_s
-    p50_at = now + simulate(forecasts, job, share.steps, "p50")
+    p50_at = min(finish_at, now + simulate(forecasts, job, share.steps, "p50"))
     late_s = finish_at - deadline_at
     why = (
         reason("promise_in_danger", p90_in_s=share.finish_s, late_s=late_s, workers=share.workers)
@@ -113,7 +113,8 @@ def promise_of(job: Job, share: Share, deadline_at: float, forecasts: Forecasts)
         else reason("fits", p90_in_s=share.finish_s, slack_s=-late_s, workers=share.workers)
     )
     source = forecasts.curve(job).source
-    return Promise(deadline_at, p50_at, finish_at, runs_of(share, now), why, (source,))
+    runs = runs_of(share, now) or ((finish_at, share.workers),)  # all its epochs are done
+    return Promise(deadline_at, p50_at, finish_at, runs, why, (source,))
 
 
 def runs_of(share: Share, now: float) -> Runs:
@@ -164,12 +165,12 @@ class _Case:
         if job.deadline_at <= now:
             past = reason("deadline_in_the_past", ago_s=now - job.deadline_at)
             return self._refusal(past, self._later_or_soft())
-        nodes = [node.gpus for node in self.state.nodes if node.pool == "training"]
-        largest, gpus = max(nodes, default=0), job.gpus_per_worker
+        room, gpus = self.reservations.room, job.gpus_per_worker
+        largest = max(room.node_sizes, default=0)
         if gpus > largest:
             figures = reason("does_not_fit_any_node", gpus_per_worker=gpus, largest_gpus=largest)
             return Refusal(figures)
-        slots = sum(node // gpus for node in nodes)
+        slots = room.slots(gpus)
         if job.widths[0] > slots:
             width = job.widths[0]
             return Refusal(
@@ -212,17 +213,17 @@ class _Case:
             free_gpus=int(room[0]) * job.gpus_per_worker,
             late_s=now + finish_s - job.deadline_at,
         )
-        offers = (*self._later_or_soft(), *self._wider(self._slots()), *self._borrowed(claim))
+        offers = (
+            *self._later_or_soft(),
+            *self._wider(self.reservations.room.slots(job.gpus_per_worker)),
+            *self._borrowed(claim),
+        )
         return self._refusal(why, offers, p90_in_s=finish_s)
 
     def _refusal(
         self, why: Reason, offers: tuple[Offer, ...], *, p90_in_s: float = FOREVER
     ) -> Refusal:
         return Refusal(why, offers, self.state.now + p90_in_s)
-
-    def _slots(self) -> int:
-        gpus = self.job.gpus_per_worker
-        return sum(node.gpus // gpus for node in self.state.nodes if node.pool == "training")
 
     def _later_or_soft(self) -> tuple[Offer, ...]:
         """The earliest deadline that would be promised on these widths, else class soft.

@@ -65,8 +65,16 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "stops to start on {workers} workers elsewhere"
     ),
     "grow_into_idle": "GPUs are idle: {from_workers} -> {workers} workers save {saved}",
+    "pods_may_not_go_there": (
+        "{wanted} workers would need {nodes}, where its pods may not go before it is started anew: "
+        "{workers} workers"
+    ),
     "shrink_donor": "gives {gpus} GPU(s) to {beneficiary}, still in time itself",
     "shrink_spare": "{from_workers} -> {workers} workers still meet the deadline; others wait",
+    "shrink_ordered": (
+        "{from_workers} -> {workers} workers: policy {policy} gives the other GPUs to others"
+    ),
+    "preempt_ordered": "policy {policy} gives its {gpus} GPU(s) to {beneficiary}",
     "preempt_for": "{beneficiary} needs {gpus} GPU(s) to keep its deadline; this job can wait",
     "preempt_for_aged": "{beneficiary} has waited longer than the ageing limit",
     "stopped_at_epoch": "saved at the end of epoch {epoch}: stops for {beneficiary}",

@@ -6,12 +6,12 @@ from laxity_scheduler.claims import (
     aged,
     as_planned,
     deadline_in_force,
-    promised,
 )
 from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
 from laxity_scheduler.reserve import Claim, Profile, Share
-from laxity_scheduler.room import Kept, Room, Tally
+from laxity_scheduler.room import Kept, Room
 from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.tally import Tally
 
 
 class Reservations:
@@ -24,18 +24,26 @@ class Reservations:
         self.aged = tuple(aged(state, forecasts, terms, without))
         claims = [
             Claim(job, deadline_in_force(job) - state.now)
-            for job in state.jobs
-            if job.id != without and not job.pinned and promised(job, state.now)
+            for job in forecasts.facts.where(forecasts.facts.promised)
+            if job.id != without and not job.pinned
         ]
         claims += [Claim(job, FOREVER) for job in self.aged]
         self.room = Room(state, forecasts, terms, tuple(claims))
         self.claims = self.room.ordered(claims, as_planned)
         self.shares: dict[str, Share] = {}
         self.late: frozenset[str] = frozenset()
-        self._tally: Tally | None = Tally(self.room)
+        self._tally: Tally | None = None
         self._profile: Profile | None = None
-        self._horizon_s = self.room.horizon_s(self.claims)
+        self._known_horizon_s: float | None = None
+        self._first = tuple(self.claims)
         self._keep_all()
+
+    @property
+    def _horizon_s(self) -> float:
+        """How far plans look; asked for only where there is not room for all at once."""
+        if self._known_horizon_s is None:
+            self._known_horizon_s = self.room.horizon_s(self._first)
+        return self._known_horizon_s
 
     @property
     def roomy(self) -> bool:
@@ -46,7 +54,7 @@ class Reservations:
     def reach_s(self) -> float:
         """What is planned to start up to then may rest on jobs that must be stopped for it."""
         profile = self.profile()
-        return float(profile.edges[profile.end(self.room.drain_s)])
+        return profile.marks[profile.end(self.room.drain_s)]
 
     @property
     def spare_gpus(self) -> int:
@@ -91,21 +99,20 @@ class Reservations:
         """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""
         known = self._profile
         if known is None or (self._horizon_s < horizon_s < FOREVER):
-            self._horizon_s = max(self._horizon_s, horizon_s if horizon_s < FOREVER else 0.0)
-            known = self._profile = self.room.empty_profile(self._horizon_s)
+            far_s = max(self._horizon_s, horizon_s if horizon_s < FOREVER else 0.0)
+            self._known_horizon_s = far_s
+            known = self._profile = self.room.empty_profile(far_s)
             for claim in self.room.ordered(self.claims, self._as_kept):
                 self.room.plan_one(claim, known)
         return known
 
     def _keep_all(self) -> None:
         tally = Tally(self.room)
-        for claim in self.claims:
-            share = tally.add(claim, keep=True)
-            if share is None:
-                self._take(self.room.kept(self.claims, self._horizon_s))
-                return
-            self.shares[claim.job.id] = share
-        self._tally = tally
+        shares = tally.add_all(self.claims)
+        if shares is None:
+            self._take(self.room.kept(self.claims, self._horizon_s))
+        else:
+            self._tally, self.shares = tally, shares
 
     def _take(self, kept: Kept) -> None:
         self.shares, self.late, self._profile = kept.shares, kept.late, kept.profile
@@ -121,7 +128,7 @@ class Reservations:
         for order in ORDERS[: self.terms.replans]:
             kept = self.room.in_order(self.room.ordered(claims, order), base.copy())
             if self._harms_nobody(kept):
-                self.claims, self._horizon_s = claims, horizon_s
+                self.claims, self._known_horizon_s = claims, horizon_s
                 self._take(kept)
                 return kept.shares[claim.job.id]
         return None

@@ -9,6 +9,7 @@ the deadline hold the job. Our reading of it differs in one thing: a plan starts
 grows, because each stop and each restart costs what a slot of GPU time does not show.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +17,8 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.forecast import TINY_S, Forecasts, Quantile, stopping
+from laxity_scheduler.curve import Quantile
+from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
 from laxity_scheduler.state import FOREVER, Job
 
 SLOTS: Final = 256
@@ -91,22 +93,26 @@ class Profile:
 
     def __init__(self, edges: Floats, gpus: float) -> None:
         self.edges = edges
+        self.marks: list[float] = edges.tolist()  # a list is searched faster than an array
         self.free: Floats = np.full(len(edges) - 1, float(gpus))
 
     def copy(self) -> "Profile":
-        other = Profile(self.edges, 0.0)
-        other.free = self.free.copy()
+        other = Profile.__new__(Profile)
+        other.edges, other.marks, other.free = self.edges, self.marks, self.free.copy()
         return other
+
+    @property
+    def first_slot_s(self) -> float:
+        return self.marks[1] - self.marks[0]
 
     def slot(self, at_s: float) -> int:
         """The slot that holds this instant."""
-        found = int(np.searchsorted(self.edges, at_s + TINY_S, side="right")) - 1
+        found = bisect_right(self.marks, at_s + TINY_S) - 1
         return min(max(found, 0), len(self.free) - 1)
 
     def end(self, at_s: float) -> int:
         """One past the last slot that is touched before this instant."""
-        found = int(np.searchsorted(self.edges, at_s - TINY_S, side="left"))
-        return min(max(found, 0), len(self.free))
+        return min(bisect_left(self.marks, at_s - TINY_S), len(self.free))
 
     def occupy(self, until_s: Sequence[float], gpus: Sequence[int]) -> None:
         """GPUs that are busy from now until then (inf: for ever)."""
@@ -132,7 +138,11 @@ class Profile:
 
     def workers(self, gpus_per_worker: int) -> Floats:
         """How many workers of that size fit, per slot (pooled: nodes are not told apart)."""
-        return np.floor(np.maximum(self.free, 0.0) / gpus_per_worker + 1e-9)
+        return np.floor(self.room(gpus_per_worker))
+
+    def room(self, gpus_per_worker: int) -> Floats:
+        """The same before rounding down: less than w where w workers do not fit."""
+        return np.maximum(self.free, 0.0) / gpus_per_worker + 1e-9
 
 
 def simulate(forecasts: Forecasts, job: Job, steps: Steps, quantile: Quantile) -> float:
@@ -200,56 +210,80 @@ class Planner:
 
     def least(self, claim: Claim, profile: Profile) -> Share | None:
         """The smallest width in time, or None."""
-        for width in self.forecasts.curve(claim.job).widths:
-            share = self._at_level(claim.job, profile, width, claim.deadline_s)
+        search = _Search(self, claim.job, profile)
+        for width in search.widths:
+            share = search.at_most(width, claim.deadline_s)
             if share is not None:
                 return share
         return None
 
     def earliest(self, job: Job, profile: Profile) -> Share | None:
         """The share that ends soonest, or None if there is never room."""
-        shares = [
-            self._at_level(job, profile, width, FOREVER)
-            for width in self.forecasts.curve(job).widths
-        ]
+        search = _Search(self, job, profile)
+        shares = [search.at_most(width, FOREVER) for width in search.widths]
         found = [share for share in shares if share is not None and share.finish_s < FOREVER]
         return min(found, key=lambda share: share.finish_s, default=None)
 
     def fixed(self, job: Job, steps: Steps) -> Share:
         return Share(steps, simulate(self.forecasts, job, steps, "p90"))
 
-    def _at_level(self, job: Job, profile: Profile, width: int, deadline_s: float) -> Share | None:
+
+class _Search:
+    """One job's shares on one profile. Widths never shrink: in each slot what stays free after it.
+
+    So a width begins in the slot after the last one that is too full for it, within the window that
+    is looked at; where a slot is too full is found once per width.
+    """
+
+    def __init__(self, planner: Planner, job: Job, profile: Profile) -> None:
+        self._forecasts, self._grows = planner.forecasts, planner.grows
+        self._job, self._profile = job, profile
+        self.widths = planner.forecasts.curve(job).widths
+        self._room: Floats | None = None
+        self._full: dict[int, list[int]] = {}
+
+    def at_most(self, width: int, deadline_s: float) -> Share | None:
         """At most `width` workers. The window is widened until the plan ends within it."""
-        ideal_s = self.forecasts.rest_s(job, width)
+        ideal_s = self._forecasts.rest_s(self._job, width)
         if ideal_s > deadline_s + TINY_S or ideal_s == FOREVER:
             return None
-        room = np.minimum(profile.workers(job.gpus_per_worker), width)
-        last = len(room) if deadline_s == FOREVER else max(1, profile.end(deadline_s))
+        profile, slots = self._profile, len(self._profile.free)
+        last = slots if deadline_s == FOREVER else max(1, profile.end(deadline_s))
         end = min(last, max(1, profile.end(ideal_s)))
         for attempt in range(MOST_EXTENSIONS + 1):
             if attempt == MOST_EXTENSIONS:
                 end = last
-            steps = self._steps(job, room[:end], profile.edges, width)
-            finish_s = simulate(self.forecasts, job, steps, "p90") if steps else FOREVER
-            need = len(room) if finish_s == FOREVER else profile.end(finish_s)
+            steps = self._steps(width, end)
+            finish_s = simulate(self._forecasts, self._job, steps, "p90") if steps else FOREVER
+            need = slots if finish_s == FOREVER else profile.end(finish_s)
             if finish_s <= deadline_s + TINY_S and finish_s < FOREVER and need <= end:
-                return self.fixed(job, steps)
+                return Share(steps, finish_s)
             if end >= last:
                 return None
             end = min(last, max(end + 1, min(need, end + 1 + (last - end) // 4)))
         return None
 
-    def _steps(self, job: Job, room: Floats, edges: Floats, width: int) -> Steps:
-        """Widths that never shrink: in each slot what is free in it and in all later ones."""
-        lasting = np.minimum.accumulate(room[::-1])[::-1]
-        widths = self.forecasts.curve(job).widths
-        if self.grows:
-            levels = np.zeros(width + 1, dtype=np.int64)
-            for level in widths:
-                levels[level:] = min(level, width)
-            chosen = levels[lasting.astype(np.int64)]
-        else:
-            chosen = np.where(lasting >= width, width, 0)
-        starts = np.flatnonzero(np.diff(chosen, prepend=-1))
-        steps = tuple((float(edges[slot]), int(chosen[slot])) for slot in starts)
-        return steps if any(workers for _, workers in steps) else ()
+    def _steps(self, width: int, end: int) -> Steps:
+        """Widths by slot in a window that ends with the slot before `end`; () if none fits."""
+        marks = self._profile.marks
+        steps: list[tuple[float, int]] = [(marks[0], 0)]
+        levels = [level for level in self.widths if level <= width] if self._grows else [width]
+        for level in levels:
+            full = self._too_full(level)
+            before = bisect_left(full, end)
+            begins = full[before - 1] + 1 if before else 0
+            if begins >= end:
+                break
+            if steps[-1][0] == marks[begins]:
+                steps.pop()
+            steps.append((marks[begins], level))
+        return tuple(steps) if steps[-1][1] else ()
+
+    def _too_full(self, width: int) -> list[int]:
+        """The slots in which so many workers do not fit."""
+        known = self._full.get(width)
+        if known is None:
+            if self._room is None:
+                self._room = self._profile.room(self._job.gpus_per_worker)
+            known = self._full[width] = np.flatnonzero(self._room < width).tolist()
+        return known

@@ -1,17 +1,18 @@
 """The room that claims have on a cluster, and how all of them together are kept in it.
 
 If the least widths of all claims fit at once, they fit always, and no time profile is needed
-(Tally). Otherwise they are planned one after the other on a profile, in a few orders; the first
+(`tally`). Otherwise they are planned one after the other on a profile, in a few orders; the first
 order that keeps everybody in time is taken, else the one with the fewest that are late (Room).
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from laxity_scheduler.claims import ORDERS, Order, Terms, as_planned, by_deadline, may_stop
 from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
-from laxity_scheduler.ledger import USABLE, Ledger
+from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
@@ -54,6 +55,15 @@ class Room:
         )
         foreign = max(0, sum(node.gpus - node.free_gpus for node in nodes) - ours)
         return sum(node.gpus for node in nodes if node.pool == "training") - foreign + self.borrowed
+
+    @cached_property
+    def node_sizes(self) -> Mapping[int, int]:
+        """How many training nodes there are by their GPUs."""
+        return Counter(node.gpus for node in self.state.nodes if node.pool == "training")
+
+    def slots(self, gpus_per_worker: int) -> int:
+        """How many workers of that size the empty training nodes hold."""
+        return sum(many * (gpus // gpus_per_worker) for gpus, many in self.node_sizes.items())
 
     @cached_property
     def unmoving(self) -> tuple[Job, ...]:
@@ -129,16 +139,16 @@ class Room:
 
         By EDF a running job may have to make way, but nobody comes before an awaited job.
         """
-        mixed = order is by_deadline
+        moves, awaited = 2 if order is by_deadline else 1, self.awaited
 
-        def rank(claim: Claim) -> tuple[int, float]:
+        def key(claim: Claim) -> tuple[int, float, tuple[float, float, str]]:
             job = claim.job
             if job.workers and not stopping(job):
-                return (0 if not job.preemptible else 2 if mixed else 1, 0.0)
-            ready_s = self.awaited.get(job.id)
-            return (2, 0.0) if ready_s is None else (1, ready_s)
+                return moves if job.preemptible else 0, 0.0, order(claim)
+            ready_s = awaited.get(job.id)
+            return (2, 0.0, order(claim)) if ready_s is None else (1, ready_s, order(claim))
 
-        return sorted(claims, key=lambda claim: (rank(claim), order(claim)))
+        return sorted(claims, key=key)
 
     def _until_s(self, job: Job, *, stays: bool) -> float:
         if not stays:
@@ -203,66 +213,6 @@ class Room:
         return best
 
 
-class Tally:
-    """Claims that all run at once, each on one width: while they fit, no time profile is needed."""
-
-    def __init__(self, room: Room) -> None:
-        self._room = room
-        state = room.state
-        nodes = [node for node in state.nodes if node.pool == "training"]
-        self.left = room.capacity - sum(job.gpus for job in room.unmoving)
-        self._free = sum(node.free_gpus for node in nodes)
-        self._ledger: Ledger | None = None
-        if len(nodes) > 1 and any(job.gpus_per_worker > 1 for job in state.jobs):
-            self._ledger = Ledger([node.id for node in nodes], [node.gpus for node in nodes])
-            for job in room.unmoving:
-                _take_all(self._ledger, job.nodes, job.gpus_per_worker)
-
-    def add(self, claim: Claim, *, keep: bool) -> Share | None:
-        """Its share, counted if `keep`; None (nothing counted) if it does not fit with the rest."""
-        gpus = claim.job.gpus_per_worker
-        staying = 0 if stopping(claim.job) else claim.job.workers
-        share = self._alone(claim, 0.0)
-        if share and (share.widest - staying) * gpus > self._free:
-            share = self._alone(claim, self._room.drain_s)
-        if share is None or share.widest * gpus > self.left:
-            return None
-        if not self._packs(claim.job, share.widest, keep=keep):
-            return None
-        if keep:
-            self._free -= max(0, share.widest - staying) * gpus
-            self.left -= share.widest * gpus
-        return share
-
-    def _alone(self, claim: Claim, after_s: float) -> Share | None:
-        """On the least width that is in time, from `after_s` on."""
-        job, forecasts = claim.job, self._room.forecasts
-        for width in forecasts.curve(job).widths:
-            finish_s = forecasts.rest_s(job, width, after_s=after_s)
-            if finish_s <= claim.deadline_s + TINY_S and finish_s < FOREVER:
-                later = after_s > 0.0 and width > job.workers
-                steps = ((0.0, job.workers), (after_s, width)) if later else ((0.0, width),)
-                return Share(steps, finish_s)
-        return None
-
-    def _packs(self, job: Job, workers: int, *, keep: bool) -> bool:
-        """Whether the workers fit on nodes: big ones can fail where the sum fits."""
-        if self._ledger is None:
-            return True
-        ledger = self._ledger if keep else self._ledger.copy()
-        stay = _take_all(ledger, job.nodes[:workers], job.gpus_per_worker)
-        return ledger.place(workers - stay, job.gpus_per_worker) is not None
-
-
 def _terminated_s(job: Job, forecasts: Forecasts) -> float:
     curve = forecasts.curve(job)
     return curve.stop_s(curve.least, "p90")
-
-
-def _take_all(ledger: Ledger, nodes: Sequence[str], gpus: int) -> int:
-    """Take what can be taken on these nodes; how many workers that is."""
-    taken = 0
-    for node in nodes:
-        if ledger.place_on((node,), 1, gpus) is not None:
-            taken += 1
-    return taken

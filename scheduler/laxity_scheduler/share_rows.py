@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor, Workload
+from laxity_scheduler.claims import deadline_in_force
+from laxity_scheduler.share_table import TINY, Ints, Jobs
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.verdict import Promise
 
-Ints = NDArray[np.int64]
 FIXED: Final = 11
 NOBODY: Final = 1 << 40  # GPUs of a level that there is not
 MOST_OF_AN_EPOCH: Final = 0.99
@@ -36,7 +37,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """n jobs and L levels: see `shares_loop.allocate`."""
+    """n jobs and L levels: see `share_table.Jobs`."""
 
     due: Floats
     left: Floats
@@ -49,6 +50,25 @@ class Columns:
     promised: NDArray[np.bool_]
     asks: NDArray[np.bool_]
     hard: NDArray[np.bool_]
+
+    def rests(self, rows: Ints) -> Floats:
+        """Seconds to the end of these jobs by level, from now on; shape (len(rows), L)."""
+        stays = np.arange(self.total.shape[1]) == self.level[rows][:, None]
+        cost = np.where(stays, self.pause[rows][:, None], self.change[rows])
+        return cost + self.left[rows][:, None] * self.total[rows]
+
+    def table(self, due: Floats) -> Jobs:
+        """What the loop works on, with these deadlines."""
+        return Jobs(
+            due,
+            self.left,
+            self.total,
+            self.width,
+            self.count,
+            self.level,
+            self.pause,
+            self.change,
+        )
 
 
 class Rows:
@@ -70,7 +90,11 @@ class Rows:
         kinds = table[:, 0].astype(np.int64)
         epoch, width, start, count = self._by_kind()
         level, left_epochs, factor = table[:, 1].astype(np.int64), table[:, 2], table[:, 3]
-        total = np.maximum(LEAST_S, epoch[kinds] * (left_epochs * factor)[:, None])
+        work = np.maximum(left_epochs * factor, TINY)  # inf x 0 is no number
+        total = np.maximum(LEAST_S, epoch[kinds] * work[:, None])
+        ended = np.flatnonzero(left_epochs == 0)
+        if len(ended):  # what is unknown takes no time either
+            total[ended] = np.where(width[kinds[ended]] < NOBODY, LEAST_S, FOREVER)
         epoch_now = total[np.arange(len(jobs)), np.maximum(level, 0)] / np.maximum(left_epochs, 1.0)
         trains = level >= 0
         begun = np.where(trains & (table[:, 4] > -np.inf), table[:, 4], now)
@@ -135,7 +159,7 @@ class Rows:
             -FOREVER if begun_at is None or job.parked_epoch is not None else begun_at,
             float(starting),
             0.0 if job.resumed_at is None else job.resumed_at,
-            job.deadline_at if job.service_class != "best_effort" else FOREVER,
+            _due_at(job),
             float(isinstance(job.verdict, Promise)),
             float(job.asked and job.service_class == "hard" and job.deadline_at < FOREVER),
             float(job.service_class == "hard"),
@@ -152,6 +176,8 @@ class Rows:
             return 1.0
         ratio = sum(took for took, _ in seen) / max(1e-9, sum(mean for _, mean in seen))
         surplus = kind.epoch_s[0] / max(1e-9, kind.mean_s[0]) - 1.0
+        if surplus == FOREVER:  # P90 is unknown
+            return 1.0
         return ratio * (1.0 + surplus / (1 + len(seen))) / (1.0 + surplus)
 
     def _kind(self, job: Job) -> int:
@@ -186,3 +212,10 @@ class Rows:
             count = np.array([len(kind.widths) for kind in self._tables], dtype=np.int64)
             self._kind_arrays = (epoch, width, start, count)
         return self._kind_arrays
+
+
+def _due_at(job: Job) -> float:
+    """The deadline in force; of who asks for a verdict, the one that is asked for."""
+    if job.service_class == "best_effort":
+        return FOREVER
+    return job.deadline_at if job.asked else deadline_in_force(job)

@@ -16,14 +16,14 @@ from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.share_rows import Columns, Rows
+from laxity_scheduler.share_table import NEWCOMER, PROMISED, TURNED_AWAY, How
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Promise, Refusal
 
 if TYPE_CHECKING:
-    from laxity_scheduler.share_rows import Ints
+    from laxity_scheduler.share_table import Ints
 
 Admission = Literal["none", "greedy", "priced"]
-PROMISED, TURNED_AWAY, NEWCOMER = 1, 2, 0  # as in shares_loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,20 @@ class ShareRule:
     replans: int = 0
     drops: bool = False
 
-    @property
-    def order_number(self) -> int:
-        return ("deadline", "gpu_time").index(self.order)
-
-    @property
-    def admission_number(self) -> int:
-        return ("none", "greedy", "priced").index(self.admission)
-
-    @property
-    def surplus_number(self) -> int:
-        return ("cheapest", "dearest").index(self.surplus)
+    def on(self, gpus: float) -> How:
+        """The rule on so many GPUs, as numbers."""
+        return How(
+            gpus=gpus,
+            order=("deadline", "gpu_time").index(self.order),
+            admission=("none", "greedy", "priced").index(self.admission),
+            reserves=int(self.reserves),
+            steep=self.steep,
+            direction=("cheapest", "dearest").index(self.surplus),
+            hopeless_last=int(self.hopeless_last),
+            careful=self.careful,
+            replans=self.replans,
+            drops=int(self.drops),
+        )
 
 
 def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
@@ -68,9 +71,25 @@ def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         if not memory or memory[0].predictor is not predictor:
             memory[:] = [Rows(predictor)]
-        return _Decision(state, rule, memory[0]).plan()
+        return _Decision(state.in_order, rule, memory[0]).plan()
 
     return decide
+
+
+def verdicts_of(
+    rule: ShareRule,
+) -> Callable[[ClusterState, Predictor], tuple[Promised | Forecasted | Refuse, ...]]:
+    """What the rule tells those who ask, and nothing else: see `share_admission`."""
+    memory: list[Rows] = []
+
+    def verdicts(
+        state: ClusterState, predictor: Predictor
+    ) -> tuple[Promised | Forecasted | Refuse, ...]:
+        if not memory or memory[0].predictor is not predictor:
+            memory[:] = [Rows(predictor)]
+        return _Decision(state.in_order, rule, memory[0]).verdicts()
+
+    return verdicts
 
 
 class _Decision:
@@ -82,6 +101,7 @@ class _Decision:
         self.jobs = [job for job in state.jobs if _movable(job)]
         self.rows = rows
         self.wake_at = FOREVER
+        self.refused: set[int] = set()  # rows that keep the promise they have
 
     def plan(self) -> Plan:
         if not self.jobs:
@@ -96,43 +116,57 @@ class _Decision:
         ]
         return Plan(tuple(decisions), self.wake_at)
 
+    def verdicts(self) -> tuple[Promised | Forecasted | Refuse, ...]:
+        if not any(job.asked and job.service_class == "hard" for job in self.jobs):
+            return ()
+        columns = self.rows.columns(self.jobs, self.state.now)
+        verdicts, target = self._allocate(columns)
+        return tuple(self._told(np.flatnonzero(columns.asks), columns, verdicts, target))
+
     def _allocate(self, columns: Columns) -> tuple["Ints", "Ints"]:
         from laxity_scheduler.shares_loop import allocate
 
         rule, many = self.rule, len(self.jobs)
-        held = sum(job.gpus for job in self.jobs)
+        gpus = float(sum(job.gpus for job in self.jobs) + self.ledger.total_free)
         stays = columns.hard & ~columns.asks & ~columns.promised
         verdicts = np.where(columns.promised, PROMISED, np.where(stays, TURNED_AWAY, NEWCOMER))
+        renewed = self._renewed(columns)
+        verdicts[renewed] = NEWCOMER
         due = np.where(columns.hard, columns.due, FOREVER) if rule.drops else columns.due
         if rule.admission != "none" and not rule.drops:  # soft jobs have deadlines, no promises
             verdicts = np.where(columns.hard | columns.promised, verdicts, TURNED_AWAY)
         target = np.empty(many, dtype=np.int64)
-        wake_s = allocate(
-            due,
-            columns.left,
-            columns.total,
-            columns.width,
-            columns.count,
-            columns.level,
-            columns.pause,
-            columns.change,
-            verdicts := verdicts.astype(np.int64),
-            float(held + self.ledger.total_free),
-            rule.order_number,
-            rule.admission_number,
-            int(rule.reserves),
-            rule.kappa * _typical_gpu_s(columns),
-            rule.steep,
-            rule.surplus_number,
-            int(rule.hopeless_last),
-            rule.careful,
-            rule.replans,
-            int(rule.drops),
-            target,
-        )
+        most_paid = rule.kappa * _typical_gpu_s(columns)
+        while True:
+            given = verdicts.astype(np.int64)
+            wake_s = allocate(columns.table(due), rule.on(gpus), most_paid, given, target)
+            turned = [row for row in renewed if given[row] == TURNED_AWAY and self._stands(row)]
+            if not turned or rule.admission == "none":
+                break
+            self.refused.update(turned)  # their old promises are kept: judge all others anew
+            renewed = [row for row in renewed if row not in self.refused]
+            verdicts[turned] = PROMISED
+            due[turned] = [self._promised_at(row) - self.state.now for row in turned]
         if wake_s < FOREVER:
             self.wake_at = self.state.now + max(1.0, wake_s)
-        return verdicts, target
+        return given, target
+
+    def _renewed(self, columns: Columns) -> list[int]:
+        """Rows of promised jobs that ask for an earlier deadline, or whose promise is broken."""
+        asks = np.flatnonzero(columns.promised & columns.asks).tolist()
+        return [
+            row
+            for row in asks
+            if self.jobs[row].deadline_at < self._promised_at(row) or not self._stands(row)
+        ]
+
+    def _stands(self, row: int) -> bool:
+        return self.state.now <= self._promised_at(row)
+
+    def _promised_at(self, row: int) -> float:
+        """The deadline that the job holds a promise on."""
+        verdict = self.jobs[row].verdict
+        return verdict.deadline_at if isinstance(verdict, Promise) else -FOREVER
 
     def _held(self) -> "Ints":
         """The level of the GPUs that each job holds; -1 without."""
@@ -143,33 +177,34 @@ class _Decision:
 
     def _told(
         self, judged: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
-    ) -> Iterator[Decision]:
+    ) -> Iterator[Promised | Forecasted | Refuse]:
         """Verdicts for those who asked."""
         now, rule = self.state.now, self.rule
-        change, total = columns.change.tolist(), columns.total.tolist()
-        given, levels = verdicts.tolist(), target.tolist()
-        for row in judged.tolist():
+        rests, given, levels = columns.rests(judged), verdicts.tolist(), target.tolist()
+        for row, rest in zip(judged.tolist(), rests.tolist(), strict=True):
             job, level = self.jobs[row], max(0, levels[row])
-            finish_at = now + change[row][level] + total[row][level]
-            if given[row] == PROMISED:
-                p90_at = finish_at if levels[row] >= 0 else job.deadline_at
+            finish_at = now + rest[level]
+            if row in self.refused or (given[row] != PROMISED and rule.drops and not job.workers):
+                refusal = Refusal(self._why_not(row, columns), (), finish_at)
+                yield Refuse(job.id, refusal, refusal.reason)
+            elif given[row] == PROMISED:
+                in_time = levels[row] >= 0 and finish_at <= job.deadline_at
+                p90_at = finish_at if in_time else job.deadline_at  # it starts or grows later
                 width = job.widths[level]
                 why = reason(
                     "fits", p90_in_s=p90_at - now, slack_s=job.deadline_at - p90_at, workers=width
                 )
                 promise = Promise(job.deadline_at, p90_at, p90_at, ((p90_at, width),), why)
                 yield Promised(job.id, promise, why)
-            elif rule.drops and not job.workers:
-                refusal = Refusal(self._why_not(row, columns), (), finish_at)
-                yield Refuse(job.id, refusal, refusal.reason)
             else:
                 late_s = max(0.0, finish_at - job.deadline_at)
                 why = reason("forecast", p90_in_s=finish_at - now)
                 yield Forecasted(job.id, Forecast(finish_at, finish_at, late_s, why), why)
 
     def _why_not(self, row: int, columns: Columns) -> Reason:
-        best_s = float(np.min(columns.change[row] + columns.total[row]))
-        level = int(np.argmin(columns.change[row] + columns.total[row]))
+        rests = columns.rests(np.array([row]))[0]
+        level = int(np.argmin(rests))
+        best_s = float(rests[level])
         late_s = best_s - float(columns.due[row])
         if late_s > 0:
             return reason(
@@ -195,15 +230,25 @@ class _Decision:
         for row in order:
             job, level = self.jobs[row], levels[row]
             workers = job.widths[level] if level >= 0 else 0
-            if job.width_changed_at == self.state.now:
-                continue  # decided at this very instant
+            if _just_changed(job, self.state.now):
+                continue
             if workers and job.workers > workers:
-                why = reason("shrink_spare", from_workers=job.workers, workers=workers)
+                spare = columns.due[row] < FOREVER and given[row] == PROMISED
+                figures = {"from_workers": job.workers, "workers": workers}
+                why = (
+                    reason("shrink_spare", **figures)
+                    if spare
+                    else reason("shrink_ordered", policy=self.rule.name, **figures)
+                )
                 yield Resize(job.id, workers, job.nodes[:workers], "epoch", why)
             elif job.workers and not workers:
-                why = reason("preempt_for", beneficiary="others", gpus=job.gpus)
+                why = reason(
+                    "preempt_ordered", policy=self.rule.name, beneficiary="others", gpus=job.gpus
+                )
                 yield Preempt(job.id, "epoch", "", why)
         for row in order:
+            if self.jobs[row].workers and _just_changed(self.jobs[row], self.state.now):
+                continue
             if levels[row] >= 0 and not (self.rule.drops and given[row] == TURNED_AWAY):
                 yield from self._started(self.jobs[row], levels[row], total[row], due[row])
 
@@ -218,13 +263,15 @@ class _Decision:
             if nodes is None:
                 continue
             if job.workers:
-                saved_s = total_s[job.widths.index(job.workers)] - total_s[at]
+                before_s = total_s[job.widths.index(job.workers)]
+                saved_s = before_s - total_s[at] if total_s[at] < FOREVER else 0.0
                 why = reason(
                     "grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s
                 )
                 yield Resize(job.id, width, (*job.nodes, *nodes), "now", why)
             else:
-                why = reason("due_first", slack_s=due_s - total_s[at], workers=width)
+                slack_s = due_s - total_s[at] if due_s < FOREVER else FOREVER
+                why = reason("due_first", slack_s=slack_s, workers=width)
                 yield Admit(job.id, width, nodes, why)
             return
 
@@ -239,6 +286,11 @@ def _movable(job: Job) -> bool:
         return False
     waits = job.resize_to or job.stop_requested_at is not None or job.parked_epoch is not None
     return not waits
+
+
+def _just_changed(job: Job, now: float) -> bool:
+    """Decided at this very instant: there is nothing new to say of it."""
+    return job.width_changed_at == now
 
 
 def _typical_gpu_s(columns: Columns) -> float:

@@ -9,8 +9,19 @@ ends sooner than a restart takes is left alone. A promise in danger knows none o
 
 from heapq import heappop, heappush
 
+import numpy as np
+
 from laxity_scheduler.bargain import Bargain
 from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.facts import (
+    BEST_EFFORT,
+    EPOCHS_LEFT,
+    PROMISED_DUE_AT,
+    RESUMED_AT,
+    SERVICE,
+    STARTING,
+    WORKERS,
+)
 from laxity_scheduler.forecast import TINY_S
 from laxity_scheduler.queueing import slack
 from laxity_scheduler.reasons import reason
@@ -24,10 +35,11 @@ WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much s
 
 def defend(bargain: Bargain) -> None:
     """Running promised jobs that would miss their deadline get more workers."""
+    in_time = _plainly_in_time(bargain) if bargain.reservations.roomy else frozenset()
     jobs = [
         claim.job
         for claim in bargain.reservations.claims
-        if claim.job.workers and bargain.formed(claim.job)
+        if claim.job.workers and claim.job.id not in in_time and bargain.formed(claim.job)
     ]
     for job in sorted(jobs, key=lambda job: (slack(job, bargain.forecasts)[0], job.id)):
         planned = _planned_width(bargain, job)
@@ -37,6 +49,25 @@ def defend(bargain: Bargain) -> None:
             _grow(bargain, job, _better_width(bargain, job))
         else:
             _wake_when_late(bargain, job)
+
+
+def _plainly_in_time(bargain: Bargain) -> frozenset[str]:
+    """Promised jobs that have their width and end in time with it: nothing is to be done.
+
+    `_wake_when_late` for all of them at once.
+    """
+    facts, now = bargain.forecasts.facts, bargain.now
+    due_at, left = facts.column(PROMISED_DUE_AT), facts.column(EPOCHS_LEFT)
+    with np.errstate(invalid="ignore"):
+        quiet = facts.plain & facts.promised & (facts.column(RESUMED_AT) < now)
+        quiet &= facts.rest_s - (due_at - now) <= TINY_S
+    skipped = bargain.newly.keys() | bargain.acted
+    if skipped:
+        quiet &= np.array([job.id not in skipped for job in facts.jobs], dtype=np.bool_)
+    rows = np.flatnonzero(quiet & (facts.column(STARTING) == 0.0))
+    after_s = (left[rows] - 0.99) * facts.epoch_s[rows]
+    bargain.wake_first(due_at[rows] - after_s + 1e-3)
+    return frozenset([job.id for job in facts.where(quiet)])
 
 
 def _planned_width(bargain: Bargain, job: Job) -> int:
@@ -55,7 +86,9 @@ def _planned_width(bargain: Bargain, job: Job) -> int:
 
 def hasten(bargain: Bargain) -> None:
     """Running soft jobs that would be late grow into GPUs that are free."""
-    for job in bargain.state.running:
+    facts = bargain.forecasts.facts
+    unpromised = (facts.column(WORKERS) > 0.0) & ~facts.promised
+    for job in facts.where(unpromised & (facts.column(SERVICE) != BEST_EFFORT)):
         if (
             job.service_class != "best_effort"
             and bargain.deadline_at(job) < FOREVER
@@ -110,7 +143,7 @@ def widen(bargain: Bargain) -> None:
     rest = None if bargain.reservations.roomy else bargain.reservations.profile().copy()
     heap: list[tuple[float, str, int]] = []
     jobs = {one.waiting.job.id: one.waiting.job for one in bargain.starts.values()}
-    for job in bargain.state.running:
+    for job in _may_grow(bargain):
         if (
             len(job.widths) > 1
             and bargain.formed(job)
@@ -139,6 +172,14 @@ def widen(bargain: Bargain) -> None:
             _offer(bargain, job, width, heap)
     for job_id, more in chosen.items():
         _widened(bargain, jobs[job_id], widths[job_id], more)
+
+
+def _may_grow(bargain: Bargain) -> list[Job]:
+    """Running jobs but those that plainly have their widest width worth having."""
+    facts = bargain.forecasts.facts
+    widest = facts.plain & (facts.widest <= facts.column(WORKERS))
+    just = facts.column(RESUMED_AT) >= bargain.now
+    return facts.where((facts.column(WORKERS) > 0.0) & (~widest | just))
 
 
 def _has_room(bargain: Bargain, job: Job) -> bool:

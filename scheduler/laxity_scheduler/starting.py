@@ -10,6 +10,7 @@ from typing import Final
 
 from laxity_scheduler.bargain import Bargain, Start
 from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.facts import WAITING
 from laxity_scheduler.forecast import TINY_S
 from laxity_scheduler.promise import queue_of
 from laxity_scheduler.queueing import RANKS, Waiting, ages_at, slack
@@ -143,9 +144,11 @@ class Starts:
             return False
         drain_s = self._reservations.room.drain_s
         if not self._reservations.roomy:
-            reach_s = self._reservations.reach_s
-            bargain.wake(bargain.now + max(share.starts_s - reach_s, LOOK_AGAIN_S))
-            return share.starts_s > reach_s + TINY_S
+            ahead_s = share.starts_s - self._reservations.reach_s
+            may = ahead_s > TINY_S
+            again_s = ahead_s if may else self._reservations.profile().first_slot_s
+            bargain.wake(bargain.now + max(again_s, LOOK_AGAIN_S))
+            return may
         window_s = bargain.deadline_at(job) - job.submitted_at
         least_s = max(bargain.rules.patience * window_s, 2.0 * drain_s)
         bargain.wake(bargain.now + one.slack_s - least_s)
@@ -186,7 +189,7 @@ class Starts:
         if share is None or self._reservations.roomy:
             return gpus
         profile = self._reservations.profile()
-        until_s = float(profile.edges[min(profile.slot(share.starts_s) + 1, SLOTS)])
+        until_s = profile.marks[min(profile.slot(share.starts_s) + 1, SLOTS)]
         for other in self._bargain.state.running:
             if other.id in self._ends or not self._bargain.settled(other):
                 continue
@@ -361,13 +364,11 @@ def needed_width(bargain: Bargain, job: Job) -> int:
 
 def _startable(bargain: Bargain) -> list[Job]:
     """Queued jobs; also those refused before whose new deadline was just promised."""
-    shares = bargain.reservations.shares
+    shares, facts = bargain.reservations.shares, bargain.forecasts.facts
     return [
         job
-        for job in bargain.state.jobs
-        if not (job.workers or job.terminating_workers or job.pinned)
-        and job.id not in bargain.acted
-        and (job.id in shares or not job.refused)
+        for job in facts.where(facts.column(WAITING) > 0.0)
+        if job.id not in bargain.acted and (job.id in shares or not job.refused)
     ]
 
 

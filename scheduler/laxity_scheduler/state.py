@@ -5,8 +5,9 @@ A row changes when something happened to its job, never because time passed; wha
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter, gt
 from typing import Literal
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
@@ -110,6 +111,14 @@ class ClusterState:
     holds: tuple[Hold, ...] = ()
     budgets: Mapping[str, float] | None = None  # promised GPU-seconds allowed per namespace
     cycle: int = 0
+
+    @property
+    def in_order(self) -> "ClusterState":
+        """With its jobs in order of submission; itself if they are."""
+        came = [job.submitted_at for job in self.jobs]
+        if not any(map(gt, came, came[1:])):
+            return self
+        return replace(self, jobs=tuple(sorted(self.jobs, key=attrgetter("submitted_at"))))
 
     @cached_property
     def by_id(self) -> Mapping[str, Job]:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from laxity_scheduler.state import FOREVER
 
-Kind = Literal["job", "failure", "repair", "wake"]
+Kind = Literal["job", "gone", "failure", "repair", "wake"]
 
 
 class Agenda:

@@ -30,7 +30,8 @@ HOLD_S: Final = 600.0
 class Carrier:
     """Carries plans out; keeps who was promised what, who was refused and what is held for whom."""
 
-    def __init__(self, passage: Passage) -> None:
+    def __init__(self, passage: Passage, *, refused_stay: bool = False) -> None:
+        self.refused_stay = refused_stay
         self.passage, self.agenda, self.fleet = passage, passage.agenda, passage.fleet
         self.rounds = 0
         self.left: dict[str, Live] = {}  # refused: they went away
@@ -84,10 +85,13 @@ class Carrier:
             self.promised_at.setdefault(decision.job, verdict.p90_at)
         if isinstance(verdict, Refusal):  # its flow ends: nothing more will come of it
             self.refusals[decision.job] = verdict.reason.code
-            self.left[decision.job] = self.passage.live.pop(decision.job)
+            if not self.refused_stay:
+                self.left[decision.job] = self.passage.live.pop(decision.job)
 
     def _admit(self, decision: Admit) -> None:
         live, now = self.passage.live[decision.job], self.now
+        if live.workers:
+            return  # a plan carried out twice is the same as once
         self.fleet.take(decision.nodes, live.truth.gpus_per_worker)
         self.passage.account(live)
         live.workers = live.formed = decision.workers
@@ -120,6 +124,7 @@ class Carrier:
         added = decision.nodes[live.workers :]
         self.fleet.take(added, live.truth.gpus_per_worker)
         self.passage.account(live)
+        self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
         live.shrink_to = 0
         if self.passage.costs.at_boundaries:
@@ -131,14 +136,24 @@ class Carrier:
         """The workers have re-formed and the others go; or they go at once."""
         gone = live.nodes[decision.workers :]
         self.passage.account(live)
-        self.passage.give(live, gone)
+        self.passage.leave(live, gone)
+        self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
         live.shrink_to = 0
         if live.formed > live.workers:  # nobody had re-formed
             self.passage.change_now(live)
+        self.agenda.wake_at(self.now)  # its GPUs may be free now: others have waited for them
+
+    def _not_ready(self, live: Live) -> None:
+        """Where widths change at once, an earlier change that still takes time gives way."""
+        if not self.passage.costs.at_boundaries and not self.passage.costs.round_s:
+            self.passage.move(live)
+            self.passage.cut_short(live)
 
     def _preempt(self, decision: Preempt) -> None:
         live, now = self.passage.live[decision.job], self.now
+        if not live.workers:
+            return
         if decision.at == "epoch":
             live.stop_at_boundary = True
             live.row = replace(live.row, stop_requested_at=now, stop_for=decision.beneficiary)

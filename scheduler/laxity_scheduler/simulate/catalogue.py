@@ -4,7 +4,7 @@ An order (rigid jobs, queue and ledger kept), a share rule (elastic jobs, arrays
 literal cycle with the policy's own `decide`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Final, Literal
@@ -12,6 +12,7 @@ from typing import Final, Literal
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.order import EDF, FIFO, SJF, Order, Packing
 from laxity_scheduler.order import policy_of as ordered
+from laxity_scheduler.share_admission import with_admission
 from laxity_scheduler.shares import Admission, ShareRule
 from laxity_scheduler.shares import policy_of as shared
 
@@ -93,13 +94,16 @@ def parse_admission(text: str) -> tuple[Admission, float | None]:
 
 
 def decide_of(name: str, *, packing: Packing = "skip", admission: str | None = None) -> Policy:
-    """The policy as a function, whatever its way."""
+    """The policy as a function, whatever its way; `admission` as in `rule_of`, for all of them."""
     way = find(name).way
-    if way == "order":
-        return ordered(order_of(name, packing))
     if way == "rule":
         return shared(rule_of(name, admission))
+    policy = ordered(order_of(name, packing)) if way == "order" else _cycle_of(name)
+    return policy if admission is None else with_admission(policy, *parse_admission(admission))
+
+
+def _cycle_of(name: str) -> Policy:
     module, _, choice = name.partition("_")
     found = import_module(f"laxity_scheduler.policies.{module}")
-    decide: Callable[..., object] = getattr(found, choice or "decide")
-    return decide  # type: ignore[return-value]
+    decide: Policy = getattr(found, choice or "decide")
+    return decide

@@ -1,4 +1,4 @@
-"""`laxity simulate` and `laxity bench`."""
+"""`laxity simulate`, and `laxity bench` beside it."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from typing import Annotated, Final, get_args
 
 import typer
 
+from laxity_scheduler.simulate.benches import benches
 from laxity_scheduler.simulate.catalogue import find, parse_admission
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
 from laxity_scheduler.simulate.report import Figures, summary
@@ -29,62 +30,86 @@ SHOWN: Final = (
 )
 
 
+PolicyOption = Annotated[list[str], typer.Option(help="Policy; repeat for a sweep.")]
+TraceOption = Annotated[Path, typer.Option(help=f"A trace; also looked for under ${TRACES}.")]
+FormatOption = Annotated[
+    str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}; guessed if absent.")
+]
+ThroughputsOption = Annotated[
+    Path | None, typer.Option(help="Folder of throughput tables, MODEL.csv.")
+]
+NodesOption = Annotated[list[int] | None, typer.Option(help="Nodes; repeat for a sweep.")]
+GpusPerNodeOption = Annotated[int, typer.Option(min=1)]
+PooledOption = Annotated[bool, typer.Option("--pooled", help="One pool of GPUs, no nodes.")]
+FromAtOption = Annotated[
+    str, typer.Option("--from", help="ISO date or seconds; jobs from then on.")
+]
+UntilAtOption = Annotated[str, typer.Option("--until", help="ISO date or seconds, inclusive.")]
+CostModelOption = Annotated[
+    str, typer.Option(help=f"What stops and resizes cost: {', '.join(COST_NAMES)}.")
+]
+RestartCostOption = Annotated[
+    float | None, typer.Option(min=0.0, help="Seconds per start or change of width (flat).")
+]
+ErrorOption = Annotated[
+    list[float] | None, typer.Option(help="Mean absolute prediction error, a share.")
+]
+SeedOption = Annotated[int, typer.Option(help="First seed.")]
+SeedsOption = Annotated[int, typer.Option(min=1, help="So many seeds, from --seed on.")]
+AdmissionOption = Annotated[str | None, typer.Option(help="none, greedy, priced or priced:KAPPA.")]
+PackingOption = Annotated[str, typer.Option(help="skip or strict (ordered policies).")]
+EpochSOption = Annotated[float, typer.Option(min=1.0, help="Seconds of one epoch.")]
+BatchOption = Annotated[
+    int, typer.Option(min=0, help="A closed batch of so many jobs, drawn by the seed.")
+]
+FailsSOption = Annotated[
+    float, typer.Option(min=0.0, help="A node's mean time between failures; 0: none.")
+]
+LiteralOption = Annotated[
+    bool, typer.Option("--literal", help="A fresh snapshot at each event, always.")
+]
+BoundOption = Annotated[
+    bool, typer.Option("--bound", help="Also the bound on deadlines met (a linear program).")
+]
+ProcessesOption = Annotated[int | None, typer.Option(min=1, help="Default: all cores.")]
+OutOption = Annotated[
+    Path | None, typer.Option(help="Folder for runs.json, runs.csv, jobs.csv and pages.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add the two commands."""
     app.command("simulate")(simulate)
-    app.command("bench")(bench)
+    app.add_typer(benches(), name="bench")
 
 
 def simulate(
     *,
-    policy: Annotated[list[str], typer.Option(help="Policy; repeat for a sweep.")],
-    trace: Annotated[Path, typer.Option(help=f"A trace; also looked for under ${TRACES}.")],
-    format_: Annotated[
-        str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}; guessed if absent.")
-    ] = "",
-    throughputs: Annotated[
-        Path | None, typer.Option(help="Folder of throughput tables, MODEL.csv.")
-    ] = None,
-    nodes: Annotated[list[int] | None, typer.Option(help="Nodes; repeat for a sweep.")] = None,
-    gpus_per_node: Annotated[int, typer.Option(min=1)] = 8,
-    pooled: Annotated[bool, typer.Option("--pooled", help="One pool of GPUs, no nodes.")] = False,
-    from_at: Annotated[
-        str, typer.Option("--from", help="ISO date or seconds; jobs from then on.")
-    ] = "",
-    until_at: Annotated[str, typer.Option("--until", help="ISO date or seconds, inclusive.")] = "",
-    cost_model: Annotated[
-        str, typer.Option(help=f"What stops and resizes cost: {', '.join(COST_NAMES)}.")
-    ] = "",
-    restart_cost: Annotated[
-        float | None, typer.Option(min=0.0, help="Seconds per start or change of width (flat).")
-    ] = None,
-    error: Annotated[
-        list[float] | None, typer.Option(help="Mean absolute prediction error, a share.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="First seed.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="So many seeds, from --seed on.")] = 1,
-    admission: Annotated[
-        str | None, typer.Option(help="none, greedy, priced or priced:KAPPA.")
-    ] = None,
-    packing: Annotated[str, typer.Option(help="skip or strict (ordered policies).")] = "skip",
-    epoch_s: Annotated[float, typer.Option(min=1.0, help="Seconds of one epoch.")] = 600.0,
-    batch: Annotated[
-        int, typer.Option(min=0, help="A closed batch of so many jobs, drawn by the seed.")
-    ] = 0,
-    fails_s: Annotated[
-        float, typer.Option(min=0.0, help="A node's mean time between failures; 0: none.")
-    ] = 0.0,
-    literal: Annotated[
-        bool, typer.Option("--literal", help="A fresh snapshot at each event, always.")
-    ] = False,
-    bound: Annotated[
-        bool, typer.Option("--bound", help="Also the bound on deadlines met (a linear program).")
-    ] = False,
-    processes: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for runs.json, runs.csv, jobs.csv and pages.")
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    policy: PolicyOption,
+    trace: TraceOption,
+    format_: FormatOption = "",
+    throughputs: ThroughputsOption = None,
+    nodes: NodesOption = None,
+    gpus_per_node: GpusPerNodeOption = 8,
+    pooled: PooledOption = False,
+    from_at: FromAtOption = "",
+    until_at: UntilAtOption = "",
+    cost_model: CostModelOption = "",
+    restart_cost: RestartCostOption = None,
+    error: ErrorOption = None,
+    seed: SeedOption = 0,
+    seeds: SeedsOption = 1,
+    admission: AdmissionOption = None,
+    packing: PackingOption = "skip",
+    epoch_s: EpochSOption = 600.0,
+    batch: BatchOption = 0,
+    fails_s: FailsSOption = 0.0,
+    literal: LiteralOption = False,
+    bound: BoundOption = False,
+    processes: ProcessesOption = None,
+    out: OutOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Run a policy over a trace of jobs."""
     try:
@@ -109,6 +134,9 @@ def simulate(
         from laxity_scheduler.simulate.pages import write
 
         write(out, source, many, reports)
+    if reports[0]["bad_lines"]:
+        lines, worst = reports[0]["bad_lines"], reports[0]["first_bad_line"]
+        typer.echo(f"{source.path.name}: {lines} line(s) set aside; the first, {worst}", err=True)
     _print(reports, as_json=json_)
 
 
@@ -251,25 +279,3 @@ def _json(figures: Figures) -> Figures:
         name: None if isinstance(value, float) and value - value != 0 else value
         for name, value in figures.items()
     }
-
-
-def bench(
-    what: Annotated[str, typer.Argument(help="simulator, decision or all.")] = "all",
-    *,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the work.")] = False,
-) -> None:
-    """Count jobs and decisions per second on this machine."""
-    from laxity_scheduler.simulate.bench import KINDS, measure
-
-    if what not in KINDS and what != "all":
-        typer.echo(f"laxity bench: {what!r} is not one of {', '.join(KINDS)}, all", err=True)
-        raise typer.Exit(2)
-    figures = measure(KINDS if what == "all" else (what,), quick=quick)
-    if json_:
-        typer.echo(json.dumps(figures))
-        return
-    for name, figure in figures.items():
-        ratio = figure["ratio"]
-        beside = "" if ratio is None else f"  {ratio:,.2f} x a plain event loop"
-        typer.echo(f"{name:<28} {figure['value']:>14,.2f} {figure['unit']}{beside}")

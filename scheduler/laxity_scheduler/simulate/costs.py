@@ -34,6 +34,7 @@ class Costs:
     at_boundaries: bool = False
     round_s: float = 0.0  # paid by every running job in every round
     restart_s: float = 0.0  # more, in every 60th round
+    gone_s: float = 0.0  # until a stopped worker's pod has gone and its GPUs are free
 
     def start_s(self, gpus: int) -> float:
         """From the decision to the first useful step, or to the first on another width."""

@@ -1,19 +1,35 @@
 """A share policy over a trace of elastic jobs, without rows: the arrays are kept between events.
 
 The policy as `decide(state, predictor)` and this loop call the same `shares_loop.allocate`.
+
+Where it comes apart from the literal cycle, though deadlines met are the same nearly always (a test
+bounds both; architecture, chapter 7, asks for equal schedules of rigid orders alone):
+
+- the loop carries out shrinking and growth of one decision at once. A plan may only spend GPUs that
+  are free in its snapshot, so the cycle shrinks, looks again at the same instant and decides on rows
+  that have changed meanwhile: who has just been stopped or narrowed ranks as such
+- the loop knows the exact share that is done; the cycle is told whole epochs and takes the running
+  one to be at most 99 % done
+- prices: the loop takes the median plan of the latest newcomers, the policy that of the jobs in sight
 """
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.share_rows import NOBODY
+from laxity_scheduler.share_table import TURNED_AWAY
 from laxity_scheduler.shares import ShareRule
 from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulate.outcome import Run, filled
 from laxity_scheduler.simulate.replay import asked_columns
 from laxity_scheduler.simulate.truth import Truth, error_factor, sigma_of
+
+if TYPE_CHECKING:
+    from laxity_scheduler.simulate.elastic_loop import Asked
 
 NAMES = (
     "first_start_at",
@@ -45,61 +61,21 @@ def run_rule(
     seed: int = 0,
 ) -> Run:
     """Simulate. The arrays are built first; `cpu_s` counts the loop alone."""
-    from laxity_scheduler.simulate.elastic_loop import run_shares
+    from laxity_scheduler.simulate.elastic_loop import Pace, run_shares
 
-    deepest = max((len(job.widths) for job in jobs), default=1)
     many = len(jobs)
-    total = np.full((many, deepest), np.inf)
-    change = np.zeros((many, deepest))
-    width = np.full((many, deepest), 1 << 40, dtype=np.int64)
-    for row, job in enumerate(jobs):
-        for level, workers in enumerate(job.widths):
-            held = workers * job.gpus_per_worker
-            total[row, level] = job.epochs * job.epoch_s[workers]
-            change[row, level] = costs.start_s(held)
-            width[row, level] = held
-    sigma = sigma_of(error)
-    factor = np.array([error_factor(job.id, sigma=sigma, seed=seed) for job in jobs])
-    count = np.array([len(job.widths) for job in jobs], dtype=np.int64)
-    epochs = np.array([job.epochs for job in jobs], dtype=np.int64)
-    asked = asked_columns(jobs)
+    asked = asked_of(jobs, costs, error=error, seed=seed)
+    rounds = ROUNDS_BETWEEN_RESTARTS if costs.round_s else 0
+    pace = Pace(costs.round_s, costs.restart_s, rounds, rule.kappa)
+    how = rule.on(float(gpus))
     out = np.zeros((many, 8))
     out[:, [0, 1, 7]] = np.inf
     state = np.zeros(many, dtype=np.int64)
     busy = np.zeros((200 * many + 1_000, 2))
-
-    def through(jobs_in: int) -> tuple[int, int]:
-        return run_shares(
-            asked["submitted_at"][:jobs_in],
-            asked["deadline_at"][:jobs_in],
-            total[:jobs_in],
-            width[:jobs_in],
-            count[:jobs_in],
-            change[:jobs_in],
-            factor[:jobs_in],
-            epochs[:jobs_in],
-            float(gpus),
-            rule.order_number,
-            rule.admission_number,
-            int(rule.reserves),
-            rule.kappa,
-            rule.steep,
-            rule.surplus_number,
-            int(rule.hopeless_last),
-            rule.careful,
-            rule.replans,
-            int(rule.drops),
-            costs.round_s,
-            costs.restart_s,
-            ROUNDS_BETWEEN_RESTARTS if costs.round_s else 0,
-            out,
-            state,
-            busy,
-        )
-
-    through(0)  # loads or compiles the loop
+    nobody = asked_of((), costs)
+    run_shares(nobody, how, pace, out, state, busy)  # loads or compiles the loop
     began = time.process_time()
-    events, rows = through(many)
+    events, rows = run_shares(asked, how, pace, out, state, busy)
     cpu_s = time.process_time() - began
     known: dict[str, Floats] = {name: out[:, place].copy() for place, name in enumerate(NAMES)}
     return Run(
@@ -107,10 +83,40 @@ def run_rule(
         trace=trace,
         gpus=gpus,
         ids=[job.id for job in jobs],
-        columns=filled(many, **asked, **known),
-        refused={int(row): "capacity_promised_to_others" for row in np.flatnonzero(state == 2)},
+        columns=filled(many, **asked_columns(jobs), **known),
+        refused={
+            int(row): "capacity_promised_to_others" for row in np.flatnonzero(state == TURNED_AWAY)
+        },
         cpu_s=cpu_s,
         events=events,
         busy=[(float(at), int(held)) for at, held in busy[:rows]],
         models=[job.model for job in jobs],
+    )
+
+
+def asked_of(jobs: Sequence[Truth], costs: Costs, *, error: float = 0.0, seed: int = 0) -> "Asked":
+    """The jobs as arrays."""
+    from laxity_scheduler.simulate.elastic_loop import Asked
+
+    deepest = max((len(job.widths) for job in jobs), default=1)
+    total = np.full((len(jobs), deepest), np.inf)
+    change = np.zeros((len(jobs), deepest))
+    width = np.full((len(jobs), deepest), NOBODY, dtype=np.int64)
+    for row, job in enumerate(jobs):
+        for level, workers in enumerate(job.widths):
+            held = workers * job.gpus_per_worker
+            total[row, level] = job.epochs * job.epoch_s[workers]
+            change[row, level] = costs.start_s(held)
+            width[row, level] = held
+    sigma = sigma_of(error)
+    known = asked_columns(jobs)
+    return Asked(
+        submitted=known["submitted_at"],
+        deadline=known["deadline_at"],
+        total=total,
+        width=width,
+        levels=np.array([len(job.widths) for job in jobs], dtype=np.int64),
+        change=change,
+        factor=np.array([error_factor(job.id, sigma=sigma, seed=seed) for job in jobs], float),
+        epochs=np.array([job.epochs for job in jobs], dtype=np.int64),
     )

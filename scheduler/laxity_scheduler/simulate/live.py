@@ -29,6 +29,7 @@ class Live:
     shrink_to: int = 0
     grown_at: float = 0.0  # when added workers can join
     parked: bool = False
+    going: int = 0  # workers that were stopped and whose pods have not gone yet
     starting: bool = False
     charged_at: float = -1.0
     version: int = 0
@@ -103,6 +104,7 @@ def row_of(live: Live, done: int, now: float) -> Job:
         gpus_per_worker=row.gpus_per_worker,
         workers=live.workers,
         nodes=live.nodes,
+        terminating_workers=live.going,
         progress=progress,
         since=now,
         attained_gpu_s=live.gpu_s,

@@ -26,6 +26,8 @@ class Passage:
         self.agenda, self.fleet, self.costs = agenda, fleet, costs
         self.live: dict[str, Live] = {}
         self.finished: dict[str, tuple[Live, float]] = {}
+        self._leaving: dict[int, tuple[Live, str]] = {}  # stopped workers whose pods still go
+        self._left = 0
 
     @property
     def now(self) -> float:
@@ -34,6 +36,34 @@ class Passage:
     def give(self, live: Live, nodes: Iterable[str]) -> None:
         """Its workers on these nodes are gone."""
         self.fleet.give(nodes, live.truth.gpus_per_worker, self.now)
+
+    def leave(self, live: Live, nodes: tuple[str, ...]) -> None:
+        """Its workers on these nodes are stopped; their pods take a while to go."""
+        if not self.costs.gone_s:
+            self.give(live, nodes)
+            return
+        for node in nodes:
+            live.going += 1
+            self._left += 1
+            self._leaving[self._left] = (live, node)
+            self.agenda.add(self.now + self.costs.gone_s, "gone", node, self._left)
+
+    def gone(self, number: int) -> bool:
+        """A pod that was stopped has gone; False if it went with its node."""
+        left = self._leaving.pop(number, None)
+        if left is not None:
+            self._went(*left)
+        return left is not None
+
+    def gone_with(self, node: str) -> None:
+        """A node is lost, and with it the pods that were about to go."""
+        for number in [number for number, left in self._leaving.items() if left[1] == node]:
+            self.gone(number)
+
+    def _went(self, live: Live, node: str) -> None:
+        live.going -= 1
+        live.dirty = True
+        self.give(live, (node,))
 
     def plan_next(self, live: Live) -> None:
         """Put its next event on the heap; an older one no longer counts."""
@@ -66,6 +96,7 @@ class Passage:
         width = live.formed
         if live.stop_at_boundary:
             cost_s = self.costs.stop_s(live.gpus)
+            self.cut_short(live)
             live.parked, live.ready_at = True, self.now + cost_s
             self.lose(live, cost_s)
             self.agenda.wake_at(live.ready_at)
@@ -108,6 +139,11 @@ class Passage:
 
     def lose(self, live: Live, seconds: float) -> None:
         live.lost_gpu_s += seconds * live.gpus
+
+    def cut_short(self, live: Live) -> None:
+        """A start or change that was counted whole ends before its time: the rest is not lost."""
+        self.lose(live, -max(0.0, live.ready_at - self.now))
+        live.ready_at = min(live.ready_at, self.now)
 
     def _finish(self, live: Live) -> None:
         self.account(live)
@@ -158,9 +194,10 @@ class Passage:
         now = self.now
         self.account(live)
         self.move(live)
+        self.cut_short(live)
         if self.costs.at_boundaries and not live.parked:
             self.redo(live)
-        self.give(live, live.nodes)
+        self.leave(live, live.nodes)
         live.workers = live.formed = live.shrink_to = 0
         live.nodes = ()
         live.stop_at_boundary = live.parked = False

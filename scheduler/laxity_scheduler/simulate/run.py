@@ -70,6 +70,7 @@ def simulate(trace: Trace, setting: Setting) -> Run:
 
 def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
     cycles = setting.literal_cycle or setting.fails_s > 0
+    cycles |= policy.way == "order" and setting.admission not in (None, "none")
     if policy.way == "order" and not cycles:
         sigma = sigma_of(setting.error)
         return run_order(

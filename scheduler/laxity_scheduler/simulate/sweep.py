@@ -8,7 +8,7 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
-from laxity_scheduler.simulate.bound import deadline_bound
+from laxity_scheduler.simulate.bound import bound_of
 from laxity_scheduler.simulate.report import Figures, report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import Tables, load_tables
@@ -60,7 +60,9 @@ def _reported(trace: Trace, source: Source, setting: Setting, *, bound: bool) ->
         trace = closed_batch(trace, jobs=source.most_jobs, seed=setting.seed)
     figures = report(simulate(trace, setting))
     figures["bad_lines"] = len(trace.bad_lines)
-    figures["deadline_bound"] = deadline_bound(trace, gpus=setting.gpus) if bound else None
+    figures["first_bad_line"] = str(trace.bad_lines[0]) if trace.bad_lines else None
+    share, used = (bound_of(trace, gpus=setting.gpus) if bound else None) or (None, None)
+    figures["deadline_bound"], figures["deadline_bound_by"] = share, used
     return figures
 
 

@@ -52,31 +52,51 @@ def load_tables(folder: Path) -> dict[tuple[str, int], Table]:
         raise TableError(message)
     tables: dict[tuple[str, int], Table] = {}
     for path in files:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            rows = [row for row in csv.reader(lines) if row]
-        counts = _counts(path, rows)
-        for number, row in enumerate(rows[1:], start=2):
-            tables[path.stem, _batch(path, number, row)] = _table(path, number, counts, row)
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+            reader = csv.reader(lines)
+            rows = [(reader.line_num, row) for row in reader if "".join(row).strip()]
+        counts = _counts(path, rows[0][1] if rows else [""])
+        for number, row in rows[1:]:
+            key = path.stem, _batch(path, number, row)
+            table = _table(path, number, counts, row)
+            if key in tables:
+                message = f"{path.name}, line {number}: batch size {key[1]} stands there twice"
+                raise TableError(message)
+            if table.gpus:
+                tables[key] = table
     return tables
 
 
-def _counts(path: Path, rows: list[list[str]]) -> tuple[int, ...]:
-    if not rows or rows[0][0].strip() != "global_batch_size":
-        message = f"{path.name}: the first column must be global_batch_size"
+def _counts(path: Path, heads: list[str]) -> tuple[int, ...]:
+    if heads[0].strip() != "global_batch_size":
+        message = f"{path.name}: the first column is {heads[0]!r}, not global_batch_size"
         raise TableError(message)
-    try:
-        return tuple(int(cell) for cell in rows[0][1:])
-    except ValueError as error:
-        message = f"{path.name}: a column heading is no GPU count: {error}"
-        raise TableError(message) from error
+    counts = [_whole(head) for head in heads[1:]]
+    while counts and counts[-1] is None and not heads[len(counts)].strip():
+        counts.pop()  # a comma at the line's end
+    bad = [head for head, count in zip(heads[1:], counts, strict=False) if count is None]
+    if bad or len(set(counts)) < len(counts):
+        wrong = f"{bad[0]!r} is no GPU count" if bad else "a GPU count stands there twice"
+        message = f"{path.name}, heading: {wrong}"
+        raise TableError(message)
+    return tuple(count for count in counts if count is not None)
 
 
 def _batch(path: Path, number: int, row: list[str]) -> int:
+    batch = _whole(row[0])
+    if batch is None:
+        message = f"{path.name}, line {number}: batch size {row[0]!r} is no whole number"
+        raise TableError(message)
+    return batch
+
+
+def _whole(text: str) -> int | None:
+    """A positive whole number, if it is one."""
     try:
-        return int(float(row[0]))
-    except ValueError as error:
-        message = f"{path.name}, line {number}: batch size {row[0]!r} is no number"
-        raise TableError(message) from error
+        value = float(text)
+    except ValueError:
+        return None
+    return int(value) if 0 < value < math.inf and value == int(value) else None
 
 
 def _table(path: Path, number: int, counts: tuple[int, ...], row: list[str]) -> Table:
@@ -87,10 +107,10 @@ def _table(path: Path, number: int, counts: tuple[int, ...], row: list[str]) -> 
         except ValueError as error:
             message = f"{path.name}, line {number}: {cell!r} for {gpus} GPUs is no number"
             raise TableError(message) from error
-        if math.isfinite(speed) and speed > 0:
+        if speed < 0 or speed == math.inf:
+            message = f"{path.name}, line {number}: {cell!r} for {gpus} GPUs is no speed"
+            raise TableError(message)
+        if speed > 0:
             measured[gpus] = speed
-    if not measured:
-        message = f"{path.name}, line {number}: nothing measured"
-        raise TableError(message)
     ordered = sorted(measured)
     return Table(tuple(ordered), tuple(measured[gpus] for gpus in ordered))

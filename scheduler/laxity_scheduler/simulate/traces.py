@@ -2,22 +2,25 @@
 
 Instants are seconds: as the file counts them, or POSIX (UTC) where it has dates. Durations are
 seconds at the width that the user asked for. A line that cannot be used is set aside with its
-number and what is wrong with it; the others load.
+number, the field and its value; the others load. A file may be gzipped (.gz), begin with a byte
+order mark, end its lines in any way, have blank lines, more columns and its jobs in any order.
 """
 
 import csv
+import gzip
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, TextIO
 
 from laxity_scheduler.simulate.tables import Table, Tables
 
 Format = Literal["itp", "elasticflow", "philly", "chronus", "mirage"]
 FORMATS: tuple[Format, ...] = ("itp", "elasticflow", "philly", "chronus", "mirage")
-MAX_GPUS = 100_000
+MOST_GPUS: Final = 100_000
+MOST_SAMPLES: Final = 10**9
 
 
 class TraceError(ValueError):
@@ -47,6 +50,9 @@ class BadLine:
 
     number: int
     problem: str
+
+    def __str__(self) -> str:
+        return f"line {self.number}: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +86,28 @@ def load(
         raise TraceError(message)
     jobs: list[TraceJob] = []
     bad: list[BadLine] = []
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        for number, parse in read(lines, tables or {}):
-            try:
-                job = parse()
-            except (ValueError, KeyError, TypeError) as error:
-                bad.append(BadLine(number, _words(error)))
-                continue
-            if from_at <= job.submitted_at <= until_at:
-                jobs.append(job)
+    try:
+        with _opened(path) as lines:
+            for number, parse in read(lines, tables or {}):
+                try:
+                    job = parse()
+                except ValueError as error:
+                    bad.append(BadLine(number, str(error)))
+                    continue
+                if from_at <= job.submitted_at <= until_at:
+                    jobs.append(job)
+    except (OSError, EOFError, csv.Error) as error:
+        message = f"{path.name} cannot be read: {error}"
+        raise TraceError(message) from error
     jobs.sort(key=lambda job: job.submitted_at)  # stable: equal instants keep the file's order
-    return Trace(path.stem, tuple(jobs), tuple(bad))
+    return Trace(path.name.removesuffix(".gz").rpartition(".")[0], tuple(jobs), tuple(bad))
+
+
+def _opened(path: Path) -> TextIO:
+    """As text; bytes that are no UTF-8 spoil their own field only."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
+    return path.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
 Rows = Iterator[tuple[int, Callable[[], TraceJob]]]
@@ -99,12 +116,16 @@ Rows = Iterator[tuple[int, Callable[[], TraceJob]]]
 def _csv_rows(
     lines: Iterator[str], need: tuple[str, ...], build: Callable[[Mapping[str, str]], TraceJob]
 ) -> Rows:
-    reader = csv.DictReader(lines)
-    missing = [column for column in need if column not in (reader.fieldnames or ())]
+    reader = csv.reader(lines)
+    names = [name.strip() for name in next((row for row in reader if any(row)), [])]
+    missing = [column for column in need if column not in names]
     if missing:
-        message = f"columns {', '.join(missing)} are missing; found {reader.fieldnames}"
+        message = f"columns {', '.join(missing)} are missing; found {', '.join(names) or 'none'}"
         raise TraceError(message)
-    for row in reader:
+    for cells in reader:
+        if not "".join(cells).strip():
+            continue
+        row = dict(zip(names, cells, strict=False))
         yield reader.line_num, lambda row=row: build(row)  # type: ignore[misc]
 
 
@@ -112,16 +133,16 @@ def _deadline_rows(lines: Iterator[str], tables: Tables, columns: tuple[str, str
     submit, iterations, deadline = columns
 
     def build(row: Mapping[str, str]) -> TraceJob:
-        model, batch = row["model_name"], int(_positive(row, "batch_size"))
+        model, batch = _text(row, "model_name"), _whole(row, "batch_size", most=MOST_SAMPLES)
         table = tables.get((model, batch))
         if table is None:
             message = f"no throughput table for model {model!r} with batch size {batch}"
             raise ValueError(message)
         return TraceJob(
-            id=row["job_id"],
+            id=_text(row, "job_id"),
             submitted_at=_number(row, submit),
             duration_s=_positive(row, "duration"),
-            gpus=_gpus(row, "num_gpu"),
+            gpus=_whole(row, "num_gpu"),
             deadline_at=_number(row, deadline),
             service_class="hard",
             model=model,
@@ -150,10 +171,10 @@ def _philly(lines: Iterator[str], _tables: Tables) -> Rows:
         number += 1
         return TraceJob(
             id=f"philly-{number}",
-            submitted_at=_instant(row["timestamp"]),
+            submitted_at=_instant("timestamp", _text(row, "timestamp")),
             duration_s=_positive(row, "duration"),
-            gpus=_gpus(row, "num_gpus"),
-            namespace=row["cluster"],
+            gpus=_whole(row, "num_gpus"),
+            namespace=_text(row, "cluster"),
         )
 
     yield from _csv_rows(lines, ("timestamp", "duration", "num_gpus", "cluster"), build)
@@ -164,17 +185,18 @@ def _chronus(lines: Iterator[str], _tables: Tables) -> Rows:
 
     def build(row: Mapping[str, str]) -> TraceJob:
         submitted_at = _number(row, "submit_time") * minute
-        due_at = float(row["expect_time_list"].split("-")[0]) * minute
-        strict = row["best_effort"].strip() == "0"
+        first = _text(row, "expect_time_list").split("-")[0]
+        due_at = _positive({"expect_time_list": first}, "expect_time_list") * minute
+        strict = _number(row, "best_effort") == 0
         return TraceJob(
-            id=row["job_id"],
+            id=_text(row, "job_id"),
             submitted_at=submitted_at,
             duration_s=_positive(row, "duration") * minute,
-            gpus=_gpus(row, "num_gpu"),
+            gpus=_whole(row, "num_gpu"),
             deadline_at=submitted_at + due_at if strict else math.inf,
             service_class="hard" if strict else "best_effort",
-            model=row["model_name"],
-            namespace=row["user"],
+            model=_text(row, "model_name"),
+            namespace=_text(row, "user"),
         )
 
     need = ("job_id", "num_gpu", "submit_time", "duration", "expect_time_list", "best_effort")
@@ -190,15 +212,16 @@ def _mirage(lines: Iterator[str], _tables: Tables) -> Rows:
         if len(words) < fields_after_name + 2:
             message = f"{len(words)} fields, at least {fields_after_name + 2} expected"
             raise ValueError(message)
-        start, submit, end = (_instant(words[place]) for place in (-7, -6, -5))
+        start = _instant("Start", words[-7])
+        submit, end = _instant("Submit", words[-6]), _instant("End", words[-5])
         if end < start:
-            message = f"it ends {start - end:.0f} s before it starts"
+            message = f"End is {words[-5]!r}, {start - end:.0f} s before its Start {words[-7]!r}"
             raise ValueError(message)
         return TraceJob(
             id=words[0],
             submitted_at=submit,
             duration_s=max(end - start, 1.0),  # whole seconds: 0 is less than one
-            gpus=_gpus({"NNodes": words[-1]}, "NNodes"),
+            gpus=_whole({"NNodes": words[-1]}, "NNodes"),
             namespace=words[-8],
         )
 
@@ -216,10 +239,23 @@ _READERS: Mapping[str, Callable[[Iterator[str], Tables], Rows]] = {
 }
 
 
+def _text(row: Mapping[str, str], column: str) -> str:
+    """A cell. A line that is too short has none."""
+    value = row.get(column)
+    if value is None:
+        message = f"{column} is missing: the line has {len(row)} cell(s)"
+        raise ValueError(message)
+    return value.strip()
+
+
 def _number(row: Mapping[str, str], column: str) -> float:
-    value = float(row[column])
+    text = _text(row, column)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
-        message = f"{column} is {row[column]!r}, not a finite number"
+        message = f"{column} is {text!r}, not a finite number"
         raise ValueError(message)
     return value
 
@@ -232,18 +268,18 @@ def _positive(row: Mapping[str, str], column: str) -> float:
     return value
 
 
-def _gpus(row: Mapping[str, str], column: str) -> int:
+def _whole(row: Mapping[str, str], column: str, *, most: int = MOST_GPUS) -> int:
     value = _positive(row, column)
-    if value != int(value) or value > MAX_GPUS:
-        message = f"{column} is {row[column]!r}, not a whole number up to {MAX_GPUS}"
+    if value != int(value) or value > most:
+        message = f"{column} is {row[column]!r}, not a whole number up to {most}"
         raise ValueError(message)
     return int(value)
 
 
-def _instant(text: str) -> float:
-    moment = datetime.fromisoformat(text.strip())
+def _instant(column: str, text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{column} is {text!r}, not an ISO date"
+        raise ValueError(message) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _words(error: Exception) -> str:
-    return f"no value for {error}" if isinstance(error, KeyError) else str(error)

@@ -29,8 +29,12 @@ class SimWorld:
         costs: Costs,
         *,
         failures: Failures | None = None,
+        refused_stay: bool = False,
     ) -> None:
-        """`nodes` are (name, GPUs); `jobs` in order of submission."""
+        """`nodes` are (name, GPUs); `jobs` in order of submission.
+
+        A refused job goes away with its flow; on a cluster its row may stay (`refused_stay`).
+        """
         begins_at = jobs[0].submitted_at if jobs else 0.0
         self.jobs, self.costs = jobs, costs
         self.events = 0
@@ -38,7 +42,7 @@ class SimWorld:
         self._agenda = Agenda(begins_at)
         self._fleet = Fleet(nodes, begins_at)
         self._passage = Passage(self._agenda, self._fleet, costs)
-        self._carrier = Carrier(self._passage)
+        self._carrier = Carrier(self._passage, refused_stay=refused_stay)
         self._failures = failures
         self.live = self._passage.live
         self.busy = self._fleet.busy
@@ -113,6 +117,9 @@ class SimWorld:
                 if live is None or live.version != version:
                     return False
                 self._passage.settle(live)
+            elif kind == "gone":
+                if not self._passage.gone(version):
+                    return False
             elif kind == "failure":
                 self._fail(name)
             elif kind == "repair":
@@ -134,6 +141,7 @@ class SimWorld:
                 if not live.parked:
                     self._passage.redo(live)
                 self._passage.stop(live)
+        self._passage.gone_with(name)
         self._fleet.lose(name)
         if self._failures is not None:
             self._agenda.add(self.now + self._failures.down_s(name), "repair", name)

@@ -1,0 +1,170 @@
+"""Each job's seconds of training left by width, asked for in batches and kept between decisions.
+
+What does not depend on `now` is a function of a job's row and the predictor, so it is kept by the
+row's identity: the same answers, without asking again. Rows of equal workload, progress and widths
+share one curve, and all new rows of a snapshot are one question to the predictor.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final, Literal
+
+from laxity_profiler.estimate import Ask, Estimate, Predictor, Progress, Source, Workload
+from laxity_scheduler.state import FOREVER, Job
+
+Quantile = Literal["p10", "p50", "mean", "p90"]
+Quantiles = tuple[float, float, float, float]  # seconds, in the order of ORDER
+Costs = Mapping[int, Quantiles]  # by width
+ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
+ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
+Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...]]  # the last: its widths
+MOST_OF_AN_EPOCH: Final = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One job's remaining whole epochs by width, in seconds; and what starts and stops cost.
+
+    `widths` are those worth having: none is slower (mean) than a smaller one. The least allowed
+    width is always among them. `totals`, `starts` and `stops` also know the widths it runs at.
+    """
+
+    widths: tuple[int, ...]
+    epochs_left: int
+    totals: Mapping[int, Quantiles]
+    starts: Mapping[int, Quantiles]
+    stops: Mapping[int, Quantiles]
+    source: Source
+
+    @property
+    def least(self) -> int:
+        return self.widths[0]
+
+    @property
+    def known(self) -> bool:
+        return self.totals[self.widths[0]][ROW["p90"]] < FOREVER
+
+    def total_s(self, workers: int, quantile: Quantile) -> float:
+        return self.totals[workers][ROW[quantile]]
+
+    def epoch_s(self, workers: int, quantile: Quantile) -> float:
+        return self.totals[workers][ROW[quantile]] / max(1, self.epochs_left)
+
+    def start_s(self, workers: int, quantile: Quantile) -> float:
+        return self.starts[workers][ROW[quantile]]
+
+    def stop_s(self, workers: int, quantile: Quantile) -> float:
+        """Checkpoint and stop, once the epoch has ended."""
+        return self.stops[workers][ROW[quantile]]
+
+    def reform_s(self, workers: int, quantile: Quantile) -> float:
+        """Re-forming at another width: a checkpoint's writing and reading, no new process."""
+        return self.stops[workers][ROW[quantile]]
+
+
+class CurveMemory:
+    """Curves by row, for one predictor. A row that is another object is asked for anew."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+        self.known: dict[str, tuple[Job, Curve]] = {}
+        self._costs: dict[tuple[Workload, tuple[int, ...]], tuple[Costs, Costs]] = {}
+
+    def curve(self, job: Job) -> Curve:
+        known = self.known.get(job.id)
+        if known is None or known[0] is not job:
+            return self._add([job])[job.id]
+        return known[1]
+
+    def learn(self, jobs: Sequence[Job]) -> None:
+        known = self.known
+        if len(known) > 2 * len(jobs) + 1_000:
+            known.clear()
+        if len(self._costs) > 100_000:
+            self._costs.clear()
+        none: tuple[Job | None, Curve | None] = (None, None)
+        self._add([job for job in jobs if known.get(job.id, none)[0] is not job])
+
+    def _add(self, jobs: Sequence[Job]) -> dict[str, Curve]:
+        """One batched question for all new rows; rows of equal workload and progress share it."""
+        if not jobs:
+            return {}
+        keys = [(job.workload, job.progress, _levels(job), job.widths) for job in jobs]
+        new = dict.fromkeys(keys)
+        rows: dict[Ask, int] = {}
+        asked = [
+            [rows.setdefault(Ask(workload, progress, width), len(rows)) for width in levels]
+            for workload, progress, levels, _ in new
+        ]
+        table = self.predictor.table(tuple(rows))
+        columns = [table.p10_s, table.p50_s, table.mean_s, table.p90_s]
+        answers: list[Quantiles] = list(zip(*(column.tolist() for column in columns), strict=True))
+        curves: dict[Key, Curve] = {}
+        for key, numbers in zip(new, asked, strict=True):
+            totals = {width: answers[row] for width, row in zip(key[2], numbers, strict=True)}
+            curves[key] = self._curve(key, totals, table.sources[numbers[0]])
+        added: dict[str, Curve] = {}
+        for job, key in zip(jobs, keys, strict=True):
+            added[job.id] = curve = curves[key]
+            self.known[job.id] = (job, curve)
+        return added
+
+    def _curve(self, key: Key, totals: Mapping[int, Quantiles], source: Source) -> Curve:
+        workload, progress, levels, widths = key
+        starts, stops = self._cost(workload, levels)
+        return Curve(
+            widths=useful_widths(widths, totals),
+            epochs_left=max(0, workload.epochs - progress.epochs_done),
+            totals=totals,
+            starts=starts,
+            stops=stops,
+            source=source,
+        )
+
+    def _cost(self, workload: Workload, widths: tuple[int, ...]) -> tuple[Costs, Costs]:
+        """What starts and what stops cost, by width."""
+        known = self._costs.get((workload, widths))
+        if known is None:
+            ask = self.predictor
+            starts = {width: _quantiles(ask.resume_cost(workload, width)) for width in widths}
+            stops = {width: _quantiles(ask.suspend_cost(workload, width)) for width in widths}
+            known = self._costs[workload, widths] = (starts, stops)
+        return known
+
+
+def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tuple[int, ...]:
+    """The widths without those that are no faster (mean) than a smaller one."""
+    mean = ROW["mean"]
+    useful, best_s = [widths[0]], totals[widths[0]][mean]
+    for width in widths[1:]:
+        if totals[width][mean] < best_s:
+            useful.append(width)
+            best_s = totals[width][mean]
+    return tuple(useful)
+
+
+def _levels(job: Job) -> tuple[int, ...]:
+    """Its widths, and those at which it runs though it no longer may."""
+    extra = {job.workers, job.formed, job.resize_to} - {0} - set(job.widths)
+    return (*job.widths, *sorted(extra)) if extra else job.widths
+
+
+def _quantiles(estimate: Estimate) -> Quantiles:
+    return (estimate.p10_s, estimate.p50_s, estimate.mean_s, estimate.p90_s)
+
+
+_LOCK = Lock()
+_MEMORIES: OrderedDict[int, CurveMemory] = OrderedDict()  # by id of a predictor that each one keeps
+
+
+def memory_of(predictor: Predictor) -> CurveMemory:
+    with _LOCK:  # whoever answers people asks beside the one who decides
+        memory = _MEMORIES.get(id(predictor))
+        if memory is None:
+            memory = _MEMORIES[id(predictor)] = CurveMemory(predictor)
+        _MEMORIES.move_to_end(id(predictor))
+        while len(_MEMORIES) > 4:
+            _MEMORIES.popitem(last=False)
+        return memory

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from laxity import names
+from laxity import names, orders
 
 SAVING_SHARE: Final = 0.05  # of the time; checkpoints that would take more are spaced
+
+
+_ORDERS: Final = f"{orders.FOLDER}/{orders.FILE}"
 
 
 class AssignmentError(ValueError):
@@ -29,6 +32,7 @@ class Assignment:
     saving_share: float = SAVING_SHARE
     host: str = ""  # where worker 0 can be reached; "" is this machine only
     tracking_uri: str = ""
+    orders: Path | None = None  # the signal as a file, where the service is out of reach
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "Assignment":
@@ -51,6 +55,7 @@ class Assignment:
             saving_share=_share(environ),
             host=environ.get(names.ENV_POD_IP, ""),
             tracking_uri=_tracking_uri(environ),
+            orders=Path(environ.get(names.ENV_SIGNAL) or _ORDERS) if job else None,
         )
 
 

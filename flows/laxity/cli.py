@@ -10,7 +10,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from laxity import commands_jobs, commands_show, commands_why, names
+from laxity import commands_jobs, commands_pool, commands_show, commands_why, names
 from laxity.commands_demo import demo
 from laxity.exits import run
 from laxity.help import ASK, EPILOG, FLOOR_COMMANDS, JOBS, SERVICE, FloorsGroup, stub
@@ -63,6 +63,7 @@ COMMANDS: Final[tuple[tuple[str, tuple[Callable[..., None], ...]], ...]] = (
             commands_jobs.amend,
             commands_jobs.cancel,
             commands_jobs.release,
+            commands_pool.workpool,
         ),
     ),
     (ASK, (commands_why.explain, commands_why.whatif, commands_why.decisions)),

@@ -7,6 +7,7 @@ from typing import Any
 
 from laxity.assignment import Assignment
 from laxity.checkpoint import Checkpoint, CheckpointError, Checkpoints
+from laxity.meter import Meter
 from laxity.states import States
 from laxity.termination import Termination
 
@@ -25,6 +26,7 @@ class Course:
     formation: str = ""
     warmup: bool = True
     bytes_read: int = 0
+    meter: Meter | None = None  # where an epoch is one pass over the data
     load_s: float | None = None  # what the last loading took
     loaded: int | None = None  # the epoch that the objects are at since then
     metrics: dict[str, float] = field(default_factory=dict)  # of the epoch in flight
@@ -34,6 +36,12 @@ class Course:
     @property
     def rank(self) -> int:
         return self.assignment.index
+
+    def count(self, count: int, *, of_file: bool = False) -> None:
+        """So many bytes were read."""
+        self.bytes_read += count
+        if self.meter is not None:
+            self.meter.count(count, of_file=of_file)
 
     def load(self, checkpoint: Checkpoint, *, first: int = 0) -> None:
         """Put the registered objects (from number `first` on) back to this checkpoint."""

@@ -92,7 +92,8 @@ def deadline_flow(
 
 def light() -> bool:
     """Whether Prefect stays out: in a worker, when training alone, where it is not installed."""
-    alone = bool(os.environ.get(names.ENV_JOB) or os.environ.get(ENV_ALONE))
+    worker = bool(os.environ.get(names.ENV_JOB)) and not os.environ.get(names.ENV_POOL)
+    alone = worker or bool(os.environ.get(ENV_ALONE))
     return alone or find_spec("prefect") is None
 
 

@@ -18,6 +18,7 @@ from prefect.flows import Flow
 from prefect.states import Cancelled
 from prefect.utilities.hashing import file_hash
 
+from laxity import names
 from laxity.client import Client
 from laxity.declaration import Declaration, entry_of
 from laxity.flow import ENV_ALONE, bound, train_alone, visible_signature
@@ -106,6 +107,10 @@ def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping
     """One flow run. Its end by a signal leaves the job alone, unless the run is being cancelled."""
     if os.environ.get(ENV_ALONE):
         return train_alone(function, declared, arguments)
+    if os.environ.get(names.ENV_POOL) and os.environ.get(names.ENV_JOB):
+        from laxity.flow_pool import train_as_job
+
+        return train_as_job(function, declared, arguments)
     context = FlowRunContext.get()
     run = context.flow_run if context else None
     spec = _spec(declared, function, arguments, run)

@@ -43,7 +43,7 @@ class Lead:
         self._group = group
         self._outbox = outbox
         self._tracker = tracker
-        self._began = 0.0  # the epoch in flight, monotonic
+        self._began = 0.0  # the epoch in flight, with the saving before it, monotonic
         self._saved_epoch = -1  # of the newest checkpoint
         self._saved_at = 0.0
         self._save_s = 0.0
@@ -71,11 +71,13 @@ class Lead:
         if newest is not None:
             self._report("resumed", epoch=course.done, load_s=course.load_s or 0.0)
         self._park_while_told()
-        self._began = time.monotonic()
+        self._watch_reading()
         return True
 
     def boundary(self) -> bool:
         """An epoch is done; False if it was the last one."""
+        if self._course.meter is not None:
+            self._course.meter.end()
         others_read = self._group.gather_boundary() if self._group else 0
         if self.void:
             self._fall_back()
@@ -85,8 +87,15 @@ class Lead:
                 return False
             self._park_while_told()
             self._reform_or_go()
-        self._began = time.monotonic()
         return True
+
+    def _watch_reading(self) -> None:
+        """The first epoch is told of while it reads; later ones are known by those before."""
+        meter, outbox, course = self._course.meter, self._outbox, self._course
+        if meter is None or outbox is None or course.done > 0:
+            return
+        now = {"epoch": 1, "width": course.width}
+        meter.watch(lambda fields: outbox.append("read", **now, **fields))
 
     def average(
         self, arrays: "Sequence[NDArray[Any]]", names: Sequence[str], weight: float
@@ -121,7 +130,8 @@ class Lead:
 
     def _complete(self, others_read: int) -> None:
         course = self._course
-        epoch_s = time.monotonic() - self._began
+        now = time.monotonic()
+        epoch_s, self._began = now - self._began, now
         ended = course.epoch_over()
         line = {
             "kind": "epoch",
@@ -235,6 +245,7 @@ class Lead:
             self._group.form(width, epoch=course.done, load=load)
         course.formed(width, formation=self._group.round if self._group else "")
         self._report("formed", width=width, epoch=course.done)
+        self._began = time.monotonic()
 
     def _reform_or_go(self) -> None:
         if self._group is None:
@@ -268,6 +279,7 @@ class Lead:
         while not outbox.wait_until(lambda signal: not signal.stop, at_most_s=LOOK_S):
             self._course.termination.check()
         self._report("formed", width=self._course.width, epoch=self._course.done)
+        self._began = time.monotonic()
 
     def _report(self, kind: str, **fields: Any) -> None:
         if self._outbox is not None:

@@ -43,10 +43,14 @@ RESIZE_TO: Final = f"{DOMAIN}/resize-to"  # workers to re-form at, at the epoch'
 NODES: Final = f"{DOMAIN}/nodes"  # JSON list: the node of each worker index
 CYCLE: Final = f"{DOMAIN}/cycle"  # number of the cycle that decided last
 RUN_ID: Final = f"{DOMAIN}/mlflow-run"
+TERM: Final = f"{DOMAIN}/term"  # of the leader that took over while the Job was acted on
 OUTPUTS: Final = (
     VERDICT, REASON, PROMISED_FINISH, P50_FINISH, P90_FINISH,
-    STATUS, STOP, RESIZE_TO, NODES, CYCLE, RUN_ID,
+    STATUS, STOP, RESIZE_TO, NODES, CYCLE, RUN_ID, TERM,
 )  # fmt: skip
+
+# --- annotation of a pod ---
+SIGNAL: Final = f"{DOMAIN}/signal"  # JSON of what its worker should do, if it does not ask
 
 # --- environment of a worker ---
 ENV_JOB: Final = "LAXITY_JOB"  # namespace/name; set means: run by laxity
@@ -55,6 +59,8 @@ ENV_INDEX: Final = "JOB_COMPLETION_INDEX"  # set by Kubernetes for Indexed Jobs;
 ENV_URL: Final = "LAXITY_URL"  # the service
 ENV_TOKEN: Final = "LAXITY_TOKEN"  # noqa: S105 - the variable's name, not a token
 ENV_CHECKPOINTS: Final = "LAXITY_CHECKPOINTS"  # the job's own folder, shared by its workers
+ENV_POOL: Final = "LAXITY_POOL"  # set: the flow run of this pod is the Job (laxity.pool)
+ENV_SIGNAL: Final = "LAXITY_SIGNAL_FILE"  # the pod's signal annotation, as the kubelet shows it
 ENV_HOME: Final = "LAXITY_HOME"  # state of the embedded default, ~/.laxity if unset
 ENV_EPOCHS: Final = "LAXITY_EPOCHS"  # equal units of work in all
 ENV_MODEL: Final = "LAXITY_MODEL"  # key of the model's history

@@ -2,7 +2,8 @@
 
 Reports are lines of `reports.jsonl` in the job's folder, on the disk before they are sent, sent
 until acknowledged. One thread sends, another asks what to do (a long poll, so an order arrives at
-once). The service may be away for any time: training goes on and the lines wait.
+once). The service may be away for any time: training goes on and the lines wait. In a pod that
+cannot reach it at all, a third thread reads what to do from a file.
 """
 
 import http.client
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from laxity import orders as pod_orders
 from laxity.notices import say
 
 REPORTS: Final = "reports.jsonl"
@@ -27,6 +29,7 @@ CALL_S: Final = 10.0  # how long an answer may take otherwise
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 10.0
 LINES_PER_CALL: Final = 200
+ORDERS_S: Final = 1.0
 _PASSING: Final = (408, 409, 425, 429)  # answers of the 4xx kind that may change by themselves
 _LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
@@ -56,7 +59,15 @@ class Signal:
 class Outbox:
     """The reports of one job. Without a `url` they are only written."""
 
-    def __init__(self, folder: Path, *, job: str = "", url: str = "", token: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        job: str = "",
+        url: str = "",
+        token: str = "",
+        orders: Path | None = None,
+    ) -> None:
         self.signal = Signal()
         self.tried = False  # the service has answered, or was found away, at least once
         self._path = folder / REPORTS
@@ -65,13 +76,16 @@ class Outbox:
         self._unwritten: list[Line] = []
         self._acked = 0
         self._changed = threading.Condition()
+        self._writing = threading.Lock()  # lines are numbered and written by one thread at a time
         self._refused = False
         self._away = False
         self._closed = threading.Event()
         self._sender = _Caller(job, url, token) if url and job else None
         if self._sender is not None:
-            for name, loop in (("send", self._send), ("poll", self._poll)):
-                threading.Thread(target=loop, name=f"laxity-{name}", daemon=True).start()
+            self._spawn("send", self._send)
+            self._spawn("poll", self._poll)
+        if orders is not None and orders.exists():
+            self._spawn("orders", lambda: self._obey(orders))
 
     def lines(self, kind: str) -> list[Line]:
         """All lines of a kind so far, those of earlier starts too."""
@@ -81,9 +95,16 @@ class Outbox:
     def append(self, kind: str, /, **fields: Any) -> None:
         """Report one thing: durable when this returns."""
         self.append_all([{"kind": kind, "at": time.time(), **fields}])
+        if kind == "parked" and (self._away or self._sender is None):
+            told = self.signal.generation
+            say(pod_orders.parked_text(epoch=fields["epoch"], generation=told))
 
     def append_all(self, reports: Sequence[Line]) -> None:
         """Report several things in one write. A full disk delays the file, not the sending."""
+        with self._writing:
+            self._append_all(reports)
+
+    def _append_all(self, reports: Sequence[Line]) -> None:
         with self._changed:
             last = max(self._acked, self._lines[-1]["seq"] if self._lines else 0)
         numbered = [{"seq": last + n, **line} for n, line in enumerate(reports, 1)]
@@ -122,6 +143,22 @@ class Outbox:
         self._closed.set()
         with self._changed:
             self._changed.notify_all()
+
+    def _spawn(self, name: str, loop: Callable[[], None]) -> None:
+        threading.Thread(target=loop, name=f"laxity-{name}", daemon=True).start()
+
+    def _obey(self, orders: Path) -> None:
+        """Take a signal from the file when it is newer than what the service said last."""
+        while not self._closed.wait(ORDERS_S):
+            said = pod_orders.read_orders(orders)
+            try:
+                signal = Signal.of(said or {})
+            except (TypeError, ValueError):
+                continue  # written by hand
+            with self._changed:
+                if signal.generation > self.signal.generation:
+                    self.signal = signal
+                    self._changed.notify_all()
 
     def _all_acked(self) -> bool:
         return not self._lines or self._acked >= self._lines[-1]["seq"]

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from laxity import names
+from laxity import names, orders
 from laxity.qos import QoSError
 
 Json = dict[str, Any]
@@ -57,10 +57,12 @@ RESERVED_ENV: Final = frozenset(
         names.ENV_POD_IP,
     }
 )
+ORDERS: Final = "laxity"  # the volume that shows a pod its own signal annotation
 FROM_THE_POD: Final = (
     (names.ENV_JOB_UID, "metadata.labels['batch.kubernetes.io/controller-uid']"),
     (names.ENV_POD_IP, "status.podIP"),
 )
+_ORDERS_MOUNT: Final[Json] = {"name": ORDERS, "mountPath": orders.FOLDER, "readOnly": True}
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _LONGEST_ENV_VALUE: Final = 131_072
 
@@ -80,8 +82,9 @@ def pod_template(
     container: Json = {
         "name": "train",
         "image": image or DEFAULT_IMAGE,
-        "env": [*_env_list(env), *_from_the_pod(), *_env_list(overrides.get("env") or {})],
-        **_only(overrides, CONTAINER_FIELDS - {"env", "image"}),
+        "env": [*_from_the_pod(), *_env_list(env), *_env_list(overrides.get("env") or {})],
+        **_only(overrides, CONTAINER_FIELDS - {"env", "image", "volumeMounts"}),
+        "volumeMounts": [*(overrides.get("volumeMounts") or ()), _ORDERS_MOUNT],
         "resources": {**resources, "limits": {**(resources.get("limits") or {}), **limits}},
     }
     if command is not None:
@@ -94,11 +97,19 @@ def pod_template(
         },
         "spec": {
             "terminationGracePeriodSeconds": DEFAULT_GRACE_S,
-            **_only(overrides, POD_FIELDS),
+            **_only(overrides, POD_FIELDS - {"volumes"}),
+            "volumes": [*(overrides.get("volumes") or ()), orders_volume()],
             "restartPolicy": "Never",
             "containers": [container],
         },
     }
+
+
+def orders_volume() -> Json:
+    """The pod's signal annotation as a file, for when the service is out of its reach."""
+    annotation = {"fieldPath": f"metadata.annotations['{names.SIGNAL}']"}
+    item = {"path": orders.FILE, "fieldRef": annotation}
+    return {"name": ORDERS, "downwardAPI": {"items": [item]}}
 
 
 def literal(text: str) -> str:

@@ -166,20 +166,35 @@ def job_name(title: str, idempotency_key: str | None = None) -> str:
 
 def json_object(where: str, value: object) -> Json:
     """The value if it is a small JSON object; QoSError names the member that is not JSON."""
+    return cast("Json", json.loads(_json_text(where, value)))
+
+
+def _json_text(where: str, value: object) -> str:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise QoSError(where, f"{value!r:.60} is no object with text keys")
+    try:
+        text = _compact(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _not_json(where, value, error) from error
+    if len(text.encode()) > LONGEST_PARAMETERS:
+        raise QoSError(where, f"longer than {LONGEST_PARAMETERS // 1024} KiB as JSON; pass a path")
+    return text
+
+
+def _not_json(where: str, value: Mapping[str, object], error: Exception) -> QoSError:
+    """Which member it is."""
+    found = "?"
     for key, member in value.items():
         try:
             json.dumps(member, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise QoSError(
-                where,
-                f"{key} = {member!r:.60} is not JSON ({error}); pass numbers, texts, lists and "
-                "dicts, and build the rest inside the function",
-            ) from error
-    if len(_compact(value).encode()) > LONGEST_PARAMETERS:
-        raise QoSError(where, f"longer than {LONGEST_PARAMETERS // 1024} KiB as JSON; pass a path")
-    return cast("Json", json.loads(_compact(value)))
+        except (TypeError, ValueError, RecursionError) as why:
+            found, error = f"{key} = {member!r:.60}", why
+            break
+    return QoSError(
+        where,
+        f"{found} is not JSON ({error}); pass numbers, texts, lists and dicts, and build the rest "
+        "inside the function",
+    )
 
 
 def _compact(value: Mapping[str, Any]) -> str:
@@ -196,7 +211,7 @@ def _wrong(spec: TrainingSpec) -> list[QoSError]:
         ),
         lambda: check_whole("epochs", spec.epochs, least=1, most=MOST_EPOCHS, what="epoch(s)"),
         lambda: _check_entry(spec.entry),
-        lambda: json_object("parameters", spec.parameters),
+        lambda: _json_text("parameters", spec.parameters),
         lambda: _check_optional("samples", spec.samples, least=1),
         lambda: _check_optional("batch_size", spec.batch_size, least=1),
         lambda: _check_optional("dataset_bytes", spec.dataset_bytes, least=0),

@@ -14,6 +14,7 @@ import math
 import numbers
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -24,6 +25,7 @@ from laxity.course import Course
 from laxity.follow import Follow
 from laxity.group import GroupError, Leader, Member
 from laxity.lead import Lead
+from laxity.meter import Meter
 from laxity.notices import say
 from laxity.outbox import Outbox
 from laxity.reading import counted_file, counted_items
@@ -37,7 +39,7 @@ __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "Traini
 Thing = TypeVar("Thing")
 Item = TypeVar("Item")
 Save = Callable[[Path], object]
-ALONE_FLUSH_S: Final = 30.0
+ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
 
 
 class TrainingError(RuntimeError):
@@ -95,7 +97,13 @@ class Training:
     def _open_outbox(self) -> None:
         given = self._course.assignment
         if given.folder is not None:
-            self.outbox = Outbox(given.folder, job=given.job, url=given.url, token=given.token)
+            self.outbox = Outbox(
+                given.folder,
+                job=given.job,
+                url=given.url,
+                token=given.token,
+                orders=given.orders,
+            )
 
     # --- where it stands ---
 
@@ -155,6 +163,7 @@ class Training:
         if unit is not None and unit < 1:
             raise TrainingError(f"an epoch of {unit} steps: expected 1 or more")
         self._unit = unit
+        course.meter = Meter() if unit is None and self.outbox is not None else None
         self._role = self._take_role()
         return self._loop(self._role)
 
@@ -217,11 +226,11 @@ class Training:
 
     def count_bytes(self, count: int) -> None:
         """So many bytes were read: for loaders that `open` and `reading` do not see."""
-        self._course.bytes_read += int(count)
+        self._course.count(int(count))
 
     def open(self, path: Path | str, mode: str = "rb") -> IO[Any]:
         """A file for reading, counted."""
-        return counted_file(Path(path), mode, self.count_bytes)
+        return counted_file(Path(path), mode, partial(self._course.count, of_file=True))
 
     def reading(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items, with the bytes of their arrays counted."""

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -51,14 +52,14 @@ def main(argv: list[str]) -> int:
         return USAGE
     except TrainingStopped:
         return STOPPED
-    return _ended(training, termination, argv[0])
+    return ended(training, termination, argv[0], lambda: _run(training, argv[0]))
 
 
-def _ended(training: Training, termination: Termination, entry: str) -> int:
-    """Run to an end of some kind, and report which."""
+def ended(training: Training, termination: Termination, entry: str, call: Callable[[], Any]) -> int:
+    """Call the training function to an end of some kind, and report which; the exit code."""
     try:
         _report(training, "started", worker_pid=os.getpid(), width=training.workers)
-        result = _run(training, entry)
+        result = call()
         if termination.asked and not training.complete:
             return _stopped(training)  # the user's code swallowed the exception
         training.finish()

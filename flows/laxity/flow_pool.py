@@ -1,0 +1,113 @@
+"""A flow run that is itself the Job: its training is worker 0, not a job submitted elsewhere.
+
+A pod that is told to go leaves its flow run as it is (Prefect's `relinquish`): the training saves,
+Prefect's own signal goes on, and the next pod of the Job enters the same run again.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, cast
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.exceptions import TerminationSignal
+from prefect.flows import load_flow_from_flow_run
+
+from laxity import worker
+from laxity.assignment import Assignment
+from laxity.declaration import Declaration
+from laxity.flow import bound
+from laxity.notices import say
+from laxity.pool import ENV_FAILED, USAGE
+from laxity.termination import STOPPED, Termination
+from laxity.training import Training
+
+ENV_RUN: Final = "PREFECT__FLOW_RUN_ID"
+
+
+class _Call:
+    """The training function, called; what came of it."""
+
+    def __init__(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+        self._function, self._arguments = function, arguments
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def __call__(self, training: Training) -> Any:
+        try:
+            self.result = self._function(training, **self._arguments)
+        except BaseException as error:
+            self.error = error
+            raise
+        return self.result
+
+
+def train_as_job(
+    function: Callable[..., Any], declared: Declaration, arguments: Mapping[str, Any]
+) -> Any:
+    """Train in this flow run as worker 0 of its Job; raises what the training raises."""
+    failed = Path(os.environ.get(ENV_FAILED, os.devnull))
+    call = _Call(function, arguments)
+    code = worker.AGAIN
+    while code == worker.AGAIN:  # another worker was lost: from the last checkpoint
+        code = _train(call, declared)
+    if code == STOPPED:
+        raise TerminationSignal(signal=signal.SIGTERM)
+    if code != 0:
+        _note(failed)
+        raise call.error or RuntimeError(f"{declared.title} ended with {code}; see the pod's log")
+    if failed.is_file():
+        failed.unlink()  # an earlier attempt of this run
+    return call.result
+
+
+def work_for_run() -> int:
+    """One of the other workers of this pod's flow run; the exit code."""
+    flow, parameters = asyncio.run(_flow_of(UUID(os.environ[ENV_RUN])))
+    declared = getattr(flow.fn, "__laxity__", None)
+    if declared is None:
+        say(f"{flow.name} is no deadline_flow: it cannot use more than one worker; set widths to 1")
+        return USAGE
+    function = cast("Any", flow.fn).__wrapped__
+    return _train(_Call(function, bound(function, (), parameters)), declared)
+
+
+def _train(call: _Call, declared: Declaration) -> int:
+    termination = Termination()
+    with _taking_signals(termination):
+        given = replace(Assignment.of(os.environ), epochs=declared.epochs, model=declared.model)
+        training = Training.of(given, termination)
+        return worker.ended(training, termination, declared.title, lambda: call(training))
+
+
+@contextmanager
+def _taking_signals(termination: Termination) -> Iterator[None]:
+    """SIGTERM is the training's while it trains, and Prefect's again afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    termination.install()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+async def _flow_of(run_id: UUID) -> tuple[Any, dict[str, Any]]:
+    """The flow of this run, loaded as Prefect does, and the run's parameters."""
+    async with get_client() as client:
+        run = await client.read_flow_run(run_id)
+    flow: Any = await load_flow_from_flow_run(run, use_placeholder_flow=False)
+    return flow, flow.validate_parameters(run.parameters)
+
+
+def _note(failed: Path) -> None:
+    if failed != Path(os.devnull):
+        failed.touch()

@@ -153,5 +153,11 @@ def test_edf_serves_the_earliest_deadline_first() -> None:
     ],
 )
 def test_fifo_packs_by_its_rule(policy: Fifo, want: list[str]) -> None:
-    jobs = [job("big", workers=(4,)), job("small", submitted_at=1.0)]
-    assert admitted(policy(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == want
+    jobs = [job("runs", running=2), job("big", workers=(4,)), job("small", submitted_at=1.0)]
+    assert admitted(policy(cluster(gpus=4, jobs=jobs), MINUTE_EPOCHS)) == want
+
+
+def test_a_job_larger_than_the_cluster_blocks_nobody() -> None:
+    jobs = [job("giant", workers=(4,)), job("small", submitted_at=1.0)]
+    strict = Fifo(strict=True)
+    assert admitted(strict(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]

@@ -88,8 +88,8 @@ class ClusterApi(Protocol):
         """Delete with background propagation; 404 is an ApiError."""
         ...
 
-    def log(self, pod_id: str) -> str:
-        """What a pod has written so far."""
+    def log(self, pod_id: str, *, tail: int | None = None) -> str:
+        """What a pod has written so far, or its last lines."""
         ...
 
     def close(self) -> None: ...

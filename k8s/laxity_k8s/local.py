@@ -99,10 +99,13 @@ class LocalCluster:
             else:
                 self.rows.remove(kind, object_id)
 
-    def log(self, pod_id: str) -> str:
+    def log(self, pod_id: str, *, tail: int | None = None) -> str:
         pod = self.rows.get("pods", pod_id)
         path = self.kit.log(pods.owner(pod)[0] or pod_id, pods.index(pod) or 0)
-        return path.read_text(errors="replace") if path.exists() else ""
+        text = path.read_text(errors="replace") if path.exists() else ""
+        if tail is None:
+            return text
+        return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
 
     def log_path(self, job_id: str, index: int) -> str:
         return str(self.kit.log(job_id, index))

@@ -19,6 +19,7 @@ from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
 from laxity_k8s.binding import capacity, told, unready_at, usable
+from laxity_k8s.declared import declared
 from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
 from laxity_k8s.reconcile import seconds
 from laxity_profiler.estimate import Workload
@@ -60,23 +61,30 @@ def job_row(
     *,
     largest: int = WIDEST_BY_ITSELF,
     fit_within_s: float = 60.0,
+    missing_since: float = 0.0,
     now: float = 0.0,
 ) -> Job | BadJob:
     """A Job with its pods and its workers' report as a row; `largest` is the cluster in workers.
 
-    `now` only tells whether pods have had their time to run; no field moves with it otherwise.
+    `now` only tells whether pods have had their time to run, counted from the last change of width
+    or, where a running one was lost, from then; no field moves with it otherwise.
     """
     try:
         spec = spec_of(job)
     except QoSError as error:
         said = tuple(f"{where}: {what}" for where, what in error.problems)
         return BadJob(merge.identity(job), said)
-    return _row(job, spec, own, report, largest=largest, fit_within_s=fit_within_s, now=now)
+    had_time = _started_at(kept(job), missing_since) + fit_within_s <= now
+    return _row(job, spec, own, report, largest=largest, had_time=had_time, now=now)
+
+
+def _started_at(state: Kept, missing_since: float) -> float:
+    return max(state.resumed_at or 0.0, state.width_changed_at or 0.0, missing_since)
 
 
 def spec_of(job: Json) -> TrainingSpec:
     """What its user declared. QoSError names every wrong field."""
-    return TrainingSpec.from_manifest(job)
+    return declared(job)
 
 
 def _row(
@@ -86,17 +94,15 @@ def _row(
     report: Report,
     *,
     largest: int,
-    fit_within_s: float,
+    had_time: bool,
     now: float,
 ) -> Job:
     state, said = kept(job), merge.annotations(job)
     submitted_at = submission(job, spec)
     workers = width(job)
-    started_at = max(state.resumed_at or 0.0, state.width_changed_at or 0.0)
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
     stop = mapping(said.get(names.STOP))
     since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
-    late = workers > 0 and started_at + fit_within_s <= now
     told_verdict = verdict(job)
     return Job(
         id=spec.id,
@@ -128,7 +134,7 @@ def _row(
         pinned=names.PIN in said or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
         asked=told_verdict is None or state.terms != terms(job),
-        fitting_workers=_fitting(own, workers) if late else None,
+        fitting_workers=fitting(own, workers) if workers and had_time else None,
     )
 
 
@@ -215,7 +221,7 @@ def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
     return max(seen, counted - workers, 0)
 
 
-def _fitting(own: Iterable[Json], workers: int) -> int | None:
+def fitting(own: Iterable[Json], workers: int) -> int | None:
     """Indexes that run, from 0 up; None if all do."""
     running = {index for index, pod in numbered(own) if pods.phase(pod) in {"Running", "Succeeded"}}
     found = next((index for index in range(workers) if index not in running), workers)

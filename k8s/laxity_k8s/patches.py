@@ -30,7 +30,7 @@ from laxity_scheduler.plan import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.reasons import Reason
+from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.state import Job
 from laxity_scheduler.verdict import Offer, Promise, Refusal, Verdict
 
@@ -180,11 +180,36 @@ def _resize(draft: _Draft, decision: Resize) -> None:
         draft.annotations[names.RESIZE_TO] = str(width)
         _say(draft, decision.reason)
         return
+    why = decision.reason
+    if width > before and (outside := _outside(draft.job, decision)):
+        wanted, width = width, _widest_within(draft, decision)
+        why = reason(
+            "pods_may_not_go_there", wanted=wanted, nodes=", ".join(outside), workers=width
+        )
+        if width == before:
+            _say(draft, why)
+            return
     draft.spec |= {"parallelism": width, "completions": width}
-    draft.annotations |= {names.NODES: json.dumps(decision.nodes), names.RESIZE_TO: None}
+    draft.annotations |= {names.NODES: json.dumps(decision.nodes[:width]), names.RESIZE_TO: None}
     draft.state = replace(_accounted(draft), width_changed_at=draft.now, wanted=width)
     draft.turn = Turn.SCALE_IN if width < before else Turn.SCALE_OUT
-    _say(draft, decision.reason)
+    _say(draft, why)
+
+
+def _outside(job: Json, decision: Resize) -> list[str]:
+    """Nodes where new workers cannot start: a template's affinity is fixed while the Job runs."""
+    may = allowed(merge.table(job, "spec", "template"))
+    return [] if may is None else sorted(set(decision.nodes) - may)
+
+
+def _widest_within(draft: _Draft, decision: Resize) -> int:
+    """The widest allowed width, up to the one decided on, whose workers may go where they should."""
+    outside = set(_outside(draft.job, decision))
+    room = next(
+        (index for index, node in enumerate(decision.nodes) if node in outside), decision.workers
+    )
+    before = draft.row.workers
+    return max((one for one in draft.row.widths if before < one <= room), default=before)
 
 
 def _preempt(draft: _Draft, decision: Preempt) -> None:
@@ -250,9 +275,3 @@ def _changes(before: Mapping[str, str], wished: Mapping[str, str | None]) -> dic
 
 def instant(at: float) -> str | None:
     return rfc3339(round(at, 3)) if abs(at) < float("inf") else None
-
-
-def fits_affinity(job: Json, decision: Resize) -> bool:
-    """May new workers start there? A template's affinity cannot change while the Job runs."""
-    may = allowed(merge.table(job, "spec", "template"))
-    return may is None or set(decision.nodes) <= may

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laxity import names
-from laxity.pod import DEFAULT_IMAGE
+from laxity.pod import DEFAULT_IMAGE, ORDERS
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 
@@ -95,7 +95,8 @@ def _left_out(pod: Json) -> list[str]:
     first = merge.dig(spec, "containers", 0) or {}
     image = first.get("image")
     found = [] if image in {None, "", DEFAULT_IMAGE} else [f"image {image}"]
-    found += [f"volume {volume.get('name')}" for volume in merge.items(spec, "volumes")]
+    volumes = [volume.get("name") for volume in merge.items(spec, "volumes")]
+    found += [f"volume {name}" for name in volumes if name != ORDERS]
     found += [f"container {other.get('name')}" for other in merge.items(spec, "containers")[1:]]
     return found + [
         f"init container {one.get('name')}" for one in merge.items(spec, "initContainers")

@@ -38,6 +38,7 @@ class Snapshot:
         self._entries: dict[str, _Entry] = {}
         self._started: set[str] = set()  # groups whose workers may have something to say
         self._due: dict[str, float] = {}
+        self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
         self._freed: dict[str, Kept] = {}
         self._rows: dict[str, Job] = {}
         self._order: tuple[tuple[float, str], ...] | None = None
@@ -121,6 +122,7 @@ class Snapshot:
     def _entry(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> _Entry:
         busy = objects.pods_busy(all_pods)
         if job is None or not objects.live(job):
+            self._missing.pop(group, None)
             return _Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
         uid = str(job["metadata"].get("uid"))
         own = [pod for pod in all_pods if pods.owner(pod)[1] == uid]
@@ -128,12 +130,14 @@ class Snapshot:
         if entry.state.resumed_at is not None or objects.width(job):
             entry.report = self._reports(uid)  # a job that never ran has nothing to say
         size = max(1, pods.gpus(merge.table(job, "spec", "template")))
+        missing_since = self._missing_since(group, job, own, now)
         row = objects.job_row(
             job,
             own,
             entry.report,
             largest=self._gpus // size,
             fit_within_s=self._fit_within_s,
+            missing_since=missing_since,
             now=now,
         )
         if isinstance(row, BadJob):
@@ -142,10 +146,17 @@ class Snapshot:
         entry.row = row
         entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
         entry.busy += objects.reserved(row, own)
-        due_at = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) + self._fit_within_s
-        if row.workers and due_at > now:
-            entry.due_at = due_at
+        started_at = max(row.resumed_at or 0.0, row.width_changed_at or 0.0, missing_since)
+        if row.workers and started_at + self._fit_within_s > now:
+            entry.due_at = started_at + self._fit_within_s
         return entry
+
+    def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
+        """Since when not all its workers run: one that is lost later has its time to come again."""
+        if objects.fitting(own, objects.width(job)) is None:
+            self._missing.pop(group, None)
+            return 0.0
+        return self._missing.setdefault(group, now)
 
     def _renew_order(self) -> None:
         """Jobs by submission, then id; most looks change rows and not their order."""

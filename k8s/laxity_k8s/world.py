@@ -6,9 +6,10 @@ on the Jobs themselves, so the service may be killed between any two lines and g
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from laxity import names
 from laxity_k8s import merge, objects, pods
@@ -17,14 +18,15 @@ from laxity_k8s.api import ApiError, ClusterApi, Json, Outcome, Patch
 from laxity_k8s.collect import ended_at
 from laxity_k8s.events import EventWriter
 from laxity_k8s.intake import submit
-from laxity_k8s.mirror import Mirror
-from laxity_k8s.patches import JobPatch, Turn, fits_affinity, job_patch
+from laxity_k8s.mirror import TYPES, Mirror
+from laxity_k8s.patches import JobPatch, Turn, job_patch
+from laxity_k8s.reminders import Reminders
 from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.tending import tending
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
-from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim, Resize
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim
+from laxity_scheduler.state import ClusterState, Job, Node
 
 NOT_FOUND = 404
 CONFLICT = 409
@@ -45,14 +47,18 @@ class LiveCluster:
     ) -> None:
         self.api = api
         self.cycle = 0
+        self.sent: Counter[str] = Counter()  # patches by what became of them
         self._keep_s = keep_s
         self._news = threading.Event()
         self._collected_at = 0.0
         self._submitting = threading.Lock()
         self._looking = threading.Lock()
         self._mirror = Mirror(api, self._news.set)
-        self._snapshot = Snapshot(self._mirror, reports, fit_within_s=fit_within_s)
         self._signals = Signals()
+        self._reminders = Reminders(
+            api, self._mirror, self._signals, reports, on_news=self._news.set
+        )
+        self._snapshot = Snapshot(self._mirror, self._reminders.report, fit_within_s=fit_within_s)
         self._events = EventWriter(api)
         self._state: ClusterState | None = None
 
@@ -67,9 +73,19 @@ class LiveCluster:
             wished = self._patches(plan.decisions, state)
         for turn in Turn:
             self._send([patch for patch in wished if patch.turn == turn])
+        self._done(self._reminders.patches(state, time.time()))
         for decision in plan.decisions:
             if isinstance(decision, Loan | Reclaim):
                 self._move(decision.nodes, "loaned" if isinstance(decision, Loan) else "inference")
+
+    def fence(self, jobs: Sequence[str], term: int) -> None:
+        """Let nothing land any more that was decided on these Jobs before; see all that did."""
+        noted = {"metadata": {"annotations": {names.TERM: str(term)}}}
+        for done in self.api.patch_many([Patch("jobs", job, noted) for job in jobs]):
+            if not done.ok and done.status != NOT_FOUND:
+                raise ApiError(f"{done.patch.id} is not fenced: {done.message}", status=done.status)
+        for job in self.api.list("jobs", selector=names.MANAGED).items:
+            self._mirror.put("jobs", {**TYPES["jobs"], **job})
 
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:
@@ -115,7 +131,9 @@ class LiveCluster:
         self._news.set()
 
     def signal(self, job_id: str) -> Signal:
-        return self._signals.of(self.job(job_id))
+        told = self._signals.of(self.job(job_id))
+        self._reminders.heard(job_id, told)
+        return told
 
     def log_path(self, job_id: str, index: int) -> str | None:
         where = getattr(self.api, "log_path", None)
@@ -142,7 +160,7 @@ class LiveCluster:
         if now - self._collected_at >= COLLECT_EVERY_S:
             self._collected_at = now
             self.collect()
-        due_s = self._snapshot.due_at - now
+        due_s = min(self._snapshot.due_at, self._reminders.due_at) - now
         news = self._news.wait(max(0.0, min(timeout_s, due_s)))
         self._news.clear()
         return news or due_s <= timeout_s
@@ -180,6 +198,7 @@ class LiveCluster:
 
     def close(self) -> None:
         self._mirror.close()
+        self._reminders.close()
         self._events.close()
         self.api.close()
 
@@ -199,6 +218,10 @@ class LiveCluster:
         for decision in decisions:
             if not isinstance(decision, Loan | Reclaim):
                 by_job[decision.job].append(decision)
+        if not by_job:
+            return []
+        nodes = {node.id: node for node in state.nodes}
+        freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
         found = []
         for job_id, mine in by_job.items():
             row, job = state.by_id.get(job_id), self._snapshot.shown.get(job_id)
@@ -208,10 +231,10 @@ class LiveCluster:
                 job_patch(
                     job,
                     row,
-                    [one for one in mine if not isinstance(one, Resize) or fits_affinity(job, one)],
+                    mine,
                     now=time.time(),
                     cycle=self.cycle,
-                    roomy=roomy(state, row, mine),
+                    roomy=roomy(nodes, freest, row, mine),
                 )
             )
         return [patch for patch in found if patch is not None]
@@ -235,6 +258,7 @@ class LiveCluster:
         done = []
         for first in self.api.patch_many(patches) if patches else ():
             outcome = self._once_more(first) if first.status == CONFLICT else first
+            self.sent["done" if outcome.ok else str(outcome.status)] += 1
             if outcome.ok and outcome.object is not None:
                 self._mirror.put(outcome.patch.kind, outcome.object)
                 done.append(outcome)
@@ -248,7 +272,7 @@ class LiveCluster:
             latest = self.api.get(lost.patch.kind, lost.patch.id)
             if _alike(latest, self._snapshot.shown.get(lost.patch.id)) and not finished(latest):
                 patch = _at_revision(lost.patch, latest)
-                return Outcome(patch, 200, self.api.patch(patch))
+                return next(iter(self.api.patch_many([patch])))
         return lost
 
     def _tend(self, group: str, now: float) -> None:
@@ -277,17 +301,21 @@ class LiveCluster:
         self._done([Patch("nodes", node, body) for node in nodes])
 
 
-def roomy(state: ClusterState, row: Job, decisions: Sequence[Decision]) -> list[str]:
+def roomy(
+    nodes: Mapping[str, Node], freest: Sequence[Node], row: Job, decisions: Sequence[Decision]
+) -> list[str]:
     """Nodes that an elastic job may grow onto later: as few as hold its greatest width."""
     admit = next((one for one in decisions if isinstance(one, Admit)), None)
     if admit is None or max(row.widths) <= admit.workers:
         return []
     size = row.gpus_per_worker
     named = set(admit.nodes)
-    missing = max(row.widths) - sum(n.gpus // size for n in state.nodes if n.id in named)
+    missing = max(row.widths) - sum(nodes[name].gpus // size for name in named if name in nodes)
     found = []
-    for node in sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id)):
-        if missing > 0 and node.id not in named and node.gpus >= size and node.pool != "inference":
+    for node in freest:
+        if missing <= 0:
+            break
+        if node.id not in named and node.gpus >= size and node.pool != "inference":
             found.append(node.id)
             missing -= node.gpus // size
     return found
@@ -309,15 +337,20 @@ def _at_revision(patch: Patch, job: Json) -> Patch:
 
 
 def _alike(latest: Json, shown: Json | None) -> bool:
-    """Nobody but the job controller has touched it."""
-    return shown is not None and all(
-        merge.dig(latest, *path) == merge.dig(shown, *path)
-        for path in (
-            ("metadata", "uid"),
-            ("metadata", "annotations"),
-            ("metadata", "labels"),
-            ("spec",),
-        )
+    """Nothing that was decided on has changed: only the status, or notes of somebody else."""
+    return shown is not None and _decided_on(latest) == _decided_on(shown)
+
+
+def _decided_on(job: Json) -> tuple[Any, ...]:
+    notes = {**merge.labels(job), **merge.annotations(job)}
+    ours = {key: notes[key] for key in notes if key.startswith(f"{names.DOMAIN}/")}
+    return (
+        merge.dig(job, "metadata", "uid"),
+        merge.dig(job, "metadata", "deletionTimestamp"),
+        names.KUEUE_QUEUE in notes,
+        merge.labels(job).get(names.MANAGED),
+        ours,
+        merge.table(job, "spec"),
     )
 
 

@@ -132,7 +132,7 @@ class _Decision:
         verdicts = np.where(columns.promised, PROMISED, np.where(stays, TURNED_AWAY, NEWCOMER))
         renewed = self._renewed(columns)
         verdicts[renewed] = NEWCOMER
-        due = np.where(columns.hard, columns.due, FOREVER) if rule.drops else columns.due
+        due = np.where(columns.hard | (not rule.drops), columns.due, FOREVER)
         if rule.admission != "none" and not rule.drops:  # soft jobs have deadlines, no promises
             verdicts = np.where(columns.hard | columns.promised, verdicts, TURNED_AWAY)
         target = np.empty(many, dtype=np.int64)

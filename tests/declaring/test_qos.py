@@ -265,7 +265,9 @@ def test_the_users_pod_is_merged_into_the_job() -> None:
     (container,) = pod["containers"]
     variables = {row["name"]: row.get("value") for row in container["env"]}
     assert (job["parallelism"], job["completions"], job["suspend"]) == (2, 2, True)
-    assert (pod["volumes"], pod["nodeSelector"]) == (volumes, {"gpu": "h100"})
+    *theirs, ours = pod["volumes"]
+    assert (theirs, pod["nodeSelector"]) == (volumes, {"gpu": "h100"})
+    assert list(ours) == ["name", "downwardAPI"], "what the pod is told, for when it cannot ask"
     assert (pod["terminationGracePeriodSeconds"], pod["restartPolicy"]) == (120, "Never")
     assert container["command"] == ["python", "-m", "laxity.worker", "train:main"]
     assert container["resources"] == {"requests": {"cpu": "8"}, "limits": {"nvidia.com/gpu": "4"}}

@@ -1,0 +1,29 @@
+# The service.  docker build -f k8s/images/service.Dockerfile -t laxity:latest .
+#
+# What is installed are the exact versions of constraints.txt. The image runs as nobody in particular
+# (any user id does), and writes to LAXITY_HOME and /tmp only.
+ARG PYTHON=3.11.14-slim-bookworm
+
+FROM python:${PYTHON} AS build
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY flows/laxity flows/laxity
+COPY profiler/laxity_profiler profiler/laxity_profiler
+COPY scheduler/laxity_scheduler scheduler/laxity_scheduler
+COPY k8s/laxity_k8s k8s/laxity_k8s
+RUN python -m venv /opt/laxity
+RUN /opt/laxity/bin/pip install --no-cache-dir --constraint constraints.txt .[service,kubernetes]
+
+FROM python:${PYTHON}
+COPY --from=build /opt/laxity /opt/laxity
+RUN useradd --uid 10001 --create-home --home-dir /var/lib/laxity laxity
+ENV PATH=/opt/laxity/bin:$PATH \
+    LAXITY_HOME=/var/lib/laxity \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    MLFLOW_DISABLE_TELEMETRY=true
+USER 10001:10001
+WORKDIR /var/lib/laxity
+EXPOSE 8642
+ENTRYPOINT ["laxity"]
+CMD ["serve", "--world", "kubernetes", "--host", "0.0.0.0"]

@@ -1,0 +1,95 @@
+"""The admission rule in front of policies that promise nothing themselves, or otherwise."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from laxity_scheduler.plan import Admit, Forecasted, Promised, Refuse
+from laxity_scheduler.share_admission import with_admission
+from laxity_scheduler.simulate.catalogue import decide_of
+from laxity_scheduler.simulate.commands import register
+from laxity_scheduler.verdict import Promise
+from tests.builders import MINUTE_EPOCHS, cluster, job, promised
+from tests.simulation.jobs import SAMPLES
+
+DEADLINE_POLICIES = ("edf", "chronus", "qos", "elasticflow")
+
+UNTIL = "3750000"  # the first 50 jobs or so
+
+
+@pytest.mark.parametrize("name", DEADLINE_POLICIES)
+def test_who_cannot_be_in_time_behind_the_promised_does_not_enter(name: str) -> None:
+    """10 minutes' work each on one GPU: one is in time by 650 s, the second is not."""
+    jobs = [job("a", due_at=650.0), job("b", due_at=650.0, submitted_at=1.0)]
+    state = cluster(gpus=1, jobs=jobs, now=1.0)
+    plan = decide_of(name, admission="greedy")(state, MINUTE_EPOCHS)
+    told = {d.job: type(d) for d in plan.decisions if isinstance(d, Promised | Refuse)}
+    assert told == {"team/a": Promised, "team/b": Refuse}
+    assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/a"]
+    after = plan.apply(state)
+    again = decide_of(name, admission="greedy")(after, MINUTE_EPOCHS)
+    assert not [d for d in again.decisions if isinstance(d, Admit | Refuse)]
+
+
+@pytest.mark.parametrize("name", ["fifo", "edf", "srtf"])
+def test_the_policy_s_own_order_decides_who_starts(name: str) -> None:
+    """Both are promised: 300 s each, due at 700 s. The first that came, is due or is shorter."""
+    jobs = [
+        job("a", epochs=5, due_at=700.0),
+        job("b", epochs=5, due_at=701.0, submitted_at=1.0),
+    ]
+    state = cluster(gpus=1, jobs=jobs, now=1.0)
+    plan = decide_of(name, admission="greedy")(state, MINUTE_EPOCHS)
+    assert {type(d) for d in plan.decisions} == {Promised, Admit}
+    assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/a"]
+
+
+def test_a_price_refuses_what_greedy_promises() -> None:
+    """The GPU is promised for 50 minutes; 10 minutes behind that fit, but the next is full."""
+    kept = promised("kept", 3_000.0, epochs=50, running=1)
+    new = job("a", epochs=10, due_at=3_900.0, submitted_at=1.0, widths=(1, 2))
+    state = cluster(gpus=2, jobs=[kept, new], now=1.0)
+    told = {}
+    for admission in ("greedy", "priced:0.3", "priced:0.0001"):
+        plan = decide_of("edf", admission=admission)(state, MINUTE_EPOCHS)
+        told[admission] = [type(d) for d in plan.decisions if isinstance(d, Promised | Refuse)]
+    assert told == {"greedy": [Promised], "priced:0.3": [Promised], "priced:0.0001": [Refuse]}
+
+
+def test_without_promises_the_qos_policy_tells_forecasts_alone() -> None:
+    state = cluster(gpus=1, jobs=[job("a", due_at=650.0), promised("kept", 9_000.0)])
+    plan = with_admission(decide_of("qos"), "none")(state, MINUTE_EPOCHS)
+    told = {d.job: type(d) for d in plan.decisions if isinstance(d, Promised | Forecasted | Refuse)}
+    assert told["team/a"] is Forecasted
+    assert isinstance(plan.apply(state).by_id["team/kept"].verdict, Promise)
+
+
+def test_a_policy_that_plans_ahead_may_object_to_a_promise() -> None:
+    """Pooled there are 2 GPUs in time; for the QoS policy the worker of 2 GPUs never fits a node."""
+    wide = job("wide", due_at=650.0, gpus_per_worker=2)
+    state = cluster(gpus=[1, 1], jobs=[wide])
+    plan = decide_of("qos", admission="greedy")(state, MINUTE_EPOCHS)
+    (told,) = [d for d in plan.decisions if isinstance(d, Promised | Refuse)]
+    assert isinstance(told, Refuse)
+    assert plan.apply(state).by_id["team/wide"].refused
+
+
+@pytest.mark.parametrize("policy", ["edf", "chronus", "qos"])
+def test_the_command_gives_promises_to_policies_that_have_none(policy: str) -> None:
+    app = typer.Typer()
+    register(app)
+    words = ["--policy", policy, "--trace", str(SAMPLES / "itp" / "195job.csv"), "--nodes", "2"]
+    figures = []
+    for admission in ("none", "greedy"):
+        result = CliRunner().invoke(
+            app,
+            ["simulate", *words, "--until", UNTIL, "--admission", admission, "--json"],
+        )
+        assert result.exit_code == 0, result.output
+        figures.append(json.loads(result.output))
+    none, greedy = figures
+    assert (none["promises"], none["refused"]) == (0, 0)
+    assert greedy["promises"] > 0
+    assert greedy["promises"] + greedy["refused"] == greedy["jobs"] == none["jobs"] > 10

@@ -1,0 +1,160 @@
+"""What the share rules tell: new deadlines for promised jobs, plans that grow, unknown models.
+
+Epochs take 60 s on one worker and speed up linearly; nothing costs anything.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from laxity_profiler.estimate import Progress
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
+from laxity_scheduler.share_rows import Rows
+from laxity_scheduler.shares import policy_of
+from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.verdict import Promise
+from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
+
+GREEDY = policy_of(replace(laxity.RULE, admission="greedy"))
+PROMISING = pytest.mark.parametrize("decide", [elasticflow.decide, GREEDY], ids=["drops", "keeps"])
+
+
+def told(plan: Plan, name: str = "team/a") -> Promised | Refuse:
+    (found,) = [d for d in plan.decisions if isinstance(d, Promised | Refuse) and d.job == name]
+    return found
+
+
+def asks(due_at: float, *, instead_of: float, **fields: object) -> Job:
+    """A promised job of 10 minutes' work whose user asks for another deadline."""
+    return job("a", due_at=due_at, verdict=promise(instead_of), asked=True, **fields)
+
+
+def deadline_after(plan: Plan, state: ClusterState) -> float:
+    after = plan.apply(state).by_id["team/a"]
+    assert isinstance(after.verdict, Promise)
+    assert not after.asked
+    return after.verdict.deadline_at
+
+
+@PROMISING
+def test_an_earlier_deadline_that_can_be_kept_is_promised(decide: Policy) -> None:
+    state = cluster(gpus=1, jobs=[asks(700.0, instead_of=5_000.0)])
+    plan = decide(state, MINUTE_EPOCHS)
+    assert isinstance(told(plan), Promised)
+    assert deadline_after(plan, state) == 700.0
+
+
+@PROMISING
+def test_an_earlier_deadline_that_cannot_be_kept_is_refused_and_the_old_one_stands(
+    decide: Policy,
+) -> None:
+    """600 s of work: 599 s is too early. Nobody is promised the GPU that the old promise needs."""
+    newcomer = job("b", due_at=650.0, submitted_at=1.0)
+    state = cluster(gpus=1, jobs=[asks(599.0, instead_of=650.0), newcomer], now=1.0)
+    plan = decide(state, MINUTE_EPOCHS)
+    refused = told(plan)
+    assert refused.reason.code == "deadline_before_fastest_finish"
+    assert refused.reason.fact("late_s") == pytest.approx(2.0)
+    assert deadline_after(plan, state) == 650.0
+    assert plan.apply(state).by_id["team/a"].workers == 1
+    assert not isinstance(plan.apply(state).by_id["team/b"].verdict, Promise)
+
+
+@PROMISING
+def test_an_earlier_deadline_that_would_take_what_is_promised_to_another_is_refused(
+    decide: Policy,
+) -> None:
+    kept = promised("kept", 700.0)
+    state = cluster(gpus=1, jobs=[asks(900.0, instead_of=5_000.0), kept])
+    plan = decide(state, MINUTE_EPOCHS)
+    assert told(plan).reason.code == "capacity_promised_to_others"
+    assert deadline_after(plan, state) == 5_000.0
+    again = decide(plan.apply(state), MINUTE_EPOCHS)
+    assert not [d for d in again.decisions if isinstance(d, Promised | Refuse)]
+
+
+@PROMISING
+def test_a_running_job_that_is_refused_an_earlier_deadline_runs_on_with_its_promise(
+    decide: Policy,
+) -> None:
+    state = cluster(gpus=1, jobs=[asks(500.0, instead_of=900.0, running=1)])
+    plan = decide(state, MINUTE_EPOCHS)
+    assert [type(d) for d in plan.decisions] == [Refuse]
+    assert deadline_after(plan, state) == 900.0
+
+
+@PROMISING
+def test_a_later_deadline_is_promised(decide: Policy) -> None:
+    state = cluster(gpus=1, jobs=[asks(5_000.0, instead_of=700.0)])
+    assert deadline_after(decide(state, MINUTE_EPOCHS), state) == 5_000.0
+
+
+def test_after_a_refusal_the_promised_deadline_is_the_one_that_is_planned_for() -> None:
+    """`a` asked for 500 and was refused: it is planned for 1,300, behind `b`, not given up."""
+    a = replace(asks(500.0, instead_of=1_300.0), asked=False)
+    state = cluster(gpus=1, jobs=[a, promised("b", 650.0)])
+    plan = edf_elastic.decide(state, MINUTE_EPOCHS)
+    assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/b"]
+
+
+@PROMISING
+def test_a_promise_that_rests_on_growing_later_is_told_in_time(decide: Policy) -> None:
+    """One GPU is free until 300 s, then 3: 5 epochs by 300 s, the other 15 on 3 workers by 600 s.
+
+    On the one worker that it has now it would end at 1,200 s.
+    """
+    other = promised("b", 310.0, epochs=10, running=2, workers=(2,))
+    new = job("a", epochs=20, due_at=1_000.0, workers=(1, 3))
+    state = cluster(gpus=3, jobs=[other, new])
+    plan = decide(state, MINUTE_EPOCHS)
+    verdict = told(plan)
+    assert isinstance(verdict, Promised)
+    assert verdict.promise.p90_at == 1_000.0
+    assert [d.workers for d in plan.decisions if isinstance(d, Admit)] == [1]
+
+
+@pytest.mark.parametrize("name", ["elasticflow", "laxity", "edf_elastic"])
+def test_a_best_effort_job_of_an_unknown_model_starts_where_gpus_are_left(name: str) -> None:
+    decide = {"elasticflow": elasticflow, "laxity": laxity, "edf_elastic": edf_elastic}[name].decide
+    unknown = Curve(unknown=frozenset({"new"}))
+    jobs = [job("new", model="new"), promised("b", 610.0), job("late", due_at=10.0)]
+    plan = decide(cluster(gpus=3, jobs=jobs), unknown)
+    assert "team/new" in {d.job for d in plan.decisions if isinstance(d, Admit)}
+
+
+def test_a_width_is_changed_once_at_an_instant() -> None:
+    """Admitted at this instant, it does not grow at once, though GPUs are free."""
+    just = job("a", workers=(1, 2), running=1, width_changed_at=5.0, resumed_at=5.0)
+    state = cluster(gpus=2, jobs=[just], now=5.0)
+    assert laxity.decide(state, MINUTE_EPOCHS).decisions == ()
+    later = laxity.decide(replace(state, now=6.0), MINUTE_EPOCHS)
+    assert [type(d) for d in later.decisions] == [Resize]
+
+
+def test_the_order_of_rows_does_not_say_who_is_first() -> None:
+    jobs = [job(name, due_at=650.0, submitted_at=float(at)) for at, name in enumerate("cab")]
+    state = cluster(gpus=1, jobs=jobs, now=2.0)
+    mixed = replace(state, jobs=state.jobs[::-1])
+    assert elasticflow.decide(mixed, MINUTE_EPOCHS) == elasticflow.decide(state, MINUTE_EPOCHS)
+    assert mixed.in_order == state
+    assert state.in_order is state
+
+
+def test_a_job_whose_epochs_are_all_done_takes_no_time_on_any_width() -> None:
+    """Its kind has fewer widths than another, or nobody knows how long its epochs take."""
+    unknown = Curve(unknown=frozenset({"new"}))
+    done = [replace(job(model, model=model), progress=Progress(10)) for model in ("mlp", "new")]
+    wide = job("wide", workers=(1, 2, 4))
+    columns = Rows(unknown).columns([*done, wide], 0.0)
+    assert columns.total[:2, 0].tolist() == [1e-3, 1e-3]
+    assert columns.total[:2, 1:].min() == float("inf")
+
+
+def test_a_job_that_is_stopped_is_told_which_policy_gives_its_gpus_away() -> None:
+    runs = job("runs", epochs=100, running=1)
+    short = job("short", epochs=1, due_at=70.0, submitted_at=1.0)
+    plan = laxity.decide(cluster(gpus=1, jobs=[runs, short], now=1.0), MINUTE_EPOCHS)
+    (stop,) = [d for d in plan.decisions if isinstance(d, Preempt)]
+    assert stop.reason.text == "policy laxity gives its 1 GPU(s) to others"

@@ -18,6 +18,7 @@ from laxity_scheduler.desk import Desk
 from laxity_scheduler.engine import LiveWorld, Policy, Report
 from laxity_scheduler.leading import Leadership
 from laxity_scheduler.lessons import Lessons
+from laxity_scheduler.reader import Reader
 from laxity_scheduler.service import Service
 from laxity_scheduler.settings import Settings, SettingsError
 from laxity_scheduler.store import Store
@@ -67,7 +68,24 @@ def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]
         teller = Teller(service.board, service.metrics, listeners(settings, world))
         stack.callback(teller.close)
         service.telling = teller
+        reader = reading(settings, history, due=lambda: service.leading)
+        if reader is not None:
+            stack.callback(reader.close)
+            reader.begin()
         yield Opened(service, Desk(service, history))
+
+
+def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Reader | None:
+    """Takes epochs out of MLflow while this replica leads; None without an MLflow."""
+    if not settings.tracking_url:
+        return None
+
+    def read() -> int:
+        from laxity_profiler.runs import Runs
+
+        return Runs(history, settings.tracking_url).read()
+
+    return Reader(read, due=due)
 
 
 def leadership(

@@ -1,0 +1,64 @@
+"""Epochs that somebody else logged to MLflow are known to a service that leads."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from laxity import names
+from laxity_profiler.estimate import Workload
+from laxity_profiler.learner import Learner
+from laxity_scheduler.reader import Reader
+from laxity_scheduler.settings import Settings
+from laxity_scheduler.start import reading
+from tests.prediction.builders import history_in
+
+
+def test_an_mlflow_that_is_away_is_told_once_and_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answers = iter([OSError("nobody there"), OSError("nobody there"), 3])
+
+    def read() -> int:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    reader = Reader(read, due=lambda: True)
+    with caplog.at_level(logging.WARNING):
+        assert [reader.round() for _ in range(3)] == [False, False, True]
+    assert caplog.text.count("nobody there") == 1
+
+
+def test_a_replica_that_does_not_lead_reads_nothing() -> None:
+    def read() -> int:
+        raise AssertionError("it was read")
+
+    assert Reader(read, due=lambda: False).round()
+
+
+def test_without_an_mlflow_there_is_nothing_to_read(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, tracking_uri="none")
+    assert reading(settings, history_in(tmp_path), due=lambda: True) is None
+
+
+@pytest.mark.slow
+def test_a_run_from_elsewhere_is_known_to_the_predictor(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+    settings = Settings(home=tmp_path)
+    client = MlflowClient(tracking_uri=settings.tracking_url)
+    experiment = client.create_experiment("notebook", artifact_location=str(tmp_path))
+    run_id = client.create_run(experiment, tags={names.TAG_MODEL: "elsewhere"}).info.run_id
+    epochs = [Metric(names.EPOCH_ACTUAL, 40.0, 1_000 * (40 * n), n) for n in range(1, 7)]
+    client.log_batch(run_id, metrics=epochs)
+    history = history_in(tmp_path)
+    reader = reading(settings, history, due=lambda: True)
+
+    assert reader is not None
+    assert reader.round()
+    predictor = Learner(history).predictor()
+    estimate = predictor.epoch_time(Workload("elsewhere", 6), 1)
+    assert estimate.p50_s == pytest.approx(40.0, rel=0.05)

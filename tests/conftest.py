@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,10 @@ for name in (
     "PREFECT_PROFILE",
 ):
     os.environ.pop(name, None)
+
+# A shell starts what goes to the background deaf to Control-C, and children inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "default",

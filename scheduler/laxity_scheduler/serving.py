@@ -17,7 +17,7 @@ from laxity_scheduler.app import create_app
 from laxity_scheduler.home import Home
 from laxity_scheduler.settings import Settings, SettingsError
 from laxity_scheduler.start import opened
-from laxity_scheduler.tokens import ANYBODY, WORKER, Tokens, made_token, read_tokens
+from laxity_scheduler.tokens import ANYBODY, WORKER, Tokens, made_token, read_tokens, worker_token
 
 LOG: Final = logging.getLogger(__name__)
 GRACE_S: Final = 3
@@ -76,7 +76,7 @@ def keys_of(settings: Settings, home: Home, file: Path | None) -> Keys:
         return Keys(Tokens())
     if file is not None and not file.exists():
         raise SettingsError(f"there is no file of tokens {file}")
-    worker = made_token(home.path / "worker-token", opens="@signal")
+    worker = worker_token(home.path / "worker-token")
     if file is None and given:
         tokens, own = Tokens().having(given, ANYBODY), given
     else:

@@ -13,10 +13,11 @@ import numpy as np
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.decision import Admit, Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.share_rows import Columns, Rows
-from laxity_scheduler.share_table import NEWCOMER, PROMISED, TURNED_AWAY, How
+from laxity_scheduler.share_table import NEWCOMER, PROMISED, TINY, TURNED_AWAY, How
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Promise, Refusal
 
@@ -132,6 +133,7 @@ class _Decision:
         verdicts = np.where(columns.promised, PROMISED, np.where(stays, TURNED_AWAY, NEWCOMER))
         renewed = self._renewed(columns)
         verdicts[renewed] = NEWCOMER
+        verdicts[self._misfits(columns, verdicts)] = TURNED_AWAY
         due = np.where(columns.hard | (not rule.drops), columns.due, FOREVER)
         if rule.admission != "none" and not rule.drops:  # soft jobs have deadlines, no promises
             verdicts = np.where(columns.hard | columns.promised, verdicts, TURNED_AWAY)
@@ -159,6 +161,15 @@ class _Decision:
             for row in asks
             if self.jobs[row].deadline_at < self._promised_at(row) or not self._stands(row)
         ]
+
+    def _misfits(self, columns: Columns, verdicts: "Ints") -> list[int]:
+        """Rows to be judged whose least width not even the empty cluster holds."""
+        asks = np.flatnonzero(columns.asks & (verdicts == NEWCOMER)).tolist()
+        slots = empty_slots(self.state) if asks else None
+        if slots is None:
+            return []
+        jobs = self.jobs
+        return [row for row in asks if jobs[row].widths[0] > slots(jobs[row].gpus_per_worker)]
 
     def _stands(self, row: int) -> bool:
         return self.state.now <= self._promised_at(row)
@@ -188,20 +199,30 @@ class _Decision:
                 refusal = Refusal(self._why_not(row, columns), (), finish_at)
                 yield Refuse(job.id, refusal, refusal.reason)
             elif given[row] == PROMISED:
-                in_time = levels[row] >= 0 and finish_at <= job.deadline_at
-                p90_at = finish_at if in_time else job.deadline_at  # it starts or grows later
-                width = job.widths[level]
-                why = reason(
-                    "fits", p90_in_s=p90_at - now, slack_s=job.deadline_at - p90_at, workers=width
-                )
-                promise = Promise(job.deadline_at, p90_at, p90_at, ((p90_at, width),), why)
-                yield Promised(job.id, promise, why)
+                planned_at = finish_at if levels[row] >= 0 else FOREVER
+                promise = self._promise(job, job.widths[level], planned_at, now + min(rest))
+                yield Promised(job.id, promise, promise.reason)
             else:
                 late_s = max(0.0, finish_at - job.deadline_at)
                 why = reason("forecast", p90_in_s=finish_at - now)
                 yield Forecasted(job.id, Forecast(finish_at, finish_at, late_s, why), why)
 
+    def _promise(self, job: Job, width: int, planned_at: float, soonest_at: float) -> Promise:
+        """In time by its plan, if not at the present width; not so where a late promise is eased."""
+        now, due_at = self.state.now, job.deadline_at
+        if soonest_at > due_at + TINY:
+            p90_at, code, figures = soonest_at, "promise_in_danger", {"late_s": soonest_at - due_at}
+        else:
+            p90_at = min(planned_at, due_at)  # it starts or grows later
+            code, figures = "fits", {"slack_s": due_at - p90_at}
+        why = reason(code, p90_in_s=p90_at - now, workers=width, **figures)
+        return Promise(due_at, p90_at, p90_at, ((p90_at, width),), why)
+
     def _why_not(self, row: int, columns: Columns) -> Reason:
+        job = self.jobs[row]
+        slots = empty_slots(self.state)(job.gpus_per_worker)
+        if job.widths[0] > slots:
+            return too_wide(job, slots)
         rests = columns.rests(np.array([row]))[0]
         level = int(np.argmin(rests))
         best_s = float(rests[level])
@@ -248,7 +269,7 @@ class _Decision:
                 yield Preempt(job.id, "epoch", "", why)
         for row in order:
             if self.jobs[row].workers and _just_changed(self.jobs[row], self.state.now):
-                continue
+                continue  # the next event will do: to look again at once makes widths swing
             if levels[row] >= 0 and not (self.rule.drops and given[row] == TURNED_AWAY):
                 yield from self._started(self.jobs[row], levels[row], total[row], due[row])
 

@@ -42,6 +42,8 @@ def defend(bargain: Bargain) -> None:
         if claim.job.workers and claim.job.id not in in_time and bargain.formed(claim.job)
     ]
     for job in sorted(jobs, key=lambda job: (slack(job, bargain.forecasts)[0], job.id)):
+        if job.id in bargain.acted:
+            continue  # it has just given way to one before it
         planned = _planned_width(bargain, job)
         if planned > job.workers:
             _grow(bargain, job, planned)

@@ -3,7 +3,7 @@
 A token is needed whenever anybody but this machine can reach the service. Tokens stand in a file
 that only its owner may read, one a line: the token, then the namespaces that it opens (`*`: all).
 Workers run their users' code, so they are given a token of their own, which opens the signal call
-and nothing else.
+and nothing else. Replicas have to be given the same one, as a worker's call may reach any of them.
 """
 
 import hashlib
@@ -16,10 +16,11 @@ from typing import Final
 
 EVERYTHING: Final = "*"
 LEAST_LENGTH: Final = 16
+ENV_WORKER_TOKEN: Final = "LAXITY_WORKER_TOKEN"  # noqa: S105 - the variable's name, not a token
 
 
 class TokensError(ValueError):
-    """The file of tokens cannot be used: which line, and what is wrong with it."""
+    """A token, or a file of them, cannot be used: which one, and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ class Tokens:
         return self.callers.get(_hash(token.strip()))
 
     def having(self, token: str, caller: Caller) -> "Tokens":
-        """These, and one more."""
+        """These, and one more. TokensError if it opens something else already."""
+        if self.callers.get(_hash(token), caller) != caller:
+            raise TokensError("a worker's token has to differ from all others: it opens less")
         return Tokens({**self.callers, _hash(token): caller})
 
 
@@ -93,6 +96,15 @@ def made_token(path: Path, *, opens: str = EVERYTHING) -> str:
     with os.fdopen(descriptor, "w") as file:
         file.write(f"{token} {opens}\n")
     return token
+
+
+def worker_token(path: Path) -> str:
+    """The one that was given to all replicas, else the one of a file, which is made if need be."""
+    given = os.environ.get(ENV_WORKER_TOKEN, "")
+    if given and len(given) < LEAST_LENGTH:
+        message = f"{ENV_WORKER_TOKEN} has {len(given)} characters; {LEAST_LENGTH} are the least"
+        raise TokensError(message)
+    return given or made_token(path, opens="@signal")
 
 
 def _hash(token: str) -> bytes:

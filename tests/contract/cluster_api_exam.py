@@ -403,6 +403,18 @@ def a_deleted_job_takes_its_pods_along(bench: Bench) -> None:
         eyes.until(lambda: not eyes.job(job_id) and not eyes.pods(job_id), "nothing is left")
 
 
+def a_deletion_by_uid_spares_who_has_taken_the_name(bench: Bench) -> None:
+    job_id, before = job(bench, "exam-renamed")
+    with Eyes(bench.api) as eyes:
+        bench.api.delete("jobs", job_id, uid=before["metadata"]["uid"])
+        eyes.until(lambda: not eyes.job(job_id), "the first is gone")
+    _, after = job(bench, "exam-renamed")
+    with pytest.raises(ApiError) as spared:
+        bench.api.delete("jobs", job_id, uid=before["metadata"]["uid"])
+    assert spared.value.status == 409
+    assert bench.api.get("jobs", job_id)["metadata"]["uid"] == after["metadata"]["uid"]
+
+
 def a_selector_lists_only_what_carries_the_label(bench: Bench) -> None:
     job_id, _ = job(bench, "exam-labelled")
     bench.api.patch(Patch("jobs", job_id, {"metadata": {"labels": {"exam": "yes"}}}))
@@ -455,6 +467,7 @@ EXAM: tuple[Question, ...] = (
     many_patches_have_outcomes_in_order,
     a_watch_tells_of_all_changes_after_its_revision_in_order,
     a_deleted_job_takes_its_pods_along,
+    a_deletion_by_uid_spares_who_has_taken_the_name,
     a_selector_lists_only_what_carries_the_label,
     a_pod_sits_on_the_node_that_its_affinity_names,
 )

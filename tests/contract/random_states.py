@@ -1,7 +1,8 @@
 """Random snapshots that a World could observe, each from its seed.
 
 Jobs wait, run, start, stop, park, shrink, grow or terminate; some are pinned, refused, late, on a
-width that is no longer theirs, or on a node that is gone. Promises are kept, broken and in danger. Nodes are shared with other people, lent, or not for training.
+width that is no longer theirs, on a node that is gone, or done but for their end. Promises are kept,
+broken and in danger. Nodes are shared with other people, lent, or not for training.
 """
 
 from collections.abc import Iterator

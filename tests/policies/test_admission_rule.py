@@ -47,15 +47,15 @@ def test_the_policy_s_own_order_decides_who_starts(name: str) -> None:
 
 
 def test_a_price_refuses_what_greedy_promises() -> None:
-    """The GPU is promised for 50 minutes; 10 minutes behind that fit, but the next is full."""
+    """One of two GPUs is promised for 50 minutes: the other costs a little."""
     kept = promised("kept", 3_000.0, epochs=50, running=1)
     new = job("a", epochs=10, due_at=3_900.0, submitted_at=1.0, widths=(1, 2))
     state = cluster(gpus=2, jobs=[kept, new], now=1.0)
     told = {}
-    for admission in ("greedy", "priced:0.3", "priced:0.0001"):
+    for admission in ("greedy", "priced:10", "priced:0.0001"):
         plan = decide_of("edf", admission=admission)(state, MINUTE_EPOCHS)
         told[admission] = [type(d) for d in plan.decisions if isinstance(d, Promised | Refuse)]
-    assert told == {"greedy": [Promised], "priced:0.3": [Promised], "priced:0.0001": [Refuse]}
+    assert told == {"greedy": [Promised], "priced:10": [Promised], "priced:0.0001": [Refuse]}
 
 
 def test_without_promises_the_qos_policy_tells_forecasts_alone() -> None:
@@ -66,14 +66,15 @@ def test_without_promises_the_qos_policy_tells_forecasts_alone() -> None:
     assert isinstance(plan.apply(state).by_id["team/kept"].verdict, Promise)
 
 
-def test_a_policy_that_plans_ahead_may_object_to_a_promise() -> None:
-    """Pooled there are 2 GPUs in time; for the QoS policy the worker of 2 GPUs never fits a node."""
+@pytest.mark.parametrize("name", DEADLINE_POLICIES)
+def test_a_job_that_fits_no_node_is_promised_nothing(name: str) -> None:
+    """There are 2 GPUs in time, but each on another node, and a worker needs both."""
     wide = job("wide", due_at=650.0, gpus_per_worker=2)
     state = cluster(gpus=[1, 1], jobs=[wide])
-    plan = decide_of("qos", admission="greedy")(state, MINUTE_EPOCHS)
+    plan = decide_of(name, admission="greedy")(state, MINUTE_EPOCHS)
     (told,) = [d for d in plan.decisions if isinstance(d, Promised | Refuse)]
     assert isinstance(told, Refuse)
-    assert plan.apply(state).by_id["team/wide"].refused
+    assert told.reason.code == "does_not_fit_cluster"
 
 
 @pytest.mark.parametrize("policy", ["edf", "chronus", "qos"])

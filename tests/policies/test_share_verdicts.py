@@ -4,6 +4,7 @@ Epochs take 60 s on one worker and speed up linearly; nothing costs anything.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ def told(plan: Plan, name: str = "team/a") -> Promised | Refuse:
     return found
 
 
-def asks(due_at: float, *, instead_of: float, **fields: object) -> Job:
+def asks(due_at: float, *, instead_of: float, **fields: Any) -> Job:
     """A promised job of 10 minutes' work whose user asks for another deadline."""
     return job("a", due_at=due_at, verdict=promise(instead_of), asked=True, **fields)
 
@@ -91,9 +92,22 @@ def test_a_later_deadline_is_promised(decide: Policy) -> None:
     assert deadline_after(decide(state, MINUTE_EPOCHS), state) == 5_000.0
 
 
+@PROMISING
+def test_a_later_deadline_that_is_still_too_early_is_promised_and_told_to_be_in_danger(
+    decide: Policy,
+) -> None:
+    """It was promised 400 s and would be late by 200 s; by its new deadline it is late by 100 s."""
+    state = cluster(gpus=1, jobs=[asks(500.0, instead_of=400.0)])
+    verdict = told(decide(state, MINUTE_EPOCHS))
+    assert isinstance(verdict, Promised)
+    assert (verdict.promise.deadline_at, verdict.promise.p90_at) == (500.0, 600.0)
+    assert verdict.reason.code == "promise_in_danger"
+    assert verdict.reason.fact("late_s") == 100.0
+
+
 def test_after_a_refusal_the_promised_deadline_is_the_one_that_is_planned_for() -> None:
-    """`a` asked for 500 and was refused: it is planned for 1,300, behind `b`, not given up."""
-    a = replace(asks(500.0, instead_of=1_300.0), asked=False)
+    """`a` asked for 600 and was refused: it is planned for 1,300, behind `b`."""
+    a = replace(asks(600.0, instead_of=1_300.0), asked=False)
     state = cluster(gpus=1, jobs=[a, promised("b", 650.0)])
     plan = edf_elastic.decide(state, MINUTE_EPOCHS)
     assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/b"]

@@ -17,13 +17,12 @@ from tests.prediction.builders import history_in
 def test_an_mlflow_that_is_away_is_told_once_and_asked_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    answers = iter([OSError("nobody there"), OSError("nobody there"), 3])
+    away = [OSError("nobody there"), OSError("nobody there")]
 
     def read() -> int:
-        answer = next(answers)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
+        if away:
+            raise away.pop()
+        return 3
 
     reader = Reader(read, due=lambda: True)
     with caplog.at_level(logging.WARNING):

@@ -134,12 +134,46 @@ def test_the_operators_token_may_come_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAXITY_TOKEN", OPERATOR)
+    monkeypatch.delenv("LAXITY_WORKER_TOKEN", raising=False)
     settings = Settings(home=tmp_path, host="10.0.0.7")
     keys = keys_of(settings, Home(tmp_path), None)
     assert keys.own == OPERATOR
     assert keys.tokens.caller(f"Bearer {OPERATOR}") == ANYBODY
     assert keys.tokens.caller(f"Bearer {keys.worker}") == WORKER
     assert not (tmp_path / "tokens").exists()
+
+
+@pytest.mark.parametrize("with_file", [False, True], ids=["token given", "file given"])
+def test_a_worker_that_was_given_its_token_by_one_replica_is_known_to_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_file: bool
+) -> None:
+    monkeypatch.setenv("LAXITY_TOKEN", OPERATOR)
+    monkeypatch.setenv("LAXITY_WORKER_TOKEN", "w" * 20)
+    file = tmp_path / "tokens"
+    tokens(file)
+    both = [
+        keys_of(Settings(home=home, host="10.0.0.7"), Home(home), file if with_file else None)
+        for home in (tmp_path / "one", tmp_path / "two")
+    ]
+    assert {keys.worker for keys in both} == {"w" * 20}
+    assert [keys.tokens.caller(bearer("w" * 20)["Authorization"]) for keys in both] == [WORKER] * 2
+    assert not list(tmp_path.glob("*/worker-token"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param("short", "5 characters; 16 are the least", id="too short"),
+        pytest.param(OPERATOR, "has to differ", id="the operator's own"),
+    ],
+)
+def test_a_workers_token_that_is_none_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
+    monkeypatch.setenv("LAXITY_TOKEN", OPERATOR)
+    monkeypatch.setenv("LAXITY_WORKER_TOKEN", given)
+    with pytest.raises(TokensError, match=said):
+        keys_of(Settings(home=tmp_path, host="10.0.0.7"), Home(tmp_path), None)
 
 
 def test_a_file_of_tokens_that_is_not_there_is_an_error_not_an_open_door(tmp_path: Path) -> None:

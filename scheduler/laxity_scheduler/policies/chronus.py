@@ -9,7 +9,8 @@ its deadline, m = floor(deadline - now, in leases) ahead. With x_it: job i holds
 
 At most 48 leases are looked ahead; what of a job's window lies behind counts as available. GPUs that
 no lease takes go to the others, least remaining GPU-time first. Between two leases nothing is
-stopped. HiGHS (scipy) stands for the commercial solver; it is given two seconds.
+stopped. HiGHS (scipy) stands for the commercial solver; it looks at no more than MOST_NODES nodes of
+its tree and then takes the best leases found, so that the same jobs give the same leases anywhere.
 """
 
 import math
@@ -25,6 +26,7 @@ from laxity_scheduler.state import FOREVER, ClusterState, Job
 LEASE_S: Final = 1_200.0
 MOST_LEASES: Final = 48
 MOST_JOBS: Final = 200
+MOST_NODES: Final = 100  # a limit of time would let the machine decide
 SAFETY: Final = 1.1
 ALMOST_S: Final = 1e-3
 
@@ -103,7 +105,7 @@ def _solve(cases: Sequence[tuple[Job, int, int]], gpus: int) -> frozenset[str]:
         integrality=np.ones(len(worth), dtype=np.int64),
         bounds=Bounds(0.0, 1.0),
         constraints=LinearConstraint(matrix, low, high),
-        options={"time_limit": 2.0},
+        options={"node_limit": MOST_NODES},
     )
     if found.x is None:
         return frozenset()

@@ -56,7 +56,12 @@ ErrorOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(help="First seed.")]
 SeedsOption = Annotated[int, typer.Option(min=1, help="So many seeds, from --seed on.")]
-AdmissionOption = Annotated[str | None, typer.Option(help="none, greedy, priced or priced:KAPPA.")]
+AdmissionOption = Annotated[
+    str | None,
+    typer.Option(
+        help="none, greedy, priced or priced:KAPPA, with any policy; its own rule if absent."
+    ),
+]
 PackingOption = Annotated[str, typer.Option(help="skip or strict (ordered policies).")]
 EpochSOption = Annotated[float, typer.Option(min=1.0, help="Seconds of one epoch.")]
 BatchOption = Annotated[

@@ -9,7 +9,10 @@ averaged over finished jobs. Shares are fractions of 1; a figure that does not e
     deadline_met_ratio   jobs with f <= d / all jobs with a deadline, refused ones included
     promised_met_ratio   promised jobs with f <= d / promised jobs
     promises_broken      promised jobs that ended late or not at all: the false admits
+    false_refusals       refused jobs that would have been in time (`refusals`)
     tardiness            f - d of those that ended late
+    prediction           (p - f) / (f - a), p the P90 finish that was told with the promise: its mean
+                         is the bias, its absolute value the ape; p90_coverage: share with f <= p
     gpu_utilisation      GPU-seconds held / (GPUs x makespan); gpu_busy: without what was lost
     lost_gpu_hours       GPUs held for starts, stops, re-formings and work done twice
     preemption_ratio     jobs stopped at least once / jobs
@@ -46,7 +49,7 @@ def report(run: Run) -> Figures:
         "refused": len(run.refused) if _drops(run, finished) else int((~finished).sum()),
         "unfinished": int((~finished).sum()),
     }
-    figures |= _deadlines(run) | _times(run, finished) | _use(run, finished)
+    figures |= _deadlines(run) | _predictions(run) | _times(run, finished) | _use(run, finished)
     figures |= {
         "decision_p50_ms": _quantile(run.decisions_s, 0.5, 1e3),
         "decision_p95_ms": _quantile(run.decisions_s, 0.95, 1e3),
@@ -91,6 +94,21 @@ def _deadlines(run: Run) -> Figures:
         "promised_met_ratio": 1.0 - float(broken.sum()) / given if given else None,
         "tardiness_mean_s": _mean(late_s),
         "tardiness_p95_s": _quantile(late_s.tolist(), 0.95),
+    }
+
+
+def _predictions(run: Run) -> Figures:
+    """Of promised jobs that ended: what they were told against when they did."""
+    told, ended = run.column("promised_at"), run.column("finished_at")
+    both = np.isfinite(told) & np.isfinite(ended)
+    took_s = np.maximum(ended[both] - run.column("submitted_at")[both], 1e-9)
+    error = (told[both] - ended[both]) / took_s
+    return {
+        "prediction_mape": _mean(np.abs(error)),
+        "prediction_ape_p50": _quantile(np.abs(error), 0.5),
+        "prediction_ape_p90": _quantile(np.abs(error), 0.9),
+        "prediction_bias": _mean(error),
+        "p90_coverage": _mean((error >= -LATE_TOLERANCE_S / took_s).astype(np.float64)),
     }
 
 

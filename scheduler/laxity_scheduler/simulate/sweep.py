@@ -9,6 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from laxity_scheduler.simulate.bound import bound_of
+from laxity_scheduler.simulate.refusals import false_refusals
 from laxity_scheduler.simulate.report import Figures, report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import Tables, load_tables
@@ -58,7 +59,9 @@ def _reported(trace: Trace, source: Source, setting: Setting, *, bound: bool) ->
         from laxity_scheduler.simulate.generate import closed_batch
 
         trace = closed_batch(trace, jobs=source.most_jobs, seed=setting.seed)
-    figures = report(simulate(trace, setting))
+    run = simulate(trace, setting)
+    figures = report(run)
+    figures["false_refusals"] = false_refusals(run, trace, setting)
     figures["bad_lines"] = len(trace.bad_lines)
     figures["first_bad_line"] = str(trace.bad_lines[0]) if trace.bad_lines else None
     share, used = (bound_of(trace, gpus=setting.gpus) if bound else None) or (None, None)

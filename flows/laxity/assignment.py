@@ -7,6 +7,7 @@ from typing import Final
 
 from laxity import names, orders
 
+CHECKPOINTS: Final = Path("/checkpoints")  # where pods have them if nothing else is said
 SAVING_SHARE: Final = 0.05  # of the time; checkpoints that would take more are spaced
 
 
@@ -36,11 +37,12 @@ class Assignment:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "Assignment":
-        folder = environ.get(names.ENV_CHECKPOINTS, "")
         job = environ.get(names.ENV_JOB, "")
+        folder = environ.get(names.ENV_CHECKPOINTS, "") or (_mounted(environ) if job else "")
         if job and not folder:
             raise AssignmentError(
-                f"{names.ENV_JOB}={job} but {names.ENV_CHECKPOINTS} is not set: "
+                f"{names.ENV_JOB}={job} but {names.ENV_CHECKPOINTS} is not set, and there is no "
+                f"volume at {CHECKPOINTS}: "
                 "a job needs a folder for its checkpoints, the same for all its workers"
             )
         return cls(
@@ -57,6 +59,12 @@ class Assignment:
             tracking_uri=_tracking_uri(environ),
             orders=Path(environ.get(names.ENV_SIGNAL) or _ORDERS) if job else None,
         )
+
+
+def _mounted(environ: Mapping[str, str]) -> str:
+    """The job's own folder on the volume that is mounted for checkpoints; "" if there is none."""
+    uid = environ.get(names.ENV_JOB_UID, "")
+    return str(CHECKPOINTS / uid) if uid and CHECKPOINTS.is_dir() else ""
 
 
 def _tracking_uri(environ: Mapping[str, str]) -> str:

@@ -62,7 +62,6 @@ FROM_THE_POD: Final = (
     (names.ENV_JOB_UID, "metadata.labels['batch.kubernetes.io/controller-uid']"),
     (names.ENV_POD_IP, "status.podIP"),
 )
-_ORDERS_MOUNT: Final[Json] = {"name": ORDERS, "mountPath": orders.FOLDER, "readOnly": True}
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _LONGEST_ENV_VALUE: Final = 131_072
 
@@ -82,9 +81,9 @@ def pod_template(
     container: Json = {
         "name": "train",
         "image": image or DEFAULT_IMAGE,
-        "env": [*_from_the_pod(), *_env_list(env), *_env_list(overrides.get("env") or {})],
+        "env": [*own_fields(), *_env_list(env), *_env_list(overrides.get("env") or {})],
         **_only(overrides, CONTAINER_FIELDS - {"env", "image", "volumeMounts"}),
-        "volumeMounts": [*(overrides.get("volumeMounts") or ()), _ORDERS_MOUNT],
+        "volumeMounts": [*(overrides.get("volumeMounts") or ()), orders_mount()],
         "resources": {**resources, "limits": {**(resources.get("limits") or {}), **limits}},
     }
     if command is not None:
@@ -110,6 +109,19 @@ def orders_volume() -> Json:
     annotation = {"fieldPath": f"metadata.annotations['{names.SIGNAL}']"}
     item = {"path": orders.FILE, "fieldRef": annotation}
     return {"name": ORDERS, "downwardAPI": {"items": [item]}}
+
+
+def orders_mount() -> Json:
+    """Where the worker finds it."""
+    return {"name": ORDERS, "mountPath": orders.FOLDER, "readOnly": True}
+
+
+def own_fields() -> list[Json]:
+    """What a pod knows of itself, as variables of its worker."""
+    return [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in FROM_THE_POD
+    ]
 
 
 def literal(text: str) -> str:
@@ -182,13 +194,6 @@ def _env_list(env: Any) -> list[Json]:
     if isinstance(env, Mapping):
         return [{"name": name, "value": value} for name, value in env.items()]
     return list(env)
-
-
-def _from_the_pod() -> list[Json]:
-    return [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in FROM_THE_POD
-    ]
 
 
 def _only(overrides: Mapping[str, Any], fields: frozenset[str]) -> Json:

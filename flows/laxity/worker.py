@@ -28,6 +28,10 @@ AGAIN: Final = 75
 INTERRUPTED: Final = 130
 ERROR_LENGTH: Final = 2000
 NEVER_LOOPED: Final = "the function never called training.epochs(): nothing was timed or saved"
+NOT_TOLD: Final = (
+    f"this pod of a Job is not told which ({names.ENV_JOB} is not set): it trains alone, and nobody "
+    "hears of its epochs; the lines that its container needs are in laxity's README"
+)
 _FINISHED_S: Final = 60.0  # at most, until the service has every report
 _FAILED_S: Final = 10.0
 _STOPPED_S: Final = 2.0
@@ -46,12 +50,15 @@ def main(argv: list[str]) -> int:
         return USAGE
     try:
         termination.install()
-        training = Training.of(Assignment.of(os.environ), termination)
+        assignment = Assignment.of(os.environ)
+        training = Training.of(assignment, termination)
     except (AssignmentError, OSError) as error:
         say(str(error))
         return USAGE
     except TrainingStopped:
         return STOPPED
+    if not assignment.job and names.ENV_INDEX in os.environ:
+        say(NOT_TOLD)
     return ended(training, termination, argv[0], lambda: _run(training, argv[0]))
 
 

@@ -1,10 +1,12 @@
-"""Required node affinity: the only way to tell the default scheduler where a Job's pods go.
+"""Node affinity: the only way to tell the default scheduler where a Job's pods go.
 
 Left alone it spreads pods over all nodes, and jobs whose workers need whole nodes then wait with
-half of the GPUs free. So a start names its nodes, one term each (terms are alternatives), joined
-with whatever the user's own terms demand.
+half of the GPUs free. So a start names its nodes, one required term each (terms are alternatives),
+joined with whatever the user's own terms demand. Where that leaves a choice, as a Job may grow onto
+other nodes later, a preference says how many of its workers the plan has meant for which.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,21 +14,57 @@ from laxity_k8s import merge
 from laxity_k8s.api import Json
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 NAME = "metadata.name"
+HEAVIEST = 100  # weight of a preference, by the API
 
 
-def onto(job: Json, nodes: Sequence[str]) -> Json | None:
-    """The patch of spec.template that sends its pods to these nodes; None if they go there already."""
+def onto(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | None:
+    """The patch of spec.template that sends its pods to these nodes; None if they go there already.
+
+    `nodes` has one entry per worker; to `roomy` ones it may grow later.
+    """
     spec = merge.table(job, "spec", "template", "spec")
     old = merge.items(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms = [
         {**term, "matchFields": [*term.get("matchFields", []), _named(node)]}
         for term in own_terms(old)
-        for node in sorted(set(nodes))
+        for node in sorted({*nodes, *roomy})
     ]
-    if terms == old:
+    preferred = merge.items(spec, "affinity", "nodeAffinity", PREFERRED)
+    wished = [*_own_preferences(preferred), *_preferences(nodes, roomy)]
+    if terms == old and wished == preferred:
         return None
-    return {"spec": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}}
+    found: Json = {REQUIRED: {"nodeSelectorTerms": terms}}
+    if wished != preferred:
+        found[PREFERRED] = wished or None
+    return {"spec": {"affinity": {"nodeAffinity": found}}}
+
+
+def _preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
+    """The more workers are meant for a node the heavier; none where all nodes are alike."""
+    workers = Counter(nodes)
+    if len({workers[node] for node in (*nodes, *roomy)}) < 2:
+        return []
+    most = max(workers.values())
+    return [
+        {
+            "weight": max(1, HEAVIEST * many // most),
+            "preference": {"matchFields": [_named(node)]},
+        }
+        for node, many in sorted(workers.items())
+    ]
+
+
+def _own_preferences(preferences: Sequence[Json]) -> list[Json]:
+    """The user's own: ours name a node."""
+    return [
+        one
+        for one in preferences
+        if not any(
+            field.get("key") == NAME for field in merge.items(one, "preference", "matchFields")
+        )
+    ]
 
 
 def own_terms(terms: Sequence[Json]) -> list[Json]:

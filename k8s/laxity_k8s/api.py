@@ -7,10 +7,11 @@ may have many in flight.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 Kind = Literal["jobs", "pods", "nodes", "events", "leases"]
 Json = dict[str, Any]
+NOT_ALLOWED: Final = "not sent: this replica does not lead (any more)"
 
 
 class ApiError(RuntimeError):
@@ -58,6 +59,11 @@ class Outcome:
     def ok(self) -> bool:
         return self.status == 200
 
+    @property
+    def may_have_landed(self) -> bool:
+        """The answer was lost: nobody knows whether the object is another one now."""
+        return (self.status == 0 or self.status >= 500) and NOT_ALLOWED not in self.message
+
 
 class ClusterApi(Protocol):
     """List, watch, create, patch, delete. 404, 409 and 422 are ApiErrors with that status."""
@@ -84,8 +90,11 @@ class ClusterApi(Protocol):
         """Many merge patches, several in flight, one at a time per object; outcomes in order."""
         ...
 
-    def delete(self, kind: Kind, object_id: str) -> None:
-        """Delete with background propagation; 404 is an ApiError."""
+    def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
+        """Delete with background propagation; 404 is an ApiError.
+
+        With a `uid`, only the object that has it: 409 if another one has taken its name.
+        """
         ...
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:

@@ -184,8 +184,8 @@ class Narrowed:
     def patch(self, patch: Patch) -> Json:
         return self._api.patch(patch)
 
-    def delete(self, kind: Kind, object_id: str) -> None:
-        self._api.delete(kind, object_id)
+    def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
+        self._api.delete(kind, object_id, uid=uid)
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
         return self._api.log(pod_id)

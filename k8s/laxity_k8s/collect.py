@@ -25,9 +25,10 @@ def ended_at(job: Json) -> float:
 
 def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
     """Remove what is older than `keep_s`; how many Jobs and folders were removed."""
-    old = [job for job in rows.listing("jobs").items if ended_at(job) + keep_s <= now]
-    for job in old:
-        rows.remove("jobs", merge.identity(job))
+    with rows.writing():  # nobody takes the name of one of them in between
+        old = [job for job in rows.listing("jobs").items if ended_at(job) + keep_s <= now]
+        for job in old:
+            rows.remove("jobs", merge.identity(job))
     for event in rows.listing("events").items:
         created = merge.dig(event, "metadata", "creationTimestamp")
         if created and seconds(created) + EVENTS_S <= now:

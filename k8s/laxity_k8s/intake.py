@@ -11,6 +11,7 @@ from typing import Any
 
 from laxity import names
 from laxity.qos import QoSError
+from laxity.told import complete
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, ClusterApi, Json
@@ -42,7 +43,10 @@ def submit(api: ClusterApi, jobs: Iterable[Json], manifest: Manifest, *, now: fl
 
 
 def prepared(manifest: Manifest, *, now: float) -> Json:
-    """The manifest as laxity wants it: labelled, suspended, with the time of its submission."""
+    """The manifest as laxity wants it: labelled, suspended, with the time of its submission.
+
+    Its workers are told what they need to know of it (laxity.told).
+    """
     if not isinstance(manifest, dict):
         raise QoSError("manifest", f"{manifest!r:.60} is no JSON object")
     job: Json = copy.deepcopy(manifest)
@@ -59,6 +63,7 @@ def prepared(manifest: Manifest, *, now: float) -> Json:
     job["spec"] = {**_object(job, "spec"), "suspend": True}
     job.pop("status", None)
     _one_gpu(job)
+    complete(job)
     return job
 
 

@@ -88,8 +88,10 @@ class KubernetesApi:
     def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
         return self._wait(self._patch_all(patches))
 
-    def delete(self, kind: Kind, object_id: str) -> None:
-        body = {"propagationPolicy": "Background"}
+    def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
+        body: Json = {"propagationPolicy": "Background"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
         self._wait(self._wire.json("DELETE", path(kind, object_id), body=body))
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:

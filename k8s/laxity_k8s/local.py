@@ -90,9 +90,12 @@ class LocalCluster:
     def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
         return [self._outcome(patch) for patch in patches]
 
-    def delete(self, kind: Kind, object_id: str) -> None:
+    def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         with self.rows.writing():
             thing = self.rows.get(kind, object_id)
+            if uid not in ("", thing["metadata"]["uid"]):
+                message = f'{kind} "{object_id}" is another one: its uid is not {uid}'
+                raise ApiError(message, status=409)
             if kind == "pods" and not pods.over(thing):
                 meta = {"deletionTimestamp": rfc3339(time.time()), **thing["metadata"]}
                 self.rows.put(kind, {**thing, "metadata": meta})

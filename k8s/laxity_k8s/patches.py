@@ -156,7 +156,7 @@ def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str]) -> None:
         draft.spec.pop("completions")
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
-    template = onto(draft.job, [*decision.nodes, *roomy])
+    template = onto(draft.job, decision.nodes, roomy)
     if template is not None:
         draft.spec["template"] = template
         draft.reset_first = bool(merge.dig(draft.job, "status", "startTime"))

@@ -2,18 +2,20 @@
 
 With thousands of Jobs nearly all rows are the same from one look to the next, so everything here is
 patched: rows by Job, busy GPUs by node, the order of jobs. Time alone changes a row once: when pods
-have had their time to run.
+have had their time to run. GPUs that are busy nobody knows where are set aside at the end.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.api import Json
-from laxity_k8s.binding import capacity
+from laxity_k8s.binding import allowed, capacity
 from laxity_k8s.kept import Kept, kept
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import NO_REPORT, BadJob
+from laxity_k8s.unplaced import Unplaced, set_aside, unseen
 from laxity_scheduler.engine import Report, Reports
 from laxity_scheduler.state import FOREVER, ClusterState, Job, Node
 
@@ -28,6 +30,9 @@ class _Entry:
     busy: Counter[str]
     report: Report
     due_at: float
+    sent: Counter[str] = field(default_factory=Counter)  # of `busy`: for workers not there yet
+    may: frozenset[str] | None = None  # nodes that its pods may go to; None: any
+    unseen_gpus: int = 0
 
 
 class Snapshot:
@@ -44,6 +49,10 @@ class Snapshot:
         self._order: tuple[tuple[float, str], ...] | None = None
         self._jobs: tuple[Job, ...] = ()
         self._busy: Counter[str] = Counter()
+        self._sent: Counter[str] = Counter()  # of these, for workers that are not there yet
+        self._unseen: set[str] = set()  # groups with workers that were not seen on any node
+        self._over: dict[str, int] = {}  # GPUs more than a node has, for workers not there yet
+        self._unplaced: tuple[Unplaced, ...] = ()
         self._moved: set[str] = set()  # nodes whose busy GPUs may have changed
         self._nodes: dict[str, Node] = {}
         self._gone_at: dict[str, float] = {}  # nodes that are not ready, and when they are lost
@@ -99,7 +108,10 @@ class Snapshot:
             return
         entry = self._entries[group] = self._entry(group, job, own, now)
         self._busy.update(entry.busy)
+        self._sent.update(entry.sent)
         self._moved |= entry.busy.keys()
+        if entry.unseen_gpus:
+            self._unseen.add(group)
         if entry.row is None or job is None:
             return
         self._rows[group], self.shown[group] = entry.row, job
@@ -114,18 +126,22 @@ class Snapshot:
         old = self._entries.pop(group, None)
         if old is not None:
             self._busy.subtract(old.busy)
+            self._sent.subtract(old.sent)
             self._moved |= old.busy.keys()
         for table in (self._rows, self.shown, self.bad, self._due, self._freed):
             table.pop(group, None)
         self._started.discard(group)
+        self._unseen.discard(group)
 
     def _entry(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> _Entry:
         busy = objects.pods_busy(all_pods)
         if job is None or not objects.live(job):
             self._missing.pop(group, None)
-            return _Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
-        uid = str(job["metadata"].get("uid"))
-        own = [pod for pod in all_pods if pods.owner(pod)[1] == uid]
+            gone = _Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
+            if job is not None and objects.managed(job):
+                _look_for_unseen(gone, job, _own(job, all_pods))
+            return gone
+        uid, own = str(job["metadata"].get("uid")), _own(job, all_pods)
         entry = _Entry(uid, None, kept(job), busy, NO_REPORT, FOREVER)
         if entry.state.resumed_at is not None or objects.width(job):
             entry.report = self._reports(uid)  # a job that never ran has nothing to say
@@ -142,10 +158,13 @@ class Snapshot:
         )
         if isinstance(row, BadJob):
             self.bad[group] = row
+            _look_for_unseen(entry, job, own)
             return entry
         entry.row = row
         entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
-        entry.busy += objects.reserved(row, own)
+        entry.sent = objects.reserved(row, own)
+        entry.busy += entry.sent
+        _look_for_unseen(entry, job, own)
         started_at = max(row.resumed_at or 0.0, row.width_changed_at or 0.0, missing_since)
         if row.workers and started_at + self._fit_within_s > now:
             entry.due_at = started_at + self._fit_within_s
@@ -171,17 +190,51 @@ class Snapshot:
         return all(group in rows and rows[group].submitted_at == at for at, group in order)
 
     def _renew_nodes(self, now: float) -> None:
-        if not self._moved:
-            return
         for name in self._moved:
             node = self._mirror.nodes.get(name)
             row = None if node is None else objects.node_row(node, self._busy[name], now=now)
             self._gone_at.pop(name, None)
+            self._over.pop(name, None)
             if row is None or node is None:
                 self._nodes.pop(name, None)
                 continue
+            over = min(self._sent[name], -row.free_gpus)
+            if over > 0:
+                self._over[name] = over
+                row = replace(row, free_gpus=row.free_gpus + over)
             self._nodes[name] = row
             if objects.gone_at(node) < FOREVER:
                 self._gone_at[name] = objects.gone_at(node)
-        self._moved = set()
-        self._node_tuple = tuple([self._nodes[name] for name in sorted(self._nodes)])
+        unplaced = tuple(self._find_unplaced()) if self._over or self._unseen else ()
+        if self._moved or unplaced != self._unplaced:
+            self._moved, self._unplaced = set(), unplaced
+            nodes: Mapping[str, Node] = self._nodes
+            nodes = set_aside(nodes, unplaced) if unplaced else nodes
+            self._node_tuple = tuple([nodes[name] for name in sorted(nodes)])
+
+    def _find_unplaced(self) -> Iterator[Unplaced]:
+        """Workers that were not seen, and those whose place somebody else has taken."""
+        for group in sorted(self._unseen):
+            yield Unplaced(self._entries[group].unseen_gpus, self._entries[group].may)
+        for name, gpus in sorted(self._over.items()):
+            left = gpus
+            for group in sorted(self._entries):
+                entry = self._entries[group]
+                moved = min(left, entry.sent[name])
+                if moved > 0:
+                    left -= moved
+                    yield Unplaced(moved, entry.may)
+
+
+def _own(job: Json, all_pods: list[Json]) -> list[Json]:
+    """Those of this Job, not of one that had its name before."""
+    uid = str(job["metadata"].get("uid"))
+    return [pod for pod in all_pods if pods.owner(pod)[1] == uid]
+
+
+def _look_for_unseen(entry: _Entry, job: Json, own: list[Json]) -> None:
+    template = merge.table(job, "spec", "template")
+    size = pods.gpus(template) if entry.row is None else entry.row.gpus_per_worker
+    awaited = entry.sent.total() // size if size else 0
+    entry.may = allowed(template)
+    entry.unseen_gpus = size * unseen(job, own, awaited)

@@ -88,9 +88,12 @@ class KindWatch:
             self._known[object_id(item)] = item
 
     async def _relist(self, pause_s: float) -> float:
-        """List anew and tell the differences; the pause to make when that failed too."""
+        """List anew and tell the differences; the pause to make when that failed too.
+
+        The newest there is: an older list would lack what was seen already, as if it were deleted.
+        """
         try:
-            answer = await self._wire.json("GET", self._path, query={"resourceVersion": "0"})
+            answer = await self._wire.json("GET", self._path)
         except ApiError as error:
             LOG.info("%s: %s", self._path, error)
             return min(5.0, 0.1 + 2 * pause_s)

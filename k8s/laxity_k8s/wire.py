@@ -17,13 +17,12 @@ from weakref import WeakSet
 import aiohttp
 import orjson
 
-from laxity_k8s.api import ApiError, Json
+from laxity_k8s.api import NOT_ALLOWED, ApiError, Json
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 CLOSE_S: Final = 5.0
 CLOSE_LOOK_S: Final = 0.002
-NOT_ALLOWED: Final = "not sent: this replica does not lead (any more)"
 Authorize = Callable[[], Awaitable[Mapping[str, str]]]
 Allowed = Callable[[], bool]
 

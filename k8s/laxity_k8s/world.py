@@ -61,6 +61,7 @@ class LiveCluster:
         self._snapshot = Snapshot(self._mirror, self._reminders.report, fit_within_s=fit_within_s)
         self._events = EventWriter(api)
         self._state: ClusterState | None = None
+        self._unsure = False  # whether a patch may have landed of which we know nothing
 
     def observe(self) -> ClusterState:
         with self._looking:
@@ -70,6 +71,9 @@ class LiveCluster:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
         with self._looking:
             state = self._state or self._observe()
+            if self._unsure:
+                message = "patches may have landed whose answers were lost: nothing is done unseen"
+                raise ApiError(message)
             wished = self._patches(plan.decisions, state)
         for turn in Turn:
             self._send([patch for patch in wished if patch.turn == turn])
@@ -84,8 +88,7 @@ class LiveCluster:
         for done in self.api.patch_many([Patch("jobs", job, noted) for job in jobs]):
             if not done.ok and done.status != NOT_FOUND:
                 raise ApiError(f"{done.patch.id} is not fenced: {done.message}", status=done.status)
-        for job in self.api.list("jobs", selector=names.MANAGED).items:
-            self._mirror.put("jobs", {**TYPES["jobs"], **job})
+        self._list_jobs()
 
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:
@@ -123,9 +126,9 @@ class LiveCluster:
         if job is None or not objects.managed(job) or finished(job):
             return
         try:
-            self.api.delete("jobs", job_id)
+            self.api.delete("jobs", job_id, uid=job["metadata"]["uid"])
         except ApiError as error:
-            if error.status != NOT_FOUND:
+            if error.status not in {NOT_FOUND, CONFLICT}:  # gone, or another one by its name
                 raise
         self._mirror.drop("jobs", job_id)
         self._news.set()
@@ -194,7 +197,7 @@ class LiveCluster:
         for job in self.jobs():
             if ended_at(job) + self._keep_s <= time.time():
                 with suppress(ApiError):
-                    self.api.delete("jobs", merge.identity(job))
+                    self.api.delete("jobs", merge.identity(job), uid=job["metadata"]["uid"])
 
     def close(self) -> None:
         self._mirror.close()
@@ -202,7 +205,16 @@ class LiveCluster:
         self._events.close()
         self.api.close()
 
+    def _list_jobs(self) -> None:
+        """See all Jobs as they are; what the watch tells later is known."""
+        for job in self.api.list("jobs", selector=names.MANAGED).items:
+            self._mirror.put("jobs", {**TYPES["jobs"], **job})
+        self._unsure = False
+
     def _observe(self) -> ClusterState:
+        if self._unsure:
+            with suppress(ApiError):  # who cannot look does not act
+                self._list_jobs()
         touched, nodes = self._mirror.take()
         now = time.time()
         for group in list(touched):
@@ -264,16 +276,29 @@ class LiveCluster:
                 done.append(outcome)
             else:
                 self._mirror.put_back(outcome.patch.id)
+                self._unsure |= outcome.may_have_landed
         return done
 
     def _once_more(self, lost: Outcome) -> Outcome:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""
-        with suppress(ApiError):
-            latest = self.api.get(lost.patch.kind, lost.patch.id)
-            if _alike(latest, self._snapshot.shown.get(lost.patch.id)) and not finished(latest):
-                patch = _at_revision(lost.patch, latest)
-                return next(iter(self.api.patch_many([patch])))
-        return lost
+        latest = self._latest(lost.patch)
+        shown = self._snapshot.shown.get(lost.patch.id)
+        if latest is None or not _alike(latest, shown) or finished(latest):
+            return lost
+        again = next(iter(self.api.patch_many([_at_revision(lost.patch, latest)])))
+        if again.status == CONFLICT:
+            self._latest(lost.patch)
+        return again
+
+    def _latest(self, lost: Patch) -> Json | None:
+        """What won, seen at once: it may be this very patch, sent twice as its answer was lost."""
+        try:
+            latest = self.api.get(lost.kind, lost.id)
+        except ApiError as error:
+            self._unsure |= error.status != NOT_FOUND
+            return None
+        self._mirror.put(lost.kind, latest)
+        return latest
 
     def _tend(self, group: str, now: float) -> None:
         """What a Job needs before it is counted: be suspended if new, be pinned if changed by hand."""

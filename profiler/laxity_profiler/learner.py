@@ -19,8 +19,9 @@ from laxity_profiler.first_epoch import first_epochs, is_news
 from laxity_profiler.fits import ModelFit, SettingFit
 from laxity_profiler.fitting import Stretch, fit_model, stretches
 from laxity_profiler.history import History, Run
-from laxity_profiler.overhead import PRIORS, Costs, fit_costs
+from laxity_profiler.overhead import PRIORS, Costs, fit_costs, warm_ups
 from laxity_profiler.predictor import HistoryPredictor
+from laxity_profiler.said import StopSeen
 
 GROWTH: Final = 0.1  # a model is fitted again when it has so many more epochs
 REFITS: Final = 8  # per call; the first call fits all
@@ -84,6 +85,11 @@ class Learner:
             if chosen or read or (self._stops_seen > self._stops_fitted and stops_due):
                 self._current = self._made()
             return self._current
+
+    def overheads(self) -> list[StopSeen]:
+        """All that the costs of the newest predictor were fitted on: stops, starts and warm-ups."""
+        with self._lock:
+            return [*self._history.stops(), *warm_ups(self._warm_up_s())]
 
     def note_prediction(
         self,
@@ -173,13 +179,16 @@ class Learner:
             learned.warm_up_s = _warm_up_s(runs, found)
 
     def _made(self) -> HistoryPredictor:
-        warm = {model: row.warm_up_s for model, row in self._learned.items() if row.warm_up_s}
         stops = self._history.stops()
         self._stops_fitted = self._stops_seen
         fits = [row.fit for _, row in sorted(self._learned.items()) if row.fit is not None]
         fits += [ModelFit(model, (), traffic=read) for model, read in sorted(self._first.items())]
-        made = HistoryPredictor(tuple(fits), fit_costs(stops, warm_up_s=warm, prior=self._prior))
+        costs = fit_costs(stops, warm_up_s=self._warm_up_s(), prior=self._prior)
+        made = HistoryPredictor(tuple(fits), costs)
         return self._current if made == self._current else made
+
+    def _warm_up_s(self) -> dict[str, tuple[float, ...]]:
+        return {model: row.warm_up_s for model, row in self._learned.items() if row.warm_up_s}
 
     def _read_outcomes(self) -> list[_Outcome]:
         with tables.transaction(self._history.engine) as connection:

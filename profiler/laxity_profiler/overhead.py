@@ -106,11 +106,8 @@ def fit_costs(
 ) -> Costs:
     """Learn from observed stops; `warm_up_s` says by model how much longer first epochs took."""
     seen: dict[str, dict[str, list[StopSeen]]] = {}
-    for stop in stops:
+    for stop in (*stops, *warm_ups(warm_up_s or {})):
         seen.setdefault(stop.kind, {}).setdefault(stop.model, []).append(stop)
-    for model, seconds in (warm_up_s or {}).items():
-        rows = [StopSeen(model, "warmup", 1, max(0.0, s), None) for s in seconds]
-        seen.setdefault("warmup", {})[model] = rows
     models: dict[str, list[PartFit]] = {}
     pooled = []
     for start in prior:
@@ -124,6 +121,15 @@ def fit_costs(
         ModelCosts(model, tuple(parts)) for model, parts in sorted(models.items())
     )
     return Costs(rows_by_model, tuple(pooled))
+
+
+def warm_ups(warm_up_s: Mapping[str, Sequence[float]]) -> list[StopSeen]:
+    """How much longer first epochs took, by model, in the form of the other observations."""
+    return [
+        StopSeen(model, "warmup", 1, max(0.0, seconds), None)
+        for model, each in warm_up_s.items()
+        for seconds in each
+    ]
 
 
 def _pooled(prior: PartFit, by_model: Mapping[str, Sequence[StopSeen]]) -> PartFit:

@@ -4,21 +4,23 @@ May be run at any time, by anybody, again and again: epochs count once, a model'
 only if its fit changed, the pictures are drawn only if an outcome is new. Two at once cannot be.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from laxity_profiler import registry_view, tables
 from laxity_profiler.evidence import Lesson, Outcome, backtests, errors, live
-from laxity_profiler.fits import ModelFit
 from laxity_profiler.fitting import stretches
 from laxity_profiler.history import History
 from laxity_profiler.learner import RUNS, Learner
 from laxity_profiler.lease import held
+from laxity_profiler.overhead_trained import overhead_entry
+from laxity_profiler.predictor import HistoryPredictor
 from laxity_profiler.registry import Published, Registry
 from laxity_profiler.registry_answers import answering, check_answers
+from laxity_profiler.registry_entry import Entry
 from laxity_profiler.runs import Runs
-from laxity_profiler.trained import Trained
+from laxity_profiler.trained import Trained, entry_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -48,16 +50,16 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
         with answering(tracking_uri):
             read = Runs(history, tracking_uri).read()
         say(f"{read} MLflow runs read")
-        predictor = Learner(history).predictor()
+        learner = Learner(history)
+        predictor = learner.predictor()
         published: list[Published] = []
         past: list[Outcome] = []
-        for fit in predictor.models:
-            trained, outcomes = _trained(history, fit)
-            past += outcomes
-            one = registry.publish(trained)
-            if one.is_new:
-                say(f"{one.name}: version {one.version}")
-            published.append(one)
+        for entry in _entries(history, predictor, past):
+            published.append(_published(registry, entry, say))
+            lease.renew()
+        if history.stops(most=1):
+            entry = overhead_entry(predictor.costs, learner.overheads())
+            published.append(_published(registry, entry, say))
             lease.renew()
         with tables.transaction(engine) as connection:
             finished = live(tables.predictions_of(connection, None))
@@ -65,7 +67,17 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
         return Refit(predictor.version, read, tuple(published), view, is_new)
 
 
-def _trained(history: History, fit: ModelFit) -> tuple[Trained, list[Outcome]]:
-    runs = history.epochs(fit.model)[-RUNS:]
-    outcomes = backtests(fit.model, stretches(runs))
-    return Trained(fit, Lesson.of(runs), errors(outcomes)), outcomes
+def _entries(history: History, predictor: HistoryPredictor, past: list[Outcome]) -> Iterator[Entry]:
+    """What was learned of each model, one at a time; its backtests are added to `past`."""
+    for fit in predictor.models:
+        runs = history.epochs(fit.model)[-RUNS:]
+        outcomes = backtests(fit.model, stretches(runs))
+        past += outcomes
+        yield entry_of(Trained(fit, Lesson.of(runs), errors(outcomes)))
+
+
+def _published(registry: Registry, entry: Entry, say: Callable[[str], None]) -> Published:
+    one = registry.publish(entry)
+    if one.is_new:
+        say(f"{one.name}: version {one.version}")
+    return one

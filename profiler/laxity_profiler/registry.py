@@ -1,4 +1,4 @@
-"""Fitted predictors in MLflow's model registry: one registered model per model key.
+"""Fitted predictors in MLflow's model registry: one registered model per model key, one of overheads.
 
 A version is made only if the fit changed: it carries the fit's digest as a tag, and is looked for
 before another is made, so a refit that died half-way is finished by the next one and nothing is
@@ -10,6 +10,7 @@ import json
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laxity.tracking import write_ahead
 from laxity_profiler.registry_answers import SQLITE, answering
-from laxity_profiler.trained import Trained, description_of, metrics_of, own_version, params_of
+from laxity_profiler.registry_entry import Column, Entry, own_version
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -64,30 +65,29 @@ class Registry:
             self.client.set_experiment_tag(made, *SHOWN_AS_TRAINING)
             return str(made)
 
-    def publish(self, trained: Trained) -> Published:
+    def publish(self, entry: Entry) -> Published:
         """The version of this fit, made if it is not there; the alias points to it."""
         with answering(self.uri):
-            self._registered(trained)
-            known = self._known(trained)
-            version = known or self._made(trained)
-            if known is None or not self._is_champion(trained.name, version):
-                self.client.set_registered_model_alias(trained.name, ALIAS, version)
-            return Published(trained.name, version, is_new=known is None)
+            self._registered(entry)
+            known = self._known(entry)
+            version = known or self._made(entry)
+            if known is None or not self._is_champion(entry.name, version):
+                self.client.set_registered_model_alias(entry.name, ALIAS, version)
+            return Published(entry.name, version, is_new=known is None)
 
-    def _registered(self, trained: Trained) -> None:
+    def _registered(self, entry: Entry) -> None:
         from mlflow.exceptions import MlflowException
 
         try:
-            self.client.get_registered_model(trained.name)
+            self.client.get_registered_model(entry.name)
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
-            said = f"How long an epoch of {trained.fit.model} takes: P10, P50, mean and P90."
-            tags = {TAG_PREDICTS: trained.fit.model}
-            self.client.create_registered_model(trained.name, tags=tags, description=said)
+            tags = {TAG_PREDICTS: entry.predicts}
+            self.client.create_registered_model(entry.name, tags=tags, description=entry.about)
 
-    def _known(self, trained: Trained) -> str | None:
-        asked = f"name = '{trained.name}' AND tags.`{TAG_DIGEST}` = '{trained.digest}'"
+    def _known(self, entry: Entry) -> str | None:
+        asked = f"name = '{entry.name}' AND tags.`{TAG_DIGEST}` = '{entry.digest}'"
         found = self.client.search_model_versions(asked)
         return max((str(one.version) for one in found), key=int, default=None)
 
@@ -95,34 +95,34 @@ class Registry:
         registered = self.client.get_registered_model(name)
         return str(registered.aliases.get(ALIAS, "")) == version
 
-    def _made(self, trained: Trained) -> str:
+    def _made(self, entry: Entry) -> str:
         """Run, model and version, in this order: what counts comes last."""
         from mlflow.entities import Metric
 
         client, now_ms = self.client, round(1000 * time.time())
-        tags = {TAG_DIGEST: trained.digest, TAG_PREDICTS: trained.fit.model}
-        self._drop_unfinished(trained.digest)
-        run = client.create_run(self.experiment, tags=tags, run_name=trained.name)
+        tags = {TAG_DIGEST: entry.digest, TAG_PREDICTS: entry.predicts}
+        self._drop_unfinished(entry.digest)
+        run = client.create_run(self.experiment, tags=tags, run_name=entry.name)
         run_id = str(run.info.run_id)
         model = client.create_logged_model(
-            self.experiment, "predictor", run_id, tags, params_of(trained), "predictor"
+            self.experiment, "predictor", run_id, tags, dict(entry.params), "predictor"
         )
         with tempfile.TemporaryDirectory(prefix="laxity-model-") as folder:
-            save(trained, Path(folder) / "model")
+            save(entry, Path(folder) / "model")
             client.log_model_artifacts(model.model_id, str(Path(folder) / "model"))
         client.finalize_logged_model(model.model_id, "READY")
         metrics = [
             Metric(name, value, now_ms, 0, model_id=model.model_id, run_id=run_id)
-            for name, value in metrics_of(trained).items()
+            for name, value in entry.metrics.items()
         ]
-        client.log_batch(run_id, metrics=metrics, params=_params(trained))
+        client.log_batch(run_id, metrics=metrics, params=_params(entry))
         client.set_terminated(run_id)
         made: ModelVersion = client.create_model_version(
-            trained.name,
+            entry.name,
             model.artifact_location,
             run_id,
-            tags | params_of(trained),
-            description=description_of(trained),
+            tags | dict(entry.params),
+            description=entry.description,
             model_id=model.model_id,
         )
         return str(made.version)
@@ -133,31 +133,29 @@ class Registry:
             self.client.delete_run(run.info.run_id)
 
 
-def save(trained: Trained, folder: Path) -> None:
+def save(entry: Entry, folder: Path) -> None:
     """The fit as an MLflow model in a folder."""
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, Schema
 
-    optional = [
-        ColSpec("long", name, required=False) for name in ("epochs", "batch_size", "samples")
-    ]
-    seconds = [ColSpec("double", name) for name in ("p10_s", "p50_s", "mean_s", "p90_s")]
-    signature = ModelSignature(
-        Schema([ColSpec("long", "workers"), *optional]),
-        Schema([*seconds, ColSpec("string", "source")]),
-    )
+    signature = ModelSignature(_schema(entry.inputs), _schema(entry.outputs))
     with tempfile.TemporaryDirectory(prefix="laxity-fit-") as aside, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow would like an example of the input beside it
         fit = Path(aside) / "fit.json"
-        fit.write_text(json.dumps(trained.predictor.to_json()), encoding="utf-8")
+        fit.write_text(json.dumps(entry.fit), encoding="utf-8")
         pyfunc.save_model(
             path=str(folder),
-            python_model=str(Path(__file__).with_name("registry_served.py")),
+            python_model=str(Path(__file__).with_name(entry.served)),
             artifacts={"fit": str(fit)},
             signature=signature,
             pip_requirements=[f"laxity=={own_version()}", "pandas"],
         )
+
+
+def _schema(columns: Sequence[Column]) -> Any:
+    from mlflow.types import ColSpec, Schema
+
+    return Schema([ColSpec(one.kind, one.name, required=one.required) for one in columns])
 
 
 def _artifacts_beside(uri: str) -> str | None:
@@ -167,7 +165,7 @@ def _artifacts_beside(uri: str) -> str | None:
     return (Path(uri.removeprefix(SQLITE)).resolve().parent / "mlartifacts").as_uri()
 
 
-def _params(trained: Trained) -> list[Any]:
+def _params(entry: Entry) -> list[Any]:
     from mlflow.entities import Param
 
-    return [Param(name, value) for name, value in params_of(trained).items()]
+    return [Param(name, value) for name, value in dict(entry.params).items()]

@@ -75,6 +75,7 @@ class StopSeen:
     workers: int
     seconds: float
     bytes: int | None
+    at: float = 0.0
 
 
 @dataclass(slots=True)

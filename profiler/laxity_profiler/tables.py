@@ -221,7 +221,7 @@ def epochs_of(connection: Connection, model: str, most: int) -> Sequence[Any]:
 def stops_of(connection: Connection, most: int) -> Sequence[Any]:
     """(model, kind, workers, seconds, bytes), the latest `most`, newest first."""
     row = ObservedStop
-    asked = _pick(row.model, row.kind, row.workers, row.seconds, row.bytes)
+    asked = _pick(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
     return connection.execute(asked.order_by(_column(row.id).desc()).limit(most)).all()
 
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
-from importlib.metadata import version
 from typing import Final
 
 from laxity.durations import format_instant
 from laxity_profiler.evidence import Lesson
 from laxity_profiler.fits import ModelFit
 from laxity_profiler.predictor import HistoryPredictor
+from laxity_profiler.registry_entry import QUANTILES, Column, Entry, listed, said_params
 
 PREFIX: Final = "laxity."
-PARAM_LIMIT: Final = 500
+SERVED: Final = "registry_served.py"
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -48,23 +48,41 @@ def registered_name(model: str) -> str:
     return f"{PREFIX}{plain}-{sha256(model.encode()).hexdigest()[:8]}"
 
 
+def entry_of(trained: Trained) -> Entry:
+    """The fit of one model key as the registry takes it."""
+    model = trained.fit.model
+    asked = [Column("long", name, required=False) for name in ("epochs", "batch_size", "samples")]
+    return Entry(
+        name=trained.name,
+        digest=trained.digest,
+        predicts=model,
+        about=f"How long an epoch of {model} takes: P10, P50, mean and P90.",
+        description=description_of(trained),
+        fit=trained.predictor.to_json(),
+        served=SERVED,
+        inputs=(Column("long", "workers"), *asked),
+        outputs=(*(Column("double", name) for name in QUANTILES), Column("string", "source")),
+        params=params_of(trained),
+        metrics=metrics_of(trained),
+    )
+
+
 def params_of(trained: Trained) -> dict[str, str]:
     """What a fit was trained on, in words; instants in UTC."""
     lesson = trained.lesson
-    said = {
+    said: dict[str, object] = {
         "model": trained.fit.model,
         "digest": trained.digest,
         "runs": lesson.runs,
         "epochs": lesson.epochs,
         "settings": len(trained.fit.settings),
-        "widths": _listed(lesson.widths),
-        "batch_sizes": _listed(lesson.batch_sizes),
-        "samples": _listed(lesson.samples),
+        "widths": listed(lesson.widths),
+        "batch_sizes": listed(lesson.batch_sizes),
+        "samples": listed(lesson.samples),
         "first_epoch_at": _instant(lesson.first_at),
         "last_epoch_at": _instant(lesson.last_at),
-        "laxity": own_version(),
     }
-    return {name: str(value)[:PARAM_LIMIT] for name, value in said.items() if str(value)}
+    return said_params(said)
 
 
 def metrics_of(trained: Trained) -> dict[str, float]:
@@ -76,7 +94,9 @@ def metrics_of(trained: Trained) -> dict[str, float]:
 
 def description_of(trained: Trained) -> str:
     lesson, errors = trained.lesson, trained.errors
-    said = f"Trained on {lesson.epochs} epochs of {lesson.runs} runs, {_listed(lesson.widths)} workers."
+    said = (
+        f"Trained on {lesson.epochs} epochs of {lesson.runs} runs, {listed(lesson.widths)} workers."
+    )
     if "error/median_ape" in errors:
         said += (
             f" Of {errors['error/n']:.0f} past runs, each predicted from the others: median error "
@@ -85,14 +105,5 @@ def description_of(trained: Trained) -> str:
     return said
 
 
-def _listed(values: tuple[int, ...]) -> str:
-    return ",".join(str(value) for value in values)
-
-
 def _instant(at: float) -> str:
     return format_instant(datetime.fromtimestamp(at, UTC)) if at > 0.0 else ""
-
-
-def own_version() -> str:
-    """Of laxity, which made the fit."""
-    return version("laxity")

@@ -35,6 +35,16 @@ def test_manifests_build_and_are_accepted(
     assert all(line.endswith("(server dry run)") for line in said), said
 
 
+def test_replicas_are_given_the_same_tokens(cluster: Cluster) -> None:
+    """Whatever each has to know of the other stands in one secret, and cannot be left out."""
+    built = yaml.safe_load_all(kubectl(cluster, "kustomize", str(MANIFESTS / "postgres")))
+    deployment = next(one for one in built if one["kind"] == "Deployment")
+    env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    secret = [one["valueFrom"]["secretKeyRef"] for one in env if "secretKeyRef" in str(one)]
+    shared = ["LAXITY_STORE", "LAXITY_TOKEN", "LAXITY_WORKER_TOKEN"]
+    assert secret == [{"name": "laxity", "key": key} for key in shared]
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_labelled_jobs_can_be_suspended_by_adding_a_component(
     cluster: Cluster, tmp_path: Path, kind: str

@@ -22,9 +22,10 @@ from laxity_profiler.commands import register
 from laxity_profiler.estimate import NO_PROGRESS
 from laxity_profiler.learner import Learner
 from laxity_profiler.lease import LeaseHeldError, held
+from laxity_profiler.overhead_trained import NAME as OVERHEAD
 from laxity_profiler.refit import Refit, refit
 from laxity_profiler.registry import EXPERIMENT, TAG_DIGEST
-from tests.prediction.builders import history_in, trained, workload
+from tests.prediction.builders import START_AT, history_in, trained, workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -49,6 +50,20 @@ class Place:
                 f"j{run}", what, stage="start", at=0.0, estimate=said, version=predictor.version
             )
             learner.observe_finish(f"j{run}", at=said.p50_s * (0.97 + 0.02 * run))
+
+    def stopped(self, *resume_s: float, model: str = "mlp", after: int = 0) -> None:
+        """Starts of a model that took so long, and stops that took a fifth of it."""
+        for number, seconds in enumerate(resume_s, after):
+            uid, what = f"{model}{number}", workload(model)
+            for kind, took_s in (("resume", seconds), ("suspend", seconds / 5)):
+                self.history.observe_stop(
+                    uid,
+                    what,
+                    kind=kind,
+                    workers=1 + number % 2,
+                    seconds=took_s,
+                    at=START_AT + number,
+                )
 
     def refit(self) -> Refit:
         return refit(self.history.engine, self.uri, say=lambda _: None)
@@ -77,6 +92,17 @@ def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def place(blank: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     place = Place(tmp_path_factory.mktemp("refit"), blank)
+    place.refit()
+    yield place
+    place.history.engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def costly(blank: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Two models that were stopped and started eight times each."""
+    place = Place(tmp_path_factory.mktemp("costly"), blank)
+    place.stopped(*(40.0 + 0.3 * number for number in range(8)))
+    place.stopped(*(4.0 + 0.03 * number for number in range(8)), model="rnn")
     place.refit()
     yield place
     place.history.engine.dispose()
@@ -197,6 +223,55 @@ def test_a_refit_that_died_is_finished_by_the_next_one(
     digests = [run.data.tags.get(TAG_DIGEST) for run in runs_of(place)]
     assert len(digests) == len(set(digests)) == 8  # seven models and the view
     place.history.engine.dispose()
+
+
+def test_overheads_are_registered_and_answer_like_the_predictor(costly: Place) -> None:
+    import mlflow
+    import pandas as pd
+
+    mlflow.set_tracking_uri(costly.uri)
+    served = mlflow.pyfunc.load_model(f"models:/{OVERHEAD}@champion")
+    asked = [("mlp", 1), ("mlp", 4), ("rnn", 2), ("never seen", 1)]
+    said = served.predict(pd.DataFrame(asked, columns=["model", "workers"]))
+
+    predictor = Learner(costly.history).predictor()
+    for (model, workers), row in zip(asked, said.to_dict("records"), strict=True):
+        for side, cost in (("suspend", predictor.suspend_cost), ("resume", predictor.resume_cost)):
+            expected = cost(workload(model), workers)
+            for figure in ("p10_s", "p50_s", "mean_s", "p90_s"):
+                assert row[f"{side}_{figure}"] == pytest.approx(getattr(expected, figure))
+            assert row[f"{side}_source"] == expected.source
+    assert said["resume_p50_s"][0] > 5 * said["resume_p50_s"][2], "each model has costs of its own"
+
+
+def test_overheads_say_what_they_were_trained_on_and_how_far_off_they_were(costly: Place) -> None:
+    (version,) = costly.versions(OVERHEAD)
+    run = costly.client.get_run(version.run_id)
+    said, figures = run.data.params, run.data.metrics
+
+    assert (said["n_resume"], said["n_suspend"], said["models"]) == ("16", "16", "3")
+    assert (said["widths"], said["model_keys"]) == ("1,2", "it's/2, mlp, rnn")
+    assert said["first_observed_at"].startswith("1970-01-12T")
+    assert figures["error/resume_n"] == figures["error/suspend_n"] == 16.0
+    assert 0.0 < figures["error/resume_median_ape"] < 0.1
+    assert 0.0 <= figures["coverage/resume_p90"] <= 1.0
+    assert "held back: mean error" in version.description
+
+
+def test_overheads_get_a_new_version_only_if_they_changed(costly: Place) -> None:
+    assert costly.refit().new == ()
+    costly.stopped(90.0, 95.0, after=50)
+
+    again = costly.refit()
+
+    assert [one.name for one in again.new] == [OVERHEAD]
+    assert costly.refit().new == ()
+    champion = costly.client.get_model_version_by_alias(OVERHEAD, "champion")
+    assert (str(champion.version), len(costly.versions(OVERHEAD))) == ("2", 2)
+
+
+def test_where_nothing_was_stopped_no_overheads_are_registered(place: Place) -> None:
+    assert place.versions(OVERHEAD) == []
 
 
 def test_two_refits_at_once_are_one(place: Place) -> None:

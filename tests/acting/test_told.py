@@ -1,0 +1,154 @@
+"""A Job written by hand is completed before it is created: its workers know what they work on."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity import assignment, names, orders
+from laxity.assignment import Assignment, AssignmentError
+from laxity.qos import QoS
+from laxity.spec import TrainingSpec
+from laxity.told import WORKER_SECRET, complete
+
+Json = dict[str, Any]
+TOLD = {
+    names.ENV_JOB: "team/nightly",
+    names.ENV_EPOCHS: "90",
+    names.ENV_MODEL: "resnet$$50",
+    names.ENV_PARAMETERS: '{"rate": 0.1}',
+}
+
+
+def by_hand(**container: Any) -> Json:
+    return {
+        "metadata": {
+            "name": "nightly",
+            "namespace": "team",
+            "annotations": {
+                names.EPOCHS: "90",
+                names.MODEL: "resnet$50",
+                names.PARAMETERS: '{"rate": 0.1}',
+            },
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            "template": {"spec": {"containers": [{"name": "train", **container}]}},
+        },
+    }
+
+
+def completed(job: Json) -> Json:
+    complete(job)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    found: Json = container
+    return found
+
+
+def literals(container: Json) -> dict[str, str]:
+    return {row["name"]: row["value"] for row in container["env"] if "value" in row}
+
+
+def test_its_workers_are_told_the_job_its_epochs_model_and_parameters() -> None:
+    job = by_hand()
+    container = completed(job)
+
+    assert literals(container) == TOLD
+    fields = {row["name"]: row["valueFrom"] for row in container["env"] if "valueFrom" in row}
+    assert set(fields) == {names.ENV_JOB_UID, names.ENV_POD_IP}
+    assert container["envFrom"] == [{"secretRef": {"name": WORKER_SECRET, "optional": True}}]
+    (mount,) = container["volumeMounts"]
+    (volume,) = job["spec"]["template"]["spec"]["volumes"]
+    assert (mount["mountPath"], mount["name"]) == (orders.FOLDER, volume["name"])
+
+
+def test_the_users_own_lines_stay_and_may_refer_to_laxitys() -> None:
+    folder = {"name": names.ENV_CHECKPOINTS, "value": f"/data/$({names.ENV_JOB_UID})"}
+    url = {"name": names.ENV_URL, "value": "http://here"}
+    container = completed(by_hand(env=[folder, url], volumeMounts=[{"mountPath": "/data"}]))
+
+    assert container["env"][-2:] == [folder, url], "after what they refer to"
+    assert "envFrom" not in container, "it says itself where the service is"
+    assert container["volumeMounts"][0] == {"mountPath": "/data"}
+
+
+def test_what_a_copied_file_says_of_another_job_is_corrected() -> None:
+    stale = [
+        {"name": names.ENV_JOB, "value": "default/other"},
+        {"name": names.ENV_EPOCHS, "value": "3"},
+    ]
+    assert literals(completed(by_hand(env=stale))) == TOLD
+
+
+def test_to_complete_twice_is_to_complete_once() -> None:
+    job = by_hand()
+    complete(job)
+    once = repr(job)
+    complete(job)
+    assert repr(job) == once
+
+
+def test_a_flows_own_job_keeps_its_lines() -> None:
+    spec = TrainingSpec(
+        name="flow", qos=QoS(), entry="m:f", epochs=3, env={names.ENV_URL: "http://here"}
+    )
+    job = spec.to_manifest()
+    before = repr(job)
+    complete(job)
+    assert repr(job) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        pytest.param(("metadata", "annotations"), {}, id="no epochs"),
+        pytest.param(("spec", "completionMode"), "NonIndexed", id="not Indexed"),
+        pytest.param(("spec", "template", "spec", "containers"), [], id="no container"),
+        pytest.param(("spec", "template", "spec", "containers"), "x", id="no list"),
+        pytest.param(("metadata",), 7, id="no metadata"),
+        pytest.param(("spec",), None, id="no spec"),
+    ],
+)
+def test_a_job_that_is_no_training_is_left_alone(path: tuple[str, ...], value: object) -> None:
+    job = by_hand()
+    inner = job
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    before = repr(job)
+    complete(job)
+    assert repr(job) == before
+
+
+def test_a_volume_at_the_usual_place_holds_the_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {names.ENV_JOB: "team/nightly", names.ENV_JOB_UID: "u-1"}
+    monkeypatch.setattr(assignment, "CHECKPOINTS", tmp_path)
+    assert Assignment.of(told).folder == tmp_path / "u-1"
+    own = Assignment.of(told | {names.ENV_CHECKPOINTS: "/data"}).folder
+    assert own == Path("/data")
+
+    monkeypatch.setattr(assignment, "CHECKPOINTS", tmp_path / "absent")
+    with pytest.raises(AssignmentError, match="no volume at"):
+        Assignment.of(told)
+    assert Assignment.of({}).folder is None, "a training that nobody schedules needs none"
+
+
+@pytest.mark.slow
+def test_a_pod_of_a_job_that_is_not_told_which_says_so_and_trains_alone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("def alone(training): return [*training.epochs(total=2)]\n")
+    there = {name: value for name, value in os.environ.items() if not name.startswith("LAXITY_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "laxity.worker", f"{tmp_path}/train.py:alone"],
+        env=there | {names.ENV_INDEX: "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{names.ENV_JOB} is not set" in done.stdout + done.stderr

@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -161,7 +162,8 @@ class _Passing:
         self._passed[step] += 1
         if (step, self._passed[step]) == (end.step, end.nth):
             self.cut = True
-            os.kill(os.getpid(), end.how)
+            # Sent to the process, a stop may be taken by another thread while this one goes on.
+            signal.pthread_kill(threading.get_ident(), end.how)
 
 
 def _cut_at(end: End) -> None:

@@ -26,7 +26,7 @@ def replica(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Path) -
 def test_twenty_kills_at_every_step_of_acting_lose_nothing_and_do_nothing_twice(
     replica: Replica, cluster: Cluster, namespace: str
 ) -> None:
-    killed_at_every_step(replica, cluster, namespace, kills=20, seed=20, elastic=0)
+    killed_at_every_step(replica, cluster, namespace, kills=20, seed=20, elastic=3)
 
 
 @pytest.mark.soak

@@ -7,9 +7,11 @@ share. Nothing of it outlives the decision.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.claims import Terms, deadline_in_force, promised
+from laxity_scheduler.crowd import Crowd, crowd_of
 from laxity_scheduler.decision import Decision, Preempt, Resize
 from laxity_scheduler.facts import CHANGING
 from laxity_scheduler.forecast import Forecasts, stopping
@@ -19,7 +21,7 @@ from laxity_scheduler.queueing import Waiting
 from laxity_scheduler.reasons import Reason
 from laxity_scheduler.reservations import Reservations
 from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.verdict import Promise
+from laxity_scheduler.verdict import Given
 from laxity_scheduler.victims import Victim
 
 
@@ -67,7 +69,7 @@ class Bargain:
         self.candidates: list[Job] | None = None  # what `starting.choose` has worked out already
         self.stopped: dict[str, Victim] = {}
         self.narrowed: dict[str, tuple[Victim, ...]] = {}
-        self.newly: dict[str, Promise] = {}  # promises of this decision
+        self.newly: dict[str, Given] = {}  # promises of this decision
         self._wake: list[float] = []
         self.asked_for: dict[str, list[Job]] = {}
         self.coming: Counter[str] = Counter()
@@ -80,6 +82,11 @@ class Bargain:
             elif 0 < job.resize_to < job.workers:
                 self.coming.update(_gpus(job, job.nodes[job.resize_to :]))
         self.coming.update(_terminating(state))
+
+    @cached_property
+    def crowd(self) -> Crowd | None:
+        """The waiting jobs as columns, if they are many."""
+        return crowd_of(self.forecasts)
 
     @property
     def now(self) -> float:

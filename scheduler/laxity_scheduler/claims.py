@@ -57,10 +57,10 @@ def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) 
     """Waiting jobs that no promise covers and that have waited longer than their limit."""
     for job in forecasts.facts.where(forecasts.facts.column(WAITING) > 0.0):
         if (
-            waits(job)
+            state.now - job.queued_at >= terms.ageing_s
+            and waits(job)
             and job.id != without
             and not promised(job, state.now)
-            and state.now - job.queued_at >= terms.ageing_s
             and not wants_promise(job, state.now)
             and state.now - job.queued_at >= ageing_limit_s(job, forecasts, terms)
         ):

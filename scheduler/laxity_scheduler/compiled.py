@@ -18,6 +18,8 @@ PAGES: Final = (
     "share_table.py",
     "share_plans.py",
     "share_surplus.py",
+    "placing.py",
+    "growing.py",
     "shares_loop.py",
     "simulate/elastic_loop.py",
 )

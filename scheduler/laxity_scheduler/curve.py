@@ -91,8 +91,27 @@ class CurveMemory:
         """One batched question for all new rows; rows of equal workload and progress share it."""
         if not jobs:
             return {}
-        keys = [(job.workload, job.progress, _levels(job), job.widths) for job in jobs]
-        new = dict.fromkeys(keys)
+        shared = [  # by identity, which is fast, of what lives on
+            (
+                id(job.workload),
+                id(job.progress),
+                job.widths,
+                job.workers,
+                job.formed,
+                job.resize_to,
+            )
+            for job in jobs
+        ]
+        firsts = dict(zip(shared, jobs, strict=True))
+        keys = [(job.workload, job.progress, _levels(job), job.widths) for job in firsts.values()]
+        curves = self._asked(dict.fromkeys(keys))
+        by_row = dict(zip(firsts, [curves[key] for key in keys], strict=True))
+        found = [by_row[one] for one in shared]
+        ids = [job.id for job in jobs]
+        self.known.update(zip(ids, zip(jobs, found, strict=True), strict=True))
+        return dict(zip(ids, found, strict=True))
+
+    def _asked(self, new: Mapping[Key, None]) -> dict[Key, Curve]:
         rows: dict[Ask, int] = {}
         asked = [
             [rows.setdefault(Ask(workload, progress, width), len(rows)) for width in levels]
@@ -105,11 +124,7 @@ class CurveMemory:
         for key, numbers in zip(new, asked, strict=True):
             totals = {width: answers[row] for width, row in zip(key[2], numbers, strict=True)}
             curves[key] = self._curve(key, totals, table.sources[numbers[0]])
-        added: dict[str, Curve] = {}
-        for job, key in zip(jobs, keys, strict=True):
-            added[job.id] = curve = curves[key]
-            self.known[job.id] = (job, curve)
-        return added
+        return curves
 
     def _curve(self, key: Key, totals: Mapping[int, Quantiles], source: Source) -> Curve:
         workload, progress, levels, widths = key

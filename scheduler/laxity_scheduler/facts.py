@@ -15,7 +15,7 @@ seconds left of its start (phi or s is 0),
 in the same floating-point operations, in the same order, as `Forecasts.rest_s`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import is_not
@@ -91,6 +91,9 @@ def facts_of(
 
 def _patched(last: _Read, jobs: tuple[Job, ...], curve: Callable[[Job], Curve]) -> _Read:
     """The old rows where they are the same objects; the others are read."""
+    if not last.jobs:
+        empty = [np.zeros((len(jobs), many)) for many in (FIELDS, 1, 1, 1)]
+        return _read(jobs, empty, range(len(jobs)), curve)
     changed = [row for row, other in enumerate(map(is_not, jobs, last.jobs)) if other]
     if len(jobs) == len(last.jobs) and 4 * len(changed) <= len(jobs):
         arrays = [old.copy() for old in (last.table, last.width, last.total, last.reform)]
@@ -103,8 +106,25 @@ def _patched(last: _Read, jobs: tuple[Job, ...], curve: Callable[[Job], Curve]) 
             old[kept] if len(old) else np.zeros((len(jobs), old.shape[1]))
             for old in (last.table, last.width, last.total, last.reform)
         ]
-    if changed:
-        arrays = _with(arrays, changed, [_fields(jobs[row], curve) for row in changed])
+    return _read(jobs, arrays, changed, curve)
+
+
+def _read(
+    jobs: tuple[Job, ...],
+    arrays: list[Floats],
+    changed: Sequence[int],
+    curve: Callable[[Job], Curve],
+) -> _Read:
+    """These arrays with the changed rows read into them."""
+    queued = [row for row in changed if _plainly_queued(jobs[row])]
+    if queued:
+        arrays[0][queued] = _queued_fields([jobs[row] for row in queued])
+        for levels in arrays[1:]:
+            levels[queued] = FOREVER
+    if len(queued) < len(changed):
+        done = frozenset(queued)
+        others = [row for row in changed if row not in done]
+        arrays = _with(arrays, others, [_fields(jobs[row], curve) for row in others])
     table, width, total, reform = arrays
     return _Read(jobs, table, width, total, reform)
 
@@ -128,6 +148,26 @@ def _with(
             levels[1][row, at] = curve.totals[width][P90]
             levels[2][row, at] = curve.stops[width][P90]
     return [table, *levels]
+
+
+def _plainly_queued(job: Job) -> bool:
+    return not job.workers and not isinstance(job.verdict, Promise)
+
+
+def _queued_fields(jobs: list[Job]) -> Floats:
+    """`_fields` of rows that have no workers and no promise, column by column: that is faster."""
+    table = np.zeros((len(jobs), FIELDS))
+    table[:, SIZE] = [job.gpus_per_worker for job in jobs]
+    table[:, WAITING] = [not (job.terminating_workers or job.pinned) for job in jobs]
+    table[:, SERVICE] = [SERVICES[job.service_class] for job in jobs]
+    table[:, WANTS] = [job.asked or job.verdict is None for job in jobs]
+    table[:, STOPS_LATE] = [job.on_miss == "stop" for job in jobs]
+    table[:, DUE_AT] = [job.deadline_at for job in jobs]
+    table[:, SUBMITTED_AT] = [job.submitted_at for job in jobs]
+    table[:, PROMISED_DUE_AT] = -FOREVER
+    table[:, RESUMED_AT] = [-FOREVER if (at := job.resumed_at) is None else at for job in jobs]
+    table[:, BEGUN_AT] = [job.epoch_started_at or 0.0 for job in jobs]
+    return table
 
 
 def _fields(job: Job, curve: Callable[[Job], Curve]) -> tuple[tuple[float, ...], Curve | None]:

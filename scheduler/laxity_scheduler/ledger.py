@@ -12,10 +12,17 @@ held on it, earlier holds of the snapshot come first.
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Self
+from typing import TYPE_CHECKING, Final, Self
 
+import numpy as np
+
+from laxity_scheduler.compiled import COMPILES
 from laxity_scheduler.state import ClusterState, Pool
 
+if TYPE_CHECKING:
+    from laxity_scheduler.share_table import Ints
+
+MANY: Final = 500  # so many placements are worth compiled loops
 USABLE: tuple[Pool, ...] = ("training", "loaned")  # pools that training may use
 
 
@@ -29,14 +36,18 @@ class Ledger:
     def __init__(self, names: Sequence[str], free: Sequence[int]) -> None:
         """`free[i]` GPUs are free on the node named `names[i]`; numbers order the choice."""
         self.names = tuple(names)
-        self.free = list(free)
-        self.total_free = sum(self.free)
         self._number = dict(zip(self.names, range(len(self.names)), strict=True))
-        self._heaps: list[list[int]] = [[] for _ in range(max(self.free, default=0) + 1)]
-        for number, gpus in enumerate(self.free):  # in ascending order: each list is a heap
+        self._held: dict[str, list[tuple[int, int]]] = {}
+        self.count(list(free))
+
+    def count(self, free: list[int]) -> None:
+        """So many GPUs are free on each node now."""
+        self.free = free
+        self.total_free = sum(free)
+        self._heaps: list[list[int]] = [[] for _ in range(max(free, default=0) + 1)]
+        for number, gpus in enumerate(free):  # in ascending order: each list is a heap
             self._heaps[gpus].append(number)
         self._nodes_with = [len(heap) for heap in self._heaps]
-        self._held: dict[str, list[tuple[int, int]]] = {}
 
     @classmethod
     def of(cls, state: ClusterState, *, job: str = "", pools: Collection[Pool] = USABLE) -> Self:
@@ -100,6 +111,40 @@ class Ledger:
             self._change(number, -many * gpus_per_worker)
             taken += [number] * many
         return tuple([self.names[number] for number in taken])
+
+    def place_all(
+        self, tries: "Ints", gpus: "Ints", *, stops: bool = False
+    ) -> list[tuple[str, ...]]:
+        """`place` for one after the other, each on the first of its `tries` that fits; () if none.
+
+        Shapes (n, K) and (n,). A try of 0 workers is none. `stops` at the first that has no place: the list ends there.
+        """
+        if len(gpus) < MANY or not COMPILES:
+            return self._place_each(tries, gpus, stops=stops)
+        from laxity_scheduler import placing
+
+        nodes = placing.nodes_of(np.array(self.free, dtype=np.int64))
+        taken = np.empty(int(tries.max(axis=1).sum()), dtype=np.int64)
+        ends = np.empty(len(tries), dtype=np.int64)
+        many = placing.place_all(nodes, tries, gpus, stops, taken, ends)
+        self.count(nodes.free.tolist())
+        return self.named(taken, ends[:many])
+
+    def named(self, taken: "Ints", ends: "Ints") -> list[tuple[str, ...]]:
+        """Names of nodes, cut at these ends."""
+        cuts = ends.tolist()
+        names = list(map(self.names.__getitem__, taken[: cuts[-1] if cuts else 0].tolist()))
+        return [tuple(names[begin:end]) for begin, end in zip([0, *cuts], cuts, strict=False)]
+
+    def _place_each(self, tries: "Ints", gpus: "Ints", *, stops: bool) -> list[tuple[str, ...]]:
+        found: list[tuple[str, ...]] = []
+        for wanted, size in zip(tries.tolist(), gpus.tolist(), strict=True):
+            places = (self.place(workers, size) for workers in wanted if workers > 0)
+            nodes = next((names for names in places if names is not None), ())
+            if stops and not nodes:
+                break
+            found.append(nodes)
+        return found
 
     def place_on(
         self, nodes: Iterable[str], workers: int, gpus_per_worker: int

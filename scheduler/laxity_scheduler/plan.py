@@ -21,6 +21,7 @@ from laxity_scheduler.decision import (
     When,
 )
 from laxity_scheduler.ledger import Ledger, LedgerError
+from laxity_scheduler.plainly import plainly_fits
 from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, Pool
 from laxity_scheduler.verdict import Promise, Refusal, Verdict
 
@@ -58,7 +59,8 @@ class Plan:
 
     def check(self, state: ClusterState) -> None:
         """Raise PlanError unless every decision fits the snapshot; no row is built."""
-        _Check(state).all(self.decisions)
+        if not plainly_fits(state, self.decisions):
+            _Check(state).all(self.decisions)
 
     def apply(self, state: ClusterState) -> ClusterState:
         """The snapshot after the plan, for what-ifs: shrunk and stopped GPUs count as terminating."""

@@ -1,5 +1,9 @@
 """What is promised, planned over time, and whether a newcomer fits behind or between it."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.claims import (
     ORDERS,
     Terms,
@@ -11,7 +15,10 @@ from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
 from laxity_scheduler.reserve import Claim, Profile, Share
 from laxity_scheduler.room import Kept, Room
 from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.tally import Tally
+from laxity_scheduler.tally import PlainShares, Tally
+
+if TYPE_CHECKING:
+    from laxity_scheduler.share_table import Ints
 
 
 class Reservations:
@@ -94,6 +101,19 @@ class Reservations:
         self.claims.append(claim)
         self.shares[claim.job.id] = share
         return share
+
+    def admit_all(
+        self, claims: Sequence[Claim], widths: "Ints", finish_s: Floats, sizes: "Ints"
+    ) -> int:
+        """Count the first of these newcomers, each on one width, as long as all run at once."""
+        shares = self.shares
+        if self._tally is None or self._profile is not None or not isinstance(shares, PlainShares):
+            return 0
+        many = self._tally.count(widths * sizes)
+        self.claims += claims[:many]
+        rows = zip(claims, widths[:many].tolist(), finish_s[:many].tolist(), strict=False)
+        shares.plain |= {claim.job.id: (width, ends_s) for claim, width, ends_s in rows}
+        return many
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
         """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""

@@ -6,6 +6,7 @@ a factor, the mean of its observed epochs over what the kind says they take. A r
 object as before is not read again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,7 @@ from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.verdict import Promise
 
 FIXED: Final = 11
+LEFT, HARD, ASKS = 2, 9, 10  # columns
 NOBODY: Final = 1 << 40  # GPUs of a level that there is not
 MOST_OF_AN_EPOCH: Final = 0.99
 LEAST_S: Final = 1e-3  # of a job whose epochs are all done and that has yet to end
@@ -114,8 +116,8 @@ class Rows:
             pause=np.maximum(pause, np.clip(begun - now, 0.0, None)),
             change=change,
             promised=table[:, 8] > 0,
-            asks=table[:, 9] > 0,
-            hard=table[:, 10] > 0,
+            asks=table[:, ASKS] > 0,
+            hard=table[:, HARD] > 0,
         )
 
     def _places(self, jobs: list[Job]) -> Ints:
@@ -139,31 +141,41 @@ class Rows:
             grown[: len(self._table)] = self._table
             self._table = grown
         if changed:
-            self._table[[place for place, _ in changed]] = [self._read(job) for _, job in changed]
+            self._table[[place for place, _ in changed]] = self._read([job for _, job in changed])
         return np.array(places, dtype=np.int64)
 
-    def _read(self, job: Job) -> tuple[float, ...]:
-        number = self._kind(job)
-        kind = self._tables[number]
-        formed = job.formed or job.workers
-        level = kind.widths.index(formed) if formed in kind.widths else -1
-        if not job.workers:
-            level = -1
-        begun_at = job.epoch_started_at
-        starting = bool(job.workers) and not job.formed and begun_at is None
-        return (
-            number,
-            level,
-            max(0, job.workload.epochs - job.progress.epochs_done),
-            self._factor(job, kind),
-            -FOREVER if begun_at is None or job.parked_epoch is not None else begun_at,
-            float(starting),
-            0.0 if job.resumed_at is None else job.resumed_at,
-            _due_at(job),
-            float(isinstance(job.verdict, Promise)),
-            float(job.asked and job.service_class == "hard" and job.deadline_at < FOREVER),
-            float(job.service_class == "hard"),
+    def _read(self, jobs: list[Job]) -> Floats:
+        """These rows as fields, shape (n, FIXED); column by column, since that is faster."""
+        numbers = self._numbers(jobs)
+        kinds = [self._tables[number] for number in numbers]
+        pairs = list(zip(jobs, kinds, strict=True))
+        columns: tuple[Sequence[float], ...] = (
+            numbers,
+            [_level(job, kind) if job.workers else -1 for job, kind in pairs],
+            [job.workload.epochs - job.progress.epochs_done for job in jobs],
+            [self._factor(job, kind) if job.progress.epoch_s else 1.0 for job, kind in pairs],
+            [_begun_at(job) for job in jobs],
+            [bool(job.workers) and not job.formed and job.epoch_started_at is None for job in jobs],
+            [job.resumed_at or 0.0 for job in jobs],
+            [_due_at(job) for job in jobs],
+            [isinstance(job.verdict, Promise) for job in jobs],
+            [job.service_class == "hard" for job in jobs],
+            [job.asked for job in jobs],
         )
+        table = np.array(columns, dtype=np.float64).T
+        table[:, LEFT] = np.maximum(table[:, LEFT], 0.0)
+        asks = [job.deadline_at < FOREVER for job in jobs]
+        table[:, ASKS] *= table[:, HARD] * np.array(asks)
+        return table
+
+    def _numbers(self, jobs: list[Job]) -> list[int]:
+        """Their kinds. Workloads are told apart by identity first, which is faster."""
+        known: dict[tuple[int, tuple[int, ...], int], int] = {}
+        keys = [(id(job.workload), job.widths, job.gpus_per_worker) for job in jobs]
+        for key, job in zip(keys, jobs, strict=True):
+            if key not in known:
+                known[key] = self._kind(job)
+        return [known[key] for key in keys]
 
     def _factor(self, job: Job, kind: Kind) -> float:
         """Observed over predicted mean epochs, carefully: P90 over mean shrinks as they come in."""
@@ -212,6 +224,17 @@ class Rows:
             count = np.array([len(kind.widths) for kind in self._tables], dtype=np.int64)
             self._kind_arrays = (epoch, width, start, count)
         return self._kind_arrays
+
+
+def _level(job: Job, kind: Kind) -> int:
+    """The level that it trains at; -1 if that is none of its own."""
+    formed = job.formed or job.workers
+    return kind.widths.index(formed) if formed in kind.widths else -1
+
+
+def _begun_at(job: Job) -> float:
+    begun_at = job.epoch_started_at
+    return -FOREVER if begun_at is None or job.parked_epoch is not None else begun_at
 
 
 def _due_at(job: Job) -> float:

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.decision import Admit, Decision, Forecasted, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.share_promises import promised
 from laxity_scheduler.share_rows import Columns, Rows
-from laxity_scheduler.share_table import NEWCOMER, PROMISED, TINY, TURNED_AWAY, How
+from laxity_scheduler.share_starts import started
+from laxity_scheduler.share_table import NEWCOMER, PROMISED, TURNED_AWAY, How
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Promise, Refusal
 
@@ -113,7 +115,7 @@ class _Decision:
         judged = np.flatnonzero(columns.asks) if self.rule.admission != "none" else changed[:0]
         decisions = [
             *self._told(judged, columns, verdicts, target),
-            *self._changes(changed.tolist(), columns, verdicts, target),
+            *self._changes(changed, columns, verdicts, target),
         ]
         return Plan(tuple(decisions), self.wake_at)
 
@@ -191,32 +193,25 @@ class _Decision:
     ) -> Iterator[Promised | Forecasted | Refuse]:
         """Verdicts for those who asked."""
         now, rule = self.state.now, self.rule
-        rests, given, levels = columns.rests(judged), verdicts.tolist(), target.tolist()
-        for row, rest in zip(judged.tolist(), rests.tolist(), strict=True):
-            job, level = self.jobs[row], max(0, levels[row])
-            finish_at = now + rest[level]
-            if row in self.refused or (given[row] != PROMISED and rule.drops and not job.workers):
-                refusal = Refusal(self._why_not(row, columns), (), finish_at)
+        given, levels = verdicts[judged], target[judged]
+        rests = columns.rests(judged)
+        rows, jobs = judged.tolist(), [self.jobs[row] for row in judged.tolist()]
+        turned = given != PROMISED
+        turned |= np.array([row in self.refused for row in rows], dtype=np.bool_)
+        kept = np.flatnonzero(~turned)
+        promises = iter(promised([jobs[at] for at in kept], rests[kept], levels[kept], now))
+        lasts = rests[np.arange(len(rows)), np.maximum(levels, 0)].tolist()
+        for row, job, rest_s, other in zip(rows, jobs, lasts, turned.tolist(), strict=True):
+            if not other:
+                yield next(promises)
+            elif row in self.refused or (rule.drops and not job.workers):
+                refusal = Refusal(self._why_not(row, columns), (), now + rest_s)
                 yield Refuse(job.id, refusal, refusal.reason)
-            elif given[row] == PROMISED:
-                planned_at = finish_at if levels[row] >= 0 else FOREVER
-                promise = self._promise(job, job.widths[level], planned_at, now + min(rest))
-                yield Promised(job.id, promise, promise.reason)
             else:
+                finish_at = now + rest_s
                 late_s = max(0.0, finish_at - job.deadline_at)
                 why = reason("forecast", p90_in_s=finish_at - now)
                 yield Forecasted(job.id, Forecast(finish_at, finish_at, late_s, why), why)
-
-    def _promise(self, job: Job, width: int, planned_at: float, soonest_at: float) -> Promise:
-        """In time by its plan, if not at the present width; not so where a late promise is eased."""
-        now, due_at = self.state.now, job.deadline_at
-        if soonest_at > due_at + TINY:
-            p90_at, code, figures = soonest_at, "promise_in_danger", {"late_s": soonest_at - due_at}
-        else:
-            p90_at = min(planned_at, due_at)  # it starts or grows later
-            code, figures = "fits", {"slack_s": due_at - p90_at}
-        why = reason(code, p90_in_s=p90_at - now, workers=width, **figures)
-        return Promise(due_at, p90_at, p90_at, ((p90_at, width),), why)
 
     def _why_not(self, row: int, columns: Columns) -> Reason:
         job = self.jobs[row]
@@ -242,59 +237,39 @@ class _Decision:
         )
 
     def _changes(
-        self, changed: list[int], columns: Columns, verdicts: "Ints", target: "Ints"
+        self, changed: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
     ) -> Iterator[Decision]:
         """Shrinking and stopping first; then starts and growth, as far as GPUs are free now."""
-        due, levels, given = columns.due.tolist(), target.tolist(), verdicts.tolist()
-        total = columns.total.tolist()
-        order = sorted(changed, key=lambda row: (due[row], row))
-        for row in order:
-            job, level = self.jobs[row], levels[row]
-            workers = job.widths[level] if level >= 0 else 0
-            if _just_changed(job, self.state.now):
+        order = changed[np.argsort(columns.due[changed], kind="stable")]
+        runs = np.array([job.workers > 0 for job in self.jobs], dtype=np.bool_)
+        starts = target >= 0
+        if self.rule.drops:
+            starts &= verdicts != TURNED_AWAY
+        for row in order[runs[order]].tolist():
+            if self.jobs[row].width_changed_at == self.state.now:
+                starts[row] = False  # the next event will do: to look again at once makes it swing
                 continue
-            if workers and job.workers > workers:
-                spare = columns.due[row] < FOREVER and given[row] == PROMISED
-                figures = {"from_workers": job.workers, "workers": workers}
-                why = (
-                    reason("shrink_spare", **figures)
-                    if spare
-                    else reason("shrink_ordered", policy=self.rule.name, **figures)
-                )
-                yield Resize(job.id, workers, job.nodes[:workers], "epoch", why)
-            elif job.workers and not workers:
-                why = reason(
-                    "preempt_ordered", policy=self.rule.name, beneficiary="others", gpus=job.gpus
-                )
-                yield Preempt(job.id, "epoch", "", why)
-        for row in order:
-            if self.jobs[row].workers and _just_changed(self.jobs[row], self.state.now):
-                continue  # the next event will do: to look again at once makes widths swing
-            if levels[row] >= 0 and not (self.rule.drops and given[row] == TURNED_AWAY):
-                yield from self._started(self.jobs[row], levels[row], total[row], due[row])
+            spare = columns.due[row] < FOREVER and verdicts[row] == PROMISED
+            yield from self._narrowed(self.jobs[row], int(target[row]), spare=bool(spare))
+        rows = order[starts[order]]
+        jobs = [self.jobs[row] for row in rows.tolist()]
+        yield from started(jobs, rows, target[rows], columns, self.ledger)
 
-    def _started(
-        self, job: Job, level: int, total_s: list[float], due_s: float
-    ) -> Iterator[Decision]:
-        for at in range(level, -1, -1):
-            width = job.widths[at]
-            if width <= job.workers:
-                return
-            nodes = self.ledger.place(width - job.workers, job.gpus_per_worker)
-            if nodes is None:
-                continue
-            if job.workers:
-                before_s = total_s[job.widths.index(job.workers)]
-                saved_s = before_s - total_s[at] if total_s[at] < FOREVER else 0.0
-                why = reason(
-                    "grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s
-                )
-                yield Resize(job.id, width, (*job.nodes, *nodes), "now", why)
-            else:
-                slack_s = due_s - total_s[at] if due_s < FOREVER else FOREVER
-                why = reason("due_first", slack_s=slack_s, workers=width)
-                yield Admit(job.id, width, nodes, why)
-            return
+    def _narrowed(self, job: Job, level: int, *, spare: bool) -> Iterator[Decision]:
+        workers = job.widths[level] if level >= 0 else 0
+        if workers and job.workers > workers:
+            figures = {"from_workers": job.workers, "workers": workers}
+            why = (
+                reason("shrink_spare", **figures)
+                if spare
+                else reason("shrink_ordered", policy=self.rule.name, **figures)
+            )
+            yield Resize(job.id, workers, job.nodes[:workers], "epoch", why)
+        elif not workers:
+            why = reason(
+                "preempt_ordered", policy=self.rule.name, beneficiary="others", gpus=job.gpus
+            )
+            yield Preempt(job.id, "epoch", "", why)
 
 
 def _movable(job: Job) -> bool:
@@ -307,11 +282,6 @@ def _movable(job: Job) -> bool:
         return False
     waits = job.resize_to or job.stop_requested_at is not None or job.parked_epoch is not None
     return not waits
-
-
-def _just_changed(job: Job, now: float) -> bool:
-    """Decided at this very instant: there is nothing new to say of it."""
-    return job.width_changed_at == now
 
 
 def _typical_gpu_s(columns: Columns) -> float:

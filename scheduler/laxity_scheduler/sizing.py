@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from laxity_scheduler.bargain import Bargain
+from laxity_scheduler.crowd_starts import grow_starts
 from laxity_scheduler.decision import Preempt, Resize
 from laxity_scheduler.facts import (
     BEST_EFFORT,
@@ -144,17 +145,9 @@ def widen(bargain: Bargain) -> None:
         return
     rest = None if bargain.reservations.roomy else bargain.reservations.profile().copy()
     heap: list[tuple[float, str, int]] = []
-    jobs = {one.waiting.job.id: one.waiting.job for one in bargain.starts.values()}
-    for job in _may_grow(bargain):
-        if (
-            len(job.widths) > 1
-            and bargain.formed(job)
-            and bargain.forecasts.curve(job).widths[-1] > job.workers
-            and _has_room(bargain, job)
-        ):
-            bargain.wake(bargain.cooled_at(job))
-            if bargain.cooled_at(job) <= bargain.now:
-                jobs[job.id] = job
+    jobs = _to_widen(bargain)
+    if rest is None and grow_starts(bargain, list(jobs.values())):
+        return
     widths = {
         job.id: bargain.starts[job.id].workers if job.id in bargain.starts else job.workers
         for job in jobs.values()
@@ -174,6 +167,22 @@ def widen(bargain: Bargain) -> None:
             _offer(bargain, job, width, heap)
     for job_id, more in chosen.items():
         _widened(bargain, jobs[job_id], widths[job_id], more)
+
+
+def _to_widen(bargain: Bargain) -> dict[str, Job]:
+    """Jobs that start, and running ones whose width may change now."""
+    jobs = {one.waiting.job.id: one.waiting.job for one in bargain.starts.values()}
+    for job in _may_grow(bargain):
+        if (
+            len(job.widths) > 1
+            and bargain.formed(job)
+            and bargain.forecasts.curve(job).widths[-1] > job.workers
+            and _has_room(bargain, job)
+        ):
+            bargain.wake(bargain.cooled_at(job))
+            if bargain.cooled_at(job) <= bargain.now:
+                jobs[job.id] = job
+    return jobs
 
 
 def _may_grow(bargain: Bargain) -> list[Job]:

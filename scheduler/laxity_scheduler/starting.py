@@ -9,6 +9,8 @@ from collections import Counter
 from typing import Final
 
 from laxity_scheduler.bargain import Bargain, Start
+from laxity_scheduler.crowd import queue_at_once
+from laxity_scheduler.crowd_starts import start_claimed, start_others
 from laxity_scheduler.decision import Preempt, Resize
 from laxity_scheduler.facts import WAITING
 from laxity_scheduler.forecast import TINY_S
@@ -34,7 +36,12 @@ class Starts:
         self._rest: Profile | None = None
         if not self._reservations.roomy:
             self._rest = self._reservations.profile().copy()
-        self.queue = queue_of(_startable(bargain), self._reservations)
+        crowd, jobs = bargain.crowd, _startable(bargain)
+        self.queue = (
+            queue_of(jobs, self._reservations)
+            if crowd is None
+            else queue_at_once(crowd, jobs, self._reservations)
+        )
 
     def restarts(self) -> None:
         """Keep free what jobs will need that were stopped only to start again elsewhere, wider."""
@@ -45,10 +52,12 @@ class Starts:
 
     def first(self) -> None:
         """Jobs with a claim: those that are planned to start now before those that must wait."""
+        bargain = self._bargain
         claimed = [one for one in self.queue if RANKS[one.rank] <= RANKS["aged"]]
         if not self._reservations.roomy:
             claimed.sort(key=lambda one: not self._starts_now(one.job))
-        for one in claimed:
+        begun = start_claimed(bargain, claimed)
+        for one in claimed[begun:]:
             self._claimed(one)
 
     def _starts_now(self, job: Job) -> bool:
@@ -85,9 +94,9 @@ class Starts:
 
     def others(self) -> None:
         """Jobs without one."""
-        for one in self.queue:
-            if RANKS[one.rank] > RANKS["aged"]:
-                self._unclaimed(one)
+        others = [one for one in self.queue if RANKS[one.rank] > RANKS["aged"]]
+        for one in others[start_others(self._bargain, others) :]:
+            self._unclaimed(one)
 
     def _claimed(self, one: Waiting) -> None:
         if self._start(one, self._claimed_widths(one)):

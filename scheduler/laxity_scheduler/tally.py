@@ -5,7 +5,7 @@ such claims are counted together, from columns.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.reserve import Claim, Share
 from laxity_scheduler.room import Room
 from laxity_scheduler.state import FOREVER, Job
+
+if TYPE_CHECKING:
+    from laxity_scheduler.share_table import Ints
 
 
 class Tally:
@@ -80,6 +83,16 @@ class Tally:
             self._free -= max(0, share.widest - staying) * gpus
             self.left -= share.widest * gpus
         return share
+
+    def count(self, gpus: "Ints") -> int:
+        """Count the first of these newcomers while their GPUs (n,) are free; how many."""
+        if self._ledger is not None:
+            return 0
+        sums = np.cumsum(gpus)
+        many = int((sums <= min(self._free, self.left)).sum())
+        taken = int(sums[many - 1]) if many else 0
+        self._free, self.left = self._free - taken, self.left - taken
+        return many
 
     def _alone(self, claim: Claim, after_s: float) -> Share | None:
         """On the least width that is in time, from `after_s` on."""

@@ -1,7 +1,7 @@
 """What a job is told: a promise, a refusal with checked counter-offers, or a forecast."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from laxity_scheduler.reasons import Reason
 
@@ -18,6 +18,13 @@ class Promise:
     runs: Runs
     reason: Reason
     rests_on: tuple[str, ...] = ()  # sources of the predictions, and the jobs promised before it
+
+
+class Given(NamedTuple):
+    """A promise of the decision in the making: said in full once it is known how it is kept."""
+
+    deadline_at: float
+    rests_on: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.bargain import Bargain, Rules
+from laxity_scheduler.crowd import promise_first
+from laxity_scheduler.crowd_words import admissions, forecasts_said, promises_said
 from laxity_scheduler.decision import (
-    Admit,
     Forecasted,
     Preempt,
     Promised,
@@ -46,7 +47,7 @@ from laxity_scheduler.reserve import Share
 from laxity_scheduler.sizing import defend, hasten, narrow, widen
 from laxity_scheduler.starting import Starts
 from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.verdict import Forecast, Given, Promise, Refusal
 
 MOST_EXPECTED = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS = 5
@@ -96,16 +97,26 @@ def _verdicts(bargain: Bargain) -> None:
         for job in facts.where((facts.column(WANTS) > 0.0) & (facts.column(SERVICE) == HARD))
         if not job.pinned
     ]
-    asking.sort(key=lambda job: not isinstance(job.verdict, Promise))
-    for job in asking:
-        verdict = bargain.judge.verdict(job)
-        match verdict:
-            case Promise():
-                bargain.newly[job.id] = verdict
-            case Refusal():
-                bargain.decisions.append(Refuse(job.id, verdict, verdict.reason))
-            case Forecast():
-                bargain.decisions.append(Forecasted(job.id, verdict, verdict.reason))
+    amended = [job for job in asking if isinstance(job.verdict, Promise)]
+    for job in amended:
+        _judge(bargain, job)
+    others = [job for job in asking if not isinstance(job.verdict, Promise)]
+    if bargain.crowd is not None:
+        bargain.newly |= promise_first(bargain.crowd, others, bargain.reservations)
+    for job in others:
+        if job.id not in bargain.newly:
+            _judge(bargain, job)
+
+
+def _judge(bargain: Bargain, job: Job) -> None:
+    verdict = bargain.judge.verdict(job)
+    match verdict:
+        case Promise():
+            bargain.newly[job.id] = Given(verdict.deadline_at, verdict.rests_on)
+        case Refusal():
+            bargain.decisions.append(Refuse(job.id, verdict, verdict.reason))
+        case Forecast():
+            bargain.decisions.append(Forecasted(job.id, verdict, verdict.reason))
 
 
 def _forecasts(bargain: Bargain, starts_s: dict[str, float]) -> None:
@@ -114,9 +125,14 @@ def _forecasts(bargain: Bargain, starts_s: dict[str, float]) -> None:
     facts = bargain.forecasts.facts
     service = facts.column(SERVICE)
     told = (service != HARD) & ((facts.column(WANTS) > 0.0) | (service == SOFT))
-    for job in facts.where(told):
+    jobs = [job for job in facts.where(told) if job.id not in refused]
+    said = forecasts_said(bargain, jobs)
+    for job in jobs:
+        if job.id in said:
+            bargain.decisions.append(said[job.id])
+            continue
         asks = job.asked or job.verdict is None
-        if job.id in refused or (job.refused and not asks):
+        if job.refused and not asks:
             continue
         start = bargain.starts.get(job.id)
         after_s = 0.0 if job.workers or start else starts_s.get(job.id, FOREVER)
@@ -166,17 +182,21 @@ def _last_deadline(job: Job) -> float:
 
 
 def _admissions(bargain: Bargain) -> None:
-    for job_id, start in bargain.starts.items():
-        bargain.decisions.append(Admit(job_id, start.workers, start.nodes, start.reason))
+    bargain.decisions += admissions(bargain)
 
 
 def _promises(bargain: Bargain) -> None:
     """New promises as they will be carried out; old ones that moved, in danger, saved or broken."""
     resized = {d.job: d.workers for d in bargain.decisions if isinstance(d, Resize)}
     told = {d.job for d in bargain.decisions if isinstance(d, Refuse | Forecasted)}
-    for job in _moving(bargain, resized):
+    moving = _moving(bargain, resized)
+    said = promises_said(bargain, [job for job in moving if job.id not in told])
+    for job in moving:
+        if job.id in said:
+            bargain.decisions.append(said[job.id])
+            continue
         old = bargain.newly.get(job.id) or job.verdict
-        if not isinstance(old, Promise) or job.id in told:
+        if not isinstance(old, Promise | Given) or job.id in told:
             continue
         bargain.wake(old.deadline_at + 1e-3)
         share = _expected(bargain, job, resized.get(job.id, 0))
@@ -233,10 +253,10 @@ def _expected(bargain: Bargain, job: Job, resized: int) -> Share:
     return min(running, planned, key=lambda share: share.finish_s)
 
 
-def _change(bargain: Bargain, job: Job, old: Promise, share: Share) -> Reason | None:
+def _change(bargain: Bargain, job: Job, old: Promise | Given, share: Share) -> Reason | None:
     """Why a promise must be said anew; None if it stands as it was said."""
     left_s = old.deadline_at - bargain.now
-    if job.id in bargain.newly:
+    if isinstance(old, Given):
         return None
     if left_s < 0.0:
         late = reason("promise_broken", late_s=-left_s)

@@ -89,8 +89,9 @@ def decisions(
     model = costs("live", cluster_gpus=state.total_gpus)
     predictor = Belief(truths, model)
     decide = decide_of(name)
-    small_truths, small = crowd(jobs=40, nodes=10, seed=1)
-    _timed(decide, small, Belief(small_truths, model))  # compiles
+    for many in (40, 1_000):  # compiles: some loops are for many jobs only
+        other_truths, other = crowd(jobs=many, nodes=many // 4, seed=1)
+        _timed(decide, other, Belief(other_truths, model))
     gc.collect()
     gc.freeze()
     plan_s, state = _timed(decide, state, predictor)

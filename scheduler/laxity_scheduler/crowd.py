@@ -7,6 +7,7 @@ step does the first so many jobs and says how many; from there on it goes job by
 
 from collections.abc import Sequence
 from functools import cached_property
+from operator import lt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -75,6 +76,8 @@ class Crowd:
     def by_id(self) -> Ints:
         """Each job's place in the order of ids."""
         ids = [job.id for job in self.waiters.jobs]
+        if all(map(lt, ids, ids[1:])):
+            return np.arange(len(ids))
         ranks = np.empty(len(ids), dtype=np.int64)
         ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
         return ranks
@@ -153,7 +156,8 @@ def queue_at_once(crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations
     aged = frozenset(job.id for job in reservations.aged)
     names = [job.id for job in jobs]
     shares = reservations.shares
-    held = np.array([name in shares for name in names], dtype=np.bool_)
+    known = {*shares.keys(), *shares.plain} if isinstance(shares, PlainShares) else shares
+    held = np.array([name in known for name in names], dtype=np.bool_)
     at = crowd.at(jobs)
     wants = (crowd.column(SERVICE) == HARD) & (crowd.column(DUE_AT) < FOREVER)
     wants &= (crowd.column(WANTS) > 0.0) & ~(crowd.column(PROMISED_DUE_AT) >= crowd.now)

@@ -1,6 +1,7 @@
 """Hundreds of waiting jobs started, and widened into idle GPUs, in one go: see `crowd`."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,12 +11,15 @@ from laxity_scheduler.compiled import COMPILES
 from laxity_scheduler.crowd import Crowd
 from laxity_scheduler.facts import DUE_AT
 from laxity_scheduler.forecast import TINY_S
-from laxity_scheduler.ledger import MANY
+from laxity_scheduler.ledger import MANY, Ledger
 from laxity_scheduler.queueing import Waiting
 from laxity_scheduler.reasons import Reason
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.tally import PlainShares
 from laxity_scheduler.waiters import MEAN, Ints
+
+if TYPE_CHECKING:
+    from laxity_scheduler.growing import Grown
 
 
 def _plain_crowd(bargain: Bargain, ones: Sequence[Waiting]) -> Crowd | None:
@@ -136,12 +140,21 @@ def grow_starts(bargain: Bargain, jobs: Sequence[Job]) -> bool:
     size = crowd.waiters.size[at]
     steps = growing.grow(nodes, level, crowd.by_id[at], size, rest, width, grown)
     ledger.count(nodes.free.tolist())
-    found = ledger.named(grown.taken, grown.ends[:steps])
-    for job, more in zip(grown.job[:steps].tolist(), found, strict=True):
+    for job, more in _by_job(grown, steps, ledger):
         start = starts[job]
         start.nodes += more
         start.workers = len(start.nodes)
     return True
+
+
+def _by_job(grown: "Grown", steps: int, ledger: Ledger) -> Iterable[tuple[int, tuple[str, ...]]]:
+    """The nodes that each job has grown by, in order."""
+    ends = grown.ends[:steps]
+    owner = np.repeat(grown.job[:steps], np.diff(ends, prepend=0))
+    order = np.argsort(owner, kind="stable")
+    owner, taken = owner[order], grown.taken[: len(order)][order]
+    cuts = np.append(np.flatnonzero(np.diff(owner)) + 1, len(owner))[: len(owner)]
+    return zip(owner[cuts - 1].tolist(), ledger.named(taken, cuts), strict=True)
 
 
 def _first_false(flags: list[bool]) -> int:

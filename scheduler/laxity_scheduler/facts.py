@@ -116,11 +116,16 @@ def _read(
     curve: Callable[[Job], Curve],
 ) -> _Read:
     """These arrays with the changed rows read into them."""
-    queued = [row for row in changed if _plainly_queued(jobs[row])]
+    queued = [
+        row
+        for row in changed
+        if not jobs[row].workers and not isinstance(jobs[row].verdict, Promise)
+    ]
     if queued:
-        arrays[0][queued] = _queued_fields([jobs[row] for row in queued])
+        rows = slice(None) if len(queued) == len(jobs) else queued
+        arrays[0][rows] = _queued_fields([jobs[row] for row in queued])
         for levels in arrays[1:]:
-            levels[queued] = FOREVER
+            levels[rows] = FOREVER
     if len(queued) < len(changed):
         done = frozenset(queued)
         others = [row for row in changed if row not in done]
@@ -148,10 +153,6 @@ def _with(
             levels[1][row, at] = curve.totals[width][P90]
             levels[2][row, at] = curve.stops[width][P90]
     return [table, *levels]
-
-
-def _plainly_queued(job: Job) -> bool:
-    return not job.workers and not isinstance(job.verdict, Promise)
 
 
 def _queued_fields(jobs: list[Job]) -> Floats:

@@ -15,12 +15,15 @@ from laxity_scheduler.placing import Nodes, place
 from laxity_scheduler.share_table import Ints
 
 
-class Heap(NamedTuple):
-    """Offers, least first."""
+class Offers(NamedTuple):
+    """Offers as they were made, and a heap of their numbers, least first."""
 
     key: Floats  # (m,)
     rank: Ints  # (m,)
-    row: Ints  # (m, 2): job and level
+    job: Ints  # (m,)
+    level: Ints  # (m,)
+    heap: Ints  # (m,)
+    many: Ints  # (2,): offers made, and how many of them are in the heap
 
 
 class Grown(NamedTuple):
@@ -32,64 +35,69 @@ class Grown(NamedTuple):
 
 
 @jit
-def before(heap: Heap, one: int, other: int) -> bool:
-    if heap.key[one] != heap.key[other]:
-        return bool(heap.key[one] < heap.key[other])
-    if heap.rank[one] != heap.rank[other]:
-        return bool(heap.rank[one] < heap.rank[other])
-    return bool(heap.row[one, 1] < heap.row[other, 1])
+def before(offers: Offers, one: int, other: int) -> bool:
+    if offers.key[one] != offers.key[other]:
+        return bool(offers.key[one] < offers.key[other])
+    if offers.rank[one] != offers.rank[other]:
+        return bool(offers.rank[one] < offers.rank[other])
+    return bool(offers.level[one] < offers.level[other])
 
 
 @jit
-def swap(heap: Heap, one: int, other: int) -> None:
-    heap.key[one], heap.key[other] = heap.key[other], heap.key[one]
-    heap.rank[one], heap.rank[other] = heap.rank[other], heap.rank[one]
-    for at in range(2):
-        held = heap.row[one, at]
-        heap.row[one, at] = heap.row[other, at]
-        heap.row[other, at] = held
-
-
-@jit
-def push(heap: Heap, size: int, key: float, rank: int, job: int, level: int) -> int:
-    heap.key[size], heap.rank[size] = key, rank
-    heap.row[size, 0], heap.row[size, 1] = job, level
-    at = size
-    while at and before(heap, at, (at - 1) // 2):
-        swap(heap, at, (at - 1) // 2)
+def push(offers: Offers, key: float, rank: int, job: int, level: int) -> None:
+    new, at = offers.many[0], offers.many[1]
+    offers.key[new], offers.rank[new] = key, rank
+    offers.job[new], offers.level[new] = job, level
+    while at and before(offers, new, offers.heap[(at - 1) // 2]):
+        offers.heap[at] = offers.heap[(at - 1) // 2]
         at = (at - 1) // 2
-    return size + 1
+    offers.heap[at] = new
+    offers.many[0] += 1
+    offers.many[1] += 1
 
 
 @jit
-def pop(heap: Heap, size: int) -> int:
-    """The least goes to the end, behind the others."""
-    size -= 1
-    swap(heap, 0, size)
-    at = 0
+def pop(offers: Offers) -> int:
+    """The number of the least, taken out."""
+    heap, size = offers.heap, offers.many[1] - 1
+    least, last, at = heap[0], heap[size], 0
+    offers.many[1] = size
     while 2 * at + 1 < size:
         child = 2 * at + 1
-        if child + 1 < size and before(heap, child + 1, child):
+        if child + 1 < size and before(offers, heap[child + 1], heap[child]):
             child += 1
-        if not before(heap, child, at):
+        if not before(offers, heap[child], last):
             break
-        swap(heap, at, child)
+        heap[at] = heap[child]
         at = child
-    return size
+    heap[at] = last
+    return int(least)
 
 
 @jit
 def offer(
-    heap: Heap, size: int, job: int, at: int, rank: int, gpus: int, rest: Floats, width: Ints
-) -> int:
+    offers: Offers, job: int, at: int, rank: int, gpus: int, rest: Floats, width: Ints
+) -> None:
     """All wider levels of a job that has level `at`."""
     now_s = rest[job, at]
     for higher in range(at + 1, rest.shape[1]):
         saved_s = now_s - rest[job, higher]
         if saved_s > 0.0:
             more = (width[job, higher] - width[job, at]) * gpus
-            size = push(heap, size, -saved_s / more, rank, job, higher)
-    return size
+            push(offers, -saved_s / more, rank, job, higher)
+
+
+@jit
+def offers_of(most: int) -> Offers:
+    """Room for so many offers."""
+    return Offers(
+        np.empty(most),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.zeros(2, np.int64),
+    )
 
 
 @jit
@@ -98,14 +106,12 @@ def grow(
 ) -> int:
     """Raise `level` (n,) while GPUs are free; `rest` and `width` are (n, L). How many steps."""
     jobs, levels = rest.shape
-    most = jobs * levels * (levels + 1) // 2 + 1
-    heap = Heap(np.empty(most), np.empty(most, np.int64), np.empty((most, 2), np.int64))
-    size, steps, at = 0, 0, 0
+    offers, steps, at = offers_of(jobs * levels * (levels + 1) // 2 + 1), 0, 0
     for job in range(jobs):
-        size = offer(heap, size, job, level[job], ranks[job], gpus[job], rest, width)
-    while size and nodes.total[0]:
-        size = pop(heap, size)
-        job, higher = heap.row[size, 0], heap.row[size, 1]
+        offer(offers, job, level[job], ranks[job], gpus[job], rest, width)
+    while offers.many[1] and nodes.total[0]:
+        best = pop(offers)
+        job, higher = offers.job[best], offers.level[best]
         more = width[job, higher] - width[job, level[job]]
         if more <= 0 or not place(nodes, more, gpus[job], grown.taken, at):
             continue
@@ -113,5 +119,5 @@ def grow(
         at += more
         grown.job[steps], grown.ends[steps] = job, at
         steps += 1
-        size = offer(heap, size, job, higher, ranks[job], gpus[job], rest, width)
+        offer(offers, job, higher, ranks[job], gpus[job], rest, width)
     return steps

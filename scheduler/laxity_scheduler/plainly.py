@@ -6,58 +6,64 @@ by decision, by the code that also says what is wrong (`plan`).
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Final
 
 from laxity_scheduler.decision import Admit, Decision, Forecasted, Promised, Refuse, Wait
 from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.verdict import Refusal
 
 TOLD: Final = (Promised, Forecasted, Wait)
-Named = dict[int, list[tuple[str, ...]]]  # nodes of starts, by GPUs per worker
+PLAIN: Final = frozenset({*TOLD, Refuse, Admit})
 
 
 def plainly_fits(state: ClusterState, decisions: Sequence[Decision]) -> bool:
     """Whether there are verdicts, waits and starts alone, and all fit. False: look closer."""
     if state.holds:
         return False
-    by_id, named = state.by_id, Named()
-    refused: set[str] = set()
-    started: list[str] = []
-    for decision in decisions:
-        if isinstance(decision, Admit):
-            job = by_id.get(decision.job)
-            if job is None or decision.job in refused or not _may_start(job, decision):
-                return False
-            started.append(decision.job)
-            named.setdefault(job.gpus_per_worker, []).append(decision.nodes)
-        elif isinstance(decision, Refuse):
-            job = by_id.get(decision.job)
-            if job is None or job.workers:
-                return False
-            refused.add(decision.job)
-        elif not isinstance(decision, TOLD) or decision.job not in by_id:
+    kinds = set(map(type, decisions))
+    if not kinds <= PLAIN:
+        return False
+    by_id = state.by_id
+    starts = [decision for decision in decisions if isinstance(decision, Admit)]
+    refused = [decision.job for decision in decisions if isinstance(decision, Refuse)]
+    told = [decision.job for decision in decisions if isinstance(decision, TOLD)]
+    started = {decision.job for decision in starts}
+    if len(started) < len(starts) or not started.isdisjoint(refused):
+        return False
+    if not by_id.keys() >= started.union(told, refused):
+        return False
+    if any(by_id[name].workers for name in refused):
+        return False
+    return _may_start(by_id, starts) and _holds(state, by_id, starts)
+
+
+def _may_start(by_id: Mapping[str, Job], starts: Sequence[Admit]) -> bool:
+    for start in starts:
+        job = by_id[start.job]
+        if (
+            job.workers
+            or start.workers not in job.widths
+            or not 0 < start.workers == len(start.nodes)
+            or job.terminating_workers
+            or job.pinned
+            or isinstance(job.verdict, Refusal)
+        ):
             return False
-    return len(set(started)) == len(started) and _holds(state, named)
+    return True
 
 
-def _may_start(job: Job, decision: Admit) -> bool:
-    return (
-        decision.workers in job.widths
-        and 0 < decision.workers == len(decision.nodes)
-        and not (job.workers or job.terminating_workers or job.pinned or job.refused)
-    )
-
-
-def _holds(state: ClusterState, named: Named) -> bool:
+def _holds(state: ClusterState, by_id: Mapping[str, Job], starts: Sequence[Admit]) -> bool:
     """Whether the nodes hold all workers that are named on them."""
-    if not named:
+    if not starts:
         return True
+    sizes = [by_id[start.job].gpus_per_worker for start in starts]
     taken: Counter[str] = Counter()
-    for gpus_per_worker, nodes in named.items():
-        workers = Counter(chain.from_iterable(nodes))
-        for node, many in workers.items():
-            taken[node] += many * gpus_per_worker
+    for size in set(sizes):
+        named = [start.nodes for start, mine in zip(starts, sizes, strict=True) if mine == size]
+        for node, workers in Counter(chain.from_iterable(named)).items():
+            taken[node] += workers * size
     free = {node.id: node.free_gpus for node in state.nodes if node.pool in USABLE}
     return all(gpus <= free.get(node, -1) for node, gpus in taken.items())

@@ -377,7 +377,7 @@ def _startable(bargain: Bargain) -> list[Job]:
     return [
         job
         for job in facts.where(facts.column(WAITING) > 0.0)
-        if job.id not in bargain.acted and (job.id in shares or not job.refused)
+        if job.id not in bargain.acted and (not job.refused or job.id in shares)
     ]
 
 

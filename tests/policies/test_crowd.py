@@ -1,0 +1,129 @@
+"""Many jobs are decided at once as they are one by one: the same plans, byte for byte."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from laxity_scheduler import codec, compiled, crowd, crowd_starts, growing, ledger, placing
+from laxity_scheduler.bulk import built
+from laxity_scheduler.decision import Admit
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.simulate.catalogue import decide_of
+from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.decisions import crowd as newcomers
+from laxity_scheduler.simulate.decisions import later, underway
+from laxity_scheduler.simulate.truth import Belief
+from laxity_scheduler.state import ClusterState, Job
+from tests.contract.random_states import drawn
+
+POLICIES = ("qos", "elasticflow", "laxity")
+SIZES = ((40, 10), (60, 30), (60, 4))  # jobs on nodes of 8 GPUs
+Kinds = list[Callable[[Job, float], Job]]
+
+ODD: Kinds = [
+    lambda job, at: replace(job, service_class="soft", deadline_at=50.0 + 20_000.0 * at),
+    lambda job, at: replace(job, service_class="hard", deadline_at=100.0 + 2_000.0 * at),
+    lambda job, at: replace(job, on_miss="stop", deadline_at=-10.0 + 100.0 * at),
+    lambda job, at: replace(job, queued_at=-5_000.0 * at, submitted_at=-5_000.0 * at),
+    lambda job, _: replace(job, widths=(2, 4)),
+    lambda job, _: replace(job, widths=(1_000,)),
+    lambda job, _: replace(job, pinned=True),
+    lambda job, _: replace(job, preemptible=False),
+]
+
+
+def plans(policy: str, *, seed: int, jobs: int, nodes: int) -> Iterator[bytes]:
+    """Of a cold decision on plain and odd jobs, and of the two that follow it."""
+    truths, state = newcomers(jobs=jobs, nodes=nodes, seed=seed)
+    state = odd(state, np.random.default_rng(seed), share=0.3 * (seed % 2))
+    model = costs("live", cluster_gpus=state.total_gpus)
+    predictor = Belief(truths, model, error=0.2)
+    decide = decide_of(policy)
+    for turn in range(3):
+        plan = decide(state, predictor)
+        yield codec.plan_bytes(plan)
+        state = plan.apply(state)
+        state = underway(state, np.random.default_rng(seed)) if not turn else later(state)
+
+
+def odd(state: ClusterState, draw: np.random.Generator, *, share: float) -> ClusterState:
+    rows = [
+        ODD[int(draw.integers(len(ODD)))](job, float(draw.random()))
+        if draw.random() < share
+        else job
+        for job in state.jobs
+    ]
+    return replace(state, jobs=tuple(rows))
+
+
+def every_plan(policy: str) -> list[bytes]:
+    found = [
+        plan
+        for seed in range(4)
+        for jobs, nodes in SIZES
+        for plan in plans(policy, seed=seed, jobs=jobs, nodes=nodes)
+    ]
+    decide = decide_of(policy)
+    return found + [codec.plan_bytes(decide(case.state, case.predictor)) for case in drawn(60)]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One job is many."""
+    for page in (crowd, crowd_starts, ledger):
+        monkeypatch.setattr(page, "MANY", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_crowd_is_decided_as_its_jobs_are_one_by_one(
+    policy: str, request: pytest.FixtureRequest
+) -> None:
+    one_by_one = every_plan(policy)
+    request.getfixturevalue("at_once")
+    assert every_plan(policy) == one_by_one
+
+
+@pytest.mark.usefixtures("at_once")
+def test_placing_and_growing_decide_in_cpython_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiled.COMPILES:
+        pytest.skip("numba is not installed: there is only one way")
+    fast = [*plans("qos", seed=1, jobs=60, nodes=30), *plans("qos", seed=2, jobs=40, nodes=10)]
+    for page in (placing, growing):
+        loops = [name for name, value in vars(page).items() if hasattr(value, "py_func")]
+        for name in loops:
+            monkeypatch.setattr(page, name, getattr(page, name).py_func)
+    slow = [*plans("qos", seed=1, jobs=60, nodes=30), *plans("qos", seed=2, jobs=40, nodes=10)]
+    assert slow == fast
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("stops", [False, True])
+def test_placing_all_is_placing_one_after_the_other(*, stops: bool) -> None:
+    for seed in range(60):
+        draw = np.random.default_rng(seed)
+        free = draw.integers(0, 9, size=int(draw.integers(1, 150))).tolist()
+        tries = draw.choice((0, 1, 2, 4, 8, 16), size=(80, 3)).astype(np.int64)
+        gpus = draw.choice((1, 1, 2, 3, 8), size=80).astype(np.int64)
+        one, other = (Ledger([f"n{at}" for at in range(len(free))], free) for _ in range(2))
+        found = []
+        for widths, size in zip(tries.tolist(), gpus.tolist(), strict=True):
+            nodes = next((got for width in widths if width and (got := one.place(width, size))), ())
+            if stops and not nodes:
+                break
+            found.append(nodes)
+        assert other.place_all(tries, gpus, stops=stops) == found
+        assert (other.free, other.total_free) == (one.free, one.total_free)
+        assert other.place(3, 1) == one.place(3, 1)
+
+
+def test_values_built_at_once_are_those_that_the_class_makes() -> None:
+    why = reason("hopeless")
+    one = Admit("team/job", 2, ("n0", "n1"), why)
+    (other,) = built(Admit, ["team/job"], [2], [("n0", "n1")], [why])
+    assert (other, hash(other), repr(other), type(other)) == (one, hash(one), repr(one), Admit)
+    with pytest.raises(AttributeError):
+        other.workers = 3  # type: ignore[misc]

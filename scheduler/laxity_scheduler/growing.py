@@ -16,13 +16,13 @@ from laxity_scheduler.share_table import Ints
 
 
 class Offers(NamedTuple):
-    """Offers as they were made, and a heap of their numbers, least first."""
+    """Offers as they were made; the first ones sorted, a heap of the later ones, least first."""
 
     key: Floats  # (m,)
     rank: Ints  # (m,)
     job: Ints  # (m,)
     level: Ints  # (m,)
-    heap: Ints  # (m,)
+    heap: Ints  # (m,): numbers
     many: Ints  # (2,): offers made, and how many of them are in the heap
 
 
@@ -44,23 +44,20 @@ def before(offers: Offers, one: int, other: int) -> bool:
 
 
 @jit
-def push(offers: Offers, key: float, rank: int, job: int, level: int) -> None:
-    new, at = offers.many[0], offers.many[1]
-    offers.key[new], offers.rank[new] = key, rank
-    offers.job[new], offers.level[new] = job, level
+def push(offers: Offers, new: int) -> None:
+    at = offers.many[1]
     while at and before(offers, new, offers.heap[(at - 1) // 2]):
         offers.heap[at] = offers.heap[(at - 1) // 2]
         at = (at - 1) // 2
     offers.heap[at] = new
-    offers.many[0] += 1
     offers.many[1] += 1
 
 
 @jit
-def pop(offers: Offers) -> int:
-    """The number of the least, taken out."""
+def pop(offers: Offers) -> None:
+    """Take the least out of the heap."""
     heap, size = offers.heap, offers.many[1] - 1
-    least, last, at = heap[0], heap[size], 0
+    last, at = heap[size], 0
     offers.many[1] = size
     while 2 * at + 1 < size:
         child = 2 * at + 1
@@ -71,20 +68,22 @@ def pop(offers: Offers) -> int:
         heap[at] = heap[child]
         at = child
     heap[at] = last
-    return int(least)
 
 
 @jit
 def offer(
     offers: Offers, job: int, at: int, rank: int, gpus: int, rest: Floats, width: Ints
-) -> None:
-    """All wider levels of a job that has level `at`."""
-    now_s = rest[job, at]
+) -> int:
+    """All wider levels of a job that has level `at`; the number of the first of them."""
+    first, now_s = offers.many[0], rest[job, at]
     for higher in range(at + 1, rest.shape[1]):
         saved_s = now_s - rest[job, higher]
         if saved_s > 0.0:
-            more = (width[job, higher] - width[job, at]) * gpus
-            push(offers, -saved_s / more, rank, job, higher)
+            new, more = offers.many[0], (width[job, higher] - width[job, at]) * gpus
+            offers.key[new], offers.rank[new] = -saved_s / more, rank
+            offers.job[new], offers.level[new] = job, higher
+            offers.many[0] += 1
+    return int(first)
 
 
 @jit
@@ -95,7 +94,7 @@ def offers_of(most: int) -> Offers:
         np.empty(most, np.int64),
         np.empty(most, np.int64),
         np.empty(most, np.int64),
-        np.empty(most, np.int64),
+        np.zeros(most, np.int64),
         np.zeros(2, np.int64),
     )
 
@@ -107,10 +106,19 @@ def grow(
     """Raise `level` (n,) while GPUs are free; `rest` and `width` are (n, L). How many steps."""
     jobs, levels = rest.shape
     offers, steps, at = offers_of(jobs * levels * (levels + 1) // 2 + 1), 0, 0
-    for job in range(jobs):
+    for job in np.argsort(ranks):
         offer(offers, job, level[job], ranks[job], gpus[job], rest, width)
-    while offers.many[1] and nodes.total[0]:
-        best = pop(offers)
+    order = np.argsort(offers.key[: offers.many[0]], kind="mergesort")  # by rank and level then
+    following = 0
+    while nodes.total[0] and (offers.many[1] or following < len(order)):
+        best = offers.heap[0]
+        if not offers.many[1] or (
+            following < len(order) and before(offers, order[following], best)
+        ):
+            best = order[following]
+            following += 1
+        else:
+            pop(offers)
         job, higher = offers.job[best], offers.level[best]
         more = width[job, higher] - width[job, level[job]]
         if more <= 0 or not place(nodes, more, gpus[job], grown.taken, at):
@@ -119,5 +127,7 @@ def grow(
         at += more
         grown.job[steps], grown.ends[steps] = job, at
         steps += 1
-        offer(offers, job, higher, ranks[job], gpus[job], rest, width)
+        first = offer(offers, job, higher, ranks[job], gpus[job], rest, width)
+        for new in range(first, offers.many[0]):
+            push(offers, new)
     return steps

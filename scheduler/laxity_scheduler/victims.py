@@ -136,11 +136,11 @@ def cheapest(candidates: Iterable[Victim], need: Need) -> tuple[Victim, ...] | N
     elif need.gain(useful) < missing:
         return None
     if len(useful) <= MOST_EXACT:
-        return _exact(useful, need, missing)
-    return _greedy(useful, need, missing)
+        return exact(useful, need, missing)
+    return greedy(useful, need, missing)
 
 
-def _exact(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
+def exact(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
     """All subsets, cut where a subset already costs more than the best one."""
     best: tuple[Victim, ...] = tuple(candidates)
     best_s = total_cost_s(best)
@@ -159,7 +159,7 @@ def _exact(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Vict
     return best
 
 
-def _greedy(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
+def greedy(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
     """The best of a few greedy sets, each from candidates that are done within some delay."""
     best: tuple[Victim, ...] = tuple(candidates)
     delays = sorted({one.delay_s for one in candidates})

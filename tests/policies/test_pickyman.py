@@ -1,7 +1,7 @@
 """PickyMan (algorithms 2.4, 2.5): what a stop costs, whether it pays, and whom to stop."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_scheduler.division import Victim, exact_cover, greedy_cover
+from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Admit, Plan, Preempt
 from laxity_scheduler.policies import pickyman
 from laxity_scheduler.policies.pickyman import PickyMan
+from laxity_scheduler.simulate.studies.pickyman import least_cost_s
 from laxity_scheduler.state import Job
-from tests.builders import Curve, cluster, job
+from laxity_scheduler.verdict import Promise
+from laxity_scheduler.victims import Need, Victim, cheapest, exact, greedy
+from tests.builders import Curve, cluster, job, promise
 
 NOW = 10_000.0
 COSTLY = Curve(epoch_s=60.0, start_s=30.0, stop_s=5.0)
@@ -110,7 +113,65 @@ def test_waiting_jobs_go_with_a_deadline_first_then_by_gpu_time() -> None:
     assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/due", "team/small"]
 
 
-# Whom to stop: the ordered division.
+def runs_on(node: str, name: str, **fields: Any) -> Job:
+    """As `runs`, 100 epochs, on this node."""
+    return runs(name, 100, nodes=(node,), **fields)
+
+
+def test_gpus_of_two_nodes_make_no_room_for_a_worker_of_two() -> None:
+    """The two whose epochs end first are on two nodes; both of n1 are the cheapest that help."""
+    jobs = [
+        runs_on("n0", "quick", into_s=59.0),
+        runs_on("n0", "slow", into_s=1.0),
+        runs_on("n1", "soon", into_s=55.0),
+        runs_on("n1", "later", into_s=50.0),
+        job("new", epochs=2, gpus_per_worker=2),
+    ]
+    plan = pickyman.decide(cluster(gpus=(2, 2), jobs=jobs, now=NOW), COSTLY)
+    assert stopped(plan) == {"soon", "later"}
+
+
+def test_who_has_others_stopped_for_it_keeps_the_free_gpus_that_it_counts_on() -> None:
+    """One of two GPUs is free, the other is being freed: the shorter newcomer has to wait."""
+    new, short = job("new", epochs=2, gpus_per_worker=2), job("short", epochs=1, submitted_at=9.0)
+    victim = runs_on("n0", "v")
+    plan = pickyman.decide(cluster(gpus=2, jobs=[victim, new], now=NOW), COSTLY)
+    assert stopped(plan) == {"v"}
+    stopping = replace(victim, stop_requested_at=NOW, stop_for="team/new")
+    state = cluster(gpus=2, jobs=[stopping, new, short], now=NOW + 1.0)
+    assert pickyman.decide(state, COSTLY).decisions == ()
+
+
+def test_nobody_is_stopped_for_a_job_that_others_stop_for_already() -> None:
+    """Nor for the one behind it, which fits no sooner for it: 2 GPUs, 1 stops, 1 could."""
+    stopping = runs_on("n0", "v", stop_requested_at=NOW - 5.0, stop_for="team/new")
+    jobs = [stopping, runs_on("n0", "w"), job("new", epochs=2)]
+    plan = pickyman.decide(cluster(gpus=2, jobs=jobs, now=NOW), COSTLY)
+    assert plan.decisions == ()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "stops"),
+    [
+        # 100 epochs, 5,985 s left: due in 5,000 s, it is late whatever is done
+        pytest.param(None, True, id="what is lost needs no slack"),
+        pytest.param(promise(NOW + 5_000.0), False, id="unless it was promised"),
+    ],
+)
+def test_a_deadline_that_is_lost_anyway(verdict: Promise | None, *, stops: bool) -> None:
+    victim = runs("v", 100, due_at=NOW + 5_000.0, verdict=verdict)
+    assert decided(victim, job("new", epochs=2)) == ({"v"} if stops else set())
+
+
+def test_the_two_ablations_believe_that_stops_are_free_and_one_keeps_the_limits() -> None:
+    """8 epochs: it would be believed that 585 - 510 > 0; 599 s after a start only `blind` stops."""
+    just = runs("v", 10, resumed_at=NOW - 599.0)
+    assert decided(runs("v", 10), job("new", epochs=8), pickyman.zero) == {"v"}
+    assert decided(just, job("new", epochs=8), pickyman.zero) == set()
+    assert decided(just, job("new", epochs=8), pickyman.blind) == {"v"}
+
+
+# Whom to stop: the ordered division on one node, where a set costs the sum of what each loses.
 
 victims = st.lists(
     st.builds(
@@ -119,7 +180,24 @@ victims = st.lists(
         st.integers(0, 1_000),
     ),
     max_size=10,
-).map(lambda rows: [Victim(str(at), gpus, cost) for at, (gpus, cost) in enumerate(rows)])
+).map(lambda rows: [on_one_node(str(at), gpus, cost) for at, (gpus, cost) in enumerate(rows)])
+
+
+def on_one_node(name: str, gpus: int, cost_s: float) -> Victim:
+    return Victim(name, (("n0", gpus),), 0.0, cost_s)
+
+
+def gpus_of(victim: Victim) -> int:
+    return victim.frees[0][1]
+
+
+def cover(
+    by: Callable[..., tuple[Victim, ...]], among: Sequence[Victim], need: int
+) -> list[Victim]:
+    """What one of the two chooses for `need` workers of a GPU, as `cheapest` asks it."""
+    if sum(gpus_of(victim) for victim in among) < need:
+        return []
+    return list(by(list(among), Need(need, 1, Ledger(["n0"], [0])), need))
 
 
 def cost_s(chosen: Sequence[Victim]) -> float:
@@ -131,19 +209,20 @@ def brute_force(among: Sequence[Victim], need: int) -> float:
         itertools.combinations(among, many) for many in range(len(among) + 1)
     )
     return min(
-        (cost_s(chosen) for chosen in sets if sum(v.gpus for v in chosen) >= need),
+        (cost_s(chosen) for chosen in sets if sum(gpus_of(v) for v in chosen) >= need),
         default=float("inf"),
     )
 
 
 @given(among=victims, need=st.integers(1, 12))
 def test_the_exact_cover_is_the_cheapest_of_all_sets(among: list[Victim], need: int) -> None:
-    best_s, chosen = brute_force(among, need), exact_cover(among, need)
+    best_s, chosen = brute_force(among, need), cover(exact, among, need)
+    reference_s = least_cost_s([gpus_of(v) for v in among], [v.cost_s for v in among], need)
+    assert reference_s == best_s
     if best_s == float("inf"):
-        assert chosen == []
-        assert greedy_cover(among, need) == []
+        assert cheapest(among, Need(need, 1, Ledger(["n0"], [0]))) is None
         return
-    assert sum(victim.gpus for victim in chosen) >= need
+    assert sum(gpus_of(victim) for victim in chosen) >= need
     assert cost_s(chosen) == best_s
 
 
@@ -151,15 +230,15 @@ def test_the_exact_cover_is_the_cheapest_of_all_sets(among: list[Victim], need: 
 def test_the_greedy_cover_is_enough_and_nobody_in_it_is_needless(
     among: list[Victim], need: int
 ) -> None:
-    chosen = greedy_cover(among, need)
-    if sum(victim.gpus for victim in among) < need:
+    chosen = cover(greedy, among, need)
+    if sum(gpus_of(victim) for victim in among) < need:
         return
-    got = sum(victim.gpus for victim in chosen)
+    got = sum(gpus_of(victim) for victim in chosen)
     assert got >= need
-    assert len({victim.id for victim in chosen}) == len(chosen)
-    assert all(got - victim.gpus < need for victim in chosen)
+    assert len({victim.job for victim in chosen}) == len(chosen)
+    assert all(got - gpus_of(victim) < need for victim in chosen)
     assert cost_s(chosen) >= brute_force(among, need)
-    assert all(cost_s(chosen) <= victim.cost_s for victim in among if victim.gpus >= need)
+    assert all(cost_s(chosen) <= victim.cost_s for victim in among if gpus_of(victim) >= need)
 
 
 def best_division(among: Sequence[Victim], needs: Sequence[int]) -> float:
@@ -168,7 +247,7 @@ def best_division(among: Sequence[Victim], needs: Sequence[int]) -> float:
     for owners in itertools.product(range(len(needs) + 1), repeat=len(among)):
         got = [0] * (len(needs) + 1)
         for victim, owner in zip(among, owners, strict=True):
-            got[owner] += victim.gpus
+            got[owner] += gpus_of(victim)
         if all(have >= need for have, need in zip(got, needs, strict=False)):
             taken = [v for v, owner in zip(among, owners, strict=True) if owner < len(needs)]
             best_s = min(best_s, cost_s(taken))
@@ -179,7 +258,7 @@ def in_turn(among: Sequence[Victim], needs: Sequence[int]) -> float:
     """One need after the other, each taking its cheapest cover of what is left."""
     rest, total_s = list(among), 0.0
     for need in needs:
-        chosen = exact_cover(rest, need)
+        chosen = cover(exact, rest, need)
         if not chosen:
             return float("inf")
         rest = [victim for victim in rest if victim not in chosen]
@@ -195,7 +274,8 @@ def test_dividing_in_turn_costs_little_more_than_the_best_division_of_all() -> N
     draw, ratios = np.random.default_rng(1), []
     for _ in range(150):
         among = [
-            Victim(str(at), int(draw.integers(1, 5)), float(draw.lognormal())) for at in range(7)
+            on_one_node(str(at), int(draw.integers(1, 5)), float(draw.lognormal()))
+            for at in range(7)
         ]
         needs = [int(need) for need in draw.integers(1, 5, size=2)]
         best_s = best_division(among, needs)

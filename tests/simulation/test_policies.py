@@ -5,14 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
-from laxity_scheduler.division import Victim, exact_cover, greedy_cover
+from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.simulate.catalogue import decide_of, listed
 from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.simulate.studies.pickyman import greedy_cost_s, least_cost_s
 from laxity_scheduler.simulate.tables import Table
 from laxity_scheduler.simulate.truth import Belief
 from laxity_scheduler.state import ClusterState, Node
+from laxity_scheduler.victims import Need, Victim, cheapest
 from tests.simulation.jobs import job, trace
 
 
@@ -36,31 +38,33 @@ def test_pickyman_stops_a_long_job_for_a_short_one_but_not_for_a_long_one() -> N
     assert simulate(long, setting).column("preemptions").sum() == 0
 
 
-def brute_force(victims: list[Victim], need: int) -> float:
+def brute_force(gpus: list[int], costs_s: list[float], need: int) -> float:
     return min(
-        sum(victim.cost_s for victim in chosen)
-        for many in range(len(victims) + 1)
-        for chosen in itertools.combinations(victims, many)
-        if sum(victim.gpus for victim in chosen) >= need
+        sum(costs_s[row] for row in chosen)
+        for many in range(len(gpus) + 1)
+        for chosen in itertools.combinations(range(len(gpus)), many)
+        if sum(gpus[row] for row in chosen) >= need
     )
 
 
 def test_the_greedy_division_is_within_ten_per_cent_of_the_exact_one_on_average() -> None:
     draw, ratios = np.random.default_rng(0), []
     for _ in range(300):
-        victims = [
-            Victim(str(row), int(draw.integers(1, 9)), float(draw.lognormal())) for row in range(8)
-        ]
+        gpus, costs_s = [], []
+        for _ in range(8):
+            gpus.append(int(draw.integers(1, 9)))
+            costs_s.append(float(draw.lognormal()))
         need = int(draw.integers(1, 9))
-        exact = sum(victim.cost_s for victim in exact_cover(victims, need))
-        assert exact == pytest.approx(brute_force(victims, need))
-        ratios.append(sum(victim.cost_s for victim in greedy_cover(victims, need)) / exact)
+        best_s = least_cost_s(gpus, costs_s, need)
+        assert best_s == pytest.approx(brute_force(gpus, costs_s, need))
+        ratios.append(greedy_cost_s(gpus, costs_s, need) / best_s)
     assert np.mean(ratios) <= 1.10
 
 
 def test_no_victims_are_named_when_all_together_are_not_enough() -> None:
-    assert greedy_cover([Victim("a", 2, 1.0)], 3) == []
-    assert exact_cover([Victim("a", 2, 1.0)], 3) == []
+    lone = Victim("a", (("n0", 2),), 0.0, 1.0)
+    assert cheapest([lone], Need(3, 1, Ledger(["n0"], [0]))) is None
+    assert least_cost_s([2], [1.0], 3) == float("inf")
 
 
 @pytest.mark.parametrize("policy", sorted(set(listed()) - {"qos"}))

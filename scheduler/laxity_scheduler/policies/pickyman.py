@@ -6,30 +6,36 @@ they lose is less than the waiting it saves:
     benefit = helped x (start without stopping - start with it)
               - sum over victims (saving + restart + the newcomer's run time)
 
-helped: waiting jobs that start on the GPUs that are left to them.
+helped: waiting jobs that start on the GPUs that are left to them. Whom to stop is the ordered
+division of the running set: one waiting job after the other takes the cheapest set whose nodes hold
+it (`victims`); who has had others stopped for it keeps the place until it starts.
 
 A victim must have more left (P10) than the newcomer needs in all (P90) with the overhead, have run
 for a while since its last start, and have been stopped less than three times; one with a deadline
-must have the slack. The papers' formulas are not public: the reading is ours (algorithms 2.5).
-`overhead` 0 is the ablation that believes that stopping costs nothing.
+must have the slack, unless that deadline is lost anyway and was never promised. The papers' formulas
+are not public: the reading is ours (algorithms 2.5).
+
+Two ablations. `overhead` 0 believes that stopping costs nothing (`zero`); `blind` therefore knows
+neither a pause between stops nor a limit to them.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.claims import promised
 from laxity_scheduler.decision import Admit, Decision, Preempt
-from laxity_scheduler.division import Victim, exact_cover, greedy_cover
 from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.priority import movable
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.victims import Need, Victim, cheapest, freed_by
 
 MOST_TRIED: Final = 16  # waiting jobs for which victims are looked for, per decision
-EXACT_UP_TO: Final = 12  # candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,63 +54,78 @@ class _Division:
     def __init__(self, state: ClusterState, forecasts: Forecasts, rule: PickyMan) -> None:
         self.state, self.forecasts, self.rule = state, forecasts, rule
         self.ledger = Ledger.of(state)
-        self.behind: list[int] = []  # GPUs that each waiting job needs, in order
-        self.place = 0
+        self.waiting: list[Job] = []  # that nobody is stopped for yet, in order
         self.ahead = 0  # GPUs that those before it still wait for
         running = [job for job in state.running if movable(job)]
         self.running = sorted(running, key=lambda job: (job.submitted_at, job.id))
         self.rest_s = {job.id: forecasts.rest_s(job, job.workers, "mean") for job in state.running}
-        self.ends = sorted((self.rest_s[job.id], job.gpus) for job in state.running)
-        self.coming = sum(  # GPUs of stops that were asked for before
-            job.gpus for job in state.running if job.stop_requested_at is not None
-        )
+        self.ends = sorted(state.running, key=lambda job: (self.rest_s[job.id], job.id))
 
     def plan(self) -> Plan:
-        decisions: list[Decision] = []
-        tried = 0
-        why = reason("order", policy="pickyman")
         queue = sorted(self.state.queued, key=self._order)
-        self.behind = [job.widths[0] * job.gpus_per_worker for job in queue]
-        for place, job in enumerate(queue):
-            self.place = place
-            width = job.widths[0]
-            self.ledger.open_holds(job.id)
-            nodes = self.ledger.place(width, job.gpus_per_worker)
-            if nodes is not None:
-                decisions.append(Admit(job.id, width, nodes, why))
-                continue
-            self.ledger.close_holds(job.id)
-            if tried >= MOST_TRIED or not self.running:
-                continue
-            tried += 1
-            if self.coming >= width * job.gpus_per_worker:  # enough is being freed already
-                self.coming -= width * job.gpus_per_worker
-                continue
-            stops = self._stops(job, width * job.gpus_per_worker)
+        stops_for = {job.stop_for for job in self.state.running}
+        served = stops_for | {hold.job for hold in self.state.holds}
+        decisions: list[Decision] = []
+        for job in (job for job in queue if job.id in served):
+            start = self._start(job)
+            decisions += start
+            if not start:
+                coming = [other for other in self.state.running if other.stop_for == job.id]
+                self._keep_place(job, coming)
+                self.ahead += _gpus(job)
+        for job in (job for job in queue if job.id not in served):
+            start = self._start(job)
+            decisions += start
+            if not start:
+                self.waiting.append(job)
+        for place, job in enumerate(self.waiting[:MOST_TRIED]):
+            stops = self._stops(job, place) if self.running else []
             decisions += stops
-            if not stops:
-                self.ahead += width * job.gpus_per_worker
+            self.ahead += _gpus(job) if not stops else 0
         return Plan(tuple(decisions))
 
     def _order(self, job: Job) -> tuple[int, float, float, str]:
         """Jobs with a deadline first, then the least GPU-time."""
         run_s = self.forecasts.curve(job).total_s(job.widths[0], "mean")
-        gpus = job.widths[0] * job.gpus_per_worker
-        return (int(job.deadline_at == FOREVER), run_s * gpus, job.submitted_at, job.id)
+        return (int(job.deadline_at == FOREVER), run_s * _gpus(job), job.submitted_at, job.id)
 
-    def _stops(self, job: Job, gpus: int) -> list[Decision]:
-        free = self.ledger.total_free
-        need = max(1, gpus - free)
-        run_s = self.forecasts.rest_s(job, job.widths[0], "mean")
+    def _start(self, job: Job) -> list[Decision]:
+        self.ledger.open_holds(job.id)
+        nodes = self.ledger.place(job.widths[0], job.gpus_per_worker)
+        if nodes is None:
+            self.ledger.close_holds(job.id)
+            return []
+        return [Admit(job.id, job.widths[0], nodes, reason("order", policy="pickyman"))]
+
+    def _after(self, job: Job, stopped: Sequence[Job]) -> Ledger:
+        """What this job will find free once these have stopped."""
+        trial = self.ledger.copy()
+        trial.open_holds(job.id)
+        for other in stopped:
+            trial.give(other.nodes, other.gpus_per_worker)
+        return trial
+
+    def _keep_place(self, job: Job, stopped: Sequence[Job]) -> None:
+        """Nobody else takes the free GPUs that it needs beside those that are being freed for it."""
+        nodes = self._after(job, stopped).place(job.widths[0], job.gpus_per_worker) or ()
+        freed: Counter[str] = Counter()
+        for other in stopped:
+            for node in other.nodes:
+                freed[node] += other.gpus_per_worker
+        for hold in self.state.holds:
+            freed[hold.node] += hold.gpus if hold.job == job.id else 0
+        for node, workers in sorted(Counter(nodes).items()):
+            short = workers * job.gpus_per_worker - freed[node]
+            self.ledger.set_aside(node, max(0, short))
+
+    def _stops(self, job: Job, place: int) -> list[Decision]:
         candidates = [self._victim(other) for other in self.running if self._may_stop(other, job)]
-        exact = len(candidates) <= EXACT_UP_TO
-        victims = exact_cover(candidates, need) if exact else greedy_cover(candidates, need)
-        if not victims or self._benefit_s(victims, need, run_s) <= 0.0:
+        victims = cheapest(candidates, Need(job.widths[0], job.gpus_per_worker, self.ledger))
+        if not victims or self._benefit_s(victims, job, place) <= 0.0:
             return []
-        stopped = {victim.id for victim in victims}
+        stopped = {victim.job for victim in victims}
         chosen = [other for other in self.running if other.id in stopped]
-        if not self._fits(job, chosen):
-            return []
+        self._keep_place(job, chosen)
         self.running = [other for other in self.running if other.id not in stopped]
         return [
             Preempt(
@@ -116,19 +137,16 @@ class _Division:
             for other in chosen
         ]
 
-    def _fits(self, job: Job, chosen: Sequence[Job]) -> bool:
-        """Whether the nodes that the victims leave hold it, and take them for it."""
-        trial = self.ledger.copy()
-        for other in chosen:
-            trial.give(other.nodes, other.gpus_per_worker)
-        return trial.place(job.widths[0], job.gpus_per_worker) is not None
-
     def _victim(self, job: Job) -> Victim:
         curve, share = self.forecasts.curve(job), self.rule.overhead
-        save_s = share * curve.stop_s(job.workers, "mean")
-        again_s = share * curve.start_s(job.workers, "mean")
-        freed_s = share * self.forecasts.freed_s(job, "mean")
-        return Victim(job.id, job.gpus, freed_s + save_s + again_s, freed_s)
+        lost_s = curve.stop_s(job.workers, "mean") + curve.start_s(job.workers, "mean")
+        frees = Counter(job.nodes)
+        return Victim(
+            job.id,
+            tuple((node, many * job.gpus_per_worker) for node, many in sorted(frees.items())),
+            delay_s=share * self.forecasts.freed_s(job, "mean"),
+            loss_s=share * lost_s,
+        )
 
     def _may_stop(self, job: Job, newcomer: Job) -> bool:
         rule, curve = self.rule, self.forecasts.curve(job)
@@ -142,34 +160,43 @@ class _Division:
         if self.forecasts.rest_s(job, job.workers, "p10") <= needs_s + over_s:
             return False
         slack_s = job.deadline_at - self.state.now - self.rest_s[job.id]
-        return slack_s > over_s + needs_s
+        lost = slack_s < 0.0 and not promised(job, self.state.now)
+        return lost or slack_s > over_s + needs_s
 
-    def _benefit_s(self, victims: Sequence[Victim], need: int, run_s: float) -> float:
-        with_s = max(victim.freed_s for victim in victims)
-        caused_s = sum(victim.cost_s - victim.freed_s + run_s for victim in victims)
-        return self._helped(victims) * (self._wait_s(need + self.ahead) - with_s) - caused_s
+    def _benefit_s(self, victims: Sequence[Victim], job: Job, place: int) -> float:
+        run_s = self.forecasts.rest_s(job, job.widths[0], "mean")
+        with_s = max(victim.delay_s for victim in victims)
+        caused_s = sum(victim.loss_s + run_s for victim in victims)
+        return self._helped(victims, place) * (self._wait_s(job) - with_s) - caused_s
 
-    def _helped(self, victims: Sequence[Victim]) -> int:
+    def _helped(self, victims: Sequence[Victim], place: int) -> int:
         """How many waiting jobs start on what the victims leave, the first one included."""
-        left = self.ledger.total_free + sum(victim.gpus for victim in victims)
+        left = self.ledger.copy()
+        for node, gpus in freed_by(victims).items():
+            left.give([node], gpus)
         helped = 0
-        for gpus in self.behind[self.place :]:
-            if gpus <= left:
-                left -= gpus
-                helped += 1
-            if not left:
+        for job in self.waiting[place:]:
+            helped += left.place(job.widths[0], job.gpus_per_worker) is not None
+            if not left.total_free:
                 break
         return max(1, helped)
 
-    def _wait_s(self, need: int) -> float:
-        """When enough GPUs are free if nobody is stopped."""
-        got = 0
-        for end_s, gpus in self.ends:
-            got += gpus
-            if got >= need:
-                return end_s
+    def _wait_s(self, job: Job) -> float:
+        """When it fits, behind those before it, if nobody is stopped."""
+        later, need = self.ledger.copy(), _gpus(job) + self.ahead
+        for other in self.ends:
+            later.give(other.nodes, other.gpus_per_worker)
+            fits = later.slots(job.gpus_per_worker) >= job.widths[0]
+            if fits and later.total_free >= need:
+                return self.rest_s[other.id]
         return FOREVER
 
 
+def _gpus(job: Job) -> int:
+    """What it needs to start."""
+    return job.widths[0] * job.gpus_per_worker
+
+
 decide = PickyMan()
-blind = PickyMan(overhead=0.0, cooldown_s=0.0, most_stops=1_000)  # the ablation
+zero = PickyMan(overhead=0.0)  # the ablation: nothing else differs
+blind = PickyMan(overhead=0.0, cooldown_s=0.0, most_stops=1_000)

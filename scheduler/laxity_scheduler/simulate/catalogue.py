@@ -35,6 +35,7 @@ _CYCLES: Final = {
     "las": False,
     "pickyman": False,
     "pickyman_blind": False,
+    "pickyman_zero": False,
     "chronus": False,
     "drf": True,
     "optimus": True,

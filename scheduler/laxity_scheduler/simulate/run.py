@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from laxity_scheduler.order import Packing
 from laxity_scheduler.simulate.catalogue import Listed, decide_of, find, order_of, rule_of
-from laxity_scheduler.simulate.costs import CostName, Costs, costs
+from laxity_scheduler.simulate.costs import CostName, Costs, costs, scaled
 from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.outcome import Run
@@ -28,6 +28,8 @@ from laxity_scheduler.simulate.world import SimWorld
 class Setting:
     """What is simulated. Costs matter to jobs that are stopped or resized: an order does neither.
 
+    `paid_starts`: an order's jobs pay for their only start, as those of all other policies do.
+    `cost_scale`: the costs of the model, times this.
     `fails_s` and `repair_s`: a node's mean time between failures and to repair; 0: none fails.
     `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
     """
@@ -46,6 +48,8 @@ class Setting:
     fails_s: float = 0.0
     repair_s: float = 3600.0
     literal_cycle: bool = False
+    paid_starts: bool = False
+    cost_scale: float = 1.0
 
     @property
     def gpus(self) -> int:
@@ -53,7 +57,8 @@ class Setting:
 
     @property
     def costs(self) -> Costs:
-        return costs(self.cost_model, cluster_gpus=self.gpus, restart_s=self.restart_s)
+        model = costs(self.cost_model, cluster_gpus=self.gpus, restart_s=self.restart_s)
+        return scaled(model, self.cost_scale)
 
     def to_json(self) -> Mapping[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -70,7 +75,8 @@ def simulate(trace: Trace, setting: Setting) -> Run:
 
 def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
     cycles = setting.literal_cycle or setting.fails_s > 0
-    cycles |= policy.way == "order" and setting.admission not in (None, "none")
+    asks = setting.admission not in (None, "none")
+    cycles |= policy.way == "order" and (asks or setting.paid_starts)
     if policy.way == "order" and not cycles:
         sigma = sigma_of(setting.error)
         return run_order(
@@ -109,9 +115,9 @@ def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
 
 
 def _cycles(trace: str, setting: Setting, jobs: list[Truth]) -> Run:
-    """By the literal cycle. An order's jobs pay nothing for their only start."""
-    ordered = find(setting.policy).way == "order"
-    model = costs("free", cluster_gpus=setting.gpus) if ordered else setting.costs
+    """By the literal cycle. An order's jobs pay nothing for their only start, unless told to."""
+    unpaid = find(setting.policy).way == "order" and not setting.paid_starts
+    model = costs("free", cluster_gpus=setting.gpus) if unpaid else setting.costs
     nodes = nodes_of(setting.nodes, setting.gpus_per_node, pooled=setting.pooled)
     failures = (
         Failures(setting.fails_s, setting.repair_s, setting.seed) if setting.fails_s else None

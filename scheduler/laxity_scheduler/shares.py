@@ -240,6 +240,8 @@ class _Decision:
         self, changed: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
     ) -> Iterator[Decision]:
         """Shrinking and stopping first; then starts and growth, as far as GPUs are free now."""
+        settled = np.array([not _changing(job) for job in self.jobs], dtype=np.bool_)
+        changed = changed[settled[changed]]
         order = changed[np.argsort(columns.due[changed], kind="stable")]
         runs = np.array([job.workers > 0 for job in self.jobs], dtype=np.bool_)
         starts = target >= 0
@@ -273,15 +275,23 @@ class _Decision:
 
 
 def _movable(job: Job) -> bool:
-    """Whether the rule may decide about it; the GPUs of others are simply not there."""
+    """Whether the rule may decide about it; the GPUs of others are simply not there.
+
+    Who is about to stop or to shrink is planned for like all others, as one who still has its GPUs:
+    a plan that left it out would give others what it gives back, take that from them as soon as it
+    is back, and so on for ever.
+    """
     if job.pinned or job.refused or job.terminating_workers:
         return False
     if not job.workers:
         return True
-    if not job.preemptible or job.workers not in job.widths:
-        return False
+    return job.preemptible and job.workers in job.widths
+
+
+def _changing(job: Job) -> bool:
+    """Told to stop or to shrink, and has not done so yet: there is nothing to tell it meanwhile."""
     waits = job.resize_to or job.stop_requested_at is not None or job.parked_epoch is not None
-    return not waits
+    return bool(job.workers and waits)
 
 
 def _typical_gpu_s(columns: Columns) -> float:

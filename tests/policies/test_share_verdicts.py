@@ -14,6 +14,8 @@ from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
 from laxity_scheduler.share_rows import Rows
 from laxity_scheduler.shares import policy_of
+from laxity_scheduler.simulate.generate import Mix, generate
+from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Promise
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
@@ -172,3 +174,40 @@ def test_a_job_that_is_stopped_is_told_which_policy_gives_its_gpus_away() -> Non
     plan = laxity.decide(cluster(gpus=1, jobs=[runs, short], now=1.0), MINUTE_EPOCHS)
     (stop,) = [d for d in plan.decisions if isinstance(d, Preempt)]
     assert stop.reason.text == "policy laxity gives its 1 GPU(s) to others"
+
+
+# Who is told to stop or to shrink still counts, until it has done so.
+
+
+@PROMISING
+def test_what_a_job_gives_back_by_shrinking_is_promised_to_the_next(decide: Policy) -> None:
+    """Of 2 GPUs one comes back. 10 epochs each, due in 700 s: one GPU is enough for either."""
+    shrinks = promised("a", 700.0, workers=(1, 2), running=2, resize_to=1)
+    newcomer = job("b", due_at=700.0, submitted_at=1.0)
+    state = cluster(gpus=2, jobs=[shrinks, newcomer], now=0.0)
+    plan = decide(state, MINUTE_EPOCHS)
+    assert isinstance(told(plan, "team/b"), Promised)
+    assert not any(isinstance(d, Resize) for d in plan.decisions)  # it has been told already
+
+
+@PROMISING
+def test_what_a_stopping_job_was_promised_is_not_promised_again(decide: Policy) -> None:
+    """20 epochs in 700 s take both GPUs, once it has stopped; 6 epochs in 400 s would take one."""
+    stops = promised("a", 700.0, epochs=20, workers=(1, 2), running=1, stop_requested_at=0.0)
+    newcomer = job("b", epochs=6, due_at=400.0, submitted_at=1.0)
+    state = cluster(gpus=2, jobs=[stops, newcomer], now=0.0)
+    plan = decide(state, MINUTE_EPOCHS)
+    assert not any(isinstance(d, Promised) for d in plan.decisions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["laxity", "elasticflow", "edf_elastic"])
+def test_stops_do_not_breed_stops_where_they_wait_for_an_epochs_end(policy: str) -> None:
+    """30 jobs on 16 GPUs, epochs of 5 minutes: not one stop per job.
+
+    Planned without those that were about to stop, a job was started on what another gave back, told
+    to stop as soon as that one counted again, and so on: 204 to 1,571 stops.
+    """
+    jobs = generate(Mix(jobs=30, jobs_per_hour=20.0), seed=0)
+    run = simulate(jobs, Setting(policy, 2, 8, cost_model="live", epoch_s=300.0))
+    assert run.column("preemptions").sum() < 30

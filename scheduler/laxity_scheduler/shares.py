@@ -240,8 +240,8 @@ class _Decision:
         self, changed: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
     ) -> Iterator[Decision]:
         """Shrinking and stopping first; then starts and growth, as far as GPUs are free now."""
-        settled = np.array([not _changing(job) for job in self.jobs], dtype=np.bool_)
-        changed = changed[settled[changed]]
+        settled = [not _changing(self.jobs[row]) for row in changed.tolist()]
+        changed = changed[np.array(settled, dtype=np.bool_)]
         order = changed[np.argsort(columns.due[changed], kind="stable")]
         runs = np.array([job.workers > 0 for job in self.jobs], dtype=np.bool_)
         starts = target >= 0

@@ -25,7 +25,10 @@ _Z2: Final = 1.959963984540054**2
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One prediction that met the truth; `quantiles_s` by the levels they were made for."""
+    """One prediction that met the truth; `quantiles_s` by the levels they were made for.
+
+    `mean_s` is what was expected on average, where that is said apart from `predicted_s`, the P50.
+    """
 
     model: str
     stage: str
@@ -33,6 +36,7 @@ class Outcome:
     actual_s: float
     levels: tuple[float, ...]
     quantiles_s: tuple[float, ...]
+    mean_s: float | None = None
 
     @property
     def ape(self) -> float:
@@ -129,6 +133,9 @@ def errors(outcomes: Sequence[Outcome], *, stage: str = "start") -> dict[str, fl
         "error/median_ape": median(outcome.ape for outcome in chosen),
         "error/n": float(len(chosen)),
     }
+    means = [outcome.mean_s for outcome in chosen if outcome.mean_s is not None]
+    if len(means) == len(chosen):
+        found["error/of_mean"] = abs(sum(means) / sum(one.actual_s for one in chosen) - 1.0)
     for point in calibration(chosen):
         if point.level in LIVE_LEVELS:
             found[f"coverage/p{100 * point.level:.0f}"] = point.share

@@ -6,8 +6,9 @@ estimate, whichever is surest, else nothing at all, which is infinity and not an
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from laxity_profiler.calibrate import NORMAL, Factors
@@ -18,7 +19,8 @@ from laxity_profiler.fits import NOISE, SPREAD, ModelFit, Setting, SettingFit, n
 from laxity_profiler.overhead import Costs
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
-NO_END: Final = (0.0, 0.0, 0.0)
+Quantiles = tuple[float, float, float]  # P10, P50, P90 in seconds
+NO_END: Final[Quantiles] = (0.0, 0.0, 0.0)
 UNKNOWN2: Final = 1e6  # relative variance of a level that only the job's own epochs can give
 
 
@@ -37,7 +39,7 @@ class Cell:
     n: int
     start: Factors = NORMAL
     later: Factors = NORMAL
-    end_s: tuple[float, float, float] = NO_END  # P10, P50, P90 of last epoch to Job complete
+    end_s: Quantiles = NO_END  # from the last epoch until the Job is complete
 
 
 UNKNOWN: Final = Cell(math.inf, UNKNOWN2, 0.0, NOISE * NOISE, "prior", 0)
@@ -52,6 +54,7 @@ class Expectations:
         self._by_model: Mapping[str, ModelFit] = {fit.model: fit for fit in models}
         self._outlooks: dict[Workload, Outlook] = {}
         self._levels: dict[tuple[int, int], tuple[float, float, int]] = {}
+        self._ends: dict[tuple[str, int], Quantiles] = {}
 
     def of(self, workload: Workload) -> "Outlook":
         found = self._outlooks.get(workload)
@@ -59,17 +62,26 @@ class Expectations:
             fit = self._by_model.get(workload.model)
             known = fit is not None and bool(fit.settings)
             family = [] if known else relatives(workload.model, self._models)
-            ends = self._costs.estimate(workload.model, ("finish",)) if self._costs else None
-            end_s = (ends.p10_s, ends.p50_s, ends.p90_s) if ends else NO_END
-            found = Outlook(workload, fit, family, self._levels, end_s=end_s)
+            ends = partial(self._end, workload.model)
+            found = Outlook(workload, fit, family, self._levels, ends=ends)
             self._outlooks[workload] = found
+        return found
+
+    def _end(self, model: str, width: int) -> Quantiles:
+        """From the last epoch of so many workers to the Job's end."""
+        if self._costs is None:
+            return NO_END
+        found = self._ends.get((model, width))
+        if found is None:
+            said = self._costs.estimate(model, ("finish",), width)
+            found = self._ends[model, width] = (said.p10_s, said.p50_s, said.p90_s)
         return found
 
 
 class Outlook:
     """One workload over all widths."""
 
-    __slots__ = ("_cells", "_end_s", "_family", "_fit", "_levels", "_near", "_setting", "_workload")
+    __slots__ = ("_cells", "_ends", "_family", "_fit", "_levels", "_near", "_setting", "_workload")
 
     def __init__(
         self,
@@ -78,9 +90,9 @@ class Outlook:
         family: Sequence[ModelFit],
         levels: dict[tuple[int, int], tuple[float, float, int]],
         *,
-        end_s: tuple[float, float, float] = NO_END,
+        ends: Callable[[int], Quantiles] = lambda _: NO_END,
     ) -> None:
-        self._end_s = end_s
+        self._ends = ends
         self._workload = workload
         self._setting = Setting.of(workload)
         self._fit = fit
@@ -92,7 +104,7 @@ class Outlook:
     def at(self, width: int) -> Cell:
         found = self._cells.get(width)
         if found is None:
-            found = self._cells[width] = replace(self._look(width), end_s=self._end_s)
+            found = self._cells[width] = replace(self._look(width), end_s=self._ends(width))
         return found
 
     def _look(self, width: int) -> Cell:

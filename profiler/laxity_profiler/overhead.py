@@ -4,41 +4,31 @@
     resume  = start (pods, model, data) + warm-up        start = r0 + r1 * checkpoint bytes
     finish  = from the end of the last epoch until the Job is complete
 
-Each part is the median of what was observed of the model. Where a model has few observations, they
-are mixed with the fit over all models on checkpoint bytes, and that with a prior. A local process
-starts in seconds, a pod in tens of seconds (Pollux assumes 30; algorithms 1.6).
+Each part is fitted over the widths that were observed of the model (overhead_part). Where a model
+has few observations, they are mixed with the fit over all models on checkpoint bytes, else with
+what models of the same stem or all models cost, and that with a prior. A local process starts in
+seconds, a pod in tens of seconds (Pollux assumes 30; algorithms 1.6).
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Final, Literal, Self
 
-from laxity_profiler.calibrate import NORMAL_90
 from laxity_profiler.estimate import Estimate, Source
+from laxity_profiler.family import stem
+from laxity_profiler.overhead_part import PartFit, fit_part, together
 from laxity_profiler.said import StopSeen
 
 Part = Literal["save", "suspend", "resume", "load", "reform", "warmup", "finish"]
 ERROR: Final = 0.35  # relative, of a prior
-LEAST_ERROR: Final = 0.08
-PRIOR_POINTS: Final = 1.0  # how many observations a prior is worth
 LATEST: Final = 100  # observations of one model and part that count
 
 
 @dataclass(frozen=True, slots=True)
-class PartFit:
-    """One part: its expected seconds, relative error of one occurrence, number of observations."""
-
-    part: str
-    seconds: float
-    error: float
-    n: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ModelCosts:
-    """What was observed of one model."""
+    """What was observed of one model, or of all models of one stem."""
 
     model: str
     parts: tuple[PartFit, ...]
@@ -63,27 +53,29 @@ PRIORS: Final[Mapping[str, tuple[PartFit, ...]]] = {"local": LOCAL, "cluster": C
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """All that is known of stops: by model, over all models, and what was assumed before."""
+    """All that is known of stops: by model, by stem, over all models, and what was assumed before."""
 
     models: tuple[ModelCosts, ...] = ()
     pooled: tuple[PartFit, ...] = LOCAL
+    families: tuple[ModelCosts, ...] = ()
 
-    def estimate(self, model: str, parts: Sequence[Part]) -> Estimate:
-        """The sum of these parts."""
-        own = next((row.parts for row in self.models if row.model == model), ())
-        known = [_find(own, part) or _find(self.pooled, part) for part in parts]
-        found = [fit for fit in known if fit is not None]
-        seconds = sum(fit.seconds for fit in found)
-        sigma2 = sum((fit.seconds * fit.error) ** 2 for fit in found)
-        x = NORMAL_90 * math.sqrt(sigma2) / seconds if seconds > 0.0 else 0.0
-        up = x + math.sqrt(1.0 + x * x)
+    def estimate(self, model: str, parts: Sequence[Part], workers: int = 1) -> Estimate:
+        """The sum of these parts on so many workers. Deviations of parts add as squares."""
+        own = _of(self.models, model)
+        kin = _of(self.families, stem(model))
+        known = [own, kin, self.pooled]
+        found = [fit for part in parts if (fit := _first(known, part)) is not None]
+        said = [fit.at(max(1, workers)) for fit in found]
+        middle_s = sum(p50 for _, p50, _, _ in said)
+        below_s = math.sqrt(sum((p50 - p10) ** 2 for p10, p50, _, _ in said))
+        above_s = math.sqrt(sum((p90 - p50) ** 2 for _, p50, _, p90 in said))
         n = min((fit.n for fit in found), default=0)
         return Estimate(
-            seconds / up,
-            seconds,
-            seconds * (1.0 + x * x / 3.2847),
-            seconds * up,
-            _source(own, n),
+            middle_s - below_s,
+            middle_s,
+            sum(mean for _, _, mean, _ in said),
+            middle_s + above_s,
+            _source((*own, *kin), n),
             n,
         )
 
@@ -92,9 +84,13 @@ class Costs:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Also what was written before costs had widths and families."""
         return cls(
             tuple(ModelCosts(row["model"], _parts(row["parts"])) for row in fields["models"]),
             _parts(fields["pooled"]),
+            tuple(
+                ModelCosts(row["model"], _parts(row["parts"])) for row in fields.get("families", ())
+            ),
         )
 
 
@@ -109,18 +105,20 @@ def fit_costs(
     for stop in (*stops, *warm_ups(warm_up_s or {})):
         seen.setdefault(stop.kind, {}).setdefault(stop.model, []).append(stop)
     models: dict[str, list[PartFit]] = {}
+    families: dict[str, list[PartFit]] = {}
     pooled = []
     for start in prior:
         by_model = seen.get(start.part, {})
-        together = _pooled(start, by_model)
-        pooled.append(together)
+        alone = {model: fit_part(_rows(rows), start) for model, rows in by_model.items()}
+        every = together(list(alone.values()), start)
+        pooled.append(every)
+        for family, members in _families(alone).items():
+            families.setdefault(family, []).append(together(list(members.values()), every))
         for model, rows in by_model.items():
-            expected = _by_bytes(by_model, rows) or together
-            models.setdefault(model, []).append(_mixed(rows, expected))
-    rows_by_model = tuple(
-        ModelCosts(model, tuple(parts)) for model, parts in sorted(models.items())
-    )
-    return Costs(rows_by_model, tuple(pooled))
+            kin = [fit for other, fit in alone.items() if other != model and _alike(other, model)]
+            expected = _by_bytes(by_model, rows, every) or together(kin, every)
+            models.setdefault(model, []).append(fit_part(_rows(rows), expected))
+    return Costs(_sorted(models), tuple(pooled), _sorted(families))
 
 
 def warm_ups(warm_up_s: Mapping[str, Sequence[float]]) -> list[StopSeen]:
@@ -132,34 +130,34 @@ def warm_ups(warm_up_s: Mapping[str, Sequence[float]]) -> list[StopSeen]:
     ]
 
 
-def _pooled(prior: PartFit, by_model: Mapping[str, Sequence[StopSeen]]) -> PartFit:
-    """Over all models: the median of the models' medians, sure as far as they agree."""
-    middles = [median(stop.seconds for stop in rows[-LATEST:]) for rows in by_model.values()]
-    if not middles:
-        return prior
-    n = len(middles)
-    seconds = (PRIOR_POINTS * prior.seconds + n * median(middles)) / (PRIOR_POINTS + n)
-    spread = [abs(middle - seconds) / seconds if seconds > 0 else 0.0 for middle in middles]
-    return PartFit(prior.part, seconds, max(0.25, min(1.0, 1.4826 * median(spread))), 0)
+def _rows(stops: Sequence[StopSeen]) -> list[tuple[int, float]]:
+    return [(stop.workers, stop.seconds) for stop in stops[-LATEST:]]
 
 
-def _mixed(rows: Sequence[StopSeen], expected: PartFit) -> PartFit:
-    """The model's own median, mixed with what was expected while there are few."""
-    latest = [stop.seconds for stop in rows[-LATEST:]]
-    n = len(latest)
-    weight = n / (n + PRIOR_POINTS) if n < 5 else 1.0
-    seconds = weight * median(latest) + (1.0 - weight) * expected.seconds
-    if seconds <= 0.0:
-        return PartFit(expected.part, 0.0, LEAST_ERROR, n)
-    off = 1.4826 * median(abs(value - seconds) for value in latest) / seconds
-    off = math.sqrt((expected.error**2 + n * off * off) / (n + 1))
-    return PartFit(expected.part, seconds, max(LEAST_ERROR, min(1.0, off)), n)
+def _families(fits: Mapping[str, PartFit]) -> dict[str, dict[str, PartFit]]:
+    """The fits of models by their stem."""
+    found: dict[str, dict[str, PartFit]] = {}
+    for model, fit in fits.items():
+        if len(stem(model)) > 1:
+            found.setdefault(stem(model), {})[model] = fit
+    return found
+
+
+def _alike(one: str, other: str) -> bool:
+    return len(stem(one)) > 1 and stem(one) == stem(other)
+
+
+def _sorted(fits: Mapping[str, Sequence[PartFit]]) -> tuple[ModelCosts, ...]:
+    return tuple(ModelCosts(name, tuple(parts)) for name, parts in sorted(fits.items()))
 
 
 def _by_bytes(
-    by_model: Mapping[str, Sequence[StopSeen]], rows: Sequence[StopSeen]
+    by_model: Mapping[str, Sequence[StopSeen]], rows: Sequence[StopSeen], every: PartFit
 ) -> PartFit | None:
-    """k0 + k1 * bytes over all models, read at this model's checkpoint; None without bytes."""
+    """k0 + k1 * bytes over all models, read at this model's checkpoint; None without bytes.
+
+    How that grows with the width is what all models together show.
+    """
     points = [
         (float(stop.bytes), stop.seconds)
         for each in by_model.values()
@@ -172,17 +170,24 @@ def _by_bytes(
     from laxity_profiler.scaling import fit_line
 
     k0, k1 = fit_line(*zip(*points, strict=True))
-    return PartFit("", k0 + k1 * median(sizes), 0.25)
+    seconds = k0 + k1 * median(sizes)
+    return replace(every, seconds=seconds, error=0.25, per_worker=every.slope * seconds, width=1.0)
 
 
-def _find(parts: Sequence[PartFit], part: str) -> PartFit | None:
-    return next((fit for fit in parts if fit.part == part), None)
+def _of(rows: Sequence[ModelCosts], name: str) -> tuple[PartFit, ...]:
+    return next((row.parts for row in rows if row.model == name), ())
 
 
-def _source(own: Sequence[PartFit], n: int) -> Source:
+def _first(known: Sequence[Sequence[PartFit]], part: str) -> PartFit | None:
+    """The first that is known of this part."""
+    return next((fit for parts in known for fit in parts if fit.part == part), None)
+
+
+def _source(near: Sequence[PartFit], n: int) -> Source:
+    """`near` is what was observed of this model or of those like it."""
     if n > 0:
         return "history"
-    return "family" if own else "prior"
+    return "family" if near else "prior"
 
 
 def _parts(rows: Iterable[Mapping[str, Any]]) -> tuple[PartFit, ...]:

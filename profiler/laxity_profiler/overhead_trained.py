@@ -1,8 +1,9 @@
 """What stops and starts cost, as the registry takes it: one model for all, with its held-back errors.
 
 Held back: every fifth observation of a model and part, five times over, so that each is predicted
-once from the others by the rules of laxity_profiler.overhead. What took no time at all has no
-relative error and is not counted.
+once from the others by the rules of laxity_profiler.overhead, at its own width. `mean_ape` is of
+single events by the P50; `of_mean` is how far the sum of all events was from the sum of their means.
+What took no time at all has no relative error and is not counted.
 """
 
 import json
@@ -17,7 +18,8 @@ from typing import Final, cast, get_args
 from laxity.durations import format_instant
 from laxity_profiler.estimate import Estimate
 from laxity_profiler.evidence import LIVE_LEVELS, Outcome, errors
-from laxity_profiler.overhead import LOCAL, Costs, Part, PartFit, fit_costs
+from laxity_profiler.overhead import LOCAL, Costs, Part, fit_costs
+from laxity_profiler.overhead_part import PartFit
 from laxity_profiler.registry_entry import QUANTILES, Column, Entry, listed, said_params
 from laxity_profiler.said import StopSeen
 
@@ -60,11 +62,12 @@ def held_back(seen: Sequence[StopSeen], *, prior: tuple[PartFit, ...]) -> list[O
     for number, fold in enumerate(folds):
         others = [stop for at, other in enumerate(folds) if at != number for stop in other]
         costs = fit_costs(others, prior=prior)
-        said: dict[tuple[str, str], Estimate] = {}
+        said: dict[tuple[str, str, int], Estimate] = {}
         for stop in fold:
-            key = (stop.model, stop.kind)
+            key = (stop.model, stop.kind, stop.workers)
             if key not in said:
-                said[key] = costs.estimate(stop.model, (cast("Part", stop.kind),))
+                part = cast("Part", stop.kind)
+                said[key] = costs.estimate(stop.model, (part,), stop.workers)
             if stop.seconds > 0.0 and said[key].p50_s > 0.0:
                 outcomes.append(_outcome(stop, said[key]))
     return outcomes
@@ -92,7 +95,9 @@ def _folds(seen: Sequence[StopSeen]) -> list[list[StopSeen]]:
 
 def _outcome(stop: StopSeen, said: Estimate) -> Outcome:
     quantiles = (said.p10_s, said.p50_s, said.p90_s)
-    return Outcome(stop.model, stop.kind, said.p50_s, stop.seconds, LIVE_LEVELS, quantiles)
+    return Outcome(
+        stop.model, stop.kind, said.p50_s, stop.seconds, LIVE_LEVELS, quantiles, said.mean_s
+    )
 
 
 def _params(seen: Sequence[StopSeen], digest: str) -> dict[str, str]:
@@ -119,7 +124,8 @@ def _description(seen: Sequence[StopSeen], metrics: Mapping[str, float]) -> str:
         said += (
             f" Of {metrics['error/n']:.0f} held back: mean error "
             f"{100 * metrics['error/mean_ape']:.1f} %, median {100 * metrics['error/median_ape']:.1f} %, "
-            f"{100 * metrics['coverage/p90']:.0f} % within P90."
+            f"{100 * metrics['coverage/p90']:.0f} % within P90, all together "
+            f"{100 * metrics['error/of_mean']:.1f} % from their predicted sum."
         )
     return said
 

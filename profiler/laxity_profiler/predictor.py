@@ -65,11 +65,11 @@ class HistoryPredictor:
 
     def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
         """Checkpoint and stop, after the epoch's end, until the GPUs are free."""
-        return self.costs.estimate(workload.model, ("save", "suspend"))
+        return self.costs.estimate(workload.model, ("save", "suspend"), workers)
 
     def resume_cost(self, workload: Workload, workers: int) -> Estimate:
         """From the patch that starts the pods to the first useful step, and the slow first steps."""
-        return self.costs.estimate(workload.model, ("resume", "warmup"))
+        return self.costs.estimate(workload.model, ("resume", "warmup"), workers)
 
     def to_json(self) -> dict[str, object]:
         """All parameters as plain JSON."""

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from laxity_profiler.curve import ONE_WIDTH, Curve, Level
 from laxity_profiler.fits import ModelFit, Setting, SettingFit, StepFit
-from laxity_profiler.overhead import CLUSTER, Costs, ModelCosts, PartFit
+from laxity_profiler.overhead import CLUSTER, Costs, ModelCosts
+from laxity_profiler.overhead_part import PartFit
 from laxity_profiler.predictor import HistoryPredictor
 from tests.contract.predictor_exam import EXAM, Bench, Question, named
 from tests.prediction.builders import World
@@ -35,7 +36,20 @@ def rich() -> HistoryPredictor:
             *learned,
             ModelFit("rnn", settings, step=StepFit(0.01, 0.001, 0.002, 0.05, 1, 8)),
         ),
-        Costs((ModelCosts("cnn", (PartFit("resume", 12.0, 0.2, 9),)),), CLUSTER),
+        Costs(
+            (
+                ModelCosts("cnn", (PartFit("resume", 12.0, 0.2, 9),)),
+                ModelCosts(
+                    "mlp",
+                    (
+                        PartFit(
+                            "resume", 9.0, 0.2, 9, 1.5, 3.0, 1, 8, 8, mean=2.5, x10=-0.1, x90=1.4
+                        ),
+                    ),
+                ),
+            ),
+            CLUSTER,
+        ),
     )
 
 
@@ -75,6 +89,8 @@ def test_the_version_changes_with_every_parameter() -> None:
     ]
     predictors = [HistoryPredictor((one,)) for one in (model, *changed)]
     predictors.append(HistoryPredictor((model,), Costs((), CLUSTER)))
+    steeper = dataclasses.replace(CLUSTER[0], per_worker=0.1)
+    predictors.append(HistoryPredictor((model,), Costs((), (steeper, *CLUSTER[1:]))))
 
     assert len({one.version for one in predictors}) == len(predictors)
 

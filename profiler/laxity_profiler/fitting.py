@@ -1,7 +1,9 @@
 """From the observed runs of one model to its numbers: levels, spread, noise and calibration.
 
 The calibration needs no live predictions: each past run is predicted from the others (leave one
-out), before its start and again at half of it, by the same rules that the predictor uses. How far off that was, in units of the expected error, are the scores.
+out; where the level of the runs moves, from those before it), before its start and again at half of
+it, by the same rules that the predictor uses. How far off that was, in units of the expected error,
+are the scores.
 """
 
 import math
@@ -13,6 +15,7 @@ from typing import Final
 
 from laxity_profiler.calibrate import P90, factors, score
 from laxity_profiler.curve import ONE_WIDTH, Curve, Level
+from laxity_profiler.drift import Drift, Place, drift_of, places
 from laxity_profiler.fits import NOISE, SPREAD, ModelFit, Setting, SettingFit, StepFit
 from laxity_profiler.history import Run
 from laxity_profiler.posterior import Belief, last_jump, update
@@ -91,51 +94,71 @@ def stretches(runs: Iterable[Run]) -> list[Stretch]:
     return found
 
 
-def fit_model(model: str, found: Sequence[Stretch], *, level: float = P90) -> ModelFit:
-    """All numbers of one model. `level` is the adapted level of its P90."""
+def fit_model(
+    model: str, found: Sequence[Stretch], *, level: float = P90, later_level: float = P90
+) -> ModelFit:
+    """All numbers of one model. The levels are the adapted ones of its P90 at a start and later."""
     noise2 = _noise2(found)
     regimes = _regimes(found, noise2)
-    spread2 = _spread2(regimes, noise2)
-    settings = _settings(regimes, spread2, noise2)
-    scores = backtest(regimes, spread2=spread2, noise2=noise2)
+    drift = _drift(regimes, noise2)
+    settings = _settings(regimes, drift, noise2)
+    scores = backtest(regimes, drift=drift, noise2=noise2)
     return ModelFit(
         model,
         settings,
-        spread2,
+        drift.spread2,
         noise2,
         factors(scores.start, level=level),
-        factors(scores.later, level=level),
+        factors(scores.later, level=later_level),
         _step_fit(settings),
     )
 
 
-def backtest(regimes: Sequence[Regime], *, spread2: float, noise2: float) -> Scores:
-    """Predict each stretch from the others of its regime; scores of the misses."""
-    found = list(trials(regimes, spread2=spread2, noise2=noise2))
+def backtest(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Scores:
+    """Predict each stretch from others of its regime; scores of the misses."""
+    found = list(trials(regimes, drift=drift, noise2=noise2))
     return Scores(
         tuple(trial.score for trial in found if trial.stage == "start"),
         tuple(trial.score for trial in found if trial.stage == "half"),
     )
 
 
-def trials(regimes: Sequence[Regime], *, spread2: float, noise2: float) -> Iterator[Trial]:
-    """Each stretch as the others of its regime predict it: before its start, and at its half."""
+def trials(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Iterator[Trial]:
+    """Each stretch as others of its regime predict it: before its start, and at its half.
+
+    Where the level stands still these are all others, where it moves those before it.
+    """
     for regime in regimes:
-        group = regime.stretches
-        weights = [1.0 / (spread2 + noise2 / len(one.epoch_s)) for one in group]
-        total = sum(weights)
-        sums = sum(weight * one.mean_s for weight, one in zip(weights, group, strict=True))
-        for weight, one in list(zip(weights, group, strict=True))[-RUNS_SCORED:]:
-            rest = total - weight
-            if rest <= 1e-9 * total or one.only_warm_up:
-                continue
-            level_s = (sums - weight * one.mean_s) / rest
-            belief = Belief(1.0, spread2 + 1.0 / rest, 0.0, noise2, 0)
+        before = _before if drift.step2 > 0.0 else _others
+        for one, place in before(regime, drift, noise2):
+            level_s = place.level_s
+            belief = Belief(1.0, drift.spread2 + place.error2, 0.0, noise2, 0)
             ratios = [seconds / level_s for seconds in one.epoch_s]
             yield _trial("start", regime, level_s, belief, ratios)
             if half := len(ratios) // 2:
                 after = update(belief, ratios[max(0, half - EPOCHS_KEPT) : half])
                 yield _trial("half", regime, level_s, after, ratios[half:])
+
+
+def _others(regime: Regime, drift: Drift, noise2: float) -> Iterator[tuple[Stretch, Place]]:
+    """The latest stretches, each with the weighted mean of all the others."""
+    group = regime.stretches
+    weights = [1.0 / (drift.spread2 + noise2 / len(one.epoch_s)) for one in group]
+    total = sum(weights)
+    sums = sum(weight * one.mean_s for weight, one in zip(weights, group, strict=True))
+    for weight, one in list(zip(weights, group, strict=True))[-RUNS_SCORED:]:
+        rest = total - weight
+        if rest > 1e-9 * total and not one.only_warm_up:
+            yield one, Place((sums - weight * one.mean_s) / rest, 1.0 / rest)
+
+
+def _before(regime: Regime, drift: Drift, noise2: float) -> Iterator[tuple[Stretch, Place]]:
+    """The latest stretches but the first, each with the level as it was known before it."""
+    if regime.stretches[0].only_warm_up:
+        return
+    known = places(_means(regime), drift, noise2)
+    later = zip(regime.stretches[1:], known, strict=False)
+    yield from list(later)[-RUNS_SCORED:]
 
 
 def _trial(
@@ -150,7 +173,7 @@ def tried(found: Sequence[Stretch]) -> list[Trial]:
     """The trials that a fit of these stretches is calibrated with, in the order of the runs."""
     noise2 = _noise2(found)
     regimes = _regimes(found, noise2)
-    return list(trials(regimes, spread2=_spread2(regimes, noise2), noise2=noise2))
+    return list(trials(regimes, drift=_drift(regimes, noise2), noise2=noise2))
 
 
 def _regimes(found: Sequence[Stretch], noise2: float) -> list[Regime]:
@@ -203,11 +226,21 @@ def _spread2(regimes: Sequence[Regime], noise2: float) -> float:
     )
 
 
-def _settings(regimes: Sequence[Regime], spread2: float, noise2: float) -> tuple[SettingFit, ...]:
+def _drift(regimes: Sequence[Regime], noise2: float) -> Drift:
+    """How much runs differ, and how fast their level moves between jumps."""
+    sequences = [_means(one) for one in regimes if not one.stretches[0].only_warm_up]
+    return drift_of(sequences, spread2=_spread2(regimes, noise2), noise2=noise2)
+
+
+def _means(regime: Regime) -> list[tuple[float, int]]:
+    return [(one.mean_s, len(one.epoch_s)) for one in regime.stretches]
+
+
+def _settings(regimes: Sequence[Regime], drift: Drift, noise2: float) -> tuple[SettingFit, ...]:
     by_setting: dict[Setting, list[Level]] = {}
     for regime in regimes:
         if regime.is_current:
-            level = _level(regime.width, regime.stretches, spread2, noise2)
+            level = _level(regime, drift, noise2)
             by_setting.setdefault(regime.setting, []).append(level)
     fits = []
     for setting, levels in by_setting.items():
@@ -216,16 +249,20 @@ def _settings(regimes: Sequence[Regime], spread2: float, noise2: float) -> tuple
     return tuple(sorted(fits, key=lambda fit: repr(fit.setting)))
 
 
-def _level(width: int, group: Sequence[Stretch], spread2: float, noise2: float) -> Level:
-    """The weighted mean of the runs' means."""
-    weights = [1.0 / (spread2 + noise2 / len(one.epoch_s)) for one in group]
+def _level(regime: Regime, drift: Drift, noise2: float) -> Level:
+    """Where it is now if it moves, else the weighted mean of the runs' means."""
+    group = regime.stretches
+    n = sum(len(one.epoch_s) for one in group)
+    if drift.step2 > 0.0 and not group[0].only_warm_up:
+        *_, place = places(_means(regime), drift, noise2)
+        return Level(regime.width, place.level_s, math.sqrt(place.error2), len(group), n)
+    weights = [1.0 / (drift.spread2 + noise2 / len(one.epoch_s)) for one in group]
     total = sum(weights)
     mean = sum(weight * one.mean_s for weight, one in zip(weights, group, strict=True)) / total
     error2 = 1.0 / total
     if group[0].only_warm_up:
         error2 += WARM_UP_ERROR * WARM_UP_ERROR
-    n = sum(len(one.epoch_s) for one in group)
-    return Level(width, mean, math.sqrt(error2), len(group), n)
+    return Level(regime.width, mean, math.sqrt(error2), len(group), n)
 
 
 def _curve(levels: Sequence[Level]) -> Curve:

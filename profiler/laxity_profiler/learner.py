@@ -1,9 +1,11 @@
 """Turns what is observed into predictors: a new frozen version whenever something was learned.
 
 `predictor()` is called in every cycle and costs two small queries if nothing is new. A model is
-fitted again when its epochs have grown by a tenth, so that a long training makes few versions; the
-job itself is followed through its own progress, at once. Live predictions and how they came out
-are kept too: they are the measured coverage, and move the level of a P90 that misses too often.
+fitted again when its epochs have grown by a tenth, so that a long training makes few versions, or
+when one of its jobs finished outside of what was predicted, so that a machine that changes is
+followed; the job itself is followed through its own progress, at once. Live predictions and how
+they came out are kept too: they are the measured coverage, and move the level of a P90 that misses
+too often, that of a start and that of a run apart.
 """
 
 import time
@@ -66,6 +68,7 @@ class Learner:
         self._first: dict[str, tuple[SettingFit, ...]] = {}  # models in their first epoch
         self._first_seen = 0
         self._doubted: set[tuple[str, str]] = set()
+        self._surprised: set[str] = set()  # models that were not as predicted since the last fit
         self._outcomes = self._read_outcomes()
         self._is_first = True
         self._lock = RLock()
@@ -75,7 +78,7 @@ class Learner:
         """The newest predictor; the same object while nothing was learned."""
         with self._lock:
             self._look()
-            due = [model for model, learned in self._learned.items() if learned.is_due]
+            due = [model for model in self._learned if self._is_due(model)]
             chosen = sorted(due)[: None if self._is_first else REFITS]
             self._is_first = False
             for model in chosen:
@@ -128,6 +131,8 @@ class Learner:
                     tables.write_actual(connection, uid, row.stage, actual_s)
                     quantiles = (row.p10_s, row.p50_s, row.p90_s)
                     self._outcomes.append(_Outcome(row.model, row.stage, *quantiles, actual_s))
+                    if not row.p10_s <= actual_s <= row.p90_s:
+                        self._surprised.add(row.model)
 
     def drop_predictions(self, uid: str) -> None:
         """The job was stopped or resized: what was predicted of another course says nothing."""
@@ -168,15 +173,29 @@ class Learner:
     def _is_known(self, model: str) -> bool:
         return model in self._learned and self._learned[model].fit is not None
 
+    def _is_due(self, model: str) -> bool:
+        learned = self._learned[model]
+        return learned.is_due or (model in self._surprised and learned.seen > learned.fitted)
+
     def _fit(self, model: str) -> None:
         learned = self._learned[model]
         runs = self._history.epochs(model)[-RUNS:]
         found = stretches(runs)
         learned.fitted = learned.seen
+        self._surprised.discard(model)
         if found:
-            level = adapted_level(o.actual_s <= o.p90_s for o in self._outcomes if o.model == model)
-            learned.fit = fit_model(model, found, level=level)
+            start, later = self._levels(model)
+            learned.fit = fit_model(model, found, level=start, later_level=later)
             learned.warm_up_s = _warm_up_s(runs, found)
+
+    def _levels(self, model: str) -> tuple[float, float]:
+        """The levels for its P90 at a start, and later in a run: each from its own outcomes."""
+        mine = [outcome for outcome in self._outcomes if outcome.model == model]
+        start, later = (
+            adapted_level(one.actual_s <= one.p90_s for one in mine if (one.stage == "start") is at)
+            for at in (True, False)
+        )
+        return start, later
 
     def _made(self) -> HistoryPredictor:
         stops = self._history.stops()

@@ -75,6 +75,7 @@ def made() -> Run:
         cpu_s=2.0,
         events=10,
         decisions_s=[0.001 * at for at in range(1, 102)],
+        ape_at={10: np.array([0.2, 0.4, 9.0, 0.3, 9.0]), 50: np.array([0.1, 0.2, 9.0, 0.0, 9.0])},
     )
 
 
@@ -109,6 +110,9 @@ def made() -> Run:
         ("prediction_mape", (5 / 90 + 50 / 200) / 2),
         ("prediction_ape_p50", (5 / 90 + 50 / 200) / 2),
         ("prediction_ape_p90", 5 / 90 + 0.9 * (50 / 200 - 5 / 90)),
+        # of the finished ones
+        ("prediction_mape_at_10", 0.3),
+        ("prediction_mape_at_50", 0.1),
         ("prediction_bias", (5 / 90 - 50 / 200) / 2),
         ("p90_coverage", 0.5),
         ("tardiness_mean_s", 50.0),
@@ -220,3 +224,21 @@ def test_an_interval_is_student_s_over_the_runs() -> None:
     found = summary([{"x": 1.0}, {"x": 2.0}, {"x": None}, {"x": 3.0}], ["x"])
     assert found["x"] == 2.0
     assert found["x_ci95"] == pytest.approx(4.303 / math.sqrt(3))
+
+
+@pytest.mark.parametrize(
+    ("policy", "learns"), [("edf_elastic", True), ("pickyman", True), ("sjf", False)]
+)
+def test_the_error_of_predictions_shrinks_with_a_jobs_own_epochs(
+    policy: str, *, learns: bool
+) -> None:
+    jobs = generate(Mix(jobs=25, jobs_per_hour=30.0, best_effort=0.3), seed=1)
+
+    said = report(simulate(jobs, Setting(policy, 2, 8, error=0.4)))
+    sure = report(simulate(jobs, Setting(policy, 2, 8)))
+
+    at_10, at_50 = said["prediction_mape_at_10"], said["prediction_mape_at_50"]
+    assert isinstance(at_10, float)
+    assert isinstance(at_50, float)
+    assert (at_50 < 0.7 * at_10) if learns else (at_50 == at_10 > 0.2)
+    assert (sure["prediction_mape_at_10"], sure["prediction_mape_at_50"]) == (0.0, 0.0)

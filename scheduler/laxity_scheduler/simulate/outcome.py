@@ -53,7 +53,8 @@ class Outcome:
 class Run:
     """A finished simulation: n jobs in order of submission, columns of shape (n,).
 
-    `busy` is allocated GPUs over time as (instant, GPUs) steps; `setting` says what was run.
+    `ape_at`: by per cent of the epochs done, how far the time of the rest was believed from the truth,
+    relative, shape (n,). `busy` is allocated GPUs over time as (instant, GPUs) steps; `setting` says what was run.
     """
 
     policy: str
@@ -68,6 +69,7 @@ class Run:
     busy: Sequence[tuple[float, int]] = field(default=())
     setting: Mapping[str, object] = field(default_factory=dict)
     models: Sequence[str] = field(default=())
+    ape_at: Mapping[int, Floats] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)

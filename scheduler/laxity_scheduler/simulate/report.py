@@ -13,6 +13,10 @@ averaged over finished jobs. Shares are fractions of 1; a figure that does not e
     tardiness            f - d of those that ended late
     prediction           (p - f) / (f - a), p the P90 finish that was told with the promise: its mean
                          is the bias, its absolute value the ape; p90_coverage: share with f <= p
+    prediction_mape_at_  of the run time that is left when 10 or 50 % of the epochs are done, mean
+                         over finished jobs. Waiting is not in it, as it is in the one above. A job's
+                         own epochs shrink the error that was drawn for it (`truth.Belief`), but for
+                         an order's jobs, which are believed once, when they come.
     gpu_utilisation      GPU-seconds held / (GPUs x makespan); gpu_busy: without what was lost
     lost_gpu_hours       GPUs held for starts, stops, re-formings and work done twice
     preemption_ratio     jobs stopped at least once / jobs
@@ -32,6 +36,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.simulate.outcome import Run
 
 Figures = dict[str, object]
+SHARES_DONE: Final = (10, 50)  # per cent of the epochs
 LATE_TOLERANCE_S: Final = 1e-3  # rounding of long sums of seconds
 T95: Final = (0.0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -49,7 +54,8 @@ def report(run: Run) -> Figures:
         "refused": len(run.refused) if _drops(run, finished) else int((~finished).sum()),
         "unfinished": int((~finished).sum()),
     }
-    figures |= _deadlines(run) | _predictions(run) | _times(run, finished) | _use(run, finished)
+    figures |= _deadlines(run) | _predictions(run) | _later_predictions(run, finished)
+    figures |= _times(run, finished) | _use(run, finished)
     figures |= {
         "decision_p50_ms": _quantile(run.decisions_s, 0.5, 1e3),
         "decision_p95_ms": _quantile(run.decisions_s, 0.95, 1e3),
@@ -109,6 +115,15 @@ def _predictions(run: Run) -> Figures:
         "prediction_ape_p90": _quantile(np.abs(error), 0.9),
         "prediction_bias": _mean(error),
         "p90_coverage": _mean((error >= -LATE_TOLERANCE_S / took_s).astype(np.float64)),
+    }
+
+
+def _later_predictions(run: Run, finished: NDArray[np.bool_]) -> Figures:
+    return {
+        f"prediction_mape_at_{share}": _mean(run.ape_at[share][finished])
+        if share in run.ape_at
+        else None
+        for share in SHARES_DONE
     }
 
 

@@ -4,6 +4,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.order import Packing
 from laxity_scheduler.simulate.catalogue import Listed, decide_of, find, order_of, rule_of
 from laxity_scheduler.simulate.costs import CostName, Costs, costs, scaled
@@ -11,13 +14,17 @@ from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.replay import literal
+from laxity_scheduler.simulate.report import SHARES_DONE
 from laxity_scheduler.simulate.rigid import run_order
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.truth import (
     EPOCH_S,
     Belief,
     Truth,
+    belief_errors,
+    epochs_of,
     error_factor,
+    names_of,
     sigma_of,
     truths,
 )
@@ -70,13 +77,23 @@ def simulate(trace: Trace, setting: Setting) -> Run:
     policy = find(setting.policy)
     run = _run(trace, setting, policy)
     wall_s = time.perf_counter() - began
-    return replace(run, setting={**setting.to_json(), "wall_s": wall_s})
+    said = {**setting.to_json(), "wall_s": wall_s}
+    return replace(run, setting=said, ape_at=_errors_later(trace, setting, policy))
+
+
+def _errors_later(trace: Trace, setting: Setting, policy: Listed) -> dict[int, Floats]:
+    """By per cent of the epochs done, in the order of the trace; an order's jobs are believed once."""
+    sigma = sigma_of(setting.error)
+    once = policy.way == "order" and not _by_cycles(setting, policy)
+    keys = [f"{job.namespace}/{job.id}" for job in trace.jobs] if once else names_of(trace)
+    factors = np.array([error_factor(key, sigma=sigma, seed=setting.seed) for key in keys])
+    epochs = np.array([epochs_of(job.duration_s, setting.epoch_s) for job in trace.jobs])
+    seen = np.zeros(len(epochs)) if once else epochs
+    return {share: belief_errors(factors, seen, share) for share in SHARES_DONE}
 
 
 def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
-    cycles = setting.literal_cycle or setting.fails_s > 0
-    asks = setting.admission not in (None, "none")
-    cycles |= policy.way == "order" and (asks or setting.paid_starts)
+    cycles = _by_cycles(setting, policy)
     if policy.way == "order" and not cycles:
         sigma = sigma_of(setting.error)
         return run_order(
@@ -112,6 +129,13 @@ def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
             seed=setting.seed,
         )
     return _cycles(trace.name, setting, jobs)
+
+
+def _by_cycles(setting: Setting, policy: Listed) -> bool:
+    """Whether every event has a literal cycle."""
+    cycles = setting.literal_cycle or setting.fails_s > 0
+    asks = setting.admission not in (None, "none")
+    return cycles or (policy.way == "order" and (asks or setting.paid_starts))
 
 
 def _cycles(trace: str, setting: Setting, jobs: list[Truth]) -> Run:

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
+from laxity_profiler.estimate import Ask, Estimate, Estimates, Floats, Progress, Workload
 from laxity_scheduler.order import Shape
 from laxity_scheduler.simulate.costs import Costs
 from laxity_scheduler.simulate.traces import Trace, TraceJob
@@ -74,22 +74,28 @@ def truths(
     trace: Trace, *, elastic: bool, gpus_per_node: int, pooled: bool, epoch_s: float = EPOCH_S
 ) -> list[Truth]:
     """All jobs of a trace; `elastic` widens those that have a throughput table."""
+    return [
+        _truth(
+            job,
+            number,
+            name,
+            elastic=elastic,
+            gpus_per_node=gpus_per_node,
+            pooled=pooled,
+            epoch_s=epoch_s,
+        )
+        for number, (job, name) in enumerate(zip(trace.jobs, names_of(trace), strict=True))
+    ]
+
+
+def names_of(trace: Trace) -> list[str]:
+    """Namespace and id of each job; one that was there before gets a number."""
     known: dict[str, int] = {}
     found = []
-    for number, job in enumerate(trace.jobs):
+    for job in trace.jobs:
         name = f"{job.namespace or 'default'}/{job.id}"
         again = known[name] = known.get(name, 0) + 1
-        found.append(
-            _truth(
-                job,
-                number,
-                name if again == 1 else f"{name}.{again}",
-                elastic=elastic,
-                gpus_per_node=gpus_per_node,
-                pooled=pooled,
-                epoch_s=epoch_s,
-            )
-        )
+        found.append(name if again == 1 else f"{name}.{again}")
     return found
 
 
@@ -139,6 +145,14 @@ def error_factor(job_id: str, *, sigma: float, seed: int) -> float:
 def sigma_of(error: float) -> float:
     """The spread of log-normal factors whose mean absolute error is about `error` (0.2: 20 %)."""
     return error * math.sqrt(math.pi / 2.0)
+
+
+def belief_errors(factors: Floats, epochs: Floats, percent: int) -> Floats:
+    """How far the rest is believed from the truth when so many epochs in a hundred are done.
+
+    Both of shape (n,): errors drawn at the start, and all epochs of each job.
+    """
+    return np.asarray(np.abs(factors ** (1.0 / (1.0 + np.floor(epochs * percent / 100.0))) - 1.0))
 
 
 class Belief:

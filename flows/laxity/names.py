@@ -78,6 +78,7 @@ FINISH_P90: Final = "finish_s/p90"
 FINISH_DEADLINE: Final = "finish_s/deadline"
 LAXITY_SERIES: Final = "laxity_s"
 WORKERS_SERIES: Final = "workers"
+NODES_SERIES: Final = "nodes"  # that the workers lay on, where it is known
 BYTES_SERIES: Final = "epoch_bytes/read"
 FINAL_PREDICTED: Final = "final/pred_s"
 FINAL_ACTUAL: Final = "final/actual_s"

@@ -46,6 +46,7 @@ class Point:
             **line.get("metrics", {}),
             names.WORKERS_SERIES: float(line["width"]),
             names.BYTES_SERIES: float(line["bytes"]),
+            **({names.NODES_SERIES: float(line["nodes"])} if line.get("nodes") else {}),
             names.EPOCH_ACTUAL: float(line["epoch_s"]),  # last: it says that the epoch is complete
         }
         return cls(int(line["epoch"]), float(line["at"]), values)

@@ -243,6 +243,7 @@ def _workload(spec: TrainingSpec) -> Workload:
             batch_size=spec.batch_size,
             dataset_bytes=spec.dataset_bytes,
             user_epoch_s=spec.qos.epoch_estimate_s,
+            gpus_per_worker=spec.qos.gpus_per_worker,
         )
     )
 

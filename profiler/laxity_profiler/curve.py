@@ -1,6 +1,7 @@
 """Epoch time over workers: levels that were measured, and a curve for the widths between them.
 
-    T(w) = alpha + beta / w + gamma * w        seconds; serial, parallel and communication parts
+    T(w) = alpha + beta / w + gamma * w + delta * [nodes > 1]    seconds; serial, parallel and
+                                     communication parts, and what leaving a node costs
 
 Measured levels are believed as they are: more workers can be slower. Between and beyond them the
 curve is bent so that it goes through them, and what it says is the less sure the further away.
@@ -16,47 +17,84 @@ PARALLEL_SHARE: Final = 0.95  # of an epoch on one worker, while only one width 
 ERROR_ONE_WIDTH: Final = 0.15  # relative, per doubling away from the only known width
 ERROR_BETWEEN: Final = 0.05  # per doubling away from the next known width, inside the range
 ERROR_BEYOND: Final = 0.12  # the same outside the range
+ERROR_UNSEEN: Final = 0.80  # beyond a node, if only runs inside one were seen (or the other way)
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Epoch time at one width. `error` is the relative standard error of this mean."""
+    """Epoch time at one width. `error` is the relative standard error of this mean.
+
+    `nodes`: on so many the workers lay; None if that is not known of any run.
+    """
 
     width: int
     epoch_s: float
     error: float
     runs: int
     n: int
+    nodes: int | None = None
+
+    @property
+    def is_beyond(self) -> bool:
+        """Beyond a node."""
+        return self.nodes is not None and self.nodes > 1
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """alpha, beta, gamma in seconds, none negative."""
+    """alpha, beta, gamma, delta in seconds, none negative."""
 
     alpha: float
     beta: float
     gamma: float = 0.0
+    delta: float = 0.0
 
-    def at(self, width: int) -> float:
-        return self.alpha + self.beta / width + self.gamma * width
+    def at(self, width: int, *, is_beyond: bool = False) -> float:
+        inside = self.alpha + self.beta / width + self.gamma * width
+        return inside + self.delta if is_beyond else inside
 
 
 ONE_WIDTH: Final = Curve(1.0 - PARALLEL_SHARE, PARALLEL_SHARE)
 
 
-def read(levels: Sequence[Level], curve: Curve, width: int) -> tuple[float, float]:
-    """Epoch time at a width in seconds, and its relative error. `levels` by width, at least one."""
-    for level in levels:
-        if level.width == width:
-            return level.epoch_s, level.error
-    nearest = min(levels, key=lambda level: (doublings(level.width, width), level.width))
+def read(
+    levels: Sequence[Level], curve: Curve, width: int, nodes: int | None = None
+) -> tuple[float, float]:
+    """Epoch time at a width in seconds, and its relative error. `levels` by width, at least one.
+
+    On so many nodes; None: wherever runs of that width were, on the fewest they were seen on.
+    """
+    same = [level for level in levels if level.width == width]
+    exact = [level for level in same if nodes is None or level.nodes in (None, nodes)]
+    if exact:
+        return exact[0].epoch_s, exact[0].error
+    is_beyond = nodes > 1 if nodes is not None else _is_beyond_at(levels, width)
+    side = _one_per_width([level for level in levels if level.is_beyond == is_beyond])
+    unseen = 0.0 if side else ERROR_UNSEEN
+    side = side or _one_per_width(levels)
+    nearest = min(side, key=lambda level: (doublings(level.width, width), level.width))
     per_doubling = ERROR_ONE_WIDTH
-    if len(levels) > 1:
-        inside = levels[0].width < width < levels[-1].width
+    if len(side) > 1:
+        inside = side[0].width < width < side[-1].width
         per_doubling = ERROR_BETWEEN if inside else ERROR_BEYOND
     away = per_doubling * doublings(nearest.width, width)
-    error = math.sqrt(nearest.error * nearest.error + away * away)
-    return curve.at(width) * _bend(levels, curve, width), error
+    error = math.sqrt(nearest.error * nearest.error + away * away + unseen * unseen)
+    return curve.at(width, is_beyond=is_beyond) * _bend(side, curve, width), error
+
+
+def _is_beyond_at(levels: Sequence[Level], width: int) -> bool:
+    """Whether so many workers lie on several nodes, as far as the nearest narrower runs say."""
+    return any(level.is_beyond for level in levels if level.width <= width) and not any(
+        level.width >= width and not level.is_beyond for level in levels
+    )
+
+
+def _one_per_width(levels: Sequence[Level]) -> list[Level]:
+    """Of levels at one width that on the fewest nodes, which comes first."""
+    found: dict[int, Level] = {}
+    for level in levels:
+        found.setdefault(level.width, level)
+    return list(found.values())
 
 
 @lru_cache(maxsize=65_536)
@@ -87,9 +125,10 @@ def _bend(levels: Sequence[Level], curve: Curve, width: int) -> float:
     above = [level for level in levels if level.width > width]
     if not below or not above:
         edge = above[0] if above else below[-1]
-        return edge.epoch_s / curve.at(edge.width)
+        return edge.epoch_s / curve.at(edge.width, is_beyond=edge.is_beyond)
     left, right = below[-1], above[0]
     span = math.log2(right.width) - math.log2(left.width)
     part = (math.log2(width) - math.log2(left.width)) / span
-    low = left.epoch_s / curve.at(left.width)
-    return low + part * (right.epoch_s / curve.at(right.width) - low)
+    low = left.epoch_s / curve.at(left.width, is_beyond=left.is_beyond)
+    high = right.epoch_s / curve.at(right.width, is_beyond=right.is_beyond)
+    return low + part * (high - low)

@@ -16,7 +16,8 @@ class Workload:
     """What is trained. Two jobs with equal workloads share one history.
 
     `model` is the key of the history; `epochs` counts equal units of work; `user_epoch_s` is the
-    user's estimate of one epoch on one worker, or None. `setting` tells apart otherwise equal runs.
+    user's estimate of one epoch on one worker, or None; `gpus_per_worker` decides how many workers
+    a node holds.
     """
 
     model: str
@@ -27,6 +28,7 @@ class Workload:
     parameters: int | None = None
     gpu_type: str = ""
     user_epoch_s: float | None = None
+    gpus_per_worker: int = 1
 
 
 @dataclass(frozen=True, slots=True)

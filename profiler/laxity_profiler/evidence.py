@@ -69,6 +69,7 @@ class Lesson:
     widths: tuple[int, ...]
     batch_sizes: tuple[int, ...]
     samples: tuple[int, ...]
+    nodes: tuple[int, ...]
     first_at: float
     last_at: float
 
@@ -82,6 +83,7 @@ class Lesson:
             tuple(sorted({epoch.width for epoch in epochs})),
             tuple(sorted({work.batch_size for work in works if work.batch_size})),
             tuple(sorted({work.samples for work in works if work.samples})),
+            tuple(sorted({epoch.nodes for epoch in epochs if epoch.nodes})),
             min((epoch.at for epoch in epochs), default=0.0),
             max((epoch.at for epoch in epochs), default=0.0),
         )

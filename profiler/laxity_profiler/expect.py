@@ -17,8 +17,10 @@ from laxity_profiler.estimate import Source, Workload
 from laxity_profiler.family import borrow, relatives
 from laxity_profiler.fits import NOISE, SPREAD, ModelFit, Setting, SettingFit, nearest
 from laxity_profiler.overhead import Costs
+from laxity_profiler.placed import fewest_nodes
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
+Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
 Quantiles = tuple[float, float, float]  # P10, P50, P90 in seconds
 NO_END: Final[Quantiles] = (0.0, 0.0, 0.0)
 UNKNOWN2: Final = 1e6  # relative variance of a level that only the job's own epochs can give
@@ -48,12 +50,18 @@ UNKNOWN: Final = Cell(math.inf, UNKNOWN2, 0.0, NOISE * NOISE, "prior", 0)
 class Expectations:
     """Cells of one predictor's models, each looked up once."""
 
-    def __init__(self, models: Sequence[ModelFit], costs: Costs | None = None) -> None:
+    def __init__(
+        self,
+        models: Sequence[ModelFit],
+        costs: Costs | None = None,
+        gpus_per_node: int | None = None,
+    ) -> None:
         self._costs = costs
+        self._gpus_per_node = gpus_per_node
         self._models = [fit for fit in models if fit.settings]
         self._by_model: Mapping[str, ModelFit] = {fit.model: fit for fit in models}
         self._outlooks: dict[Workload, Outlook] = {}
-        self._levels: dict[tuple[int, int], tuple[float, float, int]] = {}
+        self._levels: Levels = {}
         self._ends: dict[tuple[str, int], Quantiles] = {}
 
     def of(self, workload: Workload) -> "Outlook":
@@ -63,7 +71,9 @@ class Expectations:
             known = fit is not None and bool(fit.settings)
             family = [] if known else relatives(workload.model, self._models)
             ends = partial(self._end, workload.model)
-            found = Outlook(workload, fit, family, self._levels, ends=ends)
+            densest = fit.node_workers if fit else None
+            lies_on = partial(fewest_nodes, workload, self._gpus_per_node, densest)
+            found = Outlook(workload, fit, family, self._levels, ends=ends, lies_on=lies_on)
             self._outlooks[workload] = found
         return found
 
@@ -81,17 +91,29 @@ class Expectations:
 class Outlook:
     """One workload over all widths."""
 
-    __slots__ = ("_cells", "_ends", "_family", "_fit", "_levels", "_near", "_setting", "_workload")
+    __slots__ = (
+        "_cells",
+        "_ends",
+        "_family",
+        "_fit",
+        "_levels",
+        "_lies_on",
+        "_near",
+        "_setting",
+        "_workload",
+    )
 
     def __init__(
         self,
         workload: Workload,
         fit: ModelFit | None,
         family: Sequence[ModelFit],
-        levels: dict[tuple[int, int], tuple[float, float, int]],
+        levels: Levels,
         *,
         ends: Callable[[int], Quantiles] = lambda _: NO_END,
+        lies_on: Callable[[int], int | None] = lambda _: None,
     ) -> None:
+        self._lies_on = lies_on
         self._ends = ends
         self._workload = workload
         self._setting = Setting.of(workload)
@@ -117,19 +139,20 @@ class Outlook:
     def _from_history(
         self, fit: ModelFit, known: SettingFit, factor: float, off: float, width: int
     ) -> Cell:
-        key = (id(known), width)
+        nodes = self._lies_on(width)
+        key = (id(known), width, nodes)
         level = self._levels.get(key)
         if level is None:
-            level = self._levels[key] = (*read(known.levels, known.curve, width), known.n)
+            level = self._levels[key] = (*read(known.levels, known.curve, width, nodes), known.n)
         epoch_s, error, n = level
         error2 = error * error + off * off
         source: Source = "history"
         step = fit.step
         if off and step and self._setting.samples and self._setting.batch_size:
-            inside = step.least_width <= width <= step.greatest_width
-            step_error2 = (step.error * (1.0 if inside else 2.0)) ** 2
+            step_error2 = step.error_at(width, nodes) ** 2
             if step_error2 < error2:
-                epoch_s = step.epoch_s(self._setting.samples, self._setting.batch_size, width)
+                samples, batch_size = self._setting.samples, self._setting.batch_size
+                epoch_s = step.epoch_s(samples, batch_size, width, nodes)
                 factor, error2, source = 1.0, step_error2, "profile"
         seconds = epoch_s * factor
         return Cell(seconds, fit.spread2, error2, fit.noise2, source, n, fit.start, fit.later)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from laxity_profiler.calibrate import NORMAL, Factors
-from laxity_profiler.curve import Curve, Level, doublings
+from laxity_profiler.curve import ERROR_UNSEEN, Curve, Level, doublings
 from laxity_profiler.estimate import Workload
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
@@ -53,7 +53,10 @@ class SettingFit:
 
 @dataclass(frozen=True, slots=True)
 class StepFit:
-    """Seconds per step, a + b B/w + c log2 w, and its relative error; widths it was fitted on."""
+    """Seconds per step, a + b B/w + c log2 w (of one node's) + d [nodes > 1] + e (nodes - 1).
+
+    `error` is relative; widths and the greatest number of nodes are those that it was fitted on.
+    """
 
     a: float
     b: float
@@ -61,10 +64,20 @@ class StepFit:
     error: float
     least_width: int
     greatest_width: int
+    d: float = 0.0
+    e: float = 0.0
+    most_nodes: int | None = None  # None: nobody knows
 
-    def epoch_s(self, samples: int, batch_size: int, width: int) -> float:
-        steps = math.ceil(samples / batch_size)
-        return steps * (self.a + self.b * batch_size / width + self.c * math.log2(width))
+    def epoch_s(self, samples: int, batch_size: int, width: int, nodes: int | None = None) -> float:
+        steps, lay_on = math.ceil(samples / batch_size), nodes or 1
+        step_s = self.a + self.b * batch_size / width + self.c * math.log2(-(-width // lay_on))
+        return steps * (step_s + self.d * (lay_on > 1) + self.e * (lay_on - 1))
+
+    def error_at(self, width: int, nodes: int | None) -> float:
+        """Twice as much outside the widths it was fitted on, and more on nodes never seen."""
+        error = self.error * (1.0 if self.least_width <= width <= self.greatest_width else 2.0)
+        never = self.most_nodes == 1 and (nodes or 1) > 1
+        return math.hypot(error, ERROR_UNSEEN) if never else error
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +86,8 @@ class ModelFit:
 
     `spread2` is the relative variance between runs, `noise2` that of one epoch (inflated where
     epochs resemble their neighbours); `start` and `later` are the factors for P10, P50 and P90
-    before and after a run's own first epochs.
+    before and after a run's own first epochs. `node_workers` is the most workers that were seen on
+    one node, None where nobody knows.
     """
 
     model: str
@@ -83,6 +97,7 @@ class ModelFit:
     start: Factors = NORMAL
     later: Factors = NORMAL
     step: StepFit | None = None
+    node_workers: int | None = None
     traffic: tuple[SettingFit, ...] = ()  # while there are no settings: what a first epoch reads
 
     @property
@@ -103,6 +118,7 @@ class ModelFit:
             Factors(**fields["start"]),
             Factors(**fields["later"]),
             StepFit(**step) if step else None,
+            fields.get("node_workers"),
             tuple(_setting_fit(setting) for setting in fields.get("traffic", ())),
         )
 

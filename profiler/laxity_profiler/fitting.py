@@ -8,7 +8,8 @@ are the scores.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, pairwise
 from statistics import median
 from typing import Final
@@ -18,6 +19,7 @@ from laxity_profiler.curve import ONE_WIDTH, Curve, Level
 from laxity_profiler.drift import Drift, Place, drift_of, places
 from laxity_profiler.fits import NOISE, SPREAD, ModelFit, Setting, SettingFit, StepFit
 from laxity_profiler.history import Run
+from laxity_profiler.placed import fewest_nodes
 from laxity_profiler.posterior import Belief, last_jump, update
 from laxity_profiler.said import EPOCHS_KEPT
 
@@ -30,12 +32,13 @@ LONGEST_MEMORY: Final = 30.0  # inflation of the noise of a mean by resemblance 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Epochs of one run at one width, warmed up, oldest first, in seconds."""
+    """Epochs of one run at one width, warmed up, oldest first, in seconds; on how many nodes."""
 
     setting: Setting
     width: int
     epoch_s: tuple[float, ...]
     only_warm_up: bool = False
+    nodes: int | None = None
 
     @property
     def mean_s(self) -> float:
@@ -44,12 +47,16 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """Stretches of one setting and width between two jumps, oldest first; the last is current."""
+    """Stretches of one setting, width and number of nodes between two jumps, oldest first.
+
+    The last is current.
+    """
 
     setting: Setting
     width: int
     stretches: tuple[Stretch, ...]
     is_current: bool = True
+    nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +85,38 @@ class Scores:
     later: tuple[float, ...] = ()
 
 
-def stretches(runs: Iterable[Run]) -> list[Stretch]:
-    """The stretches of all runs. A run that has only warm-up epochs is not thrown away."""
+def stretches(runs: Sequence[Run], *, gpus_per_node: int | None = None) -> list[Stretch]:
+    """The stretches of all runs. A run that has only warm-up epochs is not thrown away.
+
+    Where nobody knows the nodes, they are the fewest that hold the workers.
+    """
     found: list[Stretch] = []
+    densest = node_workers(runs)
     for run in runs:
         setting = Setting.of(run.workload)
-        for width, epochs in groupby(run.epochs, key=lambda epoch: epoch.width):
+        lay_on = partial(fewest_nodes, run.workload, gpus_per_node, densest)
+        places = groupby(run.epochs, key=lambda one: (one.width, one.nodes or lay_on(one.width)))
+        for (width, nodes), epochs in places:
             seconds = [(epoch.epoch_s, epoch.warmup) for epoch in epochs]
             warm = tuple(epoch_s for epoch_s, warmup in seconds if not warmup)
-            found.append(
-                Stretch(setting, width, warm)
-                if warm
-                else Stretch(setting, width, tuple(s for s, _ in seconds), only_warm_up=True)
-            )
+            every = tuple(epoch_s for epoch_s, _ in seconds)
+            found.append(Stretch(setting, width, warm or every, only_warm_up=not warm, nodes=nodes))
     return found
 
 
+def node_workers(runs: Iterable[Run]) -> int | None:
+    """The most workers that were seen on one node; None where nobody knows the nodes."""
+    known = (-(-epoch.width // epoch.nodes) for run in runs for epoch in run.epochs if epoch.nodes)
+    return max(known, default=None)
+
+
 def fit_model(
-    model: str, found: Sequence[Stretch], *, level: float = P90, later_level: float = P90
+    model: str,
+    found: Sequence[Stretch],
+    *,
+    level: float = P90,
+    later_level: float = P90,
+    node_workers: int | None = None,
 ) -> ModelFit:
     """All numbers of one model. The levels are the adapted ones of its P90 at a start and later."""
     noise2 = _noise2(found)
@@ -111,6 +132,7 @@ def fit_model(
         factors(scores.start, level=level),
         factors(scores.later, level=later_level),
         _step_fit(settings),
+        node_workers,
     )
 
 
@@ -178,16 +200,16 @@ def tried(found: Sequence[Stretch]) -> list[Trial]:
 
 def _regimes(found: Sequence[Stretch], noise2: float) -> list[Regime]:
     """Stretches that can be compared, oldest first; cut where the model became slower or faster."""
-    groups: dict[tuple[Setting, int], list[Stretch]] = {}
+    groups: dict[tuple[Setting, int, int | None], list[Stretch]] = {}
     for one in found:
-        groups.setdefault((one.setting, one.width), []).append(one)
+        groups.setdefault((one.setting, one.width, one.nodes), []).append(one)
     regimes = []
-    for (setting, width), group in groups.items():
+    for (setting, width, nodes), group in groups.items():
         rest = [one for one in group if not one.only_warm_up] or group
         while cut := last_jump([one.mean_s for one in rest], noise2):
-            regimes.append(Regime(setting, width, tuple(rest[:cut]), is_current=False))
+            regimes.append(Regime(setting, width, tuple(rest[:cut]), is_current=False, nodes=nodes))
             rest = rest[cut:]
-        regimes.append(Regime(setting, width, tuple(rest)))
+        regimes.append(Regime(setting, width, tuple(rest), nodes=nodes))
     return regimes
 
 
@@ -244,7 +266,7 @@ def _settings(regimes: Sequence[Regime], drift: Drift, noise2: float) -> tuple[S
             by_setting.setdefault(regime.setting, []).append(level)
     fits = []
     for setting, levels in by_setting.items():
-        levels.sort(key=lambda level: level.width)
+        levels.sort(key=lambda level: (level.width, level.nodes or 0))
         fits.append(SettingFit(setting, tuple(levels), _curve(levels)))
     return tuple(sorted(fits, key=lambda fit: repr(fit.setting)))
 
@@ -255,14 +277,16 @@ def _level(regime: Regime, drift: Drift, noise2: float) -> Level:
     n = sum(len(one.epoch_s) for one in group)
     if drift.step2 > 0.0 and not group[0].only_warm_up:
         *_, place = places(_means(regime), drift, noise2)
-        return Level(regime.width, place.level_s, math.sqrt(place.error2), len(group), n)
+        return Level(
+            regime.width, place.level_s, math.sqrt(place.error2), len(group), n, regime.nodes
+        )
     weights = [1.0 / (drift.spread2 + noise2 / len(one.epoch_s)) for one in group]
     total = sum(weights)
     mean = sum(weight * one.mean_s for weight, one in zip(weights, group, strict=True)) / total
     error2 = 1.0 / total
     if group[0].only_warm_up:
         error2 += WARM_UP_ERROR * WARM_UP_ERROR
-    return Level(regime.width, mean, math.sqrt(error2), len(group), n)
+    return Level(regime.width, mean, math.sqrt(error2), len(group), n, regime.nodes)
 
 
 def _curve(levels: Sequence[Level]) -> Curve:
@@ -272,32 +296,34 @@ def _curve(levels: Sequence[Level]) -> Curve:
         return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
     from laxity_profiler.scaling import fit_curve
 
-    return fit_curve([level.width for level in levels], [level.epoch_s for level in levels])
+    beyond = [level.is_beyond for level in levels]
+    return fit_curve([level.width for level in levels], [level.epoch_s for level in levels], beyond)
 
 
 def _step_fit(settings: Sequence[SettingFit]) -> StepFit | None:
     """Step times over batch sizes and widths, if there are four points of two of each at least."""
     points = [
-        (fit.setting.samples, fit.setting.batch_size, level.width, level.epoch_s)
+        (fit.setting.samples, fit.setting.batch_size, level)
         for fit in settings
         for level in fit.levels
         if fit.setting.samples and fit.setting.batch_size
     ]
     batches = {point[1] for point in points}
-    widths = {point[2] for point in points}
+    widths = {point[2].width for point in points}
     if len(points) < 4 or len(batches) < 2 or len(widths) < 2:
         return None
     from laxity_profiler.scaling import fit_steps
 
     rows = [
-        (batch, width, epoch_s / math.ceil(samples / batch))
-        for samples, batch, width, epoch_s in points
+        (batch, level.width, level.epoch_s / math.ceil(samples / batch), level.nodes or 1)
+        for samples, batch, level in points
         if samples and batch
     ]
-    a, b, c = fit_steps(rows)
+    a, b, c, d, e = fit_steps(rows)
+    known = [level.nodes for _, _, level in points if level.nodes is not None]
+    fit = StepFit(a, b, c, 0.0, min(widths), max(widths), d, e, max(known, default=None))
     errors = [
-        abs((a + b * batch / width + c * math.log2(width)) / step_s - 1.0)
-        for batch, width, step_s in rows
+        abs(fit.epoch_s(batch, batch, width, nodes) / step_s - 1.0)
+        for batch, width, step_s, nodes in rows
     ]
-    error = max(0.05, 1.5 * median(errors))
-    return StepFit(a, b, c, error, min(widths), max(widths))
+    return replace(fit, error=max(0.05, 1.5 * median(errors)))

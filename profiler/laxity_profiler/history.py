@@ -9,7 +9,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,11 +70,14 @@ class History:
         lines: Sequence[object],
         *,
         received_at: float | None = None,
+        nodes: Sequence[str] = (),
+        since: float = 0.0,
     ) -> int:
         """Take report lines; the seq up to which all lines were taken, for the worker to forget.
 
         No line raises: what cannot be believed is set aside with a reason. HistoryError if the
-        database does not answer; then nothing was taken and the lines will come again.
+        database does not answer; then nothing was taken and the lines will come again. `nodes` are
+        those of the worker indexes now, which they have been on `since` then.
         """
         now = time.time() if received_at is None else received_at
         with self._lock:
@@ -86,6 +89,7 @@ class History:
                 fresh = kept is not None and kept.folds == row.folds
                 said = Said.from_json(kept.said.to_json() if kept and fresh else row.said)
                 folded = said.fold(lines, epochs=workload.epochs, received_at=now)
+                folded.epochs = [_placed(epoch, nodes, since) for epoch in folded.epochs]
                 self._write(connection, uid, workload.model, folded, now)
                 tables.write_run(connection, uid, _row(job, workload, said, row.folds + 1))
             self._keep(uid, said, row.folds + 1).workload = workload
@@ -290,7 +294,15 @@ def _epoch_row(uid: str, model: str, epoch: Epoch) -> dict[str, Any]:
         "bytes": epoch.bytes,
         "warmup": epoch.warmup,
         "at": epoch.at,
+        "nodes": epoch.nodes,
     }
+
+
+def _placed(epoch: Epoch, nodes: Sequence[str], since: float) -> Epoch:
+    """With the number of nodes that it ran on, if all its workers have been where they are now."""
+    if len(nodes) < epoch.width or epoch.at < since:
+        return epoch
+    return replace(epoch, nodes=len(set(nodes[: epoch.width])))
 
 
 def _workload_json(workload: Workload) -> str:

@@ -19,7 +19,7 @@ from laxity_profiler.calibrate import Coverage, adapted_level, coverage
 from laxity_profiler.estimate import Estimate, Workload
 from laxity_profiler.first_epoch import first_epochs, is_news
 from laxity_profiler.fits import ModelFit, SettingFit
-from laxity_profiler.fitting import Stretch, fit_model, stretches
+from laxity_profiler.fitting import Stretch, fit_model, node_workers, stretches
 from laxity_profiler.history import History, Run
 from laxity_profiler.overhead import PRIORS, Costs, fit_costs, warm_ups
 from laxity_profiler.predictor import HistoryPredictor
@@ -71,6 +71,8 @@ class Learner:
         self._surprised: set[str] = set()  # models that were not as predicted since the last fit
         self._outcomes = self._read_outcomes()
         self._is_first = True
+        self._gpus_per_node: int | None = None
+        self._is_stale = False  # fits are as they were, and stand in another cluster
         self._lock = RLock()
         self._current = HistoryPredictor(costs=Costs((), self._prior))
 
@@ -85,9 +87,28 @@ class Learner:
                 self._fit(model)
             read = self._look_at_first_epochs()
             stops_due = self._stops_seen >= (1.0 + GROWTH) * self._stops_fitted
-            if chosen or read or (self._stops_seen > self._stops_fitted and stops_due):
+            if (
+                chosen
+                or read
+                or self._is_stale
+                or (self._stops_seen > self._stops_fitted and stops_due)
+            ):
                 self._current = self._made()
             return self._current
+
+    def observe_nodes(self, gpus_per_node: int) -> None:
+        """So many GPUs has the largest node: what a width is predicted on.
+
+        Models are fitted anew if it was not known of some of their runs where the workers lay.
+        """
+        with self._lock:
+            if gpus_per_node <= 0 or gpus_per_node == self._gpus_per_node:
+                return
+            self._gpus_per_node = gpus_per_node
+            self._is_stale = True
+            for learned in self._learned.values():
+                if learned.fit is not None and _is_unplaced(learned.fit):
+                    learned.fitted = 0
 
     def overheads(self) -> list[StopSeen]:
         """All that the costs of the newest predictor were fitted on: stops, starts and warm-ups."""
@@ -180,12 +201,14 @@ class Learner:
     def _fit(self, model: str) -> None:
         learned = self._learned[model]
         runs = self._history.epochs(model)[-RUNS:]
-        found = stretches(runs)
+        found = stretches(runs, gpus_per_node=self._gpus_per_node)
         learned.fitted = learned.seen
         self._surprised.discard(model)
         if found:
             start, later = self._levels(model)
-            learned.fit = fit_model(model, found, level=start, later_level=later)
+            learned.fit = fit_model(
+                model, found, level=start, later_level=later, node_workers=node_workers(runs)
+            )
             learned.warm_up_s = _warm_up_s(runs, found)
 
     def _levels(self, model: str) -> tuple[float, float]:
@@ -198,12 +221,13 @@ class Learner:
         return start, later
 
     def _made(self) -> HistoryPredictor:
+        self._is_stale = False
         stops = self._history.stops()
         self._stops_fitted = self._stops_seen
         fits = [row.fit for _, row in sorted(self._learned.items()) if row.fit is not None]
         fits += [ModelFit(model, (), traffic=read) for model, read in sorted(self._first.items())]
         costs = fit_costs(stops, warm_up_s=self._warm_up_s(), prior=self._prior)
-        made = HistoryPredictor(tuple(fits), costs)
+        made = HistoryPredictor(tuple(fits), costs, self._gpus_per_node)
         return self._current if made == self._current else made
 
     def _warm_up_s(self) -> dict[str, tuple[float, ...]]:
@@ -216,6 +240,11 @@ class Learner:
             _Outcome(row.model, row.stage, row.p10_s, row.p50_s, row.p90_s, row.actual_s)
             for row in rows
         ]
+
+
+def _is_unplaced(fit: ModelFit) -> bool:
+    levels = (level for setting in fit.settings for level in setting.levels)
+    return any(level.nodes is None and level.width > 1 for level in levels)
 
 
 def _warm_up_s(runs: Sequence[Run], found: Sequence[Stretch]) -> tuple[float, ...]:

@@ -30,10 +30,15 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True)
 class HistoryPredictor:
-    """Answers from history; see the module. Equal parameters are equal predictors."""
+    """Answers from history; see the module. Equal parameters are equal predictors.
+
+    Workers are taken to lie on the fewest nodes of `gpus_per_node` that hold them, or if that is
+    None, as close together as the model's runs ever did.
+    """
 
     models: tuple[ModelFit, ...] = ()
     costs: Costs = field(default_factory=Costs)
+    gpus_per_node: int | None = None
     _answers: Answers = field(
         default_factory=Answers, init=False, repr=False, compare=False, hash=False
     )
@@ -47,7 +52,7 @@ class HistoryPredictor:
 
     @cached_property
     def _expectations(self) -> Expectations:
-        return Expectations(self.models, self.costs)
+        return Expectations(self.models, self.costs, self.gpus_per_node)
 
     def epoch_time(self, workload: Workload, workers: int) -> Estimate:
         """One epoch on `workers` workers, warmed up."""
@@ -78,6 +83,7 @@ class HistoryPredictor:
             "kind": "history",
             "models": [fit.to_json() for fit in self.models],
             "costs": self.costs.to_json(),
+            "gpus_per_node": self.gpus_per_node,
         }
 
     @classmethod
@@ -89,7 +95,7 @@ class HistoryPredictor:
                 f"a predictor of kind {said} cannot be read; 'history' in {FORMAT} can"
             )
         models = tuple(ModelFit.from_json(fit) for fit in fields["models"])
-        return cls(models, Costs.from_json(fields["costs"]))
+        return cls(models, Costs.from_json(fields["costs"]), fields.get("gpus_per_node"))
 
     def _answer(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""

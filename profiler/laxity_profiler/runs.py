@@ -64,7 +64,9 @@ class Runs:
         actual = client.get_metric_history(run_id, names.EPOCH_ACTUAL)
         widths = client.get_metric_history(run_id, names.WORKERS_SERIES)
         sizes = client.get_metric_history(run_id, names.BYTES_SERIES)
-        epochs, doubts = _epochs(actual, _by_step(widths), _by_step(sizes))
+        nodes = client.get_metric_history(run_id, names.NODES_SERIES)
+        placed = _latest_by_step(nodes) or {0: float(_whole(run.data.params.get("nodes")) or 0)}
+        epochs, doubts = _epochs(actual, _by_step(widths), _by_step(sizes), placed)
         if doubts:
             self._doubt(uid, run_id, "; ".join(doubts[:5]))
         if epochs:
@@ -112,9 +114,15 @@ def _search(client: "MlflowClient", experiments: Sequence[str], asked: str) -> I
 
 
 def _epochs(
-    actual: Sequence["Metric"], widths: Mapping[int, float], sizes: Mapping[int, float]
+    actual: Sequence["Metric"],
+    widths: Mapping[int, float],
+    sizes: Mapping[int, float],
+    nodes: Mapping[int, float],
 ) -> tuple[list[Epoch], list[str]]:
-    """The believable epochs in order of their step, and what was wrong with the others."""
+    """The believable epochs in order of their step, and what was wrong with the others.
+
+    `nodes` by step; at step 0 that of the whole run. What cannot be true is not known.
+    """
     found: list[Epoch] = []
     doubts: list[str] = []
     for step, point in sorted(_first_by_step(actual).items()):
@@ -128,7 +136,9 @@ def _epochs(
             size = sizes.get(step, 0.0)
             read = int(size) if 0.0 <= size < 2.0**63 else 0
             first = _is_first(found[-1] if found else None, step, int(width), seconds, at)
-            found.append(Epoch(step, int(width), seconds, read, first, at))
+            lay_on = nodes.get(step, nodes.get(0, 0.0))
+            placed = int(lay_on) if 1.0 <= lay_on <= width and lay_on == int(lay_on) else None
+            found.append(Epoch(step, int(width), seconds, read, first, at, placed))
     return found, doubts
 
 
@@ -145,6 +155,12 @@ def _first_by_step(points: Sequence["Metric"]) -> dict[int, "Metric"]:
     for point in sorted(points, key=lambda point: (point.timestamp, point.step)):
         first.setdefault(int(point.step), point)
     return first
+
+
+def _latest_by_step(points: Sequence["Metric"]) -> dict[int, float]:
+    """What was said last of each step: the workers of an epoch may be placed anew before it."""
+    ordered = sorted(points, key=lambda point: (point.timestamp, point.step))
+    return {int(point.step): float(point.value) for point in ordered}
 
 
 def _by_step(points: Sequence["Metric"]) -> dict[int, float]:

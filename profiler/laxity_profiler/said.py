@@ -45,7 +45,7 @@ NOTHING_SAID: Final = Report()
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch as it was trained."""
+    """One epoch as it was trained. `nodes`: on so many its workers lay, None if nobody knows."""
 
     epoch: int
     width: int
@@ -53,6 +53,7 @@ class Epoch:
     bytes: int = 0
     warmup: bool = False
     at: float = 0.0
+    nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Epoch time as a function of workers and batch size, fitted from a few profiled runs.
 
     t_step(B, g)  = a + b * B/g + c * log2 min(g, G) + d * [nodes > 1] + e * (nodes - 1)
-    T_epoch(w)    = alpha + beta / w + gamma * w                            without a batch size
+    T_epoch(w)    = alpha + beta / w + gamma * w + delta * [nodes > 1]      without a batch size
 
 in seconds, no coefficient negative, G GPUs per node. Both by non-negative least squares on the
 relative error (each row divided by its time), so that long and short steps count alike (PickyMan;
@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from laxity_profiler.calibrate import NORMAL_90, factor
-from laxity_profiler.curve import Curve
+from laxity_profiler.curve import ONE_WIDTH, Curve
 
 Floats = NDArray[np.float64]
 GPUS_PER_NODE: Final = 8
@@ -39,6 +39,7 @@ ERROR_UNSEEN: Final = 0.80  # the same, but no run on several nodes was ever pro
 class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Seconds per step. X has shape (n, 2): global batch size, GPUs; y has shape (n,) in seconds.
 
+    A third column says on how many nodes; without it they are the fewest that hold the GPUs.
     `coef_` is (a, b, c, d, e). What was profiled is believed: the curve is bent so that it goes
     through the points, by the nearer ones more (unless `bend` is False).
     """
@@ -51,16 +52,16 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.bend = bend
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
-        points, seconds = _points(X, columns=2), _times(y)
+        points, seconds = self._placed(X), _times(y)
         self.coef_ = _relative_nnls(self._terms(points), seconds, pull=self.pull)
-        self.n_features_in_ = 2
+        self.n_features_in_ = np.asarray(X).shape[1]
         self.points_ = points
         self.misses_ = np.log(seconds / self._straight(points))
         return self
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
         check_is_fitted(self, "coef_")
-        points = _points(X, columns=2)
+        points = self._placed(X)
         straight = self._straight(points)
         if not self.bend:
             return straight
@@ -74,13 +75,14 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         a node does to a curve that was only profiled inside one cannot be known: half or twice.
         """
         check_is_fitted(self, "coef_")
-        points = _points(X, columns=2)
+        points = self._placed(X)
         nearest = np.sqrt(self._away2(points).min(axis=1))
-        least, most = self.points_.min(axis=0), self.points_.max(axis=0)
-        outside = np.log2(np.maximum(points / most, 1.0)) + np.log2(np.maximum(least / points, 1.0))
-        crossed = points[:, 1] > self.gpus_per_node
+        sizes, profiled = points[:, :2], self.points_[:, :2]
+        least, most = profiled.min(axis=0), profiled.max(axis=0)
+        outside = np.log2(np.maximum(sizes / most, 1.0)) + np.log2(np.maximum(least / sizes, 1.0))
+        crossed = points[:, 2] > 1
         error2 = ERROR**2 + (ERROR_PER_DOUBLING * nearest) ** 2
-        seen = bool((self.points_[:, 1] > self.gpus_per_node).any())
+        seen = bool((self.points_[:, 2] > 1).any())
         across = ERROR_ACROSS if seen else ERROR_UNSEEN
         error2 += (ERROR_OUTSIDE * outside.sum(axis=1)) ** 2 + (across * crossed) ** 2
         return np.asarray(np.sqrt(error2))
@@ -96,13 +98,19 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _away2(self, points: Floats) -> Floats:
         """Squared distances to the profiled points, in doublings; shape (n, profiled)."""
-        away = np.log2(points)[:, None, :] - np.log2(self.points_)[None, :, :]
+        away = np.log2(points[:, None, :2]) - np.log2(self.points_[None, :, :2])
         return np.asarray((away**2).sum(axis=2))
 
+    def _placed(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """Batch size, GPUs and nodes."""
+        if np.ndim(X) == 2 and np.shape(X)[1] == 3:
+            return _points(X, columns=3)
+        points = _points(X, columns=2)
+        return np.column_stack([points, np.ceil(points[:, 1] / self.gpus_per_node)])
+
     def _terms(self, points: Floats) -> Floats:
-        batch, gpus = points.T
-        nodes = np.ceil(gpus / self.gpus_per_node)
-        inside = np.log2(np.minimum(gpus, self.gpus_per_node))
+        batch, gpus, nodes = points.T
+        inside = np.log2(np.minimum(gpus, np.minimum(self.gpus_per_node, np.ceil(gpus / nodes))))
         return np.column_stack([np.ones(len(points)), batch / gpus, inside, nodes > 1, nodes - 1])
 
 
@@ -126,29 +134,42 @@ class EpochTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(terms @ self.coef_)
 
 
-def fit_curve(widths: Sequence[int], epoch_s: Sequence[float]) -> Curve:
-    """The curve through (width, seconds) points of at least one width."""
+def fit_curve(
+    widths: Sequence[int], epoch_s: Sequence[float], is_beyond: Sequence[bool] = ()
+) -> Curve:
+    """The curve through (width, seconds) points of at least one width.
+
+    `is_beyond` says which lay beyond a node; the term for that needs points of both kinds.
+    """
     width = np.asarray(widths, dtype=np.float64)
     seconds = np.asarray(epoch_s, dtype=np.float64)
+    beyond = np.asarray(is_beyond or [False] * len(widths), dtype=np.float64)
+    crosses = bool(beyond.any()) and not bool(beyond.all())
     distinct = len(set(widths))
     if distinct == 1:
-        from laxity_profiler.curve import ONE_WIDTH
+        return _one_width(widths[0], seconds, beyond, crosses=crosses)
+    terms = [np.ones(len(width)), 1.0 / width]
+    terms += [beyond] if crosses else []
+    terms += [width] if len(set(zip(widths, beyond, strict=True))) > len(terms) else []
+    found = [float(one) for one in _relative_nnls(np.column_stack(terms), seconds)]
+    delta = found.pop(2) if crosses else 0.0
+    return Curve(found[0], found[1], found[2] if len(found) > 2 else 0.0, delta)
 
-        scale = float(seconds.mean()) / ONE_WIDTH.at(widths[0])
-        return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
-    terms = [np.ones(len(width)), 1.0 / width] + ([width] if distinct > 2 else [])
-    found = _relative_nnls(np.column_stack(terms), seconds)
-    alpha, beta, *gamma = (float(value) for value in found)
-    return Curve(alpha, beta, gamma[0] if gamma else 0.0)
+
+def _one_width(width: int, seconds: Floats, beyond: Floats, *, crosses: bool) -> Curve:
+    """A parallel share is assumed; what leaving the node costs is the difference, if it was seen."""
+    inside = float(seconds[beyond == 0.0].mean() if crosses else seconds.mean())
+    scale = inside / ONE_WIDTH.at(width)
+    delta = max(0.0, float(seconds[beyond > 0.0].mean()) - inside) if crosses else 0.0
+    return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale, delta=delta)
 
 
-def fit_steps(rows: Sequence[tuple[int, int, float]]) -> tuple[float, float, float]:
-    """a, b, c of the step time from (batch size, workers, seconds per step)."""
-    points = np.asarray([row[:2] for row in rows], dtype=np.float64)
+def fit_steps(rows: Sequence[tuple[int, int, float, int]]) -> tuple[float, ...]:
+    """Coefficients a to e of the step time from (batch size, workers, seconds per step, nodes)."""
+    points = np.asarray([(batch, workers, nodes) for batch, workers, _, nodes in rows], np.float64)
     seconds = np.asarray([row[2] for row in rows], dtype=np.float64)
     fitted = StepTime(gpus_per_node=2**31, pull=0.0).fit(points, seconds)
-    a, b, c, *_ = (float(value) for value in fitted.coef_)
-    return a, b, c
+    return tuple(float(value) for value in fitted.coef_)
 
 
 def four_points(

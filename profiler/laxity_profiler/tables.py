@@ -22,8 +22,10 @@ from sqlalchemy import (
     delete,
     event,
     func,
+    inspect,
     make_url,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -77,6 +79,7 @@ class ObservedEpoch(Table, table=True):
     bytes: int = Field(sa_type=BigInteger)
     warmup: bool
     at: float
+    nodes: int | None = None  # that the workers lay on; null: nobody knows
 
 
 class ObservedStop(Table, table=True):
@@ -154,9 +157,28 @@ def open_engine(url: str) -> Engine:
 
 
 def create_tables(engine: Engine) -> None:
-    """Make the tables that are missing; what is there stays."""
+    """Make the tables and columns that are missing; what is there stays."""
     with transaction(engine) as connection:
         Table.metadata.create_all(connection)
+    missing = _missing(engine, "observed_epochs", "nodes")
+    if missing:
+        _add_column(engine, "observed_epochs", "nodes INTEGER")
+
+
+def _missing(engine: Engine, table: str, column: str) -> bool:
+    """Whether a store of an earlier laxity has the table without this column."""
+    with transaction(engine) as connection:
+        return column not in {found["name"] for found in inspect(connection).get_columns(table)}
+
+
+def _add_column(engine: Engine, table: str, column: str) -> None:
+    """Null in all rows that are there. Another process may do the same at this moment."""
+    try:
+        with transaction(engine) as connection:
+            connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
+    except HistoryError:
+        if _missing(engine, table, column.partition(" ")[0]):
+            raise
 
 
 @contextmanager
@@ -211,9 +233,11 @@ def runs_of(connection: Connection, model: str) -> Sequence[Any]:
 
 
 def epochs_of(connection: Connection, model: str, most: int) -> Sequence[Any]:
-    """(uid, epoch, width, epoch_s, bytes, warmup, at), the latest `most`, newest first."""
+    """(uid, epoch, width, epoch_s, bytes, warmup, at, nodes), the latest `most`, newest first."""
     row = ObservedEpoch
-    asked = _pick(row.uid, row.epoch, row.width, row.epoch_s, row.bytes, row.warmup, row.at)
+    asked = _pick(
+        row.uid, row.epoch, row.width, row.epoch_s, row.bytes, row.warmup, row.at, row.nodes
+    )
     newest = asked.where(_is(row.model, model)).order_by(_column(row.id).desc()).limit(most)
     return connection.execute(newest).all()
 

@@ -78,6 +78,7 @@ def params_of(trained: Trained) -> dict[str, str]:
         "settings": len(trained.fit.settings),
         "widths": listed(lesson.widths),
         "batch_sizes": listed(lesson.batch_sizes),
+        "nodes": listed(lesson.nodes),
         "samples": listed(lesson.samples),
         "first_epoch_at": _instant(lesson.first_at),
         "last_epoch_at": _instant(lesson.last_at),

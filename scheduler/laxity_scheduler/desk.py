@@ -39,7 +39,10 @@ class ConflictError(RuntimeError):
 class Reporting(Protocol):
     """Where report lines go; the number up to which all have been taken comes back."""
 
-    def ingest(self, uid: str, job: str, workload: Workload, lines: Sequence[object]) -> int: ...
+    def ingest(
+        self, uid: str, job: str, workload: Workload, lines: Sequence[object],
+        *, nodes: Sequence[str] = (), since: float = 0.0,
+    ) -> int: ...  # fmt: skip
 
 
 class Desk:
@@ -199,7 +202,16 @@ class Desk:
         if uid and uid != view["uid"]:
             message = f"{job_id} is another job by now: {view['uid']}, not {uid}"
             raise ConflictError(message)
-        acked = self._reporting.ingest(view["uid"], job_id, self._workload(job_id, view), lines)
+        row = self._service.state.by_id.get(job_id) if self._service.state else None
+        since = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) if row else 0.0
+        acked = self._reporting.ingest(
+            view["uid"],
+            job_id,
+            self._workload(job_id, view),
+            lines,
+            nodes=row.nodes if row else (),
+            since=since,
+        )
         if lines:
             self._service.board.stale(view["uid"])
             self._service.metrics.reports.inc(len(lines))

@@ -38,6 +38,8 @@ class Predictions(Protocol):
 
     def drop_predictions(self, uid: str) -> None: ...
 
+    def observe_nodes(self, gpus_per_node: int) -> None: ...
+
 
 class Lessons:
     """Compares snapshots, and tells the history and the learner what came of them."""
@@ -51,6 +53,7 @@ class Lessons:
 
     def look(self, state: ClusterState, predictor: Predictor, uids: Mapping[str, str]) -> None:
         """Take in a snapshot; `uids` by job id."""
+        self._predictions.observe_nodes(max((node.gpus for node in state.nodes), default=0))
         for stop in self._watcher.look(state):
             kept = partial(self._stops.observe_stop, uids.get(stop.job, ""), stop.workload)
             self._safely(

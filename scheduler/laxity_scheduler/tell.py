@@ -102,7 +102,9 @@ def _points(change: News, row: Job | None, now: float, predictor: Predictor) -> 
 def _figures(view: Json, row: Job, now: float, predictor: Predictor) -> dict[str, float]:
     epoch = predictor.epoch_time(row.workload, row.formed or row.workers or min(row.widths))
     began = view["submitted_at"] or 0.0
+    steady = bool(row.nodes) and row.formed == row.workers and not row.resize_to
     figures = {
+        names.NODES_SERIES: float(len(set(row.nodes))) if steady else None,
         names.EPOCH_P50: epoch.p50_s,
         names.EPOCH_P90: epoch.p90_s,
         names.FINISH_P50: _since(began, view["p50_at"]),

@@ -50,6 +50,10 @@ class Store:
             ],
         )
 
+    def nodes(self, run_id: str, by_step: dict[int, float]) -> None:
+        for step, nodes in by_step.items():
+            self.client.log_metric(run_id, names.NODES_SERIES, nodes, step=step)
+
     def end(self, run_id: str) -> None:
         self.client.set_terminated(run_id)
 
@@ -153,3 +157,32 @@ def test_foreign_and_broken_runs_are_set_aside_with_a_reason(store: Store, tmp_p
     assert "epoch 0 of 1.0 s" in doubt[1]
     assert "epoch 1 of -3.0 s" in doubt[1]
     assert "on 0.0 workers" in doubt[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "series", "params", "kept"),
+    [
+        pytest.param("n-series", {1: 1.0, 2: 2.0}, {}, [1, 2, None], id="series"),
+        pytest.param("n-whole", {}, {"nodes": 2}, [2, 2, 2], id="parameter of the run"),
+        pytest.param("n-old", {}, {}, [None, None, None], id="a run of before"),
+        pytest.param("n-odd", {1: 9.0, 2: 1.5, 3: -1.0}, {}, [None] * 3, id="cannot be true"),
+    ],
+)
+def test_a_run_says_on_how_many_nodes_its_workers_lay(
+    store: Store,
+    tmp_path: Path,
+    *,
+    model: str,
+    series: dict[int, float],
+    params: dict[str, Any],
+    kept: list[int | None],
+) -> None:
+    history = history_in(tmp_path)
+    run_id = store.run({**MODEL, names.TAG_MODEL: model}, params)
+    store.nodes(run_id, series)
+    store.epochs(run_id, {1: 2.0, 2: 2.0, 3: 2.0}, width=4)
+    store.end(run_id)
+
+    Runs(history, store.uri).read()
+
+    assert [epoch.nodes for epoch in history.epochs(model)[0].epochs] == kept

@@ -193,6 +193,7 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -
     assert run.data.tags[names.TAG_OUTCOME] == "kept"
     assert run.data.tags[names.TAG_VERDICT] == "promised"
     assert run.data.metrics[names.EPOCH_P50] == 2.0
+    assert run.data.metrics[names.NODES_SERIES] == 1.0
     assert run.data.metrics[names.FINISH_DEADLINE] == pytest.approx(3600.0)
     assert {1, 5} <= set(steps)
     assert names.FINAL_ERROR in run.data.metrics

@@ -51,6 +51,15 @@ def test_reports_that_a_dead_service_took_are_known_to_the_next(tmp_path: Path) 
     assert later["state"] == "running"
 
 
+def test_epochs_are_kept_with_the_nodes_that_the_workers_lay_on(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        running(stage)
+        started_at = stage.service.seen[0].by_id["default/a"].resumed_at or 0.0
+        call(stage, reports=[epoch(1, 1, started_at - 60.0), epoch(2, 2, started_at + 1.0)])
+        (run,) = stage.history.epochs("mlp")
+    assert [one.nodes for one in run.epochs] == [None, 1]  # where it was before nobody knows
+
+
 def test_nonsense_among_the_reports_harms_no_other_line(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
         view = running(stage)

@@ -22,11 +22,13 @@ from laxity_profiler.fits import ModelFit, SettingFit
 from laxity_profiler.fitting import Stretch, fit_model, node_workers, stretches
 from laxity_profiler.history import History, Run
 from laxity_profiler.overhead import PRIORS, Costs, fit_costs, warm_ups
+from laxity_profiler.overhead_part import PartFit
 from laxity_profiler.predictor import HistoryPredictor
 from laxity_profiler.said import StopSeen
 
 GROWTH: Final = 0.1  # a model is fitted again when it has so many more epochs
 REFITS: Final = 8  # per call; the first call fits all
+PRIORS_KEPT: Final = "priors"  # the store's row that says which
 RUNS: Final = 400  # the latest of a model
 
 
@@ -56,12 +58,14 @@ class Learner:
     """Learns from one history. Safe to call from several threads.
 
     `priors` says what stops and starts cost before any was seen: "local" processes or pods of a
-    "cluster".
+    "cluster". It is kept in the store; without a word it is what the store was last served with.
     """
 
-    def __init__(self, history: History, *, priors: Literal["local", "cluster"] = "local") -> None:
+    def __init__(
+        self, history: History, *, priors: Literal["local", "cluster"] | None = None
+    ) -> None:
         self._history = history
-        self._prior = PRIORS[priors]
+        self._prior = PRIORS[_kept_priors(history, priors)]
         self._learned: dict[str, _Learned] = {}
         self._last_epoch = self._last_stop = 0
         self._stops_seen = self._stops_fitted = 0
@@ -109,6 +113,11 @@ class Learner:
             for learned in self._learned.values():
                 if learned.fit is not None and _is_unplaced(learned.fit):
                     learned.fitted = 0
+
+    @property
+    def prior(self) -> tuple[PartFit, ...]:
+        """What stops and starts are taken to cost before any was seen."""
+        return self._prior
 
     def overheads(self) -> list[StopSeen]:
         """All that the costs of the newest predictor were fitted on: stops, starts and warm-ups."""
@@ -240,6 +249,16 @@ class Learner:
             _Outcome(row.model, row.stage, row.p10_s, row.p50_s, row.p90_s, row.actual_s)
             for row in rows
         ]
+
+
+def _kept_priors(history: History, told: str | None) -> str:
+    """What is told, written down for who is not told; else what was written, else local."""
+    with tables.transaction(history.engine) as connection:
+        kept = tables.read_watermark(connection, PRIORS_KEPT)
+        if told and told != kept:
+            tables.write_watermark(connection, PRIORS_KEPT, told)
+    found = told or kept
+    return found if found in PRIORS else "local"
 
 
 def _is_unplaced(fit: ModelFit) -> bool:

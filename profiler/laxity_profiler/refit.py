@@ -58,7 +58,7 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
             published.append(_published(registry, entry, say))
             lease.renew()
         if history.stops(most=1):
-            entry = overhead_entry(predictor.costs, learner.overheads())
+            entry = overhead_entry(predictor.costs, learner.overheads(), prior=learner.prior)
             published.append(_published(registry, entry, say))
             lease.renew()
         with tables.transaction(engine) as connection:

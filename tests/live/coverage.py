@@ -1,6 +1,6 @@
 """How often live finishes keep their P90: said at the start and at half the run, by the service.
 
-    python -m tests.live.coverage runs DIR CSV [--finishes 60]
+    python -m tests.live.coverage runs DIR CSV [--finishes 60] [--taught 20]
     python -m tests.live.coverage judge CSV
 
 Trainings of seconds, each with a factor of its own; the first ones teach, the others are judged. A
@@ -42,32 +42,33 @@ def main(argv: list[str]) -> None:
     parser.add_argument("verb", choices=("runs", "judge"))
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--finishes", type=int, default=60)
+    parser.add_argument("--taught", type=int, default=TAUGHT)
     given = parser.parse_args(argv)
     if given.verb == "runs":
         home, table = given.paths
-        train_all(home, table, finishes=given.finishes)
+        train_all(home, table, finishes=given.finishes, taught=given.taught)
     else:
         print_table(read(given.paths[0]))
 
 
-def train_all(home: Path, table: Path, *, finishes: int) -> None:
+def train_all(home: Path, table: Path, *, finishes: int, taught: int = TAUGHT) -> None:
     """All rounds, each with a history of its own."""
     with table.open("w", newline="") as file:
         rows = csv.DictWriter(file, COLUMNS)
         rows.writeheader()
         for number, (name, slower) in enumerate(ROUNDS.items()):
             with world(home / str(number), slots=TOGETHER) as opened:
-                for row in finished(opened, slower, finishes=finishes, seed=number):
+                for row in finished(opened, slower, finishes=finishes, taught=taught, seed=number):
                     rows.writerow({"round": name} | row)
                     file.flush()
 
 
 def finished(
-    opened: World, slower: float, *, finishes: int, seed: int = 0
+    opened: World, slower: float, *, finishes: int, taught: int = TAUGHT, seed: int = 0
 ) -> Iterator[dict[str, Any]]:
     """Train them, as many at a time as there are slots; what was said of those after the lessons."""
     drawn = random.Random(seed)
-    names = [f"work-{n}" for n in range(TAUGHT + finishes)]
+    names = [f"work-{n}" for n in range(taught + finishes)]
     for start in range(0, len(names), TOGETHER):
         group = names[start : start + TOGETHER]
         jobs = [opened.submit(job(name, drawn.gauss(0.0, SPREAD), slower)) for name in group]
@@ -75,7 +76,7 @@ def finished(
             view = opened.ended(job_id)
             if view.state != "finished":
                 raise RuntimeError(f"{job_id} is {view.state}: {view.error or view.reason}")
-            if names.index(name) >= TAUGHT:
+            if names.index(name) >= taught:
                 yield from said_of(opened, job_id)
 
 

@@ -1,10 +1,11 @@
 """What stops and starts cost: fitted on the first half of real events, judged on the second.
 
     python -m tests.live.overhead runs DIR CSV     examples are preempted by urgent jobs, many times
+                                  [--times 24] [--widths 1] [--models softmax-numpy gru-torch]
     python -m tests.live.overhead judge CSV
 
-One slot: a best-effort example trains; an urgent job comes, takes the slot at the epoch's end and
-gives it back. The service sees what that cost. One row of the CSV is one event.
+One slot, or as many as the example has workers: a best-effort example trains; an urgent job comes,
+takes a slot at the epoch's end and gives it back. The service sees what that cost. One row of the CSV is one event.
 """
 
 import argparse
@@ -12,8 +13,9 @@ import csv
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Literal, get_args
 
 from laxity.qos import QoS
@@ -27,22 +29,28 @@ ENDLESS = 100_000
 COLUMNS = ("model", "kind", "workers", "seconds", "bytes")
 COSTS: dict[str, tuple[Part, ...]] = {"suspend": ("save", "suspend"), "resume": ("resume",)}
 Split = Literal["half", "other"]
+Key = tuple[str, int, str]  # model, workers, kind
 EXAMPLES = ("softmax-numpy", "sgd-sklearn", "gru-torch")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One model and cost: predicted from the first half, against the events of the second."""
+    """One model, width and cost: predicted from the first half, against those of the second.
+
+    `predicted_s` is the usual time, `mean_s` what is expected on average.
+    """
 
     model: str
+    workers: int
     cost: str
     predicted_s: float
+    mean_s: float
     p90_s: float
     actual_s: tuple[float, ...]
 
     @property
     def error_of_mean(self) -> float:
-        return abs(self.predicted_s / fmean(self.actual_s) - 1.0)
+        return abs(self.mean_s / fmean(self.actual_s) - 1.0)
 
     @property
     def mean_error(self) -> float:
@@ -63,22 +71,25 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("verb", choices=("runs", "judge"))
     parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--times", type=int, default=TIMES)
+    parser.add_argument("--widths", nargs="+", type=int, default=[1])
+    parser.add_argument("--models", nargs="+", default=EXAMPLES)
     given = parser.parse_args(argv)
     if given.verb == "runs":
         home, table = given.paths
-        for kind in KINDS_OF_TRAINING:
-            if kind.model in EXAMPLES:
-                with world(home / kind.model, slots=1) as opened:
-                    stop_and_go(opened, kind, times=TIMES)
-                    append(table, opened.history().stops())
+        kinds = [kind for kind in KINDS_OF_TRAINING if kind.model in given.models]
+        for kind, width in product(kinds, given.widths):
+            with world(home / f"{kind.model}-{width}", slots=width) as opened:
+                stop_and_go(opened, kind, times=given.times, width=width)
+                append(table, opened.history().stops())
     else:
         for split in get_args(Split):
             print_table(judge(read(given.paths[0]), split), split)
 
 
-def stop_and_go(opened: World, kind: Kind, *, times: int) -> None:
-    """Preempt one example so many times."""
-    spec = best_effort("victim", kind, batch=kind.batches[-1], widths=(1,), epochs=ENDLESS)
+def stop_and_go(opened: World, kind: Kind, *, times: int, width: int = 1) -> None:
+    """Preempt one example on so many workers so many times."""
+    spec = best_effort("victim", kind, batch=kind.batches[-1], widths=(width,), epochs=ENDLESS)
     victim = opened.submit(spec)
     for n in range(times):
         seen = len(opened.epochs(victim))
@@ -136,48 +147,50 @@ def judge(stops: Sequence[StopSeen], split: Split = "half") -> list[Judged]:
     weather; what is left of the error is that of the prediction, not of a changed machine.
     """
     first: list[StopSeen] = []
-    held: dict[tuple[str, str], list[float]] = {}
-    for model in sorted({stop.model for stop in stops}):
-        for kind in ("save", "load", "suspend", "resume"):
-            mine = [stop for stop in stops if (stop.model, stop.kind) == (model, kind)]
-            half = len(mine) // 2
-            first += mine[:half] if split == "half" else mine[::2]
-            rest = mine[half:] if split == "half" else mine[1::2]
-            held[model, kind] = [stop.seconds for stop in rest]
+    held: dict[Key, list[float]] = {}
+    places = sorted({(stop.model, stop.workers) for stop in stops})
+    for (model, workers), kind in product(places, ("save", "load", "suspend", "resume")):
+        wanted = (model, workers, kind)
+        mine = [stop for stop in stops if (stop.model, stop.workers, stop.kind) == wanted]
+        half = len(mine) // 2
+        first += mine[:half] if split == "half" else mine[::2]
+        rest = mine[half:] if split == "half" else mine[1::2]
+        held[wanted] = [stop.seconds for stop in rest]
     costs = fit_costs(first, prior=LOCAL)
     return [
         judged
-        for model in sorted({model for model, _ in held})
-        for cost in COSTS
-        if (judged := _judged(costs, model, cost, held)) is not None
+        for (model, workers), cost in product(places, COSTS)
+        if (judged := _judged(costs, (model, workers, cost), held)) is not None
     ]
 
 
-def _judged(
-    costs: Costs, model: str, cost: str, held: dict[tuple[str, str], list[float]]
-) -> Judged | None:
-    """A suspend is a save and the stop after it: the typical save is added to each stop."""
-    events = held[model, cost]
+def _judged(costs: Costs, place: Key, held: dict[Key, list[float]]) -> Judged | None:
+    """A suspend is a save and the stop after it: the mean save is added to each stop."""
+    (model, workers, cost), events = place, held[place]
     if len(events) < 3:
         return None
-    save_s = median(held[model, "save"]) if cost == "suspend" and held[model, "save"] else 0.0
-    said = costs.estimate(model, COSTS[cost])
-    actual = tuple(save_s + event for event in events)
-    return Judged(model, cost, said.p50_s, said.p90_s, actual)
+    saves = held[model, workers, "save"] if cost == "suspend" else []
+    said = costs.estimate(model, COSTS[cost], workers)
+    actual = tuple((fmean(saves) if saves else 0.0) + event for event in events)
+    return Judged(model, workers, cost, said.p50_s, said.mean_s, said.p90_s, actual)
 
 
 def print_table(found: Iterable[Judged], split: Split) -> None:
     """One row per model and cost, in Markdown."""
     out = sys.stdout.write
     out(
-        f"\n{split}\n\n| model | cost | held back | predicted | measured mean | error of the mean |"
+        f"\n{split}\n\n| model | workers | cost | held back | usual | mean | measured mean"
+        " | error of the mean |"
     )
     out(" mean error of one event | spread of events | within P90 |\n")
-    out("|---|---|---:|---:|---:|---:|---:|---:|---:|\n")
+    out("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
     for one in found:
-        actual = f"{one.predicted_s:.2f} s | {fmean(one.actual_s):.2f} s"
+        said = f"{one.predicted_s:.2f} s | {one.mean_s:.2f} s"
+        actual = f"{said} | {fmean(one.actual_s):.2f} s"
         errors = f"{one.error_of_mean:.1%} | {one.mean_error:.1%} | {one.spread:.1%}"
-        out(f"| {one.model} | {one.cost} | {len(one.actual_s)} | {actual} | {errors} |")
+        out(
+            f"| {one.model} | {one.workers} | {one.cost} | {len(one.actual_s)} | {actual} | {errors} |"
+        )
         out(f" {one.kept:.0%} |\n")
 
 

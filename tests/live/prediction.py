@@ -1,6 +1,7 @@
 """Six real trainings at four batch sizes and two widths: four profiled runs against the truth.
 
     python -m tests.live.prediction runs DIR CSV     train them all, several times, in mixed order
+                                    [--repeats 2] [--epochs 8] [--models mlp-torch cnn-torch]
     python -m tests.live.prediction judge CSV        predict the other points from four, and compare
 
 Each point is trained `REPEATS` times at different moments; how much these differ is the noise that
@@ -12,7 +13,7 @@ import csv
 import math
 import random
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -46,22 +47,34 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("verb", choices=("runs", "judge"))
     parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--models", nargs="+", default=[kind.model for kind in KINDS_OF_TRAINING])
     given = parser.parse_args(argv)
     if given.verb == "runs":
         home, table = given.paths
+        kinds = [kind for kind in KINDS_OF_TRAINING if kind.model in given.models]
         with world(home) as opened:
-            train_all(opened, table)
+            train_all(opened, table, kinds=kinds, repeats=given.repeats, epochs=given.epochs)
     else:
         for clock in ("epoch_s", "cpu_s"):
             print_table(judge(given.paths[0], clock), clock)
 
 
-def train_all(opened: World, table: Path, *, seed: int = 0) -> None:
+def train_all(
+    opened: World,
+    table: Path,
+    *,
+    kinds: Sequence[Kind] = KINDS_OF_TRAINING,
+    repeats: int = REPEATS,
+    epochs: int = EPOCHS,
+    seed: int = 0,
+) -> None:
     """Every point, one job at a time, in an order that mixes models and repeats."""
     points = [
         (repeat, kind, batch, width)
-        for repeat in range(REPEATS)
-        for kind in KINDS_OF_TRAINING
+        for repeat in range(repeats)
+        for kind in kinds
         for batch in kind.batches
         for width in WIDTHS
     ]
@@ -71,16 +84,16 @@ def train_all(opened: World, table: Path, *, seed: int = 0) -> None:
         rows.writerow(COLUMNS)
         for repeat, kind, batch, width in points:
             name = f"{kind.model}-b{batch}-w{width}-r{repeat}"
-            for row in train(opened, name, kind, batch=batch, width=width):
+            for row in train(opened, name, kind, batch=batch, width=width, epochs=epochs):
                 rows.writerow((kind.model, batch, width, repeat, *row))
             file.flush()
 
 
 def train(
-    opened: World, name: str, kind: Kind, *, batch: int, width: int
+    opened: World, name: str, kind: Kind, *, batch: int, width: int, epochs: int = EPOCHS
 ) -> Iterable[tuple[int, float, float]]:
     """One run: (epoch, seconds, CPU seconds of worker 0), without the warm-up."""
-    spec = best_effort(name, kind, batch=batch, widths=(width,), epochs=EPOCHS)
+    spec = best_effort(name, kind, batch=batch, widths=(width,), epochs=epochs)
     ended = opened.ended(opened.submit(spec))
     if ended.state != "finished":
         raise RuntimeError(f"{name} is {ended.state}: {ended.error or ended.reason}")

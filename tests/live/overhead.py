@@ -2,6 +2,7 @@
 
     python -m tests.live.overhead runs DIR CSV     examples are preempted by urgent jobs, many times
                                   [--times 24] [--widths 1] [--models softmax-numpy gru-torch]
+                                  [--due 2m]
     python -m tests.live.overhead judge CSV
 
 One slot, or as many as the example has workers: a best-effort example trains; an urgent job comes,
@@ -71,6 +72,7 @@ def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("verb", choices=("runs", "judge"))
     parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--due", default="2m", help="of urgent jobs; they wait while they can")
     parser.add_argument("--times", type=int, default=TIMES)
     parser.add_argument("--widths", nargs="+", type=int, default=[1])
     parser.add_argument("--models", nargs="+", default=EXAMPLES)
@@ -80,14 +82,14 @@ def main(argv: list[str]) -> None:
         kinds = [kind for kind in KINDS_OF_TRAINING if kind.model in given.models]
         for kind, width in product(kinds, given.widths):
             with world(home / f"{kind.model}-{width}", slots=width) as opened:
-                stop_and_go(opened, kind, times=given.times, width=width)
+                stop_and_go(opened, kind, times=given.times, width=width, due=given.due)
                 append(table, opened.history().stops())
     else:
         for split in get_args(Split):
             print_table(judge(read(given.paths[0]), split), split)
 
 
-def stop_and_go(opened: World, kind: Kind, *, times: int, width: int = 1) -> None:
+def stop_and_go(opened: World, kind: Kind, *, times: int, width: int = 1, due: str = "2m") -> None:
     """Preempt one example on so many workers so many times."""
     spec = best_effort("victim", kind, batch=kind.batches[-1], widths=(width,), epochs=ENDLESS)
     victim = opened.submit(spec)
@@ -98,16 +100,16 @@ def stop_and_go(opened: World, kind: Kind, *, times: int, width: int = 1) -> Non
             limit_s=300.0,
             what=f"two more epochs of {kind.model}",
         )
-        ended = opened.ended(opened.submit(urgent(f"bump-{n}")))
+        ended = opened.ended(opened.submit(urgent(f"bump-{n}", due)))
         if ended.state != "finished":
             raise RuntimeError(f"{ended.id} is {ended.state}: {ended.error or ended.reason}")
     opened.client.cancel(victim)
 
 
-def urgent(name: str) -> TrainingSpec:
+def urgent(name: str, due: str) -> TrainingSpec:
     return TrainingSpec(
         name=name,
-        qos=QoS.of(workers=(1,), epoch_estimate="1s", deadline="2m"),
+        qos=QoS.of(workers=(1,), epoch_estimate="1s", deadline=due),
         model="bump",
         epochs=2,
         entry=f"{HERE}/bump.py:bump",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from laxity_profiler import tables
 from laxity_profiler.estimate import Estimate
@@ -112,6 +113,33 @@ def test_epochs_from_mlflow_join_those_that_were_reported(history: History) -> N
 
     (run,) = history.epochs("mlp")
     assert [epoch.epoch_s for epoch in run.epochs] == [5.0, 6.0]
+
+
+def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
+    history: History, url: str
+) -> None:
+    history.add_epochs("u", "default/u", workload(), [Epoch(1, 2, 9.0)])
+    with history.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE observed_epochs DROP COLUMN nodes"))
+    gate = threading.Barrier(4)
+    opened: list[History] = []
+
+    def opens() -> None:
+        gate.wait(30)
+        opened.append(History(tables.open_engine(url)))
+
+    threads = [threading.Thread(target=opens) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert len(opened) == 4
+    opened[0].add_epochs("v", "default/v", workload(), [Epoch(1, 2, 9.0, nodes=2)])
+    runs = opened[1].epochs("mlp")
+    assert {run.uid: run.epochs[0].nodes for run in runs} == {"u": None, "v": 2}
+    for one in opened:
+        one.engine.dispose()
 
 
 def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> None:

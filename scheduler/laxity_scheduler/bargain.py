@@ -22,7 +22,7 @@ from laxity_scheduler.reasons import Reason
 from laxity_scheduler.reservations import Reservations
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Given
-from laxity_scheduler.victims import Victim
+from laxity_scheduler.victims import Need, Victim
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,20 @@ class Bargain:
         """Whether it holds a promise that can still be kept, perhaps given in this decision."""
         return promised(job, self.now) or job.id in self.newly
 
+    def use_coming(self, need: Need) -> None:
+        """What comes free for nobody in particular goes to a job as far as its own is not enough.
+
+        The rest is left for those after it, so that nobody is stopped twice for the same need.
+        """
+        missing, size = need.workers - need.there, need.gpus_per_worker
+        for node in sorted(self.coming):
+            if missing <= 0:
+                return
+            more = min(missing, need.gain_on(node, self.coming[node]))
+            if more:
+                self.coming[node] = max(0, self.coming[node] - more * size)
+                missing -= more
+
     def coming_for(self, job: Job) -> Counter[str]:
         """GPUs by node that are on their way to this job, or held for it already."""
         coming: Counter[str] = Counter()
@@ -191,10 +205,12 @@ def _terminating(state: ClusterState) -> Counter[str]:
     ours: Counter[str] = Counter()
     for job in state.running:
         ours.update(_gpus(job, job.nodes))
+    held: Counter[str] = Counter()
     for hold in state.holds:
-        ours[hold.node] += hold.gpus
+        held[hold.node] += hold.gpus
     for node in state.nodes:
-        gpus = min(left, node.gpus - node.free_gpus - ours[node.id])
+        awaited = max(0, held[node.id] - max(0, node.free_gpus))  # the others held are free
+        gpus = min(left, node.gpus - node.free_gpus - ours[node.id] - awaited)
         if gpus > 0:
             found[node.id] += gpus
             left -= gpus

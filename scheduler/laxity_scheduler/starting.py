@@ -6,6 +6,7 @@ cannot wait, running jobs are told to stop at the end of their epochs, cheapest 
 """
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from laxity_scheduler.bargain import Bargain, Start
@@ -173,13 +174,12 @@ class Starts:
     def _displace(self, one: Waiting) -> None:
         """Tell the cheapest jobs to stop so that it fits, unless enough is on its way already."""
         bargain, job = self._bargain, one.job
-        coming = bargain.coming_for(job)
-        coming.update(bargain.coming)
-        coming.update(self._ending(job))
-        need = Need(one.workers, job.gpus_per_worker, bargain.ledger, coming=coming)
+        own = bargain.coming_for(job)
+        own.update(self._ending(job))
+        need = Need(one.workers, job.gpus_per_worker, bargain.ledger, coming=own + bargain.coming)
         asked = tuple(victim.id for victim in bargain.asked_for.get(job.id, ()))
+        bargain.use_coming(replace(need, coming=own))
         if need.there >= one.workers:
-            bargain.coming.clear()
             bargain.waits_for[job.id] = asked
         elif bargain.displaced < bargain.rules.most_displacing:
             bargain.displaced += 1

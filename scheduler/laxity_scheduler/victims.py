@@ -71,6 +71,10 @@ class Need:
     def gained(self, freed: Mapping[str, int]) -> int:
         return self._more(self.coming, freed)
 
+    def gain_on(self, node: str, gpus: int) -> int:
+        """How many more workers fit with so many GPUs more on this node."""
+        return self._more(self.coming, {node: gpus})
+
     def _free(self, node: str) -> int:
         return self.ledger.free_on(node) + self.coming.get(node, 0)
 

@@ -74,4 +74,4 @@ def draw(figures: Mapping[str, Figure], path: Path) -> None:
     axes.set_ylabel("one cold decision [ms of CPU time]")
     axes.set_title("Cost of a decision; dashed: n log n from the smallest size")
     axes.legend()
-    page.savefig(path, dpi=120)
+    page.savefig(path, dpi=90)

@@ -101,6 +101,16 @@ def test_placing_and_growing_decide_in_cpython_as_compiled(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("at_once")
+def test_a_crowd_is_decided_alike_where_numba_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fast = list(plans("qos", seed=1, jobs=60, nodes=30))
+    for page in (ledger, crowd_starts):
+        monkeypatch.setattr(page, "COMPILES", False)
+    assert list(plans("qos", seed=1, jobs=60, nodes=30)) == fast
+
+
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("stops", [False, True])
 def test_placing_all_is_placing_one_after_the_other(*, stops: bool) -> None:
     for seed in range(60):

@@ -7,11 +7,13 @@ other nodes later, a preference says how many of its workers the plan has meant 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from laxity_k8s import merge
 from laxity_k8s.api import Json
+from laxity_scheduler.plan import Admit, Decision
+from laxity_scheduler.state import Job, Node
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -39,6 +41,26 @@ def onto(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | N
     if wished != preferred:
         found[PREFERRED] = wished or None
     return {"spec": {"affinity": {"nodeAffinity": found}}}
+
+
+def roomy(
+    nodes: Mapping[str, Node], freest: Sequence[Node], row: Job, decisions: Sequence[Decision]
+) -> list[str]:
+    """Nodes that an elastic job may grow onto later: as few as hold its greatest width."""
+    admit = next((one for one in decisions if isinstance(one, Admit)), None)
+    if admit is None or max(row.widths) <= admit.workers:
+        return []
+    size = row.gpus_per_worker
+    named = set(admit.nodes)
+    missing = max(row.widths) - sum(nodes[name].gpus // size for name in named if name in nodes)
+    found = []
+    for node in freest:
+        if missing <= 0:
+            break
+        if node.id not in named and node.gpus >= size and node.pool != "inference":
+            found.append(node.id)
+            missing -= node.gpus // size
+    return found
 
 
 def _preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:

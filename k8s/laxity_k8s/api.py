@@ -5,7 +5,7 @@ everything above (objects, patches, world) is written once. Calls are synchronou
 may have many in flight.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -86,8 +86,11 @@ class ClusterApi(Protocol):
 
     def patch(self, patch: Patch) -> Json: ...
 
-    def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
-        """Many merge patches, several in flight, one at a time per object; outcomes in order."""
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+        """Many merge patches, several in flight, one at a time per object; outcomes in order.
+
+        Returns when all are answered. Patches may still be being made while the first are sent.
+        """
         ...
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:

@@ -167,9 +167,10 @@ class Narrowed:
 
         return self._api.watch(kind, since=since, on_change=narrowed)
 
-    def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
-        outcomes = tuple(self._api.patch_many(patches))
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+        answers = self._api.patch_many(patches)
         self.acked_at, self.cpu_at = time.perf_counter(), time.process_time()
+        outcomes = tuple(answers)
         self.admitted += sum(
             one.ok and merge.dig(one.patch.body, "spec", "suspend") is False for one in outcomes
         )

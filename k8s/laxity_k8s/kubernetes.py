@@ -8,10 +8,14 @@ import asyncio
 import os
 import ssl
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
+
+import orjson
 
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
@@ -25,6 +29,15 @@ IN_FLIGHT: Final = 32
 # What is sent is made here from known fields: looking for unknown ones costs the server a sixth.
 FIELD_MANAGER: Final = {"fieldManager": "laxity", "fieldValidation": "Ignore"}
 Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class Sent:
+    """A patch on its way, then its answer or why there is none."""
+
+    patch: Patch
+    answer: bytes = b""
+    error: ApiError | None = None
 
 
 class KubernetesApi:
@@ -83,10 +96,12 @@ class KubernetesApi:
         return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
 
     def patch(self, patch: Patch) -> Json:
-        return self._wait(self._patch(patch, lambda: True))
+        answer: Json = orjson.loads(self._wait(self._patch(patch, lambda: True)))
+        return answer
 
-    def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
-        return self._wait(self._patch_all(patches))
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+        """Patches that are still being made go out one by one; answers are read when asked for."""
+        return map(_outcome, self._wait(self._patch_all(iter(patches))))
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         body: Json = {"propagationPolicy": "Background"}
@@ -112,8 +127,8 @@ class KubernetesApi:
         await asyncio.gather(*others, return_exceptions=True)
         await self._wire.__aexit__()
 
-    async def _patch(self, patch: Patch, allowed: Callable[[], bool]) -> Json:
-        return await self._wire.json(
+    async def _patch(self, patch: Patch, allowed: Callable[[], bool]) -> bytes:
+        return await self._wire.text(
             "PATCH",
             path(patch.kind, patch.id, patch.subresource),
             query=FIELD_MANAGER,
@@ -122,29 +137,40 @@ class KubernetesApi:
             allowed=allowed,
         )
 
-    async def _patch_all(self, patches: Sequence[Patch]) -> tuple[Outcome, ...]:
+    async def _patch_all(self, patches: Iterator[Patch]) -> Sequence[Sent]:
         """Several in flight, one at a time per object, outcomes in the order of the patches."""
-        per_object: dict[tuple[str, str], list[int]] = {}
-        for number, patch in enumerate(patches):
-            per_object.setdefault((patch.kind, patch.id), []).append(number)
-        outcomes: dict[int, Outcome] = {}
-        waiting = iter(per_object.values())
+        sent = deque[Sent]()
+        turns: dict[tuple[str, str], deque[Sent]] = {}
 
         async def worker() -> None:
-            for numbers in waiting:
-                for number in numbers:
+            for patch in patches:
+                mine, key = Sent(patch), (patch.kind, patch.id)
+                sent.append(mine)
+                if key in turns:
+                    turns[key].append(mine)
+                    continue
+                turns[key] = deque([mine])
+                while turns[key]:
                     async with self._slots:
-                        outcomes[number] = await self._outcome(patches[number])
+                        await self._send(turns[key].popleft())
+                del turns[key]
 
-        workers = min(self._in_flight, len(per_object))
-        await asyncio.gather(*[worker() for _ in range(workers)])
-        return tuple(outcomes[number] for number in range(len(patches)))
-
-    async def _outcome(self, patch: Patch) -> Outcome:
+        self._wire.acting += 1
         try:
-            return Outcome(patch, 200, await self._patch(patch, self.may_act))
+            workers = [worker() for _ in range(self._in_flight)]
+            # Who could not be made raises when those before it are through: none is left half sent.
+            ended = await asyncio.gather(*workers, return_exceptions=True)
+        finally:
+            self._wire.acting -= 1
+        for error in filter(None, ended):
+            raise error
+        return sent
+
+    async def _send(self, one: Sent) -> None:
+        try:
+            one.answer = await self._patch(one.patch, self.may_act)
         except ApiError as error:
-            return Outcome(patch, error.status, message=str(error))
+            one.error = error
 
     def call(self, work: Callable[[Wire], Coroutine[Any, Any, Answer]]) -> Answer:
         """One call of one's own over the session."""
@@ -157,6 +183,12 @@ class KubernetesApi:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5.0)
         self._loop.close()
+
+
+def _outcome(one: Sent) -> Outcome:
+    if one.error is not None:
+        return Outcome(one.patch, one.error.status, message=str(one.error))
+    return Outcome(one.patch, 200, orjson.loads(one.answer))
 
 
 class _Brief:
@@ -234,7 +266,7 @@ class _Watch:
     ) -> None:
         self._loop = loop
         self._on_change = on_change
-        self._changes: SimpleQueue[Change | None] = SimpleQueue()
+        self._changes: SimpleQueue[Sequence[Change] | None] = SimpleQueue()
         self._teller = threading.Thread(target=self._tell, name=f"laxity-watch-{kind}", daemon=True)
         self.take = self._changes.put
 
@@ -250,8 +282,11 @@ class _Watch:
             self._teller.join()
 
     def _tell(self) -> None:
-        while (change := self._changes.get()) is not None and not self._running.cancelled():
-            self._on_change(change)
+        while (changes := self._changes.get()) is not None:
+            for change in changes:
+                if self._running.cancelled():
+                    return
+                self._on_change(change)
 
 
 async def connect(kubeconfig: Path | None, context: str | None) -> Wire:

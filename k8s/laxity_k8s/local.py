@@ -87,7 +87,7 @@ class LocalCluster:
                 raise ApiError(message, status=409)
             return self.rows.put(patch.kind, _patched(old, patch))
 
-    def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
         return [self._outcome(patch) for patch in patches]
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:

@@ -6,7 +6,7 @@ caller has seen is kept as resourceVersions, so after a new list only the differ
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 import aiohttp
@@ -20,17 +20,19 @@ LOG = logging.getLogger("laxity.k8s.watch")
 GONE: Final = 410
 SERVER_TIMEOUT_S: Final = 300
 SILENCE_S: Final = 330.0
-OnChange = Callable[[Change], None]
+# While patches are sent, each comes back as several changes: read together they cost half.
+PACE_S: Final = 0.1
+OnChanges = Callable[[Sequence[Change]], None]
 
 
 class KindWatch:
     """One kind, watched until cancelled; changes are called back in order."""
 
-    def __init__(self, wire: Wire, kind: Kind, since: str, on_change: OnChange) -> None:
+    def __init__(self, wire: Wire, kind: Kind, since: str, on_changes: OnChanges) -> None:
         self._wire = wire
         self._path = collection(kind)
         self._since = since
-        self._on_change = on_change
+        self._on_changes = on_changes
         self._known: dict[str, Json] | None = None  # by id; None: what the caller listed itself
 
     def seed(self, items: tuple[Json, ...]) -> None:
@@ -65,19 +67,29 @@ class KindWatch:
         }
         reply = await self._wire.stream(self._path, query, silence_s=SILENCE_S)
         try:
-            async for line in _lines(reply):
-                self._take(orjson.loads(line))
+            async for lines in _lines(reply):
+                self._take(lines)
+                if self._wire.acting:
+                    await asyncio.sleep(PACE_S)
         finally:
             reply.close()
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _take(self, lines: Sequence[bytes]) -> None:
+        """What came together is told together, up to an error."""
+        changes: list[Change] = []
+        try:
+            changes.extend(self._read(orjson.loads(line)) for line in lines)
+        finally:
+            self._on_changes(changes)
+
+    def _read(self, event: dict[str, Any]) -> Change:
         item: Json = event["object"]
         if event["type"] == "ERROR":
             raise ApiError(str(item.get("message", "watch error")), status=int(item.get("code", 0)))
         self._since = item["metadata"]["resourceVersion"]
         if event["type"] != "BOOKMARK":
             self._remember(event["type"], item)
-        self._on_change(Change(event["type"], item))
+        return Change(event["type"], item)
 
     def _remember(self, kind: str, item: Json) -> None:
         if self._known is None:
@@ -99,25 +111,25 @@ class KindWatch:
             return min(5.0, 0.1 + 2 * pause_s)
         known = self._known or {}
         fresh = {object_id(item): item for item in answer.get("items") or ()}
-        for gone in known.keys() - fresh.keys():
-            self._on_change(Change("DELETED", known[gone]))
+        changes = [Change("DELETED", known[gone]) for gone in known.keys() - fresh.keys()]
         for name, item in fresh.items():
             old = known.get(name)
             if old is None or _version(old) != _version(item):
-                self._on_change(Change("ADDED" if old is None else "MODIFIED", item))
+                changes.append(Change("ADDED" if old is None else "MODIFIED", item))
+        self._on_changes(changes)
         self._known = fresh
         self._since = answer["metadata"]["resourceVersion"]
         return 0.0
 
 
-async def _lines(reply: aiohttp.ClientResponse) -> Any:
-    """Whole lines of any length (an object may be larger than the reader's buffer)."""
+async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
+    """Whole lines of any length (an object may be larger than the reader's buffer), as they come."""
     rest = b""
     async for block in reply.content.iter_any():
         *whole, rest = (rest + block).split(b"\n")
-        for line in whole:
-            if line:
-                yield line
+        lines = [line for line in whole if line]
+        if lines:
+            yield lines
 
 
 def _version(item: Json) -> str:

@@ -52,6 +52,7 @@ class Wire:
         self._host = host.rstrip("/")
         self._authorize = authorize
         self._patience = patience
+        self.acting = 0  # calls under way that should not wait for what is read here otherwise
         self._rng = random.Random()  # noqa: S311 - spreads retries; nothing is decided by it
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(

@@ -7,13 +7,16 @@ on the Jobs themselves, so the service may be killed between any two lines and g
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from laxity import names
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.admission import finished
+from laxity_k8s.affinity import roomy
 from laxity_k8s.api import ApiError, ClusterApi, Json, Outcome, Patch
 from laxity_k8s.collect import ended_at
 from laxity_k8s.events import EventWriter
@@ -26,12 +29,13 @@ from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.tending import tending
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
 from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim
-from laxity_scheduler.state import ClusterState, Job, Node
+from laxity_scheduler.state import ClusterState
 
 NOT_FOUND = 404
 CONFLICT = 409
 COLLECT_EVERY_S = 600.0
 WEEK_S = 7 * 86_400.0
+Wish = Callable[[], JobPatch | None]
 
 
 class LiveCluster:
@@ -74,9 +78,13 @@ class LiveCluster:
             if self._unsure:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
-            wished = self._patches(plan.decisions, state)
+            now, later = self._wishes(plan.decisions, state)
+        made = [patch for wish in now if (patch := wish()) is not None]
         for turn in Turn:
-            self._send([patch for patch in wished if patch.turn == turn])
+            self._send(
+                [patch for patch in made if patch.turn == turn],
+                later if turn == Turn.START else (),
+            )
         self._done(self._reminders.patches(state, time.time()))
         for decision in plan.decisions:
             if isinstance(decision, Loan | Reclaim):
@@ -225,33 +233,30 @@ class LiveCluster:
             self._tell_bad(self._snapshot.bad[job_id])
         return state
 
-    def _patches(self, decisions: Iterable[Decision], state: ClusterState) -> list[JobPatch]:
+    def _wishes(
+        self, decisions: Iterable[Decision], state: ClusterState
+    ) -> tuple[list[Wish], list[Wish]]:
+        """Patches to be made: those to make before any is sent, and first starts, one by one."""
         by_job: defaultdict[str, list[Decision]] = defaultdict(list)
         for decision in decisions:
             if not isinstance(decision, Loan | Reclaim):
                 by_job[decision.job].append(decision)
         if not by_job:
-            return []
+            return [], []
         nodes = {node.id: node for node in state.nodes}
         freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
-        found = []
+        now: list[Wish] = []
+        later: list[Wish] = []
         for job_id, mine in by_job.items():
             row, job = state.by_id.get(job_id), self._snapshot.shown.get(job_id)
             if row is None or job is None:
                 continue
-            found.append(
-                job_patch(
-                    job,
-                    row,
-                    mine,
-                    now=time.time(),
-                    cycle=self.cycle,
-                    roomy=roomy(nodes, freest, row, mine),
-                )
-            )
-        return [patch for patch in found if patch is not None]
+            room = roomy(nodes, freest, row, mine)
+            wish = partial(job_patch, job, row, mine, now=time.time(), cycle=self.cycle, roomy=room)
+            (later if first_start(job, mine) else now).append(wish)
+        return now, later
 
-    def _send(self, wished: Sequence[JobPatch]) -> None:
+    def _send(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""
         resets = [_reset(one) for one in wished if one.reset_first]
         cleared = {done.patch.id: done for done in self._done(resets)}
@@ -260,15 +265,29 @@ class LiveCluster:
             after = cleared.get(one.patch.id) if one.reset_first else None
             if after is not None and after.object is not None:
                 ready.append(_onto_revision(one, after.object))
-        said = {one.patch.id: one.said for one in ready}
-        for done in self._done([one.patch for one in ready]):
+        if not ready and not later:
+            return
+        said: dict[str, tuple[tuple[str, str], ...]] = {}
+
+        def patches() -> Iterator[Patch]:
+            for one in chain(ready, (wish() for wish in later)):
+                if one is not None:
+                    said[one.patch.id] = one.said
+                    yield one.patch
+
+        for done in self._done(patches()):
             for code, words in said[done.patch.id] if done.object else ():
                 self._events.say(done.object or {}, code, words)
 
-    def _done(self, patches: Sequence[Patch]) -> list[Outcome]:
+    def _done(self, patches: Iterable[Patch]) -> list[Outcome]:
         """Outcomes that went well; the others lost a race, and the next cycle sees who won."""
         done = []
-        for first in self.api.patch_many(patches) if patches else ():
+        try:
+            answers = self.api.patch_many(patches) if patches else ()
+        except BaseException:  # one of them could not be made, after others were sent
+            self._unsure = True
+            raise
+        for first in answers:
             outcome = self._once_more(first) if first.status == CONFLICT else first
             self.sent["done" if outcome.ok else str(outcome.status)] += 1
             if outcome.ok and outcome.object is not None:
@@ -326,24 +345,10 @@ class LiveCluster:
         self._done([Patch("nodes", node, body) for node in nodes])
 
 
-def roomy(
-    nodes: Mapping[str, Node], freest: Sequence[Node], row: Job, decisions: Sequence[Decision]
-) -> list[str]:
-    """Nodes that an elastic job may grow onto later: as few as hold its greatest width."""
-    admit = next((one for one in decisions if isinstance(one, Admit)), None)
-    if admit is None or max(row.widths) <= admit.workers:
-        return []
-    size = row.gpus_per_worker
-    named = set(admit.nodes)
-    missing = max(row.widths) - sum(nodes[name].gpus // size for name in named if name in nodes)
-    found = []
-    for node in freest:
-        if missing <= 0:
-            break
-        if node.id not in named and node.gpus >= size and node.pool != "inference":
-            found.append(node.id)
-            missing -= node.gpus // size
-    return found
+def first_start(job: Json, decisions: Sequence[Decision]) -> bool:
+    """Whether they let a Job run that never ran: nothing has to be cleared, or freed, before."""
+    starts = any(isinstance(one, Admit) for one in decisions)
+    return starts and not merge.dig(job, "status", "startTime")
 
 
 def _reset(one: JobPatch) -> Patch:

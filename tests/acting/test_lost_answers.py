@@ -1,6 +1,6 @@
 """A patch lands and its answer is lost, while the watches are cut: its GPUs are not given again."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ class BrokenWire(LocalCluster):
         del since, on_change
         return super().watch(kind, since=str(10**9), on_change=lambda _: None)
 
-    def patch_many(self, patches: Sequence[Patch]) -> Iterable[Outcome]:
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
         done = list(super().patch_many(patches))
         lost = self.lost
         return [Outcome(one.patch, lost) if one.ok and lost is not None else one for one in done]

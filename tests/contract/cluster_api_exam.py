@@ -71,7 +71,7 @@ def running(eyes: Eyes, job_id: str, indexes: set[int]) -> Callable[[], bool]:
     return lambda: (
         all(pods.ready(pod) and not pods.leaving(pod) for pod in eyes.pods(job_id))
         and {pods.index(pod) for pod in eyes.pods(job_id)} == indexes
-        and eyes.job(job_id)["status"].get("ready") == len(indexes)
+        and merge.dig(eyes.job(job_id), "status", "ready") == len(indexes)
     )
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from laxity_k8s.api import Json
+from laxity_k8s import merge
+from laxity_k8s.api import Json, Patch
 from laxity_k8s.kubernetes import KubernetesApi
-from tests.contract.cluster_api_exam import EXAM, NAMESPACE, Question, named
+from tests.contract.cluster_api_exam import EXAM, NAMESPACE, Question, job, named
 from tests.kube.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -59,3 +60,51 @@ def test_a_real_cluster_behaves_as_we_say_kubernetes_does(
     question: Question, bench: RealBench
 ) -> None:
     question(bench)
+
+
+NOTE = "exam/note"
+
+
+def noted(job_id: str, text: str) -> Patch:
+    return Patch("jobs", job_id, {"metadata": {"annotations": {NOTE: text}}})
+
+
+def test_patches_go_out_while_later_ones_are_being_made(bench: RealBench, cluster: Cluster) -> None:
+    made = [job(bench, f"exam-made-{number}")[0] for number in range(2)]
+    seen: list[str] = []
+
+    def patches() -> Iterator[Patch]:
+        yield noted(made[0], "first")
+        name = made[0].partition("/")[2]
+        first = cluster.ask("GET", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}")
+        seen.append(merge.annotations(first)[NOTE])
+        yield noted(made[1], "second")
+
+    api = KubernetesApi(cluster.kubeconfig, in_flight=1)
+    try:
+        assert [outcome.status for outcome in api.patch_many(patches())] == [200, 200]
+    finally:
+        api.close()
+    assert seen == ["first"]
+
+
+def test_a_patch_that_cannot_be_made_raises_when_those_before_it_are_through(
+    bench: RealBench,
+) -> None:
+    job_id, _ = job(bench, "exam-unmade")
+
+    def patches() -> Iterator[Patch]:
+        yield noted(job_id, "sent")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        bench.api.patch_many(patches())
+    assert merge.annotations(bench.api.get("jobs", job_id))[NOTE] == "sent"
+
+
+def test_patches_of_one_object_are_sent_one_after_the_other(bench: RealBench) -> None:
+    job_id, _ = job(bench, "exam-in-turn")
+    outcomes = list(bench.api.patch_many(noted(job_id, str(number)) for number in range(20)))
+    assert [merge.annotations(one.object or {})[NOTE] for one in outcomes] == [
+        str(number) for number in range(20)
+    ]

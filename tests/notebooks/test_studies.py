@@ -21,6 +21,7 @@ COMPARED: list[tuple[str, Row]] = [  # rows on traces that ship: anybody can com
     ("elasticflow", {"trace": "195job"}),
     ("ladder", {"trace": "195job", "gpus": 32, "policy": "laxity"}),
     ("errors", {"trace": "195job", "cost_model": "flat", "error": 0.2, "seed": 1}),
+    ("errors", {"trace": "195job", "cost_model": "live", "policy": "edf_elastic", "error": 0.2}),
     ("qos", {"policy": "edf_elastic", "seed": 0}),
     ("pickyman", {"trace": "195job", "policy": "pickyman", "part": "closed", "seed": 0}),
     ("pickyman", {"trace": "made", "policy": "pickyman", "seed": 0}),

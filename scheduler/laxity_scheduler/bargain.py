@@ -40,6 +40,7 @@ class Rules:
     least_run_s: float = 60.0  # a job runs so long before it is stopped for one without a promise
     most_preemptions: int = 5  # ... and is stopped for such at most so often
     most_displacing: int = 50  # jobs per decision for which others are stopped
+    refuses: bool = True  # a hard job that cannot be promised goes; else it runs on as soft
     terms: Terms = field(default_factory=Terms)
 
 
@@ -138,7 +139,13 @@ class Bargain:
         )
 
     def formed(self, job: Job) -> bool:
-        """Whether it is settled and trains, so that its width may change."""
+        """Whether it is settled and trains, so that its width may change.
+
+        Not twice at one instant: what is decided on the same facts must not undo itself.
+        """
+        if job.width_changed_at is not None and job.width_changed_at >= self.now:
+            self.wake(self.now + 1.0)
+            return False
         return self.settled(job) and job.formed == job.workers
 
     def cooled_at(self, job: Job) -> float:

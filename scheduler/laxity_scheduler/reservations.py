@@ -63,6 +63,10 @@ class Reservations:
         profile = self.profile()
         return profile.marks[profile.end(self.room.drain_s)]
 
+    def due_width(self, share: Share) -> int:
+        """The width planned for now, or so soon that others must be stopped for it already."""
+        return max(width for at_s, width in share.steps if at_s <= self.reach_s)
+
     @property
     def spare_gpus(self) -> int:
         """GPUs that no claim will need, whatever happens; meant for jobs that cannot be stopped."""

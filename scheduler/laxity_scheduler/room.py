@@ -160,14 +160,16 @@ class Room:
     ) -> tuple[Share | None, bool]:
         """Plan a claim on a profile and take its share out of it; and whether it is in time.
 
-        `stay`: a running job keeps its width if it is in time with it.
+        `stay`: a running job keeps its width if it is in time with it; so do those whose width has
+        changed lately (algorithms 3.5, 3.7), else donors widen one another in turn.
         """
         job = claim.job
         staying = 0 if stopping(job) else job.workers
         freed_s = self.forecasts.freed_s(job) if staying else 0.0
         if staying:
             profile.add(0.0, freed_s, job.gpus)
-        share = self._as_it_runs(claim, profile) if stay or not job.preemptible else None
+        stay = stay or not job.preemptible or self._just_resized(job)
+        share = self._as_it_runs(claim, profile) if stay else None
         share = share or self.planner.least(claim, profile)
         in_time = share is not None
         if share is None:
@@ -178,6 +180,14 @@ class Room:
         if surplus > 0:
             profile.add(0.0, freed_s, -surplus * job.gpus_per_worker)
         return share, in_time
+
+    def _just_resized(self, job: Job) -> bool:
+        """Whether its width has changed since it started, less than some epochs ago."""
+        changed_at = job.width_changed_at
+        if not job.workers or changed_at is None or changed_at <= (job.resumed_at or 0.0):
+            return False
+        epoch_s = self.forecasts.curve(job).epoch_s(job.workers, "mean")
+        return self.state.now < changed_at + self.terms.settle_epochs * epoch_s
 
     def _as_it_runs(self, claim: Claim, profile: Profile) -> Share | None:
         """Its present width to the end, if that is in time and nobody planned before needs it."""

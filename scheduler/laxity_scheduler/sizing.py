@@ -42,7 +42,8 @@ def defend(bargain: Bargain) -> None:
         for claim in bargain.reservations.claims
         if claim.job.workers and claim.job.id not in in_time and bargain.formed(claim.job)
     ]
-    for job in sorted(jobs, key=lambda job: (slack(job, bargain.forecasts)[0], job.id)):
+    jobs.sort(key=lambda job: (slack(job, bargain.forecasts)[0], job.id))
+    for job in sorted(jobs, key=lambda job: not _due_now(bargain, job)):
         if job.id in bargain.acted:
             continue  # it has just given way to one before it
         planned = _planned_width(bargain, job)
@@ -83,8 +84,13 @@ def _planned_width(bargain: Bargain, job: Job) -> int:
     share = reservations.shares.get(job.id)
     if share is None or reservations.roomy or job.id in reservations.late:
         return 0
-    due = [width for at_s, width in share.steps if at_s <= reservations.reach_s]
-    return max(due, default=job.workers) or job.workers
+    return reservations.due_width(share) or job.workers
+
+
+def _due_now(bargain: Bargain, job: Job) -> bool:
+    """Whether it is planned to be wider now: before those whose growth is only soon due."""
+    share = bargain.reservations.shares.get(job.id)
+    return share is not None and share.workers_now > job.workers
 
 
 def hasten(bargain: Bargain) -> None:
@@ -297,12 +303,21 @@ def _grow(bargain: Bargain, job: Job, width: int) -> None:
     gpus = job.gpus_per_worker
     need = Need(width - job.workers, gpus, bargain.ledger, nodes=nodes, coming=coming)
     if need.there >= need.workers:
+        _keep_free(bargain, job, need.workers)
         return  # on its way
     chosen = choose(bargain, job, need, max(0.0, -_late_s(bargain, job)), tiers=3)
     if chosen:
         carry_out(bargain, chosen, job, need.workers * gpus, "promised")
+        _keep_free(bargain, job, need.workers)
     elif not bargain.grows:
         _restart_wider(bargain, job)
+
+
+def _keep_free(bargain: Bargain, job: Job, workers: int) -> None:
+    """What is free is kept for it while the rest of what it needs is on its way."""
+    for _ in range(workers):
+        if _more_nodes(bargain, job, 1) is None:
+            return
 
 
 def _grow_into_free(bargain: Bargain, job: Job, width: int) -> bool:

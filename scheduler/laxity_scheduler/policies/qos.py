@@ -45,7 +45,7 @@ from laxity_scheduler.queueing import Waiting, expected_starts
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.reserve import Share
 from laxity_scheduler.sizing import defend, hasten, narrow, widen
-from laxity_scheduler.starting import Starts
+from laxity_scheduler.starting import LOOK_AGAIN_S, Starts
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Given, Promise, Refusal
 
@@ -87,6 +87,12 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
 
 
 DEFAULT = QosPolicy()
+OPEN = QosPolicy(refuses=False)
+
+
+def open_to_all(state: ClusterState, predictor: Predictor) -> Plan:
+    """As published: nobody is refused; who cannot be promised is still served, behind promises."""
+    return OPEN(state, predictor)
 
 
 def _verdicts(bargain: Bargain) -> None:
@@ -113,10 +119,26 @@ def _judge(bargain: Bargain, job: Job) -> None:
     match verdict:
         case Promise():
             bargain.newly[job.id] = Given(verdict.deadline_at, verdict.rests_on)
-        case Refusal():
+        case Refusal() if _goes(bargain, job):
             bargain.decisions.append(Refuse(job.id, verdict, verdict.reason))
+        case Refusal():
+            bargain.decisions.append(_runs_on(bargain, job, verdict))
+            bargain.wake(bargain.now + LOOK_AGAIN_S)  # from then on it is in the queue
         case Forecast():
             bargain.decisions.append(Forecasted(job.id, verdict, verdict.reason))
+
+
+def _goes(bargain: Bargain, job: Job) -> bool:
+    """Whether a refused job is told so, and so goes; else it runs on as a soft one."""
+    kept = isinstance(job.verdict, Promise)  # the old promise stands
+    return bargain.rules.refuses or kept or job.deadline_at <= bargain.now
+
+
+def _runs_on(bargain: Bargain, job: Job, verdict: Refusal) -> Forecasted:
+    """What a job is told that is not promised and yet stays (algorithms 3.4, 10.1)."""
+    late_s = max(0.0, verdict.p90_at - job.deadline_at)
+    why = reason("forecast_late", p90_in_s=verdict.p90_at - bargain.now, late_s=late_s)
+    return Forecasted(job.id, Forecast(verdict.p90_at, verdict.p90_at, late_s, why), why)
 
 
 def _forecasts(bargain: Bargain, starts_s: dict[str, float]) -> None:

@@ -41,6 +41,7 @@ _CYCLES: Final = {
     "optimus": True,
     "pollux": True,
     "qos": True,
+    "qos_open_to_all": True,
 }
 _RULES: Final = ("elasticflow", "laxity", "edf_elastic")
 

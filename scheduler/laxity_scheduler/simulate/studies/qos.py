@@ -6,6 +6,12 @@ algorithms 3.6: Poisson arrivals, deadlines submit + U(1.2, 3) x the run time at
 what `live` says, predictions are off by 10 %. The default Kubernetes scheduler is FIFO at the width
 asked for, passing over what does not fit. Beside them the bound, and the framework on exact
 predictions, which tells what of a gap is due to the error.
+
+A mean load of 0.6 does not make a cluster sufficient: arrivals come in bursts. Sufficient is one on
+which all jobs run at once as they were asked for, whoever schedules: `ample` has the same jobs on the
+fewest nodes on which nobody ever waits under FIFO, for each of the seeds. And what is published
+refuses nobody: `qos_open_to_all` is the framework that serves also those it cannot promise, asked
+where the paper says 100 %.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,15 +23,19 @@ from laxity_scheduler.simulate.studies.cases import Made
 from laxity_scheduler.simulate.studies.shelf import Shelf
 from laxity_scheduler.simulate.studies.trial import Trial, bounded, simulated
 
-POLICIES: Final = ("fifo", "edf", "edf_elastic", "elasticflow", "laxity", "qos")
-LOADS: Final = {"scarce": 1.75, "sufficient": 0.6}
+OTHERS: Final = ("fifo", "edf", "edf_elastic", "elasticflow", "laxity")
+OURS: Final = {"scarce": ("qos",)} | dict.fromkeys(
+    ("sufficient", "ample"), ("qos", "qos_open_to_all")
+)
+LOADS: Final = {"scarce": 1.75, "sufficient": 0.6, "ample": 0.6}
 NODES, GPUS_PER_NODE = 2, 8
+AMPLE_NODES: Final = 4  # for seeds 0 to 9; on 3 somebody waits with seven of them
 ERROR: Final = 0.1
 MEASURED_JOBS: Final = 2_000  # from which a mix's work per job is taken
 
 
 def trials(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
-    """Both clusters, each policy, each seed; the framework also on exact predictions."""
+    """Each cluster, each policy, each seed; the framework also on exact predictions."""
     jobs = 10 if shelf.samples else 40
     return [
         trial
@@ -36,11 +46,18 @@ def trials(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
 
 
 def _cluster(part: str, case: Made, seed: int) -> Iterator[Trial]:
-    yield bounded(case, gpus=NODES * GPUS_PER_NODE, part=part, trace="generated", seed=seed)
-    runs = [(policy, ERROR) for policy in POLICIES] + [("qos", 0.0)]
+    nodes = nodes_of(part)
+    yield bounded(case, gpus=nodes * GPUS_PER_NODE, part=part, trace="generated", seed=seed)
+    ours = OURS[part]
+    runs = [(policy, ERROR) for policy in (*OTHERS, *ours)] + [(policy, 0.0) for policy in ours]
     for policy, error in runs:
-        setting = Setting(policy, NODES, GPUS_PER_NODE, cost_model="live", error=error, seed=seed)
+        setting = Setting(policy, nodes, GPUS_PER_NODE, cost_model="live", error=error, seed=seed)
         yield simulated(case, setting, part=part, trace="generated")
+
+
+def nodes_of(part: str) -> int:
+    """The cluster of a part; load is always counted against the small one."""
+    return AMPLE_NODES if part == "ample" else NODES
 
 
 def mix(load: float, *, jobs: int) -> Mix:

@@ -7,6 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.simulate.studies import qos
+from laxity_scheduler.simulate.studies.cases import Made
 from laxity_scheduler.simulate.studies.command import register
 from laxity_scheduler.simulate.studies.keep import means, read, write
 from laxity_scheduler.simulate.studies.shelf import BOOKS, Shelf, shelf
@@ -104,6 +107,18 @@ def test_comparisons_are_paired_by_seed() -> None:
 def test_no_two_trials_of_a_study_have_the_same_labels(name: str) -> None:
     for trials in (STUDIES[name].trials(SAMPLES, range(2)), whole_on_samples(name)):
         assert len({one.key for one in trials}) == len(trials) > 0
+
+
+def test_on_the_ample_cluster_nobody_waits_for_a_gpu_and_on_a_smaller_one_somebody_does() -> None:
+    case_of = [Made(qos.mix(qos.LOADS["ample"], jobs=40), seed) for seed in range(10)]
+
+    def waited_s(nodes: int) -> float:
+        settings = Setting("fifo", nodes, qos.GPUS_PER_NODE)
+        runs = [simulate(case.load(), settings) for case in case_of]
+        return sum(job.first_start_at - job.submitted_at for run in runs for job in run.outcomes)
+
+    assert waited_s(qos.AMPLE_NODES) == 0.0
+    assert waited_s(qos.AMPLE_NODES - 1) > 0.0
 
 
 @pytest.mark.parametrize("name", sorted(STUDIES))

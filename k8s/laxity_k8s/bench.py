@@ -10,8 +10,7 @@ from statistics import median
 from laxity.figures import Figure, figure
 from laxity_k8s.bench_ground import BenchError, Ground, Listen
 from laxity_k8s.bench_lanes import Lap, bare_lap, laxity_lap
-
-WARM_JOBS = 8
+from laxity_scheduler.ledger import MANY
 
 __all__ = ["BenchError", "Ground", "measure"]
 
@@ -25,7 +24,7 @@ def measure(ground: Ground, *, jobs: int, rounds: int, say: Listen) -> dict[str,
     bare: list[Lap] = []
     ours: list[Lap] = []
     for lane in (bare_lap, laxity_lap):
-        lane(ground, min(WARM_JOBS, jobs))  # what is imported or compiled once
+        lane(ground, min(MANY, jobs))  # what is imported or compiled once, from so many on
     for number in range(rounds):
         lanes = [(bare_lap, bare), (laxity_lap, ours)]
         for lane, laps in lanes if number % 2 == 0 else reversed(lanes):

@@ -23,7 +23,7 @@ from laxity_k8s.api import Change, ClusterApi, Json, Kind, Listing, Outcome, Pat
 from laxity_k8s.bench_ground import BenchError, Ground
 from laxity_k8s.kubernetes import KubernetesApi
 from laxity_k8s.paths import path
-from laxity_k8s.wire import MERGE_PATCH, Wire
+from laxity_k8s.wire import STRATEGIC_PATCH, Wire
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.service import Service
 
@@ -51,7 +51,11 @@ def bare_lap(ground: Ground, jobs: int) -> Lap:
 
 
 async def _unsuspend(ground: Ground, wire: Wire, namespace: str, waiting: Sequence[str]) -> None:
-    headers = {**await wire.authorized(), "Content-Type": MERGE_PATCH, "Accept": "application/json"}
+    headers = {
+        **await wire.authorized(),
+        "Content-Type": STRATEGIC_PATCH,
+        "Accept": "application/json",
+    }
     session, host = wire.session, wire.host
 
     async def patch(name: str) -> None:

@@ -21,7 +21,7 @@ from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
 from laxity_k8s.paths import collection, path
 from laxity_k8s.watching import KindWatch
-from laxity_k8s.wire import MERGE_PATCH, Patience, Wire
+from laxity_k8s.wire import MERGE_PATCH, STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
 
@@ -133,7 +133,7 @@ class KubernetesApi:
             path(patch.kind, patch.id, patch.subresource),
             query=FIELD_MANAGER,
             body=patch.body,
-            content_type=MERGE_PATCH,
+            content_type=STRATEGIC_PATCH,
             allowed=allowed,
         )
 

@@ -61,8 +61,7 @@ check: setup ## format, lint, types and import contracts
 
 test: unit integration ## all tests but the soak
 
-# Quick tests side by side; afterwards what starts servers, processes or a browser, by file, where
-# those that share a cluster or a Prefect API stay in one process.
+# Quick tests side by side; afterwards, file by file, what starts servers, processes or a browser.
 INTEGRATION := slow or cluster or browser
 RESULTS := .laxity/test
 
@@ -71,8 +70,8 @@ unit: setup ## the quick tests
 		--junitxml=$(RESULTS)/unit.xml $(ARGS)
 
 integration: setup ## the tests that start servers, processes, a cluster or a browser
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup -m "($(INTEGRATION)) and not soak" \
-		--junitxml=$(RESULTS)/integration.xml $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder \
+		-m "($(INTEGRATION)) and not soak" --junitxml=$(RESULTS)/integration.xml $(ARGS)
 
 soak: setup ## what is too long for every change
 	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m soak --timeout 14400 \

@@ -12,8 +12,6 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.kube.fixtures"]
 
-# Servers that last a session, the dearest first: tests that need the same one stay together.
-SHARED = ("cluster", "real_ground", "prefect_api")
 STATE = Path(tempfile.mkdtemp(prefix="laxity-tests-"))
 
 # Set before anything imports Prefect or MLflow: both read the environment once. Child processes
@@ -61,13 +59,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a Prefect API is slow; what shares a server is run by one process (loadgroup)."""
+    """A test that needs the Prefect API is slow: one server for all of them, not one a worker."""
     for item in items:
-        needs = getattr(item, "fixturenames", ())
-        if "prefect_api" in needs:
+        if "prefect_api" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
-        shared = next((name for name in SHARED if name in needs), item.nodeid.split("::")[0])
-        item.add_marker(pytest.mark.xdist_group(shared))
 
 
 @pytest.hookimpl(trylast=True)

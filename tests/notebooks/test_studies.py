@@ -109,6 +109,7 @@ def test_no_two_trials_of_a_study_have_the_same_labels(name: str) -> None:
         assert len({one.key for one in trials}) == len(trials) > 0
 
 
+@pytest.mark.slow
 def test_on_the_ample_cluster_nobody_waits_for_a_gpu_and_on_a_smaller_one_somebody_does() -> None:
     case_of = [Made(qos.mix(qos.LOADS["ample"], jobs=40), seed) for seed in range(10)]
 

@@ -83,6 +83,7 @@ def cycles(policy: Policy, state: ClusterState, predictor: Curve) -> int:
     return MOST_CYCLES + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(listed()))
 def test_deciding_again_on_the_same_clock_comes_to_rest(name: str) -> None:
     policy = decide_of(name)

@@ -13,6 +13,7 @@ from laxity_scheduler.simulate.traces import TraceJob, load
 from tests.simulation.jobs import SAMPLES, TRACES, job, random_trace, trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", sorted(ORDERS))
 @pytest.mark.parametrize("packing", ["skip", "strict"])
 @pytest.mark.parametrize("pooled", [True, False])

@@ -216,8 +216,9 @@ def test_a_program_that_is_not_there_fails_with_words_in_the_log(machine: Machin
 
 def test_pods_wait_while_all_slots_are_taken(machine: Machine) -> None:
     first = machine.run("first", UNTIL_STOPPED, width=3)
-    second = machine.run("second", UNTIL_STOPPED, width=2)
     with Eyes(machine.api) as eyes:
+        eyes.until(lambda: eyes.job(first).get("status", {}).get("ready") == 3, "the first has its")
+        second = machine.run("second", UNTIL_STOPPED, width=2)
         eyes.until(
             lambda: sorted(pods.phase(pod) for pod in eyes.pods(second)) == ["Pending", "Running"],
             "one of two runs",

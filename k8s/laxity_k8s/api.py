@@ -89,7 +89,8 @@ class ClusterApi(Protocol):
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
         """Many merge patches, several in flight, one at a time per object; outcomes in order.
 
-        Returns when all are answered. Patches may still be being made while the first are sent.
+        Returns when all are answered. Patches may still be being made while the first are sent. No
+        body may hold a list that a strategic merge would merge by keys (containers, taints).
         """
         ...
 

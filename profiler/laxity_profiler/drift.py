@@ -60,7 +60,7 @@ def drift_of(sequences: Sequences, *, spread2: float, noise2: float) -> Drift:
 def places(runs: Sequence[tuple[float, int]], drift: Drift, noise2: float) -> Iterator[Place]:
     """Before each run but the first, from those before it; at last before the run to come."""
     level_s, error2 = runs[0][0], drift.spread2 + noise2 / runs[0][1]
-    for at, (_, _) in enumerate(runs):
+    for at in range(len(runs)):
         error2 += drift.step2
         yield Place(level_s, error2)
         if at + 1 < len(runs):

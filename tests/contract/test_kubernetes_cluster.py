@@ -108,3 +108,5 @@ def test_patches_of_one_object_are_sent_one_after_the_other(bench: RealBench) ->
     assert [merge.annotations(one.object or {})[NOTE] for one in outcomes] == [
         str(number) for number in range(20)
     ]
+    versions = [int((one.object or {})["metadata"]["resourceVersion"]) for one in outcomes]
+    assert versions == sorted(set(versions)), "each was written after the one before it"

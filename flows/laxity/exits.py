@@ -6,6 +6,8 @@ from typing import Final, NoReturn
 
 import typer
 
+from laxity.extras import advice
+
 OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
@@ -45,6 +47,12 @@ def run(app: Callable[[], object]) -> NoReturn:
         sys.exit(error.code)
     except KeyboardInterrupt:
         sys.exit(130)
+    except ModuleNotFoundError as error:
+        message = advice(error)
+        if message is None:
+            raise
+        _say(message)
+        sys.exit(FAILED)
     except Exception as error:
         code = _service_code(error)
         if code is None:

@@ -31,6 +31,7 @@ def start(home: Home, arguments: Sequence[str], *, wait_s: float = START_S) -> R
     """Start `laxity serve` with these arguments in a session of its own, and wait for it."""
     command = [sys.executable, "-m", "laxity_scheduler", "serve", *arguments]
     with home.log_file.open("ab") as log:
+        began = log.tell()
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -45,11 +46,11 @@ def start(home: Home, arguments: Sequence[str], *, wait_s: float = START_S) -> R
         if running is not None and running.pid == process.pid and ready(running.url):
             return running
         if process.poll() is not None:
-            raise DaemonError(
-                f"the service ended with {process.returncode}:\n{tail(home.log_file)}"
-            )
+            said = tail(home.log_file, began)
+            raise DaemonError(f"the service ended with {process.returncode}:\n{said}")
         time.sleep(LOOK_S)
-    raise DaemonError(f"the service is not ready after {wait_s:.0f} s:\n{tail(home.log_file)}")
+    said = tail(home.log_file, began)
+    raise DaemonError(f"the service is not ready after {wait_s:.0f} s:\n{said}")
 
 
 def stop(home: Home, *, wait_s: float = STOP_S) -> Running | None:
@@ -83,6 +84,7 @@ def ready(url: str) -> bool:
         return False
 
 
-def tail(path: Path) -> str:
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+def tail(path: Path, began: int) -> str:
+    """The last lines of a log from this byte on: what an earlier service said is not news."""
+    lines = path.read_bytes()[began:].decode(errors="replace").splitlines()
     return "\n".join(lines[-LOG_LINES:])

@@ -183,9 +183,12 @@ def policy_named(name: str) -> Policy:
     """The `decide` of a module of policies; SettingsError if there is none."""
     if not name.isidentifier():
         raise SettingsError(f"{name!r} is no name of a policy")
+    path = f"laxity_scheduler.policies.{name}"
     try:
-        module = import_module(f"laxity_scheduler.policies.{name}")
+        module = import_module(path)
     except ModuleNotFoundError as error:
+        if error.name != path:
+            raise
         raise SettingsError(f"there is no policy {name!r}") from error
     decide = getattr(module, "decide", None)
     if decide is None:

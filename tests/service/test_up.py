@@ -123,6 +123,13 @@ def test_a_service_that_cannot_start_says_why(home: Path) -> None:
     assert "there is no policy 'astrology'" in said
 
 
+def test_what_an_earlier_start_said_is_not_told_again(home: Path) -> None:
+    laxity(home, "up", "--policy", "astrology", ok=False)
+    said = laxity(home, "up", "--policy", "alchemy", ok=False)
+    assert "there is no policy 'alchemy'" in said
+    assert "astrology" not in said
+
+
 def test_beyond_loopback_a_token_is_made_kept_private_and_asked_for(home: Path) -> None:
     everywhere = "0.0.0.0"  # noqa: S104 - that is what is tried
     laxity(home, "up", "--host", everywhere, "--port", "0", "--slots", "1")

@@ -106,7 +106,7 @@ def _row(
     told_verdict = verdict(job)
     return Job(
         id=spec.id,
-        workload=_workload(spec),
+        workload=_shared(Workload.of(spec)),
         submitted_at=submitted_at,
         deadline_at=deadline(spec.qos, submitted_at),
         service_class=spec.qos.service_class,
@@ -232,20 +232,6 @@ def fitting(own: Iterable[Json], workers: int) -> int | None:
 def _shared(workload: Workload) -> Workload:
     """Equal workloads are one object: predictors compare them often."""
     return workload
-
-
-def _workload(spec: TrainingSpec) -> Workload:
-    return _shared(
-        Workload(
-            model=spec.model,
-            epochs=spec.epochs,
-            samples=spec.samples,
-            batch_size=spec.batch_size,
-            dataset_bytes=spec.dataset_bytes,
-            user_epoch_s=spec.qos.epoch_estimate_s,
-            gpus_per_worker=spec.qos.gpus_per_worker,
-        )
-    )
 
 
 def gone_at(node: Json) -> float:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from laxity_profiler.estimate import Estimate, Workload
     from laxity_profiler.predictor import HistoryPredictor
 
-DEFAULT_WORKERS: Final = "1,2,4,8"
-Workers = Annotated[str, typer.Option(help="Widths: 3, 1,2,4 or 1..8.")]
 Store = Annotated[str, typer.Option(help="URL of the store; default: the home's.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
 
@@ -38,10 +36,17 @@ def benches(app: typer.Typer) -> None:
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help="Key of the model's history.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="A model's key, or what submit takes: job.yaml, train.py:function."),
+    ],
     *,
-    workers: Workers = DEFAULT_WORKERS,
-    epochs: Annotated[int, typer.Option(help="Epochs to train.", min=1)] = 1,
+    workers: Annotated[
+        str, typer.Option(help="Widths: 3, 1,2,4 or 1..8; else as declared, or 1,2,4,8.")
+    ] = "",
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs to train; else as declared, or 1.", min=1)
+    ] = None,
     samples: Annotated[int | None, typer.Option(help="Samples per epoch.", min=1)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Global batch size.", min=1)] = None,
     estimate: Annotated[
@@ -51,23 +56,20 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Say how long a model will train, and how sure."""
-    from laxity.durations import parse_duration
-    from laxity.exits import USAGE, CommandError
-    from laxity.widths import parse_widths
-    from laxity_profiler.estimate import Workload
+    from laxity_profiler.predict_asked import asked, known_words
 
-    try:
-        widths = parse_widths(workers)
-        user_s = parse_duration(estimate).total_seconds() if estimate else None
-    except ValueError as error:
-        raise CommandError(str(error), code=USAGE) from error
-    workload = Workload(model, epochs, samples, batch_size, user_epoch_s=user_s)
+    given = {"epochs": epochs, "samples": samples, "batch_size": batch_size}
+    workload, widths = asked(model, given, workers=workers, estimate=estimate)
     predictor = _predictor(store)
-    rows = _rows(predictor, workload, widths or (1,))
+    rows = _rows(predictor, workload, widths)
     if as_json:
-        typer.echo(json.dumps({"model": model, "version": predictor.version, "widths": rows}))
-    else:
-        _print(_table(workload, rows))
+        named = {"model": workload.model, "version": predictor.version}
+        typer.echo(json.dumps({**named, "widths": rows}))
+        return
+    _print(_table(workload, rows))
+    known = [fit.model for fit in predictor.models]
+    if workload.model not in known:
+        typer.echo(known_words(workload.model, known))
 
 
 def _predictor(store: str) -> "HistoryPredictor":

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from laxity.spec import TrainingSpec
 
 Source = Literal["observed", "history", "profile", "family", "traffic", "user", "prior", "truth"]
 Floats = NDArray[np.float64]
@@ -29,6 +32,19 @@ class Workload:
     gpu_type: str = ""
     user_epoch_s: float | None = None
     gpus_per_worker: int = 1
+
+    @classmethod
+    def of(cls, spec: "TrainingSpec") -> Self:
+        """What a job says that it trains."""
+        return cls(
+            model=spec.model,
+            epochs=spec.epochs,
+            samples=spec.samples,
+            batch_size=spec.batch_size,
+            dataset_bytes=spec.dataset_bytes,
+            user_epoch_s=spec.qos.epoch_estimate_s,
+            gpus_per_worker=spec.qos.gpus_per_worker,
+        )
 
 
 @dataclass(frozen=True, slots=True)

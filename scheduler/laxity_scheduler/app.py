@@ -6,6 +6,7 @@ from threading import Thread
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -78,7 +79,14 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _unknown_job(request: Request, error: Exception) -> Response:
-    return problem(404, "not_found", f"there is no job {error.args[0] if error.args else ''}")
+    job_id = str(error.args[0]) if error.args else ""
+    tokens: Tokens = request.app.state.tokens
+    caller = tokens.caller(request.headers.get("authorization", ""))
+    alike = []
+    if caller is not None and not caller.is_worker:  # a worker is told of its own job only
+        alike = await run_in_threadpool(request.app.state.desk.alike, job_id)
+    others = f"; there is {' and '.join(alike)}" if alike else ""
+    return problem(404, "not_found", f"there is no job {job_id}{others}")
 
 
 async def _duplicate(request: Request, error: Exception) -> Response:

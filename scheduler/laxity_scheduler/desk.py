@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any, Final, Protocol
 
 import orjson
@@ -21,7 +22,7 @@ from laxity_profiler.estimate import Workload
 from laxity_scheduler import outlook
 from laxity_scheduler.board import shown
 from laxity_scheduler.engine import Signal, UnknownJobError
-from laxity_scheduler.newcomer import amended, newcomer, workload
+from laxity_scheduler.newcomer import amended, newcomer
 from laxity_scheduler.offers import instant, probe_of, terms_of
 from laxity_scheduler.service import Service
 from laxity_scheduler.state import ClusterState, Job
@@ -30,6 +31,8 @@ from laxity_scheduler.views import ENDED, Json, finite, verdict_view
 from laxity_scheduler.whatif import Answer, answer_json, ask
 
 CHAIN_LENGTH: Final = 200
+MOST_ALIKE: Final = 3
+MOST_COMPARED: Final = 1_000  # names, letter by letter
 
 
 class ConflictError(RuntimeError):
@@ -76,6 +79,15 @@ class Desk:
             for view in self._service.board.all()
             if sees(view["id"].partition("/")[0])
         ]
+
+    def alike(self, job_id: str) -> list[str]:
+        """Jobs of the same namespace whose names are much like this one; those it begins first."""
+        namespace = job_id.partition("/")[0]
+        ids = [name for name in self._service.board.uids() if name.startswith(f"{namespace}/")]
+        longer = [name for name in ids if name.startswith(job_id)]
+        close = get_close_matches(job_id, ids[-MOST_COMPARED:], n=MOST_ALIKE)
+        found = dict.fromkeys([*longer, *close])
+        return list(found)[:MOST_ALIKE]
 
     def cancel(self, job_id: str) -> Json:
         """Delete the Job; one that has ended stays as it is."""
@@ -281,7 +293,7 @@ class Desk:
             if row is not None:
                 return row.workload
         try:
-            return workload(TrainingSpec.from_manifest(self._world.job(job_id)))
+            return Workload.of(TrainingSpec.from_manifest(self._world.job(job_id)))
         except (QoSError, UnknownJobError):
             return Workload(model=view["model"] or job_id, epochs=max(1, view["epochs"]))
 

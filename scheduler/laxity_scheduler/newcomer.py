@@ -23,7 +23,7 @@ def newcomer(manifest: Mapping[str, Any], state: ClusterState) -> Job:
     submitted_at = state.now if spec.submitted_at is None else spec.submitted_at.timestamp()
     return Job(
         id=spec.id,
-        workload=workload(spec),
+        workload=Workload.of(spec),
         submitted_at=submitted_at,
         deadline_at=deadline(spec.qos, submitted_at),
         service_class=spec.qos.service_class,
@@ -33,18 +33,6 @@ def newcomer(manifest: Mapping[str, Any], state: ClusterState) -> Job:
         queued_at=state.now,
         since=state.now,
         on_miss=spec.qos.on_miss,
-    )
-
-
-def workload(spec: TrainingSpec) -> Workload:
-    return Workload(
-        model=spec.model,
-        epochs=spec.epochs,
-        samples=spec.samples,
-        batch_size=spec.batch_size,
-        dataset_bytes=spec.dataset_bytes,
-        user_epoch_s=spec.qos.epoch_estimate_s,
-        gpus_per_worker=spec.qos.gpus_per_worker,
     )
 
 

@@ -68,3 +68,28 @@ def test_a_width_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
 
     assert isinstance(error, CommandError)
     assert error.code == 2
+
+
+def test_a_job_as_it_would_be_submitted_is_answered_at_its_own_widths(tmp_path: Path) -> None:
+    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+    (tmp_path / "train.py").write_text(
+        "from laxity import deadline_flow\n\n\n"
+        '@deadline_flow(deadline="20m", workers=(1, 3), model="mlp", epochs=30)\n'
+        "def mine(training):\n"
+        "    pass\n"
+    )
+
+    answer = json.loads(ask(tmp_path, f"{tmp_path}/train.py:mine", "--json").output)
+    fewer = json.loads(ask(tmp_path, f"{tmp_path}/train.py:mine", "--epochs", "3", "--json").output)
+
+    assert answer["model"] == "mlp"
+    assert [row["workers"] for row in answer["widths"]] == [1, 3]
+    assert answer["widths"][0]["whole"]["p50_s"] == pytest.approx(300.0)
+    assert fewer["widths"][0]["whole"]["p50_s"] == pytest.approx(30.0)
+
+
+def test_of_a_model_that_was_never_trained_those_named_alike_are_told(tmp_path: Path) -> None:
+    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+
+    assert "mlp2 was never trained here; known: mlp" in ask(tmp_path, "mlp2").output
+    assert "never trained" not in ask(tmp_path, "mlp").output

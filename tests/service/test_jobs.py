@@ -182,6 +182,19 @@ def test_a_job_that_does_not_exist_is_not_found_whatever_is_asked_of_it(tmp_path
     assert {answer.json()["error"]["code"] for answer in answers} == {"not_found"}
 
 
+def test_who_misspells_a_job_or_cuts_its_name_short_is_told_which_there_are(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        for name in ("nightly-de71279e93f6", "weekly"):
+            stage.submit(name, deadline="1h")
+            stage.until(f"default/{name}", lambda view: view["verdict"] == "promised", "promised")
+        paths = ("default/nightly", "default/weekyl", "default/other", "elsewhere/nightly")
+        said = [
+            stage.http.get(f"/v1/jobs/{path}").json()["error"]["message"].partition("; ")[2]
+            for path in paths
+        ]
+    assert said == ["there is default/nightly-de71279e93f6", "there is default/weekly", "", ""]
+
+
 def test_a_job_past_its_deadline_breaks_its_promise_while_it_still_runs(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=0.02)) as stage:
         stage.submit("a", deadline="1s", widths="1")

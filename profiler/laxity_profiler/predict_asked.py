@@ -1,0 +1,61 @@
+"""What `laxity predict` is asked about: a model by its key, or a job as it would be submitted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, Final
+
+from laxity_profiler.estimate import Workload
+
+WIDTHS: Final = (1, 2, 4, 8)
+MOST_NAMED: Final = 8
+
+
+def asked(
+    source: str, given: Mapping[str, int | None], *, workers: str, estimate: str | None
+) -> tuple[Workload, tuple[int, ...]]:
+    """The workload and its widths; what is given (fields of Workload) wins over what is declared."""
+    from laxity.durations import parse_duration
+    from laxity.exits import USAGE, CommandError
+    from laxity.widths import parse_widths
+
+    try:
+        widths = parse_widths(workers) if workers else ()
+        user_s = parse_duration(estimate).total_seconds() if estimate else None
+    except ValueError as error:
+        raise CommandError(str(error), code=USAGE) from error
+    declared, own = _declared(source)
+    told = {**given, "user_epoch_s": user_s}
+    changes: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    return replace(declared, **changes), widths or own or WIDTHS
+
+
+def _declared(source: str) -> tuple[Workload, tuple[int, ...]]:
+    """One epoch of a model, or what a file or a function declares."""
+    from laxity.asked import MANIFEST_ENDINGS, asked_jobs, is_entry
+    from laxity.exits import USAGE, CommandError
+    from laxity.qos import QoSError
+    from laxity.spec import TrainingSpec
+
+    if not (is_entry(source) or source.endswith(MANIFEST_ENDINGS)):
+        return Workload(source, 1), ()
+    jobs = asked_jobs(source, {}, name=None, namespace=None, params=())
+    if len(jobs) != 1:
+        raise CommandError(f"{source} holds {len(jobs)} Jobs: predict asks for one", code=USAGE)
+    try:
+        spec = TrainingSpec.from_manifest(jobs[0])
+    except QoSError as error:
+        raise CommandError(f"{source}: {error}", code=USAGE) from error
+    return Workload.of(spec), tuple(spec.qos.widths or ())
+
+
+def known_words(model: str, known: Sequence[str]) -> str:
+    """That a model has no history, and which have: those named alike first."""
+    if not known:
+        return f"{model} was never trained here, nor was any other model"
+    alike = get_close_matches(model, known, n=MOST_NAMED)
+    others = [name for name in sorted(known) if name not in alike]
+    named = [*alike, *others][:MOST_NAMED]
+    more = len(known) - len(named)
+    rest = f" and {more} more" if more else ""
+    return f"{model} was never trained here; known: {', '.join(named)}{rest}"

@@ -82,12 +82,15 @@ class Desk:
 
     def alike(self, job_id: str) -> list[str]:
         """Jobs of the same namespace whose names are much like this one; those it begins first."""
-        namespace = job_id.partition("/")[0]
-        ids = [name for name in self._service.board.uids() if name.startswith(f"{namespace}/")]
-        longer = [name for name in ids if name.startswith(job_id)]
-        close = get_close_matches(job_id, ids[-MOST_COMPARED:], n=MOST_ALIKE)
+        namespace, slash, wanted = job_id.partition("/")
+        ids = self._service.board.uids()
+        known = [
+            name.removeprefix(f"{namespace}/") for name in ids if name.startswith(f"{namespace}/")
+        ]
+        longer = [name for name in known if name.startswith(wanted)]
+        close = get_close_matches(wanted, known[-MOST_COMPARED:], n=MOST_ALIKE)
         found = dict.fromkeys([*longer, *close])
-        return list(found)[:MOST_ALIKE]
+        return [namespace + slash + name for name in found][:MOST_ALIKE]
 
     def cancel(self, job_id: str) -> Json:
         """Delete the Job; one that has ended stays as it is."""

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -34,7 +35,6 @@ Params = Annotated[
     list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE for the function; repeatable.")
 ]
 VERDICT_WAIT_S: Final = 10.0
-POLL_S: Final = 20.0
 
 
 def submit(
@@ -53,7 +53,10 @@ def submit(
         str | None, typer.Option(help="Idempotency key: the same key attaches to the same job.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Stay until it ends; the exit code says how.")
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Tell how it goes until it ends; the exit code says how."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +83,7 @@ def submit(
     code = OK
     for manifest in manifests:
         job = _verdict(client, client.submit(manifest).id)
-        job = _end(client, job.id) if follow else job
+        job = _followed(client, job) if follow else job
         print_job(job, as_json=as_json)
         code = max(code, _exit_code(job))
     raise typer.Exit(code)
@@ -158,12 +161,21 @@ def _verdict(client: "Client", job_id: str) -> "JobView":
     return job
 
 
-def _end(client: "Client", job_id: str) -> "JobView":
-    """The job once it has ended or was refused."""
-    job = client.job(job_id)
-    while not job.ended and job.state != "refused":
-        job = client.job(job_id, wait_s=POLL_S, seen=job.revision)
-    return job
+def _followed(client: "Client", job: "JobView") -> "JobView":
+    """The job once it has ended or was refused, however long the service is away meanwhile."""
+    from laxity.follow_lines import Lines
+    from laxity.following import Following
+    from laxity.outcome import TrainingFailed
+
+    try:
+        return Following(client, Lines(partial(typer.echo, err=True))).follow(job)
+    except TrainingFailed as error:
+        raise CommandError(str(error)) from error
+    except KeyboardInterrupt:
+        typer.echo(
+            f"stopped following {job.id}: it goes on. End it: laxity cancel {job.id}", err=True
+        )
+        raise
 
 
 def _exit_code(job: "JobView") -> int:

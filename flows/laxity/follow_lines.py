@@ -1,0 +1,48 @@
+"""What `submit --follow` says while a job runs: a line on stderr for each change.
+
+A log of CI is read from the top and later, so lines have a time, and a long training is heard of at
+every tenth of its epochs at least.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from laxity.outcome import progress_text, standing
+from laxity.views import SETTLED, JobView
+
+TENTHS: Final = 10
+
+
+class Lines:
+    """A Watcher that writes lines; `say` takes one."""
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
+        self._say, self._clock = say, clock
+        self._told: tuple[object, ...] = ()
+        self._is_away = False
+
+    def seen(self, job: JobView) -> None:
+        if self._is_away:
+            self._write("the service answers again")
+        self._is_away = False
+        tenth = TENTHS * job.epochs_done // max(1, job.epochs)
+        told = (job.state, job.workers, standing(job), job.deadline_at, tenth)
+        if told != self._told and job.state not in SETTLED:  # the end is shown in full
+            why = f": {job.reason}" if job.reason else ""
+            self._write(f"{job.id}: {standing(job)}, {progress_text(job)}{why}")
+        self._told = told
+
+    def cancelled(self) -> bool:
+        """Whoever stops following does not stop the job."""
+        return False
+
+    def away(self, problem: str) -> None:
+        """Said once: a service that is away for minutes would fill the log."""
+        if not self._is_away:
+            self._write(f"{problem} (asked again until it answers; the job goes on meanwhile)")
+        self._is_away = True
+
+    def _write(self, text: str) -> None:
+        at = time.strftime("%H:%M:%S", time.localtime(self._clock()))
+        self._say(f"{at} {text}")

@@ -1,0 +1,61 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from laxity.client import Client
+from laxity.follow_lines import Lines
+from laxity.following import Following
+from laxity.views import job_view
+from tests.cli.answering import Service, job, service
+
+
+@pytest.fixture
+def answering() -> Iterator[Service]:
+    with service() as running:
+        yield running
+
+
+def followed(answering: Service, *views: Any) -> list[str]:
+    """What is said until the last of these answers, without the time; a number is a status."""
+    said: list[str] = []
+    answers = iter(views)
+    answering.answers["GET /v1/jobs/default/train"] = lambda _: _answer(next(answers))
+    client = Client(answering.url, "", patience_s=0.0)
+    first = job_view(job(epochs=100, epochs_done=0, workers=0, state="queued", laxity_s=None))
+    following = Following(client, Lines(said.append, clock=lambda: 0.0), sleep=lambda _: None)
+    assert following.follow(first).state == "finished"
+    return [line.partition(" ")[2] for line in said]
+
+
+def _answer(view: Any) -> tuple[int, Any]:
+    return (
+        (view, {"error": {"code": "x", "message": "overloaded"}})
+        if type(view) is int
+        else (200, view)
+    )
+
+
+def running(done: int) -> dict[str, Any]:
+    return job(epochs=100, epochs_done=done, workers=2, laxity_s=None, reason="free GPUs")
+
+
+END = job(epochs=100, epochs_done=100, state="finished", finished_at=1.0)
+
+
+def test_a_line_for_each_change_and_for_each_tenth_of_the_epochs(answering: Service) -> None:
+    said = followed(answering, running(0), running(3), running(9), running(10), running(34), END)
+
+    assert said[1:] == [
+        f"default/train: promised, {done} of 100 epochs, running on 2 worker(s): free GPUs"
+        for done in (0, 10, 34)
+    ]
+    assert "0 of 100 epochs, queued" in said[0]
+
+
+def test_a_service_that_stumbles_is_told_of_once_and_asked_again(answering: Service) -> None:
+    said = followed(answering, running(0), 500, 500, 0, running(1), running(2), END)
+
+    assert [line for line in said if "asked again until it answers" in line] == [said[2]]
+    assert said[3] == "the service answers again"
+    assert len(said) == 4

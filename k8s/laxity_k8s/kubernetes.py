@@ -21,7 +21,7 @@ from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
 from laxity_k8s.paths import collection, path
 from laxity_k8s.watching import KindWatch
-from laxity_k8s.wire import MERGE_PATCH, STRATEGIC_PATCH, Patience, Wire
+from laxity_k8s.wire import STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
 
@@ -207,7 +207,7 @@ class _Brief:
     def patch(self, patch: Patch) -> Json:
         return self._json(
             "PATCH", path(patch.kind, patch.id),
-            query=FIELD_MANAGER, body=patch.body, content_type=MERGE_PATCH,
+            query=FIELD_MANAGER, body=patch.body, content_type=STRATEGIC_PATCH,
         )  # fmt: skip
 
     def _json(self, method: str, where: str, **said: Any) -> Json:

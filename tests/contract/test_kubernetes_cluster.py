@@ -8,7 +8,9 @@ import pytest
 from laxity_k8s import merge
 from laxity_k8s.api import Json, Patch
 from laxity_k8s.kubernetes import KubernetesApi
-from tests.contract.cluster_api_exam import EXAM, NAMESPACE, Question, job, named
+from tests.contract.api_answer_exam import ANSWERS
+from tests.contract.cluster_bench import NAMESPACE, Question, job, named
+from tests.contract.job_life_exam import LIVES
 from tests.kube.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -55,7 +57,7 @@ def swept(cluster: Cluster) -> Iterator[None]:
     cluster.ask("DELETE", f"/api/v1/{where}/pods?gracePeriodSeconds=0")
 
 
-@pytest.mark.parametrize("question", EXAM, ids=named)
+@pytest.mark.parametrize("question", [*LIVES, *ANSWERS], ids=named)
 def test_a_real_cluster_behaves_as_we_say_kubernetes_does(
     question: Question, bench: RealBench
 ) -> None:

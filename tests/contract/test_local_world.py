@@ -12,8 +12,9 @@ from laxity_k8s.local import LocalCluster, open_world, stop_workers
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import LiveWorld, Report
 from laxity_scheduler.state import ClusterState
+from tests.contract.live_world_exam import LIVE_EXAM, manifest
 from tests.contract.local_bench import template
-from tests.contract.world_exam import EXAM, LIVE_EXAM, Question, manifest, named
+from tests.contract.world_exam import EXAM, Question, named
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 60.0

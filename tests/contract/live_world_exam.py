@@ -1,0 +1,261 @@
+"""What every live World must do among people: who change Jobs by hand, err, cancel and ask why.
+
+A LiveStage is a Stage on a cluster that can be touched behind the World's back.
+"""
+
+import itertools
+from typing import Protocol
+
+import pytest
+
+from laxity import names
+from laxity_k8s import merge
+from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
+from laxity_scheduler.engine import LiveWorld
+from laxity_scheduler.plan import Admit, Forecasted, Plan, Preempt, Promised, Resize
+from laxity_scheduler.verdict import Forecast, Promise
+from tests.contract.world_exam import WHY, Question, Stage, admit, do, free, row
+
+
+class LiveStage(Stage, Protocol):
+    @property
+    def world(self) -> LiveWorld: ...
+
+    @property
+    def api(self) -> ClusterApi: ...
+
+    def template(self) -> Json: ...
+
+    def another(self) -> LiveWorld:
+        """A World over the same cluster that was opened anew, as after a restart."""
+        ...
+
+
+def by_hand(stage: LiveStage, job_id: str, body: Json) -> Json:
+    """What an administrator does with kubectl."""
+    return stage.api.patch(Patch("jobs", job_id, body))
+
+
+def manifest(stage: LiveStage, name: str, **annotations: str) -> Json:
+    said = {f"{names.DOMAIN}/{key.replace('_', '-')}": text for key, text in annotations.items()}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {names.MANAGED: "true"},
+            "annotations": {names.EPOCHS: "5", **said},
+        },
+        "spec": {
+            "suspend": True,
+            "completionMode": "Indexed",
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 1000,
+            "podReplacementPolicy": "Failed",
+            "template": stage.template(),
+        },
+    }
+
+
+def a_plan_made_before_somebody_changed_the_job_is_not_carried_out(stage: LiveStage) -> None:
+    job_id = stage.submit("stale")
+    state = stage.until(lambda state: job_id in state.by_id, "it is seen")
+    by_hand(stage, job_id, {"metadata": {"annotations": {names.WIDTHS: "2"}}})
+    plan = Plan((Admit(job_id, 1, ("a",), WHY),))
+    plan.check(state)
+    stage.world.carry_out(plan)
+    assert stage.api.get("jobs", job_id)["spec"]["suspend"] is True
+    after = stage.until(lambda state: row(state, job_id).widths == (2,), "the change is seen")
+    assert row(after, job_id).workers == 0
+
+
+def a_job_let_go_by_hand_is_pinned_and_counted(stage: LiveStage) -> None:
+    job_id = stage.submit("let-go")
+    do(stage, Forecasted(job_id, Forecast(1e9, 2e9, 0.0, WHY), WHY))
+    stage.until(lambda _: "Suspended" in str(stage.api.get("jobs", job_id)["status"]), "settled")
+    by_hand(stage, job_id, {"spec": {"suspend": False}})
+    state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
+    assert row(state, job_id).workers == 1
+    assert names.PIN in merge.annotations(stage.api.get("jobs", job_id))
+
+
+def a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed(stage: LiveStage) -> None:
+    job_id = stage.submit("scaled")
+    admit(stage, job_id, "a")
+    by_hand(stage, job_id, {"spec": {"parallelism": 2, "completions": 2}})
+    state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
+    assert row(state, job_id).workers == 2
+    stage.until(lambda _: names.PIN in str(stage.api.get("jobs", job_id)), "it says so")
+    by_hand(stage, job_id, {"metadata": {"annotations": {names.PIN: None}}})
+    state = stage.until(lambda state: not row(state, job_id).pinned, "it is let go")
+    assert row(state, job_id).workers == 2
+
+
+def a_job_that_makes_no_sense_harms_only_itself(stage: LiveStage) -> None:
+    good = stage.submit("good")
+    for number, text in enumerate(("soon", "", "-5m", "\u0000", "x" * 100_000)):
+        made = manifest(stage, f"bad-{number}", deadline=text)
+        stage.api.create("jobs", made)
+    unknown = manifest(stage, "bad-unknown", dedline="5m")
+    stage.api.create("jobs", unknown)
+    told = ["bad-unknown", *(f"bad-{number}" for number in range(5))]
+    stage.until(
+        lambda _: all(
+            "invalid"
+            in merge.annotations(stage.api.get("jobs", f"default/{name}")).get(names.VERDICT, "")
+            for name in told
+        ),
+        "all are told",
+    )
+    assert [job.id for job in stage.world.observe().jobs] == [good]
+    admit(stage, good, "a")
+
+
+def a_job_put_right_is_decided_on(stage: LiveStage) -> None:
+    stage.api.create("jobs", manifest(stage, "mended", deadline="soon"))
+    job_id = "default/mended"
+    stage.until(lambda _: names.REASON in str(stage.api.get("jobs", job_id)), "it is told")
+    by_hand(stage, job_id, {"metadata": {"annotations": {names.DEADLINE: "1h"}}})
+    state = stage.until(lambda state: job_id in state.by_id, "it is seen")
+    assert row(state, job_id).asked
+
+
+def a_changed_deadline_asks_again(stage: LiveStage) -> None:
+    job_id = stage.submit("amended")
+    do(stage, Forecasted(job_id, Forecast(1e9, 2e9, 0.0, WHY), WHY))
+    assert not row(stage.world.observe(), job_id).asked
+    stage.world.annotate(job_id, {names.DEADLINE: "3h"})
+    job = row(stage.world.observe(), job_id)
+    assert job.asked
+    assert job.deadline_at == pytest.approx(job.submitted_at + 10_800)
+
+
+def others_jobs_are_passed_over_and_their_gpus_are_busy(stage: LiveStage) -> None:
+    made = manifest(stage, "somebody-elses")
+    made["metadata"]["labels"] = {}
+    made["spec"]["suspend"] = False
+    kueue = manifest(stage, "kueues")
+    kueue["metadata"]["labels"][names.KUEUE_QUEUE] = "team"
+    stage.api.create("jobs", made)
+    stage.api.create("jobs", kueue)
+    state = stage.until(lambda state: sum(free(state).values()) == 7, "its GPU is busy")
+    assert state.jobs == ()
+
+
+def a_world_opened_anew_sees_the_same(stage: LiveStage) -> None:
+    victim, other, third = (stage.submit(name) for name in ("first", "second", "third"))
+    admit(stage, victim, "a", "a")
+    promise = Promise(9e9, 1e9, 2e9, ((3e9, 2),), WHY)
+    do(stage, Promised(other, promise, WHY), Preempt(victim, "now", other, WHY))
+    stage.until(lambda state: not row(state, victim).terminating_workers, "it has gone")
+    admit(stage, third, "b")
+    before = stage.world.observe()
+    world = stage.another()
+    after = world.observe()
+    assert after.jobs == before.jobs
+    assert after.nodes == before.nodes
+    assert after.holds == before.holds
+
+
+def the_same_key_attaches_and_another_job_of_that_name_is_refused(stage: LiveStage) -> None:
+    from laxity_scheduler.engine import DuplicateJobError
+
+    first = stage.world.submit(manifest(stage, "keyed", idempotency_key="nightly-1"))
+    again = stage.world.submit(manifest(stage, "keyed", idempotency_key="nightly-1"))
+    assert again["metadata"]["uid"] == first["metadata"]["uid"]
+    for stranger in (manifest(stage, "keyed"), manifest(stage, "keyed", idempotency_key="other")):
+        with pytest.raises(DuplicateJobError):
+            stage.world.submit(stranger)
+
+
+def a_signal_tells_of_stops_and_widths_and_its_generation_grows(stage: LiveStage) -> None:
+    job_id = stage.submit("signalled")
+    admit(stage, job_id, "a", "a")
+    signals = [stage.world.signal(job_id)]
+    for decision in (
+        Resize(job_id, 1, ("a",), "epoch", WHY),
+        Resize(job_id, 1, ("a",), "now", WHY),
+        Preempt(job_id, "epoch", "", WHY),
+    ):
+        stage.until(lambda state: not row(state, job_id).terminating_workers, "settled")
+        do(stage, decision)
+        signals.append(stage.world.signal(job_id))
+    assert [signal.workers for signal in signals] == [2, 1, 1, 1]
+    assert [signal.stop for signal in signals] == [False, False, False, True]
+    for earlier, later in itertools.pairwise(signals):
+        alike = (earlier.stop, earlier.workers) == (later.stop, later.workers)
+        assert (later.generation > earlier.generation) is not alike
+
+
+def a_cancelled_job_and_its_pods_are_gone(stage: LiveStage) -> None:
+    job_id = stage.submit("cancelled")
+    admit(stage, job_id, "a", "a")
+    stage.world.cancel(job_id)
+    stage.world.cancel(job_id)
+    state = stage.until(lambda state: free(state) == {"a": 4, "b": 4}, "its GPUs are free")
+    assert state.jobs == ()
+    with pytest.raises(ApiError) as gone:
+        stage.api.get("jobs", job_id)
+    assert gone.value.status == 404
+
+
+def a_job_made_anew_under_its_name_is_another_job(stage: LiveStage) -> None:
+    """Deleted by hand and applied with another template, while its pods are still there."""
+    job_id = stage.submit("anew", stop_s=2.0)
+    admit(stage, job_id, "a", "a")
+    before = stage.world.job(job_id)["metadata"]["uid"]
+    stage.api.delete("jobs", job_id)
+    stage.api.create("jobs", manifest(stage, "anew", widths="3"))
+    state = stage.until(
+        lambda state: (
+            job_id in state.by_id and stage.world.job(job_id)["metadata"]["uid"] != before
+        ),
+        "the new one is seen",
+    )
+    job = row(state, job_id)
+    assert (job.workers, job.terminating_workers, job.widths) == (0, 0, (3,))
+    assert (job.verdict, job.resumed_at, job.preemptions, job.attained_gpu_s) == (None, None, 0, 0)
+    stage.until(lambda state: free(state) == {"a": 4, "b": 4}, "the old one's GPUs are free")
+
+
+def every_decision_leaves_its_reason_in_the_jobs_events(stage: LiveStage) -> None:
+    job_id = stage.submit("explained")
+    admit(stage, job_id, "a")
+    stage.until(
+        lambda _: any(
+            event["involvedObject"]["name"] == "explained" and event["message"] == WHY.text
+            for event in stage.api.list("events").items
+        ),
+        "an Event says why",
+    )
+    assert merge.annotations(stage.world.job(job_id))[names.REASON] == WHY.text
+
+
+def released_jobs_are_plain_jobs_of_the_cluster(stage: LiveStage) -> None:
+    job_id = stage.submit("released")
+    admit(stage, job_id, "a")
+    assert stage.world.release() == 1
+    there = stage.api.get("jobs", job_id)
+    assert names.MANAGED not in merge.labels(there)
+    assert not set(names.OUTPUTS) & set(merge.annotations(there))
+    assert stage.world.observe().jobs == ()
+
+
+LIVE_EXAM: tuple[Question, ...] = (
+    a_plan_made_before_somebody_changed_the_job_is_not_carried_out,
+    a_job_let_go_by_hand_is_pinned_and_counted,
+    a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed,
+    a_job_that_makes_no_sense_harms_only_itself,
+    a_job_put_right_is_decided_on,
+    a_changed_deadline_asks_again,
+    others_jobs_are_passed_over_and_their_gpus_are_busy,
+    a_world_opened_anew_sees_the_same,
+    the_same_key_attaches_and_another_job_of_that_name_is_refused,
+    a_signal_tells_of_stops_and_widths_and_its_generation_grows,
+    a_cancelled_job_and_its_pods_are_gone,
+    a_job_made_anew_under_its_name_is_another_job,
+    every_decision_leaves_its_reason_in_the_jobs_events,
+    released_jobs_are_plain_jobs_of_the_cluster,
+)

@@ -120,7 +120,7 @@ class History:
                     self._silent.clear()
                 self._silent.add(uid)  # until it is heard here, or `refresh` sees it elsewhere
                 return NOTHING_SAID
-            return self._keep(uid, Said.from_json(row.said), row.folds).report
+            return self._read(row).report
 
     def refresh(self) -> None:
         """See what other replicas were told since the last time. Not needed with one."""
@@ -131,7 +131,7 @@ class History:
             for row in rows:
                 kept = self._kept.get(row.uid)
                 if kept is None or kept.folds < row.folds:
-                    self._keep(row.uid, Said.from_json(row.said), row.folds)
+                    self._read(row)
             self._refreshed_at = asked_at
 
     def observe_stop(
@@ -251,6 +251,14 @@ class History:
             if len(self._first) > RUNS_KEPT:
                 del self._first[next(iter(self._first))]
         self.first_changes += self._first.get(uid) != before
+
+    def _read(self, row: Any) -> _Kept:
+        """What was told before a restart, or to another replica, as if it had been told here."""
+        kept = self._keep(row.uid, Said.from_json(row.said), row.folds)
+        if row.folds:
+            kept.workload = _workload(row.workload, row.model)
+            self._note_reading(row.uid, kept.workload, kept.said)
+        return kept
 
     def _keep(self, uid: str, said: Said, folds: int) -> _Kept:
         kept = _Kept(said, folds, said.report())

@@ -169,6 +169,18 @@ class Learner:
         with tables.transaction(self._history.engine) as connection:
             tables.drop_predictions(connection, uid)
 
+    def catch_up(self) -> None:
+        """Take in how predictions came out elsewhere: the replica that led until now judged them.
+
+        Their models are fitted again, all at the next call, with the levels that follow.
+        """
+        with self._lock:
+            before, self._outcomes = set(self._outcomes), self._read_outcomes()
+            for model in {one.model for one in self._outcomes if one not in before}:
+                if model in self._learned:
+                    self._learned[model].fitted = 0
+            self._is_first = True
+
     def coverage(self) -> tuple[Coverage, ...]:
         """How often finishes kept their predicted P10, P50 and P90, by stage."""
         rows = [(o.stage, o.p10_s, o.p50_s, o.p90_s, o.actual_s) for o in self._outcomes]

@@ -214,16 +214,18 @@ def write_run(connection: Connection, uid: str, values: Mapping[str, Any]) -> No
 
 
 def read_run(connection: Connection, uid: str) -> Any:
-    """The row of one run, or None."""
-    return connection.execute(
-        _pick(ObservedRun.said, ObservedRun.folds).where(_is(ObservedRun.uid, uid))
-    ).one_or_none()
+    """(uid, model, workload, folds, said) of one run, or None."""
+    return connection.execute(_standing().where(_is(ObservedRun.uid, uid))).one_or_none()
 
 
 def runs_since(connection: Connection, at: float) -> Sequence[Any]:
-    """(uid, folds, said) of the runs that reported at or after this instant."""
-    asked = _pick(ObservedRun.uid, ObservedRun.folds, ObservedRun.said)
-    return connection.execute(asked.where(_column(ObservedRun.at) >= at)).all()
+    """The same of the runs that reported at or after this instant."""
+    return connection.execute(_standing().where(_column(ObservedRun.at) >= at)).all()
+
+
+def _standing() -> Any:
+    row = ObservedRun
+    return _pick(row.uid, row.model, row.workload, row.folds, row.said)
 
 
 def runs_of(connection: Connection, model: str) -> Sequence[Any]:

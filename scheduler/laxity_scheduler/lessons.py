@@ -51,9 +51,13 @@ class Lessons:
         self._courses: dict[str, int] = {}  # width of the course that was noted, by uid
         self._halfway: set[str] = set()
 
+    def stand_by(self, state: ClusterState) -> None:
+        """What is learned from looking alone, also by who may lead next."""
+        self._predictions.observe_nodes(max((node.gpus for node in state.nodes), default=0))
+
     def look(self, state: ClusterState, predictor: Predictor, uids: Mapping[str, str]) -> None:
         """Take in a snapshot; `uids` by job id."""
-        self._predictions.observe_nodes(max((node.gpus for node in state.nodes), default=0))
+        self.stand_by(state)
         for stop in self._watcher.look(state):
             kept = partial(self._stops.observe_stop, uids.get(stop.job, ""), stop.workload)
             self._safely(

@@ -223,6 +223,8 @@ class Service:
         if self._lessons is not None and self.leading:
             self._lessons.look(state, predictor, self.board.uids())
             self._lessons.ended(news)
+        elif self._lessons is not None:
+            self._lessons.stand_by(state)
         self._after_probes([n.after for n in news] if not first else self.board.all())
         self.metrics.count(() if first else news)
         self.metrics.look(state, self.board.all())

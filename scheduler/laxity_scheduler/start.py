@@ -54,6 +54,7 @@ def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]
         world = open_world(settings, reports_of(history), url=url, token=token)
         stack.callback(world.close)
         elected = leadership(settings, store, world, stack)
+        leads = elected.leads if elected else store.leads
         service = Service(
             settings=settings,
             world=world,
@@ -62,7 +63,7 @@ def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]
             report_of=reports_of(history),
             policy=policy_named(settings.policy),
             lessons=Lessons(history, learner),
-            leads=elected.leads if elected else store.leads,
+            leads=leads if store.alone else taking_over(leads, learner.catch_up),
         )
         service.leader = elected.holder if elected else service.leader
         teller = Teller(service.board, service.metrics, listeners(settings, world))
@@ -98,6 +99,21 @@ def leadership(
     election = elect(world, lease_s=settings.lease_s)
     stack.callback(election.close)
     return Leadership(store, election)
+
+
+def taking_over(leads: Callable[[], bool], catch_up: Callable[[], None]) -> Callable[[], bool]:
+    """`leads`, catching up each time that it begins: before anything is predicted as the leader."""
+    led = False
+
+    def leads_now() -> bool:
+        nonlocal led
+        now = leads()
+        if now and not led:
+            catch_up()
+        led = now
+        return now
+
+    return leads_now
 
 
 def reports_of(history: Any) -> Callable[[str], Report]:

@@ -38,6 +38,14 @@ Tracking = Annotated[
     ),
 ]
 Webhook = Annotated[str, typer.Option(help="Address that events are posted to.")]
+PrefectUrl = Annotated[
+    str,
+    typer.Option(
+        "--prefect-api",
+        envvar="PREFECT_API_URL",
+        help="Prefect API that is told of flow runs which are Jobs (work pools on Kubernetes).",
+    ),
+]
 Budgets = Annotated[
     list[str] | None,
     typer.Option("--budget", help="NAMESPACE=GPU_HOURS that may be promised; repeatable."),
@@ -74,6 +82,7 @@ def serve(
     tokens: TokensFile = None,
     tracking_uri: Tracking = "",
     webhook: Webhook = "",
+    prefect_api: PrefectUrl = "",
     budget: Budgets = None,
     public_url: PublicUrl = "",
     kept_cycles: KeptCycles = 20_000,
@@ -95,6 +104,7 @@ def serve(
             policy=policy,
             tracking_uri=tracking_uri,
             webhook=webhook,
+            prefect_api=prefect_api,
             budgets=budgets_of(budget or []),
             public_url=public_url,
             kept_cycles=kept_cycles,

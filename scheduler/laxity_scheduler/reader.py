@@ -1,8 +1,9 @@
-"""Epochs that others logged to MLflow become history: read now and then, from a thread of its own.
+"""What others wrote elsewhere is read now and then, from a thread of its own.
 
-Workers report their epochs themselves. What trained before laxity came, on another cluster or in a
-notebook, is known from MLflow alone; a job that did both counts once. An MLflow that is away is
-told once and asked again: it costs knowledge, never a cycle.
+Epochs in MLflow become history: workers report theirs themselves, but what trained before laxity
+came, on another cluster or in a notebook, is known from MLflow alone; a job that did both counts
+once. Cancelled flow runs in Prefect cancel their jobs. Who is away is told once and asked again: it
+costs knowledge, never a cycle.
 """
 
 import logging
@@ -19,9 +20,14 @@ class Reader:
     """Calls `read`, which returns how many runs it looked at, while `due` says so."""
 
     def __init__(
-        self, read: Callable[[], int], *, due: Callable[[], bool], every_s: float = EVERY_S
+        self,
+        read: Callable[[], int],
+        *,
+        due: Callable[[], bool],
+        every_s: float = EVERY_S,
+        whom: str = "MLflow",
     ) -> None:
-        self._read, self._due, self._every_s = read, due, every_s
+        self._read, self._due, self._every_s, self._whom = read, due, every_s, whom
         self._failing = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="laxity-reader", daemon=True)
@@ -37,10 +43,10 @@ class Reader:
             runs = self._read()
         except Exception as error:  # noqa: BLE001 - MLflow raises what its stores raise
             if not self._failing:
-                LOG.warning("MLflow cannot be read, it is asked again: %s", error)
+                LOG.warning("%s cannot be read, it is asked again: %s", self._whom, error)
             self._failing = True
             return False
-        LOG.debug("%d MLflow runs read", runs)
+        LOG.debug("%d runs of %s read", runs, self._whom)
         self._failing = False
         return True
 

@@ -32,6 +32,7 @@ class Settings:
     policy: str = "qos"
     tracking_uri: str = ""
     webhook: str = ""
+    prefect_api: str = ""  # told of flow runs that are Jobs
     budgets: Mapping[str, float] | None = None
     kept_cycles: int = 20_000
     kept_days: float = 30.0

@@ -5,6 +5,7 @@ later may need what was opened before, and closed in the other.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -69,10 +70,13 @@ def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]
         teller = Teller(service.board, service.metrics, listeners(settings, world))
         stack.callback(teller.close)
         service.telling = teller
-        reader = reading(settings, history, due=lambda: service.leading)
-        if reader is not None:
-            stack.callback(reader.close)
-            reader.begin()
+        for reader in (
+            reading(settings, history, due=lambda: service.leading),
+            cancelling(settings, service),
+        ):
+            if reader is not None:
+                stack.callback(reader.close)
+                reader.begin()
         yield Opened(service, Desk(service, history))
 
 
@@ -87,6 +91,23 @@ def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Rea
         return Runs(history, settings.tracking_url).read()
 
     return Reader(read, due=due)
+
+
+def cancelling(settings: Settings, service: Service) -> Reader | None:
+    """Cancels jobs whose flow runs are cancelled, while this replica leads; None without Prefect."""
+    if not tells_prefect(settings):
+        return None
+    from laxity_scheduler.cancelled_runs import EVERY_S, CancelledRuns
+    from laxity_scheduler.prefect_api import PrefectApi
+
+    api = PrefectApi.of(settings.prefect_api, os.environ)
+    runs = CancelledRuns(api, service.board.all, service.world.cancel)
+    return Reader(runs.read, due=lambda: service.leading, every_s=EVERY_S, whom="Prefect")
+
+
+def tells_prefect(settings: Settings) -> bool:
+    """Flow runs are Jobs on a cluster only."""
+    return bool(settings.prefect_api) and settings.world == "kubernetes"
 
 
 def leadership(
@@ -156,9 +177,11 @@ class Shared:
 
 
 def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
-    """Who is told: MLflow unless it is turned off, and the webhook if there is one."""
+    """Who is told: MLflow unless it is turned off, Prefect and the webhook if there is one."""
     from laxity_scheduler.announce import Webhook
     from laxity_scheduler.announce_mlflow import MlflowRuns
+    from laxity_scheduler.announce_prefect import PrefectRuns
+    from laxity_scheduler.prefect_api import PrefectApi
 
     def on_run(job_id: str, uid: str, run_id: str) -> None:
         try:
@@ -171,6 +194,8 @@ def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
     found: list[Any] = []
     if settings.tracking_url:
         found.append(MlflowRuns(settings.tracking_url, on_run))
+    if tells_prefect(settings):
+        found.append(PrefectRuns(PrefectApi.of(settings.prefect_api, os.environ)))
     if settings.webhook:
         found.append(Webhook(settings.webhook))
     return found

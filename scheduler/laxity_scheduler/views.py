@@ -217,6 +217,7 @@ def _written(manifest: Mapping[str, Any]) -> Json:
         "finished_at": None,
         "result": None,
         "run_id": str(said.get(names.RUN_ID) or ""),
+        "flow_run": str((metadata.get("labels") or {}).get(names.FLOW_RUN) or ""),
         "idempotency_key": str(said.get(names.IDEMPOTENCY_KEY) or ""),
         "error": "",
         "outcome": "",

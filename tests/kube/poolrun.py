@@ -74,6 +74,7 @@ class PoolRun:
 
     def create_job(self, cluster: Cluster, template: Json, variables: Json) -> Json:
         """What the worker does when it sees the run."""
+        self.becomes("PENDING")
         job = asyncio.run(self._job(template, variables))
         where = f"/apis/batch/v1/namespaces/{variables['namespace']}/jobs"
         made = cluster.ask("POST", where, job)
@@ -89,6 +90,19 @@ class PoolRun:
 
     def state(self) -> str:
         return str(self._read().state_type.value)
+
+    def shown(self) -> tuple[str, str, str]:
+        """Type, name and message of its state."""
+        state = self._read().state
+        return str(state.type.value), str(state.name), str(state.message or "")
+
+    def becomes(self, kind: str) -> None:
+        """As somebody does it in Prefect."""
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.objects import State, StateType
+
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(self.id, State(type=StateType(kind)))
 
     def count(self) -> int:
         """How often its process was started."""

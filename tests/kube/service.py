@@ -25,9 +25,11 @@ Json = dict[str, Any]
 class Service:
     """One service; `home` may be another one after a restart: the Jobs are the record."""
 
-    def __init__(self, cluster: Cluster, folder: Path, *, tracking_uri: str = "none") -> None:
+    def __init__(
+        self, cluster: Cluster, folder: Path, *, tracking_uri: str = "none", prefect_api: str = ""
+    ) -> None:
         self.cluster, self.folder = cluster, folder
-        self.tracking_uri = tracking_uri
+        self.tracking_uri, self.prefect_api = tracking_uri, prefect_api
         self.port = free_ports(1)[0]
         self.log = folder / "serve.log"
 
@@ -42,6 +44,7 @@ class Service:
             **inherited,
             "KUBECONFIG": str(self.cluster.service_kubeconfig),
             "LAXITY_HOME": str(home),
+            "PREFECT_API_URL": self.prefect_api,
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -1,0 +1,211 @@
+"""A flow run that is its own Job says in Prefect what became of it while it has no pod."""
+
+import asyncio
+import logging
+import uuid
+from typing import Any
+
+import pytest
+
+from laxity_scheduler.announce import Word
+from laxity_scheduler.announce_prefect import REFUSED, PrefectRuns, Wish, wish_of
+from laxity_scheduler.cancelled_runs import CancelledRuns
+from laxity_scheduler.prefect_api import PrefectApi, PrefectError
+
+Json = dict[str, Any]
+WHY = "needs 1h, has 10min"
+OFFER = {"kind": "deadline", "deadline_at": 2_000_000_000.0, "widths": [1], "p90_at": 1.9e9}
+
+
+def view(state: str = "refused", *, flow_run: str = "", **said: Any) -> Json:
+    """What the service knows of a job of a work pool."""
+    verdict = {"refused": "refused", "queued": "promised"}.get(state, "promised")
+    return {
+        "id": "team/flow-run-x",
+        "uid": "u-1",
+        "state": state,
+        "verdict": verdict,
+        "reason_code": "deadline_before_fastest_finish",
+        "reason": WHY,
+        "offers": [OFFER] if state == "refused" else [],
+        "deadline_at": 2_000_000_000.0,
+        "flow_run": flow_run,
+        **said,
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "want"),
+    [
+        pytest.param("refused", {}, ("FAILED", "Failed"), id="a refused one has failed"),
+        pytest.param("queued", {}, ("PENDING", "Promised"), id="a promised one that waits"),
+        pytest.param(
+            "queued", {"verdict": "forecast"}, ("PENDING", "Waiting"), id="one without a promise"
+        ),
+        pytest.param("queued", {"verdict": "none"}, None, id="nothing was said yet"),
+        pytest.param("running", {}, ("PENDING", "Promised"), id="its pod is about to say more"),
+        pytest.param("suspended", {}, None, id="it goes on where it stopped"),
+        pytest.param("cancelled", {}, ("CANCELLED", "Cancelled"), id="its Job is gone"),
+        pytest.param("cancelled", {"released": True}, None, id="its Job was let go, and runs on"),
+        pytest.param("failed", {}, ("CRASHED", "Crashed"), id="its Job failed for good"),
+        pytest.param("finished", {}, None, id="its pod has said so"),
+    ],
+)
+def test_each_state_of_a_job_is_one_of_prefects(state: str, said: Json, want: Any) -> None:
+    wish = wish_of(view(state, **said))
+    assert (None if wish is None else (wish.kind, wish.name)) == want
+
+
+def test_a_refusal_says_why_and_what_would_do_instead() -> None:
+    wish = wish_of(view())
+    assert wish is not None
+    for words in (WHY, "deadline_before_fastest_finish", "2033-05-18T03:33:20Z", "laxity accept"):
+        assert words in wish.message
+
+
+@pytest.mark.parametrize(
+    ("wish", "state", "message", "may"),
+    [
+        ("FAILED", "PENDING", "", True),
+        ("FAILED", "SCHEDULED", "", True),
+        ("FAILED", "RUNNING", "", False),
+        ("FAILED", "CANCELLING", "", False),
+        ("PENDING", "PENDING", "", True),
+        ("PENDING", "FAILED", f"{REFUSED}too late", True),
+        ("PENDING", "FAILED", "division by zero", False),
+        ("PENDING", "RUNNING", "", False),
+        ("PENDING", "SCHEDULED", "", False),
+        ("CANCELLED", "CANCELLING", "", True),
+        ("CANCELLED", "COMPLETED", "", False),
+        ("CRASHED", "RUNNING", "", True),
+        ("CRASHED", "FAILED", "", False),
+    ],
+)
+def test_what_its_pod_or_its_user_said_is_never_overruled(
+    wish: str, state: str, message: str, *, may: bool
+) -> None:
+    assert Wish(wish, wish.title(), "words").fits(state, message) is may
+
+
+class Run:
+    """A flow run on the real API."""
+
+    def __init__(self) -> None:
+        self.id = asyncio.run(_made())
+
+    def becomes(self, kind: str) -> "Run":
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.objects import State, StateType
+
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(self.id, State(type=StateType(kind)), force=True)
+        return self
+
+    def state(self) -> tuple[str, str, str]:
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(self.id).state
+        assert state is not None
+        return state.type.value, state.name or "", state.message or ""
+
+    def logs(self) -> list[tuple[int, str]]:
+        from prefect.client.orchestration import get_client
+        from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+
+        async def read() -> list[tuple[int, str]]:
+            async with get_client() as client:
+                only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[self.id]))
+                found = await client.read_logs(log_filter=only)
+            return [(one.level, one.message) for one in found]
+
+        return asyncio.run(read())
+
+
+async def _made() -> uuid.UUID:
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+    from prefect.states import Pending
+
+    @flow(name="pooled-run")
+    def pooled() -> None: ...
+
+    async with get_client() as client:
+        return (await client.create_flow_run(pooled, state=Pending())).id
+
+
+@pytest.fixture
+def api(prefect_api: str) -> PrefectApi:
+    return PrefectApi(prefect_api)
+
+
+def test_a_refused_run_ends_failed_and_one_accepted_later_is_pending_again(
+    api: PrefectApi,
+) -> None:
+    run, runs = Run(), PrefectRuns(api)
+    refused = Word(view(flow_run=str(run.id)), ("refused",))
+    for _ in range(2):
+        runs.tell(refused)
+    kind, name, message = run.state()
+    assert (kind, name) == ("FAILED", "Failed")
+    assert message.startswith(REFUSED)
+    ((level, line),) = run.logs()
+    assert level == logging.WARNING
+    assert WHY in line
+
+    runs.tell(Word(view("queued", flow_run=str(run.id)), ("promised",)))
+    kind, name, message = run.state()
+    assert (kind, name) == ("PENDING", "Promised")
+    assert WHY in message
+
+
+def test_who_was_told_before_a_restart_is_told_once(api: PrefectApi) -> None:
+    run = Run()
+    states = []
+    for _ in range(2):
+        PrefectRuns(api).tell(Word(view(flow_run=str(run.id)), ()))
+        states.append(api.ask("GET", f"/flow_runs/{run.id}")["state_id"])
+    assert states[0] == states[1]
+
+
+def test_a_run_that_its_pod_has_taken_up_is_left_alone(api: PrefectApi) -> None:
+    run = Run().becomes("RUNNING")
+    PrefectRuns(api).tell(Word(view(flow_run=str(run.id)), ()))
+    assert run.state()[0] == "RUNNING"
+
+
+def test_a_run_that_is_gone_is_no_reason_to_ask_again_and_an_api_that_is_away_is(
+    api: PrefectApi,
+) -> None:
+    gone = Word(view(flow_run=str(uuid.uuid4())), ())
+    PrefectRuns(api).tell(gone)
+    with pytest.raises(OSError, match="refused"):
+        PrefectRuns(PrefectApi("http://127.0.0.1:9/api")).tell(gone)
+
+
+def test_jobs_that_are_no_flow_runs_cost_no_call() -> None:
+    nobody = PrefectRuns(PrefectApi("http://127.0.0.1:9/api"))
+    nobody.tell(Word(view(), ("refused",)))
+
+
+def test_a_cancelled_run_takes_its_waiting_job_along_and_no_other(api: PrefectApi) -> None:
+    waits, stopped, goes_on, runs = (
+        Run().becomes("CANCELLING"),
+        Run().becomes("CANCELLED"),
+        Run(),
+        Run().becomes("CANCELLING"),
+    )
+    jobs = {waits: "queued", stopped: "suspended", goes_on: "queued", runs: "running"}
+    views = [view(state, flow_run=str(run.id), id=f"n/{run.id}") for run, state in jobs.items()]
+    views.append(view("queued", id="n/no-flow-run"))
+    cancelled: list[str] = []
+    assert CancelledRuns(api, lambda: views, cancelled.append).read() == 3
+    assert sorted(cancelled) == sorted([f"n/{waits.id}", f"n/{stopped.id}"])
+
+
+def test_an_error_says_whether_asking_again_would_help(api: PrefectApi) -> None:
+    with pytest.raises(PrefectError) as gone:
+        api.ask("GET", f"/flow_runs/{uuid.uuid4()}")
+    assert gone.value.for_good
+    assert not PrefectError(429, "slow down").for_good
+    assert not PrefectError(500, "broken").for_good

@@ -78,6 +78,18 @@ def _preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
     ]
 
 
+def liked(template: Json) -> dict[str, int]:
+    """Our preferences of a template: the weight of each node that has one."""
+    preferred = merge.items(template, "spec", "affinity", "nodeAffinity", PREFERRED)
+    return {
+        str(node): int(one.get("weight", 0))
+        for one in preferred
+        for field in merge.items(one, "preference", "matchFields")
+        if field.get("key") == NAME
+        for node in field.get("values", ())
+    }
+
+
 def _own_preferences(preferences: Sequence[Json]) -> list[Json]:
     """The user's own: ours name a node."""
     return [

@@ -87,6 +87,11 @@ class Snapshot:
             cycle=cycle,
         )
 
+    def on_its_way(self, job_id: str) -> set[str]:
+        """Nodes that workers of other Jobs were sent to and are not bound to yet."""
+        own = self._entries[job_id].sent if job_id in self._entries else Counter[str]()
+        return {node for node, gpus in self._sent.items() if gpus > own[node]}
+
     def _count_gpus(self, touched: set[str]) -> set[str]:
         """Nodes changed: look at all of them; Jobs without widths depend on the cluster's size."""
         gpus = sum(capacity(node) for node in self._mirror.nodes.values())

@@ -26,9 +26,10 @@ from laxity_k8s.patches import JobPatch, Turn, job_patch
 from laxity_k8s.reminders import Reminders
 from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
+from laxity_k8s.straying import postponed
 from laxity_k8s.tending import tending
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
-from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim
+from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim, Resize
 from laxity_scheduler.state import ClusterState
 
 NOT_FOUND = 404
@@ -243,13 +244,16 @@ class LiveCluster:
                 by_job[decision.job].append(decision)
         if not by_job:
             return [], []
+        shown = self._snapshot.shown
+        late = postponed(by_job, state.by_id, shown, self._snapshot.on_its_way)
         nodes = {node.id: node for node in state.nodes}
         freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
         now: list[Wish] = []
         later: list[Wish] = []
-        for job_id, mine in by_job.items():
-            row, job = state.by_id.get(job_id), self._snapshot.shown.get(job_id)
-            if row is None or job is None:
+        for job_id, said in by_job.items():
+            row, job = state.by_id.get(job_id), shown.get(job_id)
+            mine = [one for one in said if not (job_id in late and isinstance(one, Resize))]
+            if row is None or job is None or not mine:
                 continue
             room = roomy(nodes, freest, row, mine)
             wish = partial(job_patch, job, row, mine, now=time.time(), cycle=self.cycle, roomy=room)

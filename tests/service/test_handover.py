@@ -1,0 +1,122 @@
+"""Two services on one store: who takes over predicts with all that the other one has learned."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from laxity_profiler.estimate import Estimate
+from laxity_profiler.history import History
+from laxity_profiler.learner import Learner
+from laxity_profiler.tables import open_engine
+from laxity_scheduler.lessons import Lessons
+from laxity_scheduler.policies import qos
+from laxity_scheduler.service import Service
+from laxity_scheduler.settings import Settings
+from laxity_scheduler.start import Shared, reports_of, taking_over
+from laxity_scheduler.state import Job
+from laxity_scheduler.store import Store
+from tests.prediction.builders import epoch_line, line
+from tests.service.builders import manifest
+from tests.service.memory_world import MemoryWorld
+
+EPOCHS = 6
+EPOCH_S = 10.0
+
+
+class Replica:
+    """A service that looks when a test says so, and leads when it says so."""
+
+    def __init__(self, folder: Path, world: MemoryWorld) -> None:
+        settings = Settings(home=folder)
+        self.store = Store.open(settings.store_url)
+        self.engine = open_engine(settings.store_url)
+        self.history = History(self.engine)
+        self.learner = Learner(self.history)
+        self.elected = False
+        self.service = Service(
+            settings=settings,
+            world=world,
+            store=self.store,
+            learning=Shared(self.history, self.learner),
+            report_of=reports_of(self.history),
+            policy=qos.decide,
+            lessons=Lessons(self.history, self.learner),
+            leads=taking_over(lambda: self.elected, self.learner.catch_up),
+        )
+
+    def step(self) -> None:
+        self.service.step()
+
+    def version(self) -> str:
+        """Of the predictor that its last cycle decided with."""
+        _, predictor = self.service.seen
+        return predictor.version
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self.store.close()
+
+
+@pytest.fixture
+def world() -> MemoryWorld:
+    return MemoryWorld(4)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, world: MemoryWorld) -> Iterator[tuple[Replica, Replica]]:
+    made = Replica(tmp_path, world), Replica(tmp_path, world)
+    yield made
+    for one in made:
+        one.close()
+
+
+def runs(world: MemoryWorld, number: int, leader: Replica, other: Replica, *, late: float) -> None:
+    """A job from its submission to its end, `late` times later than its P50 had said.
+
+    Its workers report to the replica that does not lead, as half of the calls do.
+    """
+    name = f"job-{number}"
+    job_id = f"default/{name}"
+    world.submit(manifest(name, epochs=EPOCHS, widths="1", epoch_estimate=f"{EPOCH_S:g}s"))
+    leader.step()
+    row, uid = world.row(job_id), world.job(job_id)["metadata"]["uid"]
+    lines = [line(1, "formed", width=1, epoch=0)]
+    lines += [
+        epoch_line(n + 1, n, epoch_s=EPOCH_S + 0.1 * (n % 3), width=1, warmup=n == 1)
+        for n in range(1, EPOCHS + 1)
+    ]
+    other.history.ingest(uid, job_id, row.workload, lines, received_at=time.time())
+    world.trained(job_id, 1, epoch_s=EPOCH_S)
+    leader.step()
+    said = predicted(leader, world.row(job_id))
+    world.finished(job_id, at=time.time() + late * said.p50_s)
+    leader.step()
+
+
+def predicted(one: Replica, row: Job) -> Estimate:
+    _, predictor = one.service.seen
+    return predictor.remaining(row.workload, row.progress, 1)
+
+
+def test_a_handover_loses_nothing_that_was_learned(
+    world: MemoryWorld, pair: tuple[Replica, Replica]
+) -> None:
+    first, second = pair
+    first.elected = True
+    second.step()
+    for number in range(8):
+        runs(world, number, first, second, late=1.6)
+        second.step()
+    first.step()
+    judged = first.learner.coverage()
+    assert judged
+    assert second.learner.coverage() == (), "it has judged none: it did not lead"
+
+    first.elected, second.elected = False, True
+    second.step()
+    assert second.service.leading
+    assert second.learner.coverage() == judged
+    first.step()
+    assert second.version() == first.version()

@@ -27,6 +27,7 @@ LOG: Final = logging.getLogger(__name__)
 REFUSED: Final = "DeadlineRefused: "  # so begins the message of a run that we ended
 WAITS: Final = {"promised": "Promised", "forecast": "Waiting"}
 TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
+STOPPED: Final = "suspended"
 WARNINGS: Final = frozenset({"refused", "promise_in_danger", "promise_broken", "ended_failed"})
 LONGEST_MESSAGE: Final = 4_000
 
@@ -55,28 +56,34 @@ class PrefectRuns:
 
     def __init__(self, api: PrefectApi) -> None:
         self._api = api
-        self._told: dict[str, Wish | None] = {}
+        self._told: dict[str, tuple[str, Wish | None]] = {}  # by uid: the job's state, the wish
         self._logged: dict[str, tuple[str, ...]] = {}
 
     def tell(self, word: Word) -> None:
-        view = word.view
-        uid, run_id, wish = view["uid"], view.get("flow_run"), wish_of(view)
-        if not run_id or (not word.events and self._told.get(uid) == wish):
+        view, run_id = word.view, word.view.get("flow_run")
+        uid, state, wish = view["uid"], view["state"], wish_of(view)
+        before, wished = self._told.get(uid, ("", None))
+        stopped = (STOPPED,) if state == STOPPED != before else ()
+        if not run_id or (not word.events and (state, wish) == (before, wished)):
             return
         try:
-            if word.events and self._logged.get(uid) != word.events:
-                self._api.ask("POST", "/logs/", list(_lines(run_id, word.events, view)))
-                self._logged[uid] = word.events  # if the rest fails, it is not said again
-            if wish is not None and self._told.get(uid) != wish:
+            self._log(run_id, uid, (*word.events, *stopped), view)
+            if wish is not None and wish != wished:
                 self._put(run_id, wish)
         except PrefectError as error:
             if not error.for_good:
                 raise
             LOG.warning("flow run %s of %s was not told: %s", run_id, view["id"], error)
-        self._told[uid] = wish
-        if view["state"] in ENDED:
-            self._told.pop(uid, None)
-            self._logged.pop(uid, None)
+        self._told[uid] = state, wish
+        self._logged.pop(uid, None)
+        if state in ENDED:
+            self._told.pop(uid)
+
+    def _log(self, run_id: str, uid: str, events: tuple[str, ...], view: Json) -> None:
+        """Once, also if what follows fails and all is told again."""
+        if events and self._logged.get(uid) != events:
+            self._api.ask("POST", "/logs/", list(_lines(run_id, events, view)))
+            self._logged[uid] = events
 
     def _put(self, run_id: str, wish: Wish) -> None:
         state = self._api.ask("GET", f"/flow_runs/{run_id}").get("state") or {}

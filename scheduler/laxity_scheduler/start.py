@@ -106,8 +106,13 @@ def cancelling(settings: Settings, service: Service) -> Reader | None:
 
 
 def tells_prefect(settings: Settings) -> bool:
-    """Flow runs are Jobs on a cluster only."""
-    return bool(settings.prefect_api) and settings.world == "kubernetes"
+    """Flow runs are Jobs on a cluster only. SettingsError if that is no address of an API."""
+    url = settings.prefect_api
+    if not url or settings.world != "kubernetes":
+        return False
+    if not url.startswith(("http://", "https://")):
+        raise SettingsError(f"PREFECT_API_URL {url!r}: write http://HOST:4200/api")
+    return True
 
 
 def leadership(

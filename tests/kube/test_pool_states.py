@@ -16,7 +16,7 @@ from tests.kube.service import Json, Service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 PATIENCE_S = 60.0
-NODES = 4  # of the session's cluster, with 4 GPUs each
+WHOLE = "4"  # GPUs of each of the session's cluster's four nodes
 
 
 class Pool:
@@ -111,10 +111,10 @@ def test_a_refused_run_ends_there_with_the_reason_and_goes_on_when_an_offer_is_t
 
 
 def test_one_that_waits_says_for_what_and_is_gone_when_it_is_cancelled(pool: Pool) -> None:
-    fills = pool.run(widths=str(NODES), gpus_per_worker="4", epochs="1000")
+    fills = pool.run(widths="3", gpus_per_worker=WHOLE, epochs="1000")
     fills.shows("PENDING", "Waiting")
-    fills.until(lambda: fills.spec()["parallelism"] == NODES, "it to start")
-    waits = pool.run(widths="1", epochs="1000")
+    fills.until(lambda: fills.spec()["parallelism"] == 3, "it to start")
+    waits = pool.run(widths="2", gpus_per_worker=WHOLE, epochs="1000")
     assert "needed" in waits.shows("PENDING", "Waiting")
     waits.run.becomes("CANCELLING")
     waits.until(lambda: waits.jobs_of_run() == [], "its Job to be deleted")

@@ -11,6 +11,8 @@ from laxity_scheduler.announce import Word
 from laxity_scheduler.announce_prefect import REFUSED, PrefectRuns, Wish, wish_of
 from laxity_scheduler.cancelled_runs import CancelledRuns
 from laxity_scheduler.prefect_api import PrefectApi, PrefectError
+from laxity_scheduler.settings import Settings, SettingsError
+from laxity_scheduler.start import tells_prefect
 
 Json = dict[str, Any]
 WHY = "needs 1h, has 10min"
@@ -87,6 +89,23 @@ def test_what_its_pod_or_its_user_said_is_never_overruled(
     assert Wish(wish, wish.title(), "words").fits(state, message) is may
 
 
+@pytest.mark.parametrize(
+    ("world", "url", "told"),
+    [
+        ("kubernetes", "http://h:4200/api", True),
+        ("kubernetes", "", False),
+        ("local", "nonsense", False),
+    ],
+)
+def test_prefect_is_told_by_a_service_of_a_cluster(world: str, url: str, *, told: bool) -> None:
+    assert tells_prefect(Settings(world=world, prefect_api=url)) is told
+
+
+def test_an_address_that_is_none_is_said_at_the_start() -> None:
+    with pytest.raises(SettingsError, match=r"'prefect:4200': write http://HOST:4200/api"):
+        tells_prefect(Settings(world="kubernetes", prefect_api="prefect:4200"))
+
+
 class Run:
     """A flow run on the real API."""
 
@@ -134,18 +153,25 @@ async def _made() -> uuid.UUID:
         return (await client.create_flow_run(pooled, state=Pending())).id
 
 
+def unreachable(*_: object) -> None:
+    raise ConnectionError("the server is restarted")
+
+
 @pytest.fixture
 def api(prefect_api: str) -> PrefectApi:
     return PrefectApi(prefect_api)
 
 
 def test_a_refused_run_ends_failed_and_one_accepted_later_is_pending_again(
-    api: PrefectApi,
+    api: PrefectApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, runs = Run(), PrefectRuns(api)
     refused = Word(view(flow_run=str(run.id)), ("refused",))
-    for _ in range(2):
-        runs.tell(refused)
+    with monkeypatch.context() as away:
+        away.setattr(runs, "_put", unreachable)
+        with pytest.raises(ConnectionError):
+            runs.tell(refused)
+    runs.tell(refused)  # as its courier does
     kind, name, message = run.state()
     assert (kind, name) == ("FAILED", "Failed")
     assert message.startswith(REFUSED)
@@ -157,6 +183,14 @@ def test_a_refused_run_ends_failed_and_one_accepted_later_is_pending_again(
     kind, name, message = run.state()
     assert (kind, name) == ("PENDING", "Promised")
     assert WHY in message
+
+
+def test_a_stop_is_a_line_in_the_log_of_a_run_that_goes_on_running(api: PrefectApi) -> None:
+    run, runs = Run().becomes("RUNNING"), PrefectRuns(api)
+    for state in ("running", "suspended", "suspended", "running", "suspended"):
+        runs.tell(Word(view(state, flow_run=str(run.id)), ()))
+    assert run.state()[0] == "RUNNING"
+    assert [line.split(":")[0] for _, line in run.logs()] == ["suspended"] * 2
 
 
 def test_who_was_told_before_a_restart_is_told_once(api: PrefectApi) -> None:

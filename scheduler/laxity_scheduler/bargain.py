@@ -13,7 +13,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.claims import Terms, deadline_in_force, promised
 from laxity_scheduler.crowd import Crowd, crowd_of
 from laxity_scheduler.decision import Decision, Preempt, Resize
-from laxity_scheduler.facts import CHANGING
+from laxity_scheduler.facts import CHANGING, SIZE, TERMINATING
 from laxity_scheduler.forecast import Forecasts, stopping
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.promise import Judge
@@ -82,7 +82,7 @@ class Bargain:
                 self.asked_for.setdefault(job.stop_for, []).append(job)
             elif 0 < job.resize_to < job.workers:
                 self.coming.update(_gpus(job, job.nodes[job.resize_to :]))
-        self.coming.update(_terminating(state))
+        self.coming.update(_terminating(state, forecasts))
 
     @cached_property
     def crowd(self) -> Crowd | None:
@@ -199,13 +199,14 @@ def _gpus(job: Job, nodes: Iterable[str]) -> Counter[str]:
     return gpus
 
 
-def _terminating(state: ClusterState) -> Counter[str]:
+def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
     """GPUs by node of pods that are on their way out and held for nobody.
 
     A row says how many pods terminate, not where: they are looked for on nodes with busy GPUs that
     no running worker explains.
     """
-    left = sum(job.terminating_workers * job.gpus_per_worker for job in state.jobs)
+    facts = forecasts.facts
+    left = int((facts.column(TERMINATING) * facts.column(SIZE)).sum())
     found: Counter[str] = Counter()
     if not left:
         return found

@@ -8,7 +8,7 @@ at the end of its epoch; only pinned jobs and those that may not be preempted st
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from laxity_scheduler.facts import WAITING
+from laxity_scheduler.facts import QUEUED_AT, WAITING
 from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.reserve import Claim
 from laxity_scheduler.state import FOREVER, ClusterState, Job
@@ -56,10 +56,11 @@ def may_stop(job: Job) -> bool:
 
 def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) -> Iterable[Job]:
     """Waiting jobs that no promise covers and that have waited longer than their limit."""
-    for job in forecasts.facts.where(forecasts.facts.column(WAITING) > 0.0):
+    facts = forecasts.facts
+    long = state.now - facts.column(QUEUED_AT) >= terms.ageing_s
+    for job in facts.where((facts.column(WAITING) > 0.0) & long):
         if (
-            state.now - job.queued_at >= terms.ageing_s
-            and waits(job)
+            waits(job)
             and job.id != without
             and not promised(job, state.now)
             and not wants_promise(job, state.now)

@@ -20,6 +20,9 @@ PAGES: Final = (
     "share_surplus.py",
     "placing.py",
     "growing.py",
+    "walking.py",
+    "planning.py",
+    "lanes.py",
     "shares_loop.py",
     "simulate/elastic_loop.py",
 )

@@ -11,7 +11,6 @@ from operator import lt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.bulk import built
@@ -25,13 +24,10 @@ from laxity_scheduler.facts import (
     WAITING,
     WANTS,
 )
-from laxity_scheduler.forecast import TINY_S, Forecasts
+from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.ledger import MANY
 from laxity_scheduler.queueing import RANKS, Rank, Waiting, in_order, unpromised
-from laxity_scheduler.reserve import Claim, Share
 from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.tally import PlainShares
-from laxity_scheduler.verdict import Given
 from laxity_scheduler.waiters import MEAN, P90, Ints, Waiters, waiters_of
 
 if TYPE_CHECKING:
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
 
 NAMES: Final[tuple[Rank, ...]] = tuple(sorted(RANKS, key=lambda rank: RANKS[rank]))
 PROMISED, AGED, SOFT, HOPELESS, LEAST = range(5)
-MOST_OTHERS: Final = 10
 
 
 class Crowd:
@@ -98,66 +93,12 @@ def crowd_of(forecasts: Forecasts) -> Crowd | None:
     return Crowd(forecasts, rows) if len(rows) >= MANY else None
 
 
-def promise_first(
-    crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations"
-) -> dict[str, Given]:
-    """The first of these newcomers that are plainly in time behind all claims: counted among them."""
-    if reservations.state.budgets or not reservations.roomy:
-        return {}
-    at = crowd.at(jobs)
-    due_s = crowd.column(DUE_AT)[at] - crowd.now
-    rest, width = crowd.rest_s[at], crowd.waiters.width[at]
-    in_time = (rest <= due_s[:, None] + TINY_S) & (rest < FOREVER) & (width > 0)
-    level = in_time.argmax(axis=1)
-    plain = in_time.any(axis=1) & _possible(crowd, at, reservations)
-    many = len(at) if plain.all() else int(plain.argmin())
-    among, claims = np.arange(many), reservations.claims
-    others = [claim.job.id for claim in claims[:MOST_OTHERS]]
-    begun = len(others)
-    others += [job.id for job in jobs[: MOST_OTHERS - begun]]
-    new = built(Claim, jobs[:many], due_s[:many].tolist())
-    chosen = width[among, level[:many]]
-    many = reservations.admit_all(
-        new, chosen, rest[among, level[:many]], crowd.waiters.size[at[:many]]
-    )
-    sources = [crowd.waiters.curves[one].source for one in crowd.waiters.kind[at[:many]].tolist()]
-    known = {source: (source, *others) for source in set(sources)}
-    rests_on = [
-        known[source] if begun + row >= MOST_OTHERS else (source, *others[: begun + row])
-        for row, source in enumerate(sources)
-    ]
-    return {
-        job.id: Given(job.deadline_at, one) for job, one in zip(jobs[:many], rests_on, strict=True)
-    }
-
-
-def _possible(crowd: Crowd, at: Ints, reservations: "Reservations") -> NDArray[np.bool_]:
-    """Whether none of the refusals applies that no order of claims can change."""
-    room, due_at = reservations.room, crowd.column(DUE_AT)[at]
-    size, width = crowd.waiters.size[at], crowd.waiters.width[at]
-    known = {int(one): room.slots(int(one)) for one in np.unique(size)}
-    slots = np.array([known[one] for one in size.tolist()], dtype=np.int64)
-    there = (width > 0) & (width <= slots[:, None])
-    fastest = np.where(there, crowd.rest_s[at], FOREVER).min(axis=1)
-    promised_at = crowd.column(PROMISED_DUE_AT)[at]
-    first = np.array([job.widths[0] for job in crowd.waiters.at(at)], dtype=np.int64)
-    possible: NDArray[np.bool_] = crowd.column(SERVICE)[at] == HARD
-    possible &= promised_at == -FOREVER
-    possible &= (due_at < FOREVER) & (due_at > crowd.now) & (crowd.waiters.epochs[at] > 0.0)
-    possible &= (size <= max(room.node_sizes, default=0)) & (first <= slots)
-    possible &= crowd.waiters.total_s(P90)[at, 0] < FOREVER
-    with np.errstate(invalid="ignore"):
-        possible &= crowd.now + fastest - due_at <= 0.0
-    return possible
-
-
 def queue_at_once(crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations") -> list[Waiting]:
     """As `promise.queue_of`."""
     aged = frozenset(job.id for job in reservations.aged)
     names = [job.id for job in jobs]
-    shares = reservations.shares
-    known = {*shares.keys(), *shares.plain} if isinstance(shares, PlainShares) else shares
-    held = np.array([name in known for name in names], dtype=np.bool_)
+    planned = reservations.shares.outline(names).workers
+    held = planned >= 0
     at = crowd.at(jobs)
     wants = (crowd.column(SERVICE) == HARD) & (crowd.column(DUE_AT) < FOREVER)
     wants &= (crowd.column(WANTS) > 0.0) & ~(crowd.column(PROMISED_DUE_AT) >= crowd.now)
@@ -165,9 +106,9 @@ def queue_at_once(crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations
     if aged:
         kept &= np.array([name not in aged for name in names], dtype=np.bool_)
     rank, key, workers, slack = _ranked(crowd)
-    mine = np.flatnonzero(kept & held).tolist()
+    mine = kept & held
     rank[at[mine]], key[at[mine]] = PROMISED, slack[at[mine]]
-    workers[at[mine]] = [_workers(shares, names[row]) for row in mine]
+    workers[at[mine]] = planned[mine]
     slack[rank == LEAST] = FOREVER
     at = at[kept]
     submitted_at = crowd.column(SUBMITTED_AT)[at]
@@ -183,12 +124,6 @@ def queue_at_once(crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations
     forecasts = reservations.forecasts
     others = [unpromised(job, forecasts, aged=True) for job in jobs if job.id in aged]
     return in_order([*found, *others]) if others else found
-
-
-def _workers(shares: dict[str, Share], name: str) -> int:
-    if isinstance(shares, PlainShares) and name in shares.plain:
-        return shares.plain[name][0]
-    return shares[name].workers
 
 
 def _ranked(crowd: Crowd) -> tuple[Ints, Floats, Ints, Floats]:

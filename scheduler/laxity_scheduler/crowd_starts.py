@@ -15,7 +15,6 @@ from laxity_scheduler.ledger import MANY, Ledger
 from laxity_scheduler.queueing import Waiting
 from laxity_scheduler.reasons import Reason
 from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.tally import PlainShares
 from laxity_scheduler.waiters import MEAN, Ints
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def _plain_crowd(bargain: Bargain, ones: Sequence[Waiting]) -> Crowd | None:
 def start_claimed(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     """Start the first of these promised jobs, as `Starts` does one by one; how many."""
     crowd, shares = _plain_crowd(bargain, ones), bargain.reservations.shares
-    if crowd is None or not isinstance(shares, PlainShares):
+    if crowd is None:
         return 0
     names = [one.job.id for one in ones]
     plain = [

@@ -78,6 +78,11 @@ class CurveMemory:
             return self._add([job])[job.id]
         return known[1]
 
+    def asked(self, job: Job) -> Curve:
+        """The curve of a row that is in no snapshot; not kept."""
+        key = (job.workload, job.progress, _levels(job), job.widths)
+        return self._asked({key: None})[key]
+
     def learn(self, jobs: Sequence[Job]) -> None:
         known = self.known
         if len(known) > 2 * len(jobs) + 1_000:
@@ -91,17 +96,17 @@ class CurveMemory:
         """One batched question for all new rows; rows of equal workload and progress share it."""
         if not jobs:
             return {}
-        shared = [  # by identity, which is fast, of what lives on
-            (
-                id(job.workload),
-                id(job.progress),
-                job.widths,
-                job.workers,
-                job.formed,
-                job.resize_to,
+        shared = list(
+            zip(  # by identity, which is fast, of what lives on
+                map(id, [job.workload for job in jobs]),
+                map(id, [job.progress for job in jobs]),
+                [job.widths for job in jobs],
+                [job.workers for job in jobs],
+                [job.formed for job in jobs],
+                [job.resize_to for job in jobs],
+                strict=True,
             )
-            for job in jobs
-        ]
+        )
         firsts = dict(zip(shared, jobs, strict=True))
         keys = [(job.workload, job.progress, _levels(job), job.widths) for job in firsts.values()]
         curves = self._asked(dict.fromkeys(keys))

@@ -18,7 +18,6 @@ in the same floating-point operations, in the same order, as `Forecasts.rest_s`.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import is_not
 from typing import Final
 
 import numpy as np
@@ -26,13 +25,14 @@ from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor
 from laxity_scheduler.curve import MOST_OF_AN_EPOCH, ROW, Curve
+from laxity_scheduler.rows import carried
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.verdict import Promise
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 P90: Final = ROW["p90"]
-FIELDS: Final = 20
+FIELDS: Final = 22
 (
     WORKERS,
     GPUS,
@@ -54,6 +54,8 @@ FIELDS: Final = 20
     STARTING,
     START_S,
     WIDTHS,
+    TERMINATING,
+    QUEUED_AT,
 ) = range(FIELDS)
 HARD, SOFT, BEST_EFFORT = 0.0, 1.0, 2.0
 SERVICES: Final = {"hard": HARD, "soft": SOFT, "best_effort": BEST_EFFORT}
@@ -91,21 +93,7 @@ def facts_of(
 
 def _patched(last: _Read, jobs: tuple[Job, ...], curve: Callable[[Job], Curve]) -> _Read:
     """The old rows where they are the same objects; the others are read."""
-    if not last.jobs:
-        empty = [np.zeros((len(jobs), many)) for many in (FIELDS, 1, 1, 1)]
-        return _read(jobs, empty, range(len(jobs)), curve)
-    changed = [row for row, other in enumerate(map(is_not, jobs, last.jobs)) if other]
-    if len(jobs) == len(last.jobs) and 4 * len(changed) <= len(jobs):
-        arrays = [old.copy() for old in (last.table, last.width, last.total, last.reform)]
-    else:
-        places = {id(job): place for place, job in enumerate(last.jobs)}
-        source = [places.get(id(job), -1) for job in jobs]
-        changed = [row for row, place in enumerate(source) if place < 0]
-        kept = np.maximum(np.array(source, dtype=np.int64), 0)
-        arrays = [
-            old[kept] if len(old) else np.zeros((len(jobs), old.shape[1]))
-            for old in (last.table, last.width, last.total, last.reform)
-        ]
+    arrays, changed = carried(last.jobs, jobs, (last.table, last.width, last.total, last.reform))
     return _read(jobs, arrays, changed, curve)
 
 
@@ -159,6 +147,8 @@ def _queued_fields(jobs: list[Job]) -> Floats:
     """`_fields` of rows that have no workers and no promise, column by column: that is faster."""
     table = np.zeros((len(jobs), FIELDS))
     table[:, SIZE] = [job.gpus_per_worker for job in jobs]
+    table[:, QUEUED_AT] = [job.queued_at for job in jobs]
+    table[:, TERMINATING] = [job.terminating_workers for job in jobs]
     table[:, WAITING] = [not (job.terminating_workers or job.pinned) for job in jobs]
     table[:, SERVICE] = [SERVICES[job.service_class] for job in jobs]
     table[:, WANTS] = [job.asked or job.verdict is None for job in jobs]
@@ -214,6 +204,8 @@ def _fields(job: Job, curve: Callable[[Job], Curve]) -> tuple[tuple[float, ...],
         starting,
         0.0 if found is None else found.starts[job.workers][P90],
         0 if found is None else len(found.widths),
+        job.terminating_workers,
+        job.queued_at,
     )
     return fields, found if plain else None
 

@@ -16,12 +16,15 @@ rest) errs on the careful side.
 What does not depend on `now` is kept between decisions (`curve`).
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.bulk import changed
 from laxity_scheduler.curve import MOST_OF_AN_EPOCH, Curve, Quantile, memory_of
 from laxity_scheduler.facts import Facts, facts_of
+from laxity_scheduler.lanes import Lanes, lanes_of
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 TINY_S: Final = 1e-6
@@ -37,18 +40,46 @@ class Forecasts:
         self._memory = memory_of(predictor)
         self._memory.learn(state.jobs)
         self._known = self._memory.known
+        self._variants: dict[int, tuple[Job, Curve]] = {}  # rows that no snapshot has, by identity
+        self._alike: dict[tuple[int, tuple[int, ...]], tuple[Curve, Curve]] = {}
         self._rests: dict[tuple[str, int, Quantile], tuple[Job, float]] = {}
 
     def curve(self, job: Job) -> Curve:
         known = self._known.get(job.id)
         if known is not None and known[0] is job:
             return known[1]
-        return self._memory.curve(job)
+        variant = self._variants.get(id(job))
+        return self._memory.curve(job) if variant is None else variant[1]
+
+    def curves(self, jobs: Sequence[Job]) -> list[Curve]:
+        """Their curves, in order."""
+        try:
+            known = list(map(self._known.__getitem__, [job.id for job in jobs]))
+        except KeyError:
+            return [self.curve(job) for job in jobs]
+        return [
+            one[1] if one[0] is job else self.curve(job)
+            for one, job in zip(known, jobs, strict=True)
+        ]
+
+    def on_widths(self, job: Job, widths: tuple[int, ...]) -> Job:
+        """The same job on other widths. Jobs of one curve share the answers for these as well."""
+        row, before = changed(job, widths=widths), self.curve(job)
+        alike = self._alike.get((id(before), widths))
+        if alike is None:
+            alike = self._alike[id(before), widths] = before, self._memory.asked(row)
+        self._variants[id(row)] = (row, alike[1])
+        return row
 
     @cached_property
     def facts(self) -> Facts:
         """The snapshot's rows as columns."""
         return facts_of(self.predictor, self._state.jobs, self.curve, self.now)
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """The snapshot's rows as compiled loops want them."""
+        return lanes_of(self.predictor, self._state.jobs, self.curve)
 
     def phi(self, job: Job, quantile: Quantile) -> float:
         """The share of its running epoch that is done; negative while it re-forms for it."""

@@ -247,7 +247,7 @@ class _Case:
             return ()  # code that cannot average over workers cannot be wider
         width, tried = 2 * job.widths[-1], 0
         while width <= slots and tried < MOST_WIDTH_OFFERS:
-            wider = replace(job, widths=(*job.widths, width))
+            wider = self.reservations.forecasts.on_widths(job, (*job.widths, width))
             share = self.reservations.fits(Claim(wider, job.deadline_at - now))
             if share is not None:
                 return (Offer("widths", job.deadline_at, wider.widths, now + share.finish_s, now),)

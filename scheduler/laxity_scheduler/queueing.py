@@ -87,18 +87,20 @@ def expected_starts(
     A promised job starts as planned. The others start in order, none before the one ahead of it.
     """
     forecasts = reservations.forecasts
-    ends = [(_frees_s(job, forecasts), job.gpus) for job in running]
+    ends = reservations.room.ends()
+    if ends is None:
+        ends = [(_frees_s(job, forecasts), job.gpus) for job in running]
     heapify(ends)
     starts: dict[str, float] = {}
     at_s, free = 0.0, free_gpus
-    for one in queue:
+    planned_s = reservations.shares.outline([one.job.id for one in queue]).starts_s.tolist()
+    for one, plan_s in zip(queue, planned_s, strict=True):
         need = one.workers * one.job.gpus_per_worker
-        share = reservations.shares.get(one.job.id)
         while free < need and ends:
             end_s, gpus = heappop(ends)
             at_s, free = max(at_s, end_s), free + gpus
         fits_s = at_s if free >= need else FOREVER
-        starts_s = min(fits_s, share.starts_s) if share else fits_s
+        starts_s = min(fits_s, plan_s)  # without a plan: never
         starts[one.job.id] = starts_s
         if free >= need:
             free -= need

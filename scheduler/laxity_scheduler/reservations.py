@@ -3,21 +3,26 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.bulk import built
 from laxity_scheduler.claims import (
     ORDERS,
     Terms,
     aged,
     as_planned,
-    deadline_in_force,
 )
+from laxity_scheduler.facts import PROMISED_DUE_AT
 from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
+from laxity_scheduler.lazy_shares import LazyShares
 from laxity_scheduler.reserve import Claim, Profile, Share
 from laxity_scheduler.room import Kept, Room
 from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.tally import PlainShares, Tally
+from laxity_scheduler.tally import Tally
 
 if TYPE_CHECKING:
+    from laxity_scheduler.claim_plans import Plans
     from laxity_scheduler.share_table import Ints
 
 
@@ -29,15 +34,17 @@ class Reservations:
     ) -> None:
         self.state, self.forecasts, self.terms = state, forecasts, terms
         self.aged = tuple(aged(state, forecasts, terms, without))
+        facts = forecasts.facts
+        left_s = (facts.column(PROMISED_DUE_AT)[facts.promised] - state.now).tolist()
         claims = [
-            Claim(job, deadline_in_force(job) - state.now)
-            for job in forecasts.facts.where(forecasts.facts.promised)
-            if job.id != without and not job.pinned
+            claim
+            for claim in built(Claim, facts.where(facts.promised), left_s)
+            if claim.job.id != without and not claim.job.pinned
         ]
         claims += [Claim(job, FOREVER) for job in self.aged]
         self.room = Room(state, forecasts, terms, tuple(claims))
         self.claims = self.room.ordered(claims, as_planned)
-        self.shares: dict[str, Share] = {}
+        self.shares = LazyShares()
         self.late: frozenset[str] = frozenset()
         self._tally: Tally | None = None
         self._profile: Profile | None = None
@@ -107,16 +114,35 @@ class Reservations:
         return share
 
     def admit_all(
-        self, claims: Sequence[Claim], widths: "Ints", finish_s: Floats, sizes: "Ints"
+        self, jobs: Sequence[Job], due_s: Floats, widths: "Ints", finish_s: Floats, sizes: "Ints"
     ) -> int:
         """Count the first of these newcomers, each on one width, as long as all run at once."""
-        shares = self.shares
-        if self._tally is None or self._profile is not None or not isinstance(shares, PlainShares):
+        if self._tally is None:
             return 0
         many = self._tally.count(widths * sizes)
-        self.claims += claims[:many]
-        rows = zip(claims, widths[:many].tolist(), finish_s[:many].tolist(), strict=False)
-        shares.plain |= {claim.job.id: (width, ends_s) for claim, width, ends_s in rows}
+        jobs = jobs[:many]
+        self.claims += built(Claim, jobs, due_s[:many].tolist())
+        rows = zip(jobs, widths[:many].tolist(), finish_s[:many].tolist(), strict=True)
+        self.shares.plain |= {job.id: (width, ends_s) for job, width, ends_s in rows}
+        if self._profile is not None:
+            for job in jobs:
+                self._profile.reserve(self.shares[job.id], job.gpus_per_worker)
+        return many
+
+    def admit_behind(self, jobs: Sequence[Job], plans: "Plans", ones: slice, due_s: Floats) -> int:
+        """Count the first of these newcomers, which wait, each planned behind all claims.
+
+        Until one is late, or due beyond what the profile shows. How many.
+        """
+        if self._tally is not None or self._profile is None or not len(due_s):
+            return 0
+        from laxity_scheduler.claim_plans import admit_all
+
+        shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
+        many = admit_all(self.room, plans, ones, shown, self._profile)
+        jobs = jobs[:many]
+        self.claims += built(Claim, jobs, due_s[:many].tolist())
+        self.shares.plan([job.id for job in jobs], plans, ones.start)
         return many
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
@@ -126,8 +152,7 @@ class Reservations:
             far_s = max(self._horizon_s, horizon_s if horizon_s < FOREVER else 0.0)
             self._known_horizon_s = far_s
             known = self._profile = self.room.empty_profile(far_s)
-            for claim in self.room.ordered(self.claims, self._as_kept):
-                self.room.plan_one(claim, known)
+            self.room.in_order(self._as_kept(), known)
         return known
 
     def _keep_all(self) -> None:
@@ -173,6 +198,12 @@ class Reservations:
         if job.workers and not stopping(job):
             profile.add(0.0, self.forecasts.freed_s(job), job.gpus)
 
-    def _as_kept(self, claim: Claim) -> tuple[float, float, str]:
-        share = self.shares.get(claim.job.id)
-        return (share.starts_s if share else FOREVER, claim.deadline_s, claim.job.id)
+    def _as_kept(self) -> list[Claim]:
+        """All claims, in the order in which they are planned to start now."""
+        starts_s = self.shares.outline([claim.job.id for claim in self.claims]).starts_s.tolist()
+        known = {claim.job.id: at_s for claim, at_s in zip(self.claims, starts_s, strict=True)}
+
+        def order(claim: Claim) -> tuple[float, float, str]:
+            return (known[claim.job.id], claim.deadline_s, claim.job.id)
+
+        return self.room.ordered(self.claims, order)

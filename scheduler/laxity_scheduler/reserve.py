@@ -114,9 +114,9 @@ class Profile:
         """One past the last slot that is touched before this instant."""
         return min(bisect_left(self.marks, at_s - TINY_S), len(self.free))
 
-    def occupy(self, until_s: Sequence[float], gpus: Sequence[int]) -> None:
+    def occupy(self, until_s: Sequence[float] | Floats, gpus: Sequence[float] | Floats) -> None:
         """GPUs that are busy from now until then (inf: for ever)."""
-        if not until_s:
+        if not len(until_s):
             return
         ends = np.searchsorted(self.edges, np.asarray(until_s) - TINY_S, side="left")
         ends = np.clip(ends, 0, len(self.free))

@@ -9,19 +9,30 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nsmallest
+from typing import TYPE_CHECKING
 
-from laxity_scheduler.claims import ORDERS, Order, Terms, as_planned, by_deadline, may_stop
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.claims import ORDERS, Order, Terms, by_deadline, may_stop
+from laxity_scheduler.compiled import COMPILES
+from laxity_scheduler.facts import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
-from laxity_scheduler.ledger import USABLE
+from laxity_scheduler.lazy_shares import LazyShares
+from laxity_scheduler.ledger import MANY, USABLE
 from laxity_scheduler.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
 from laxity_scheduler.state import FOREVER, ClusterState, Job
+
+if TYPE_CHECKING:
+    from laxity_scheduler.claim_columns import Columns
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """How all claims are kept: a share each; `late` are those that miss their deadline with it."""
 
-    shares: dict[str, Share]
+    shares: LazyShares
     late: frozenset[str]
     profile: Profile  # what is left
 
@@ -43,16 +54,25 @@ class Room:
     @cached_property
     def planner(self) -> Planner:
         grows = self.terms.grow_anywhere or len(self.state.nodes) == 1
-        return Planner(self.forecasts, grows=grows)
+        if not self._many:
+            return Planner(self.forecasts, grows=grows)
+        from laxity_scheduler.claim_plans import CompiledPlanner
+
+        return CompiledPlanner(self.forecasts, grows=grows)
+
+    @property
+    def _many(self) -> bool:
+        """Whether compiled loops pay."""
+        return COMPILES and len(self.state.jobs) >= MANY
 
     @cached_property
     def capacity(self) -> int:
         """GPUs of training nodes, less what other people's pods take."""
         state = self.state
         nodes = [node for node in state.nodes if node.pool in USABLE]
-        ours = sum(
-            (job.workers + job.terminating_workers) * job.gpus_per_worker for job in state.jobs
-        )
+        facts = self.forecasts.facts
+        workers = facts.column(WORKERS) + facts.column(TERMINATING)
+        ours = int((workers * facts.column(SIZE)).sum())
         foreign = max(0, sum(node.gpus - node.free_gpus for node in nodes) - ours)
         return sum(node.gpus for node in nodes if node.pool == "training") - foreign + self.borrowed
 
@@ -75,8 +95,19 @@ class Room:
         )
 
     @cached_property
+    def columns(self) -> "Columns | None":
+        """All rows at once, where they are many."""
+        if not self._many:
+            return None
+        from laxity_scheduler.claim_columns import columns_of
+
+        return columns_of(self)
+
+    @cached_property
     def drain_s(self) -> float:
         """When the last GPU that can be made free is free, in seconds from now."""
+        if self.columns is not None:
+            return self.columns.drain_s()
         times = [
             self.forecasts.freed_s(job)
             for job in self.state.running
@@ -93,6 +124,10 @@ class Room:
         return max(times, default=0.0)
 
     def horizon_s(self, claims: Sequence[Claim]) -> float:
+        """How far plans of these claims look, in seconds from now."""
+        known_s = None if self.columns is None else self.columns.horizon_s(claims)
+        if known_s is not None:
+            return known_s
         ends = [1.0]
         for claim in claims:
             rest_s = self.forecasts.trajectory_s(claim.job)
@@ -102,8 +137,20 @@ class Room:
 
     def empty_profile(self, horizon_s: float) -> Profile:
         """What is free if every claim were dropped: running claims hold theirs to the epoch's end."""
+        until_s, gpus = self._busy() if self.columns is None else self.columns.busy()
+        for hold in self.state.holds:
+            if hold.until_at > self.state.now and hold.job not in self.ids:
+                until_s = np.append(until_s, hold.until_at - self.state.now)
+                gpus = np.append(gpus, hold.gpus)
+        last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
+        profile = Profile(slot_edges(horizon_s, last_s), self.capacity)
+        profile.occupy(until_s, gpus)
+        return profile
+
+    def _busy(self) -> tuple[Floats, Floats]:
+        """Until when how many GPUs are busy if all claims were dropped."""
         until_s: list[float] = []
-        gpus: list[int] = []
+        gpus: list[float] = []
         unmoving = frozenset(job.id for job in self.unmoving)
         for job in self.state.jobs:
             if job.terminating_workers:
@@ -112,14 +159,25 @@ class Room:
             if job.workers:
                 until_s.append(self._until_s(job, stays=job.id in unmoving))
                 gpus.append(job.gpus)
-        for hold in self.state.holds:
-            if hold.until_at > self.state.now and hold.job not in self.ids:
-                until_s.append(hold.until_at - self.state.now)
-                gpus.append(hold.gpus)
-        last_s = max((at_s for at_s in until_s if at_s < FOREVER), default=0.0)
-        profile = Profile(slot_edges(horizon_s, last_s), self.capacity)
-        profile.occupy(until_s, gpus)
-        return profile
+        return np.array(until_s), np.array(gpus)
+
+    def first_to_end(self, many: int) -> tuple[str, ...]:
+        """The running jobs whose epochs end soonest."""
+        if self.columns is not None:
+            return self.columns.first_to_end(many)
+        boundary_s = self.forecasts.boundary_s
+        return tuple(
+            [
+                job.id
+                for job in nsmallest(
+                    many, self.state.running, lambda job: (boundary_s(job), job.id)
+                )
+            ]
+        )
+
+    def ends(self) -> list[tuple[float, int]] | None:
+        """When (mean) how many GPUs of running jobs are free; None where rows are few."""
+        return None if self.columns is None else self.columns.ends()
 
     @cached_property
     def awaited(self) -> dict[str, float]:
@@ -139,6 +197,11 @@ class Room:
 
         By EDF a running job may have to make way, but nobody comes before an awaited job.
         """
+        known = claims if isinstance(claims, Sequence) else list(claims)
+        many = len(known) >= MANY and self.columns is not None
+        at_once = self.columns.ordered(known, order) if many and self.columns else None
+        if at_once is not None:
+            return at_once
         moves, awaited = 2 if order is by_deadline else 1, self.awaited
 
         def key(claim: Claim) -> tuple[int, float, tuple[float, float, str]]:
@@ -148,7 +211,7 @@ class Room:
             ready_s = awaited.get(job.id)
             return (2, 0.0, order(claim)) if ready_s is None else (1, ready_s, order(claim))
 
-        return sorted(claims, key=key)
+        return sorted(known, key=key)
 
     def _until_s(self, job: Job, *, stays: bool) -> float:
         if not stays:
@@ -201,9 +264,16 @@ class Room:
         return share if (free >= job.gpus).all() else None
 
     def in_order(self, order: Iterable[Claim], profile: Profile, *, stay: bool = False) -> Kept:
-        shares: dict[str, Share] = {}
+        claims = list(order)
+        if COMPILES and len(claims) >= MANY:
+            from laxity_scheduler import claim_plans
+
+            found = claim_plans.kept(self, claims, profile, stay=stay)
+            if found is not None:
+                return Kept(*found, profile)
+        shares = LazyShares()
         late: set[str] = set()
-        for claim in order:
+        for claim in claims:
             share, in_time = self.plan_one(claim, profile, stay=stay)
             if share is not None:
                 shares[claim.job.id] = share
@@ -212,9 +282,9 @@ class Room:
         return Kept(shares, frozenset(late), profile)
 
     def kept(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
-        """The best of a few orders on a time profile."""
+        """The best of a few orders on a time profile. The claims come in the order `as_planned`."""
         base = self.empty_profile(horizon_s)
-        best = self.in_order(self.ordered(claims, as_planned), base.copy(), stay=True)
+        best = self.in_order(claims, base.copy(), stay=True)
         for order in ORDERS:
             if not best.late:
                 break

@@ -14,6 +14,7 @@ import numpy as np
 from laxity_scheduler.bargain import Bargain
 from laxity_scheduler.crowd_starts import grow_starts
 from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.donors import carry_out, choose, needed_width
 from laxity_scheduler.facts import (
     BEST_EFFORT,
     EPOCHS_LEFT,
@@ -24,10 +25,10 @@ from laxity_scheduler.facts import (
     WORKERS,
 )
 from laxity_scheduler.forecast import TINY_S
+from laxity_scheduler.planned_sizes import defended
 from laxity_scheduler.queueing import slack
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.reserve import Profile
-from laxity_scheduler.starting import carry_out, choose, needed_width
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.victims import Need, Victim, narrowed
 
@@ -36,6 +37,20 @@ WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much s
 
 def defend(bargain: Bargain) -> None:
     """Running promised jobs that would miss their deadline get more workers."""
+    known = defended(bargain)
+    if known is None:
+        for job in _in_turn(bargain):
+            _defend(bargain, job)
+        return
+    for job, as_planned, wake_at in zip(*known, strict=True):
+        if not as_planned:
+            _defend(bargain, job)
+        elif job.id not in bargain.acted:
+            bargain.wake(wake_at)
+
+
+def _in_turn(bargain: Bargain) -> list[Job]:
+    """Running promised jobs of which something may have to be decided, most urgent first."""
     in_time = _plainly_in_time(bargain) if bargain.reservations.roomy else frozenset()
     jobs = [
         claim.job
@@ -43,16 +58,19 @@ def defend(bargain: Bargain) -> None:
         if claim.job.workers and claim.job.id not in in_time and bargain.formed(claim.job)
     ]
     jobs.sort(key=lambda job: (slack(job, bargain.forecasts)[0], job.id))
-    for job in sorted(jobs, key=lambda job: not _due_now(bargain, job)):
-        if job.id in bargain.acted:
-            continue  # it has just given way to one before it
-        planned = _planned_width(bargain, job)
-        if planned > job.workers:
-            _grow(bargain, job, planned)
-        elif not planned and _late_s(bargain, job) > TINY_S:
-            _grow(bargain, job, _better_width(bargain, job))
-        else:
-            _wake_when_late(bargain, job)
+    return sorted(jobs, key=lambda job: not _due_now(bargain, job))
+
+
+def _defend(bargain: Bargain, job: Job) -> None:
+    if job.id in bargain.acted:
+        return  # it has just given way to one before it
+    planned = _planned_width(bargain, job)
+    if planned > job.workers:
+        _grow(bargain, job, planned)
+    elif not planned and _late_s(bargain, job) > TINY_S:
+        _grow(bargain, job, _better_width(bargain, job))
+    else:
+        _wake_when_late(bargain, job)
 
 
 def _plainly_in_time(bargain: Bargain) -> frozenset[str]:

@@ -7,12 +7,15 @@ cannot wait, running jobs are told to stop at the end of their epochs, cheapest 
 
 from collections import Counter
 from dataclasses import replace
-from typing import Final
+
+import numpy as np
 
 from laxity_scheduler.bargain import Bargain, Start
 from laxity_scheduler.crowd import queue_at_once
 from laxity_scheduler.crowd_starts import start_claimed, start_others
-from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.crowd_waits import LOOK_AGAIN_S, kept_out, planned_later
+from laxity_scheduler.decision import Preempt
+from laxity_scheduler.donors import carry_out, choose
 from laxity_scheduler.facts import WAITING
 from laxity_scheduler.forecast import TINY_S
 from laxity_scheduler.promise import queue_of
@@ -20,9 +23,7 @@ from laxity_scheduler.queueing import RANKS, Waiting, ages_at, slack
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.reserve import SLOTS, Profile
 from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.victims import Need, Victim, cheapest, narrowed, victim_of
-
-LOOK_AGAIN_S: Final = 1.0  # least time between two looks at a plan that slides with the clock
+from laxity_scheduler.victims import Need
 
 
 class Starts:
@@ -55,11 +56,15 @@ class Starts:
         """Jobs with a claim: those that are planned to start now before those that must wait."""
         bargain = self._bargain
         claimed = [one for one in self.queue if RANKS[one.rank] <= RANKS["aged"]]
+        waits = [False] * len(claimed)
         if not self._reservations.roomy:
-            claimed.sort(key=lambda one: not self._starts_now(one.job))
+            claimed, waits = planned_later(bargain, claimed)
         begun = start_claimed(bargain, claimed)
-        for one in claimed[begun:]:
-            self._claimed(one)
+        for one, plainly in zip(claimed[begun:], waits[begun:], strict=True):
+            if plainly:
+                bargain.blocked.append(one)
+            else:
+                self._claimed(one)
 
     def _starts_now(self, job: Job) -> bool:
         share = self._reservations.shares.get(job.id)
@@ -71,33 +76,35 @@ class Starts:
         if self._reservations.roomy:
             return
         taker = self._taker()
-        for job in bargain.state.running:
-            share = shares.get(job.id)
-            if share is None or share.workers_now or not bargain.settled(job) or not taker:
-                continue
-            if job.preemptible and taker != job.id:
+        jobs = bargain.state.running
+        now = shares.outline([job.id for job in jobs]).workers_now
+        for place in np.flatnonzero(now == 0).tolist():
+            job = jobs[place]
+            if bargain.settled(job) and taker and job.preemptible and taker != job.id:
                 why = reason("preempt_for", beneficiary=taker, gpus=job.gpus)
                 bargain.change(Preempt(job.id, "epoch", taker, why))
 
     def _taker(self) -> str:
         """The most urgent job that is planned to have more workers than it has."""
-        shares = self._reservations.shares
-        takers = [
-            claim
-            for claim in self._reservations.claims
-            if claim.job.id not in self._bargain.starts
-            and (share := shares.get(claim.job.id)) is not None
-            and share.widest > claim.job.workers
-            and share.workers_now >= claim.job.workers
-        ]
-        takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
-        return next((claim.job.id for claim in takers), "")
+        claims, starts = self._reservations.claims, self._bargain.starts
+        planned = self._reservations.shares.outline([claim.job.id for claim in claims])
+        has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
+        takes = (planned.widest > has) & (planned.workers_now >= has)
+        takers = [claims[place] for place in np.flatnonzero(takes).tolist()]
+        return min(
+            ((one.deadline_s, one.job.id) for one in takers if one.job.id not in starts),
+            default=(0.0, ""),
+        )[1]
 
     def others(self) -> None:
         """Jobs without one."""
         others = [one for one in self.queue if RANKS[one.rank] > RANKS["aged"]]
-        for one in others[start_others(self._bargain, others) :]:
-            self._unclaimed(one)
+        others = others[start_others(self._bargain, others) :]
+        for one, out in zip(others, kept_out(self._bargain, others, self._rest), strict=True):
+            if out:
+                self._bargain.blocked.append(one)
+            else:
+                self._unclaimed(one)
 
     def _claimed(self, one: Waiting) -> None:
         if self._start(one, self._claimed_widths(one)):
@@ -263,112 +270,6 @@ class Starts:
             self._spare -= gpus
         if self._rest is not None:
             self._rest.add(0.0, self._holds_s(job, workers), -gpus)
-
-
-def choose(
-    bargain: Bargain, job: Job, need: Need, patience_s: float, *, tiers: int
-) -> tuple[Victim, ...]:
-    """The cheapest jobs to narrow or stop, from the lowest tier that does; () if none does.
-
-    Tiers: wider than they need; best effort; soft; promised jobs with enough slack.
-    """
-    for tier in range(tiers):
-        victims = [
-            victim
-            for other in _candidates(bargain)
-            if other.id != job.id and other.id not in bargain.acted
-            for victim in _victims(bargain, other, job, tier, patience_s)
-        ]
-        chosen = cheapest(victims, need)
-        if chosen is not None:
-            return chosen
-    return ()
-
-
-def _candidates(bargain: Bargain) -> list[Job]:
-    """Running jobs of which anything may be taken, as long as nothing is decided on them."""
-    if bargain.candidates is None:
-        bargain.candidates = [
-            job for job in bargain.state.running if job.preemptible and bargain.settled(job)
-        ]
-    return bargain.candidates
-
-
-def carry_out(bargain: Bargain, chosen: tuple[Victim, ...], job: Job, gpus: int, rank: str) -> None:
-    """Ask the victims to stop or to narrow, in this job's favour."""
-    for victim in chosen:
-        other = bargain.state.by_id[victim.job]
-        if victim.keeps:
-            freed = (other.workers - victim.keeps) * other.gpus_per_worker
-            shrink = reason("shrink_donor", gpus=freed, beneficiary=job.id)
-            nodes = other.nodes[: victim.keeps]
-            bargain.change(Resize(other.id, victim.keeps, nodes, "epoch", shrink))
-            continue
-        code = "preempt_for_aged" if rank == "aged" else "preempt_for"
-        why = reason(code, beneficiary=job.id, gpus=gpus)
-        bargain.change(Preempt(other.id, victim.at, job.id, why))
-
-
-def _victims(
-    bargain: Bargain, other: Job, job: Job, tier: int, patience_s: float
-) -> tuple[Victim, ...]:
-    """What this job could give at this tier: nothing, some of its workers, or all."""
-    if tier and _tier(bargain, other) <= tier and _may_be_stopped(bargain, other, job):
-        stopped = bargain.stopped.get(other.id)
-        if stopped is None:
-            stopped = bargain.stopped[other.id] = victim_of(other, bargain.forecasts, FOREVER)
-        if stopped.delay_s <= patience_s:
-            return (stopped,)
-        return (victim_of(other, bargain.forecasts, patience_s),)
-    spare = bargain.narrowed.get(other.id)
-    if spare is None:
-        keeps = needed_width(bargain, other)
-        may = bargain.formed(other) and keeps < other.workers
-        spare = (narrowed(other, keeps, bargain.forecasts),) if may else ()
-        bargain.narrowed[other.id] = spare
-    return spare
-
-
-def _tier(bargain: Bargain, job: Job) -> int:
-    if bargain.claims(job):
-        return 3
-    return 1 if job.service_class == "best_effort" else 2
-
-
-def _may_be_stopped(bargain: Bargain, other: Job, job: Job) -> bool:
-    if not other.preemptible:
-        return False
-    forecasts, rules = bargain.forecasts, bargain.rules
-    if bargain.claims(other):
-        share = bargain.reservations.shares.get(other.id)
-        if share is not None and not share.workers_now:
-            return True  # as planned: it gives way and is in time all the same
-        curve = forecasts.curve(other)
-        lost_s = forecasts.freed_s(other) + curve.start_s(other.workers, "p90")
-        waits_s = forecasts.trajectory_s(job)
-        slack_s, _ = slack(other, forecasts)
-        return slack_s > lost_s + waits_s
-    if bargain.claims(job):
-        return True
-    ran_s = bargain.now - (bargain.now if other.resumed_at is None else other.resumed_at)
-    return ran_s >= rules.least_run_s and other.preemptions < rules.most_preemptions
-
-
-def needed_width(bargain: Bargain, job: Job) -> int:
-    """The least width at which it is still in time with a margin; its least without a deadline."""
-    share = bargain.reservations.shares.get(job.id)
-    if share is not None and not bargain.reservations.roomy:
-        return min(share.workers_now or job.workers, job.workers)  # as planned
-    curve = bargain.forecasts.curve(job)
-    left_s = bargain.left_s(job)
-    if left_s == FOREVER or job.service_class == "best_effort":
-        return min(curve.least, job.workers)
-    for width in curve.widths:
-        if width >= job.workers:
-            return job.workers
-        if bargain.forecasts.rest_s(job, width) <= (1.0 - bargain.rules.margin) * left_s:
-            return width
-    return job.workers
 
 
 def _startable(bargain: Bargain) -> list[Job]:

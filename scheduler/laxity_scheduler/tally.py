@@ -5,12 +5,13 @@ such claims are counted together, from columns.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laxity_scheduler.facts import PROMISED_DUE_AT, SIZE
 from laxity_scheduler.forecast import TINY_S, stopping
+from laxity_scheduler.lazy_shares import LazyShares
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.reserve import Claim, Share
 from laxity_scheduler.room import Room
@@ -30,14 +31,14 @@ class Tally:
         self.left = room.capacity - sum(job.gpus for job in room.unmoving)
         self._free = sum(node.free_gpus for node in nodes)
         self._ledger: Ledger | None = None
-        if len(nodes) > 1 and any(job.gpus_per_worker > 1 for job in state.jobs):
+        if len(nodes) > 1 and (room.forecasts.facts.column(SIZE) > 1.0).any():
             self._ledger = Ledger([node.id for node in nodes], [node.gpus for node in nodes])
             for job in room.unmoving:
                 _take_all(self._ledger, job.nodes, job.gpus_per_worker)
 
-    def add_all(self, claims: Sequence[Claim]) -> dict[str, Share] | None:
+    def add_all(self, claims: Sequence[Claim]) -> LazyShares | None:
         """The shares of all claims, counted; None if they do not fit together."""
-        shares = PlainShares()
+        shares = LazyShares()
         if claims and self._ledger is None and self._free >= 0:
             self._add_plain(shares)
             if self.left < 0:
@@ -51,7 +52,7 @@ class Tally:
             shares[claim.job.id] = share
         return shares
 
-    def _add_plain(self, shares: "PlainShares") -> None:
+    def _add_plain(self, shares: "LazyShares") -> None:
         """Those that are in time at their width or less: they take no free GPU from anybody.
 
         So it does not matter in which order they are counted.
@@ -112,28 +113,6 @@ class Tally:
         ledger = self._ledger if keep else self._ledger.copy()
         stay = _take_all(ledger, job.nodes[:workers], job.gpus_per_worker)
         return ledger.place(workers - stay, job.gpus_per_worker) is not None
-
-
-class PlainShares(dict[str, Share]):
-    """Shares by job; `plain` ones, of one width to the end, are made when they are asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.plain: dict[str, tuple[int, float]] = {}
-
-    def get(self, key: str, default: Any = None) -> Any:
-        found = super().get(key)
-        if found is None and key in self.plain:
-            return self[key]
-        return default if found is None else found
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.plain or super().__contains__(key)
-
-    def __missing__(self, key: str) -> Share:
-        workers, finish_s = self.plain[key]
-        share = self[key] = Share(((0.0, workers),), finish_s)
-        return share
 
 
 def _take_all(ledger: Ledger, nodes: Sequence[str], gpus: int) -> int:

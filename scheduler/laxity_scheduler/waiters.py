@@ -54,11 +54,25 @@ class Waiters:
         ended = (self.left <= 0.0)[:, None] & (self.widths > 0)
         return np.where(ended, 0.0, rest)[self.kind]
 
-    def walked_s(self, rows: Ints, levels: Ints, quantile: int) -> Floats:
+    @cached_property
+    def held_s(self) -> Floats:
+        """How long one holds its least width if it is stopped at its first epoch's end (P90), (n,)."""
+        found = [
+            one.start_s(one.least, "p90")
+            + one.epoch_s(one.least, "p90")
+            + one.stop_s(one.least, "p90")
+            for one in self.curves
+        ]
+        return np.array(found)[self.kind]
+
+    def walked_s(
+        self, rows: Ints, levels: Ints, quantile: int, *, from_s: Floats | float = 0.0
+    ) -> Floats:
         """The same by whole epochs, as `reserve.simulate` counts them, (len(rows),)."""
         kinds = self.kind[rows]
         epoch_s = self.totals[kinds, levels, quantile] / np.maximum(self.left[kinds], 1.0)
-        end_s: Floats = self.starts[kinds, levels, quantile] + self.left[kinds] * epoch_s
+        begun_s = from_s + self.starts[kinds, levels, quantile]
+        end_s: Floats = begun_s + self.left[kinds] * epoch_s
         return end_s
 
     def at(self, rows: Ints) -> list[Job]:
@@ -69,10 +83,12 @@ class Waiters:
 
 def waiters_of(jobs: Sequence[Job], forecasts: Forecasts) -> Waiters:
     """These jobs, none of which has workers."""
-    found = [forecasts.curve(job) for job in jobs]
-    numbers: dict[int, int] = {}
-    kind = np.array([numbers.setdefault(id(one), len(numbers)) for one in found], dtype=np.int64)
-    curves = list({id(one): one for one in found}.values())
+    found = forecasts.curves(jobs)
+    ids = list(map(id, found))
+    by_id = dict(zip(ids, found, strict=True))
+    numbers = dict(zip(by_id, range(len(by_id)), strict=True))
+    kind = np.array(list(map(numbers.__getitem__, ids)), dtype=np.int64)
+    curves = list(by_id.values())
     deepest = max((len(one.widths) for one in curves), default=1)
     width = np.zeros((len(curves), deepest), dtype=np.int64)
     total, start = (np.full((len(curves), deepest, 4), FOREVER) for _ in range(2))

@@ -10,22 +10,29 @@ behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of on
 5. promises that moved are said anew, once per change
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.bargain import Bargain, Rules
-from laxity_scheduler.crowd import promise_first
-from laxity_scheduler.crowd_words import admissions, forecasts_said, promises_said
+from laxity_scheduler.bulk import changed
+from laxity_scheduler.crowd_promises import Newcomers
+from laxity_scheduler.crowd_waits import LOOK_AGAIN_S
+from laxity_scheduler.crowd_words import (
+    admissions,
+    forecasts_said,
+    never_said,
+    plans_said,
+    promises_said,
+)
 from laxity_scheduler.decision import (
     Forecasted,
     Preempt,
     Promised,
     Refuse,
     Resize,
-    Wait,
 )
 from laxity_scheduler.facts import (
     HARD,
@@ -40,14 +47,16 @@ from laxity_scheduler.facts import (
 )
 from laxity_scheduler.forecast import Forecasts, stopping
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.planned_sizes import as_told
 from laxity_scheduler.promise import forecast_of, promise_of
 from laxity_scheduler.queueing import Waiting, expected_starts
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.reserve import Share
 from laxity_scheduler.sizing import defend, hasten, narrow, widen
-from laxity_scheduler.starting import LOOK_AGAIN_S, Starts
+from laxity_scheduler.starting import Starts
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Given, Promise, Refusal
+from laxity_scheduler.waiting_words import waits_said
 
 MOST_EXPECTED = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS = 5
@@ -107,11 +116,23 @@ def _verdicts(bargain: Bargain) -> None:
     for job in amended:
         _judge(bargain, job)
     others = [job for job in asking if not isinstance(job.verdict, Promise)]
-    if bargain.crowd is not None:
-        bargain.newly |= promise_first(bargain.crowd, others, bargain.reservations)
-    for job in others:
-        if job.id not in bargain.newly:
+    if bargain.crowd is None:
+        for job in others:
             _judge(bargain, job)
+    else:
+        _judge_all(bargain, Newcomers(bargain.crowd, others, bargain.reservations), others)
+
+
+def _judge_all(bargain: Bargain, newcomers: Newcomers, jobs: Sequence[Job]) -> None:
+    """One after the other; runs of those of whom nothing special is to be said, all at once."""
+    done = 0
+    while done < len(jobs):
+        given = newcomers.promise(done)
+        bargain.newly |= given
+        done += len(given)
+        if done < len(jobs):
+            _judge(bargain, jobs[done])
+            done += 1
 
 
 def _judge(bargain: Bargain, job: Job) -> None:
@@ -148,7 +169,7 @@ def _forecasts(bargain: Bargain, starts_s: dict[str, float]) -> None:
     service = facts.column(SERVICE)
     told = (service != HARD) & ((facts.column(WANTS) > 0.0) | (service == SOFT))
     jobs = [job for job in facts.where(told) if job.id not in refused]
-    said = forecasts_said(bargain, jobs)
+    said = forecasts_said(bargain, jobs) | never_said(bargain, jobs, starts_s)
     for job in jobs:
         if job.id in said:
             bargain.decisions.append(said[job.id])
@@ -211,8 +232,9 @@ def _promises(bargain: Bargain) -> None:
     """New promises as they will be carried out; old ones that moved, in danger, saved or broken."""
     resized = {d.job: d.workers for d in bargain.decisions if isinstance(d, Resize)}
     told = {d.job for d in bargain.decisions if isinstance(d, Refuse | Forecasted)}
-    moving = _moving(bargain, resized)
-    said = promises_said(bargain, [job for job in moving if job.id not in told])
+    moving = _moving(bargain, resized, told)
+    quiet = [job for job in moving if job.id not in told]
+    said = promises_said(bargain, quiet) | plans_said(bargain, quiet)
     for job in moving:
         if job.id in said:
             bargain.decisions.append(said[job.id])
@@ -225,11 +247,11 @@ def _promises(bargain: Bargain) -> None:
         why = _change(bargain, job, old, share)
         if why is not None or job.id in bargain.newly:
             new = promise_of(job, share, old.deadline_at, bargain.forecasts)
-            new = replace(new, reason=why or new.reason, rests_on=old.rests_on)
+            new = changed(new, reason=why or new.reason, rests_on=old.rests_on)
             bargain.decisions.append(Promised(job.id, new, new.reason))
 
 
-def _moving(bargain: Bargain, resized: Mapping[str, int]) -> list[Job]:
+def _moving(bargain: Bargain, resized: Mapping[str, int], told: Collection[str]) -> list[Job]:
     """Jobs of which a promise may have to be said; of the others it stands as it was said.
 
     It stands where a job trains at its width, is in time with it, and ends about when it was told.
@@ -246,10 +268,11 @@ def _moving(bargain: Bargain, resized: Mapping[str, int]) -> list[Job]:
         for row in np.flatnonzero(stands).tolist():
             if jobs[row].id in bargain.newly or jobs[row].id in resized:
                 stands[row] = False
+    stands |= as_told(bargain, facts, told)
     bargain.wake_first(due_at[stands] + 1e-3)
     may = ~stands & (due_at > -FOREVER)
     if bargain.newly:
-        may = ~stands
+        may |= np.array([job.id in bargain.newly for job in facts.jobs], dtype=np.bool_)
     return facts.where(may)
 
 
@@ -323,33 +346,6 @@ def _waits(bargain: Bargain, starts_s: dict[str, float]) -> None:
     """Why each waiting job waits, for whom, and until when."""
     if not bargain.blocked:
         return
-    by_end = sorted(
-        bargain.state.running, key=lambda job: (bargain.forecasts.boundary_s(job), job.id)
-    )
-    holders = tuple(job.id for job in by_end[:MOST_HOLDERS])
+    holders = bargain.reservations.room.first_to_end(MOST_HOLDERS)
     free = bargain.ledger.total_free
-    for one in bargain.blocked:
-        at = bargain.now + starts_s.get(one.job.id, FOREVER)
-        bargain.decisions.append(_wait(bargain, one, holders, free, at))
-
-
-def _wait(
-    bargain: Bargain, one: Waiting, holders: tuple[str, ...], free_gpus: int, at: float
-) -> Wait:
-    job = one.job
-    victims = bargain.waits_for.get(job.id, ())
-    if victims:
-        why = reason("waits_for_preempted", holders=", ".join(victims))
-        return Wait(job.id, why, victims, at)
-    needed = one.workers * job.gpus_per_worker
-    if needed <= bargain.state.free_gpus and one.rank != "promised":
-        promised = tuple(claim.job.id for claim in bargain.reservations.claims[:MOST_HOLDERS])
-        why = reason("held_for_promises", holders=", ".join(promised))
-        return Wait(job.id, why, promised, at)
-    why = reason(
-        "no_free_gpus",
-        needed_gpus=needed,
-        gpus_per_worker=job.gpus_per_worker,
-        free_gpus=free_gpus,
-    )
-    return Wait(job.id, why, holders, at)
+    bargain.decisions += waits_said(bargain, holders, free, starts_s)

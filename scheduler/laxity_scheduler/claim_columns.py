@@ -1,6 +1,8 @@
 """Who is in the way of claims, how far plans look, in which order: `room` asked of all rows at once."""
 
 from collections.abc import Sequence
+from functools import cached_property
+from operator import is_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,15 +24,28 @@ class Columns:
     """The rows of a snapshot at its instant; `claimed` are those that the room knows claims of."""
 
     def __init__(self, room: "Room", claimed: Ints) -> None:
-        self._room, self._lanes = room, room.forecasts.lanes
-        self.ends_s, self.boundary_s, self.freed_s = walking.times_s(
-            self._lanes.table, self._lanes.levels, room.forecasts.now
-        )
-        self._claimed = np.zeros(len(self.ends_s), dtype=np.bool_)
-        self._claimed[claimed] = True
+        self._room, self._lanes, self._rows = room, room.forecasts.lanes, claimed
         self._runs = self.of(fields.WORKERS) > 0.0
         self._ends = self.of(fields.TERMINATING) > 0.0
         self.ended_s = self._lanes.levels[:, fields.STOP, 0]  # when terminating pods are gone
+
+    @cached_property
+    def _claimed(self) -> Bools:
+        found = np.zeros(len(self._runs), dtype=np.bool_)
+        found[self._rows] = True
+        return found
+
+    @cached_property
+    def times_s(self) -> tuple[Floats, Floats, Floats]:
+        """When each ends, when its epoch does, and when its GPUs are free if it is stopped."""
+        return walking.times_s(self._lanes.table, self._lanes.levels, self._room.forecasts.now)
+
+    def rows(self, claims: Sequence[Claim]) -> Ints | None:
+        """Their rows; None if one is not in the snapshot."""
+        known = self._room.claims
+        if len(claims) == len(known) and all(map(is_, claims, known)):
+            return self._rows
+        return self._lanes.rows([claim.job for claim in claims])
 
     def of(self, field: int) -> Floats:
         return self._lanes.table[:, field]
@@ -40,14 +55,15 @@ class Columns:
         may_stop = (self.of(fields.PINNED) == 0.0) & (self.of(fields.STAYS) == 0.0)
         wider = self.of(fields.WORKERS) > self._lanes.levels[:, fields.WIDTH, 0]
         mine = self._runs & np.where(self._claimed, wider, may_stop)
-        last_s = self.freed_s[mine].max(initial=0.0)
+        last_s = self.times_s[2][mine].max(initial=0.0)
         return max(float(last_s), float(self.ended_s[self._ends].max(initial=0.0)))
 
     def busy(self) -> tuple[Floats, Floats]:
         """Until when how many GPUs are busy if all claims were dropped."""
         pinned = self.of(fields.PINNED) > 0.0
         stays = pinned | ((self.of(fields.STAYS) > 0.0) & ~self._claimed)
-        until_s = np.where(stays, np.where(pinned, FOREVER, self.ends_s), self.freed_s)
+        ends_s, _, freed_s = self.times_s
+        until_s = np.where(stays, np.where(pinned, FOREVER, ends_s), freed_s)
         size, runs, ends = self.of(fields.SIZE), self._runs, self._ends
         gpus = (self.of(fields.WORKERS) * size)[runs], (self.of(fields.TERMINATING) * size)[ends]
         return np.concatenate([until_s[runs], self.ended_s[ends]]), np.concatenate(gpus)
@@ -55,7 +71,7 @@ class Columns:
     def first_to_end(self, many: int) -> tuple[str, ...]:
         """As `Room.first_to_end`."""
         rows = np.flatnonzero(self._runs)
-        order = np.lexsort((self._lanes.ranks[rows], self.boundary_s[rows]))[:many]
+        order = np.lexsort((self._lanes.ranks[rows], self.times_s[1][rows]))[:many]
         return tuple([self._lanes.jobs[row].id for row in rows[order].tolist()])
 
     def ends(self) -> list[tuple[float, int]]:
@@ -70,16 +86,16 @@ class Columns:
 
     def horizon_s(self, claims: Sequence[Claim]) -> float | None:
         """As `Room.horizon_s`; None if one of these is not in the snapshot."""
-        rows = self._lanes.rows([claim.job for claim in claims])
+        rows = self.rows(claims)
         if rows is None:
             return None
-        due_s, ends_s = np.array([claim.deadline_s for claim in claims]), self.ends_s[rows]
+        due_s, ends_s = np.array([claim.deadline_s for claim in claims]), self.times_s[0][rows]
         last_s = max(due_s[due_s < FOREVER].max(initial=1.0), 1.0)
         return float(max(last_s, (2.0 * ends_s[ends_s < FOREVER]).max(initial=0.0)))
 
     def ordered(self, claims: Sequence[Claim], order: Order) -> list[Claim] | None:
         """As `Room.ordered`; None if one of these is not in the snapshot."""
-        rows = self._lanes.rows([claim.job for claim in claims])
+        rows = self.rows(claims)
         if rows is None:
             return None
         goes_on = self._goes_on(rows)

@@ -123,7 +123,7 @@ def never_said(
 ) -> dict[str, Forecasted]:
     """Forecasts of jobs that want one and of which nobody knows when they start."""
     crowd, starts = bargain.crowd, bargain.starts
-    if crowd is None:
+    if crowd is None or not bargain.blocked:
         return {}
     jobs = [
         job

@@ -198,8 +198,10 @@ class Room:
         By EDF a running job may have to make way, but nobody comes before an awaited job.
         """
         known = claims if isinstance(claims, Sequence) else list(claims)
-        many = len(known) >= MANY and self.columns is not None
-        at_once = self.columns.ordered(known, order) if many and self.columns else None
+        # where all claims run there is room for all at once, and nothing else asks for columns
+        waits = len(known) >= MANY and not all(claim.job.workers for claim in known)
+        columns = self.columns if waits else None
+        at_once = None if columns is None else columns.ordered(known, order)
         if at_once is not None:
             return at_once
         moves, awaited = 2 if order is by_deadline else 1, self.awaited

@@ -84,7 +84,7 @@ def every_plan(policy: str) -> list[bytes]:
     ]
     decide = decide_of(policy)
     found += [codec.plan_bytes(decide(case.state, case.predictor)) for case in drawn(60)]
-    return found + [codec.plan_bytes(decide(crowded(seed), TEN_MINUTES)) for seed in range(200)]
+    return found + [codec.plan_bytes(decide(crowded(seed), TEN_MINUTES)) for seed in range(80)]
 
 
 @pytest.fixture

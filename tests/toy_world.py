@@ -5,13 +5,13 @@ ends, and the GPUs of a stopped job are held for the job they were freed for.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Admit, Decision, Plan, Preempt, Resize
-from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node
+from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet
 from laxity_scheduler.verdict import Promise, Verdict
 from tests.builders import Curve
 
@@ -39,6 +39,7 @@ class ToyWorld:
     told: list[Told] = field(default_factory=list)
     finished: dict[str, float] = field(default_factory=dict)
     verdicts: dict[str, Verdict | None] = field(default_factory=dict)
+    sets: Mapping[str, NodeSet] | None = None
 
     def __post_init__(self) -> None:
         self._jobs: dict[str, Job] = {}
@@ -56,7 +57,7 @@ class ToyWorld:
             for number, size in enumerate(self.gpus)
         )
         jobs = sorted(self._jobs.values(), key=lambda one: (one.submitted_at, one.id))
-        return ClusterState(self.now, nodes, tuple(jobs), self._holds)
+        return ClusterState(self.now, nodes, tuple(jobs), self._holds, sets=self.sets)
 
     def run(self, policy: Policy, *, until: float = FOREVER) -> None:
         """Decide at every event until nothing is left to happen."""

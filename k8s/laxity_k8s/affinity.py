@@ -7,7 +7,7 @@ other nodes later, a preference says how many of its workers the plan has meant 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from laxity_k8s import merge
@@ -44,9 +44,12 @@ def onto(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | N
 
 
 def roomy(
-    nodes: Mapping[str, Node], freest: Sequence[Node], row: Job, decisions: Sequence[Decision]
+    nodes: Mapping[str, Node], freest: Iterable[Node], row: Job, decisions: Sequence[Decision]
 ) -> list[str]:
-    """Nodes that an elastic job may grow onto later: as few as hold its greatest width."""
+    """Nodes that an elastic job may grow onto later: as few as hold its greatest width.
+
+    `freest` are those that its pods may use, those with most free GPUs first.
+    """
     admit = next((one for one in decisions if isinstance(one, Admit)), None)
     if admit is None or max(row.widths) <= admit.workers:
         return []
@@ -105,13 +108,17 @@ def own_terms(terms: Sequence[Json]) -> list[Json]:
     """The user's own terms: ours, which name a node, taken off. One empty term where there is none."""
     found: list[Json] = []
     for term in terms:
-        fields = [one for one in term.get("matchFields", []) if one.get("key") != NAME]
+        fields = [one for one in term.get("matchFields", []) if not _names_one(one)]
         own: dict[str, Any] = {key: term[key] for key in term if key != "matchFields"}
         if fields:
             own["matchFields"] = fields
         if own not in found:
             found.append(own)
     return found or [{}]
+
+
+def _names_one(field: Json) -> bool:
+    return bool(field.get("key") == NAME and field.get("operator", "In") == "In")
 
 
 def _named(node: str) -> Json:

@@ -1,7 +1,8 @@
 """Which node a waiting pod of the local cluster goes to.
 
 A pod goes where its Job was told to go (one node per worker index, in an annotation); where there
-is no word, or no room, to the fullest node that its node affinity allows and that still holds it.
+is no word, or no room, to the fullest node that its node selector, its node affinity and its
+tolerations allow and that still holds it.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any
 from laxity import names
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
+from laxity_k8s.asks import asks_of, suits
 from laxity_k8s.reconcile import seconds
 
 
@@ -18,13 +20,16 @@ def bindings(
     waiting: Iterable[Json], placed: Iterable[Json], nodes: Iterable[Json], jobs: Mapping[str, Json]
 ) -> dict[str, str]:
     """Node by pod id, for all waiting pods that have room; oldest first, then lowest index."""
-    free = {merge.identity(node): capacity(node) for node in nodes if usable(node)}
+    there = {merge.identity(node): node for node in nodes if usable(node)}
+    free = {name: capacity(node) for name, node in there.items()}
     for pod in placed:
         if pods.node(pod) in free and not pods.over(pod):
             free[pods.node(pod)] -= pods.gpus(pod)
     found: dict[str, str] = {}
     for pod in sorted(waiting, key=_turn):
-        node = _choice(pod, free, jobs.get(pods.owner(pod)[0]))
+        asks = asks_of(pod)
+        open_nodes = {name: gpus for name, gpus in free.items() if suits(asks, there[name])}
+        node = _choice(pod, open_nodes, jobs.get(pods.owner(pod)[0]))
         if node is not None:
             free[node] -= pods.gpus(pod)
             found[merge.identity(pod)] = node

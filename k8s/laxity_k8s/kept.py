@@ -15,6 +15,7 @@ from typing import Any
 from laxity import names
 from laxity_k8s import merge
 from laxity_k8s.api import Json
+from laxity_k8s.asks import NOTHING, asks_of
 from laxity_scheduler.codec import CodecError, load_verdict, verdict_json
 from laxity_scheduler.verdict import Promise, Refusal, Verdict
 
@@ -83,7 +84,11 @@ _known_kept = lru_cache(maxsize=KEPT_TEXTS)(_kept)
 def terms(job: Json) -> str:
     """A digest of what a verdict is about: when it differs, the job asks again."""
     said = merge.annotations(job)
-    text = json.dumps([said.get(key) for key in TERMS])
+    asked = [said.get(key) for key in TERMS]
+    asks = asks_of(merge.table(job, "spec", "template"))
+    if asks is not NOTHING:  # on other nodes it is another job
+        asked.append(asks.text)
+    text = json.dumps(asked)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

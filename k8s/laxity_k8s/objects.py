@@ -6,7 +6,7 @@ becomes a `BadJob` with its problems, never an exception.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import count
@@ -63,8 +63,11 @@ def job_row(
     fit_within_s: float = 60.0,
     missing_since: float = 0.0,
     now: float = 0.0,
+    eligible: str = "",
 ) -> Job | BadJob:
     """A Job with its pods and its workers' report as a row; `largest` is the cluster in workers.
+
+    `eligible` names the set of nodes that its pods may go to.
 
     `now` only tells whether pods have had their time to run, counted from the last change of width
     or, where a running one was lost, from then; no field moves with it otherwise.
@@ -75,7 +78,8 @@ def job_row(
         said = tuple(f"{where}: {what}" for where, what in error.problems)
         return BadJob(merge.identity(job), said)
     had_time = _started_at(kept(job), missing_since) + fit_within_s <= now
-    return _row(job, spec, own, report, largest=largest, had_time=had_time, now=now)
+    row = _row(job, spec, own, report, largest=largest, had_time=had_time, now=now)
+    return replace(row, eligible=eligible) if eligible else row
 
 
 def _started_at(state: Kept, missing_since: float) -> float:

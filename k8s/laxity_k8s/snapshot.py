@@ -1,7 +1,7 @@
 """The snapshot, kept between observations: only rows are rebuilt whose Job, pods or report changed.
 
 With thousands of Jobs nearly all rows are the same from one look to the next, so everything here is
-patched: rows by Job, busy GPUs by node, the order of jobs. Time alone changes a row once: when pods
+patched: rows by Job, busy GPUs by node, the order of jobs, which nodes do for whom. Time alone changes a row once: when pods
 have had their time to run. GPUs that are busy nobody knows where are set aside at the end.
 """
 
@@ -11,13 +11,15 @@ from dataclasses import dataclass, field, replace
 
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.api import Json
+from laxity_k8s.asks import NOTHING, Asks, asks_of
 from laxity_k8s.binding import allowed, capacity
+from laxity_k8s.eligible import Eligible
 from laxity_k8s.kept import Kept, kept
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import NO_REPORT, BadJob
 from laxity_k8s.unplaced import Unplaced, set_aside, unseen
 from laxity_scheduler.engine import Report, Reports
-from laxity_scheduler.state import FOREVER, ClusterState, Job, Node
+from laxity_scheduler.state import FOREVER, ClusterState, Job, Node, NodeSet
 
 
 @dataclass(slots=True)
@@ -33,6 +35,7 @@ class _Entry:
     sent: Counter[str] = field(default_factory=Counter)  # of `busy`: for workers not there yet
     may: frozenset[str] | None = None  # nodes that its pods may go to; None: any
     unseen_gpus: int = 0
+    asks: Asks = NOTHING
 
 
 class Snapshot:
@@ -58,6 +61,9 @@ class Snapshot:
         self._gone_at: dict[str, float] = {}  # nodes that are not ready, and when they are lost
         self._node_tuple: tuple[Node, ...] = ()
         self._gpus = 0
+        self._eligible = Eligible()
+        self._asked: Counter[Asks] = Counter()  # by Jobs that may use some nodes only
+        self._sets: Mapping[str, NodeSet] | None = None
         self.shown: dict[str, Json] = {}
         self.bad: dict[str, BadJob] = {}
 
@@ -70,10 +76,12 @@ class Snapshot:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
         with self._mirror.lock:
             if nodes:
-                touched = self._count_gpus(touched)
+                touched = self._count_gpus(touched) | self._restricted_anew()
             stale = {group for group, at in self._due.items() if at <= now}
             stale |= {group for group in self._started if self._has_news(group)}
             for group in touched | stale:
+                self._renew(group, now)
+            for group in self._learned(touched):
                 self._renew(group, now)
             self._moved |= {name for name, at in self._gone_at.items() if at <= now}
             self._renew_nodes(now)
@@ -85,12 +93,45 @@ class Snapshot:
             jobs=self._jobs,
             holds=objects.holds(self._rows, self._freed, now) if self._freed else (),
             cycle=cycle,
+            sets=self._sets_in_use(),
         )
 
     def on_its_way(self, job_id: str) -> set[str]:
         """Nodes that workers of other Jobs were sent to and are not bound to yet."""
         own = self._entries[job_id].sent if job_id in self._entries else Counter[str]()
         return {node for node, gpus in self._sent.items() if gpus > own[node]}
+
+    def eligible(self, template: Json) -> tuple[str, NodeSet]:
+        """The set of nodes for pods of this template, and its name; "" if all do."""
+        with self._mirror.lock:
+            return self._eligible.set_of(asks_of(template))
+
+    def _restricted_anew(self) -> set[str]:
+        """Nodes changed: Jobs that may use others now."""
+        return self._others() if self._eligible.look(self._mirror.nodes) else set()
+
+    def _learned(self, touched: set[str]) -> set[str]:
+        """The same, as pods of these groups have shown what the cluster adds to pods."""
+        news = False
+        for group in touched & self._mirror.jobs.keys():
+            own = self._mirror.pods_of.get(group, {}).values()
+            template = merge.table(self._mirror.jobs[group], "spec", "template")
+            news |= self._eligible.learn(template, own)
+        return self._others() if news else set()
+
+    def _others(self) -> set[str]:
+        return {
+            group
+            for group, row in self._rows.items()
+            if self._eligible.name(self._entries[group].asks) != row.eligible
+        }
+
+    def _sets_in_use(self) -> Mapping[str, NodeSet] | None:
+        """The sets that rows name; the same object as long as they are the same."""
+        found = dict(self._eligible.set_of(asks) for asks in self._asked) or None
+        if found != self._sets:
+            self._sets = found
+        return self._sets
 
     def _count_gpus(self, touched: set[str]) -> set[str]:
         """Nodes changed: look at all of them; Jobs without widths depend on the cluster's size."""
@@ -120,6 +161,8 @@ class Snapshot:
         if entry.row is None or job is None:
             return
         self._rows[group], self.shown[group] = entry.row, job
+        if entry.row.eligible:
+            self._asked[entry.asks] += 1
         if entry.row.workers or entry.row.resumed_at is not None:
             self._started.add(group)
         if entry.due_at < FOREVER:
@@ -130,6 +173,9 @@ class Snapshot:
     def _forget(self, group: str) -> None:
         old = self._entries.pop(group, None)
         if old is not None:
+            if old.row is not None and old.row.eligible:
+                self._asked[old.asks] -= 1
+                self._asked += Counter()  # those that nobody asks any more are dropped
             self._busy.subtract(old.busy)
             self._sent.subtract(old.sent)
             self._moved |= old.busy.keys()
@@ -151,6 +197,7 @@ class Snapshot:
         if entry.state.resumed_at is not None or objects.width(job):
             entry.report = self._reports(uid)  # a job that never ran has nothing to say
         size = max(1, pods.gpus(merge.table(job, "spec", "template")))
+        entry.asks = asks_of(merge.table(job, "spec", "template"))
         missing_since = self._missing_since(group, job, own, now)
         row = objects.job_row(
             job,
@@ -160,6 +207,7 @@ class Snapshot:
             fit_within_s=self._fit_within_s,
             missing_since=missing_since,
             now=now,
+            eligible=self._eligible.name(entry.asks),
         )
         if isinstance(row, BadJob):
             self.bad[group] = row

@@ -30,7 +30,7 @@ from laxity_k8s.straying import postponed
 from laxity_k8s.tending import tending
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
 from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim, Resize
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.state import ClusterState, NodeSet
 
 NOT_FOUND = 404
 CONFLICT = 409
@@ -147,6 +147,9 @@ class LiveCluster:
         self._reminders.heard(job_id, told)
         return told
 
+    def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
+        return self._snapshot.eligible(merge.table(manifest, "spec", "template"))
+
     def log_path(self, job_id: str, index: int) -> str | None:
         where = getattr(self.api, "log_path", None)
         return None if where is None else str(where(job_id, index))
@@ -255,7 +258,9 @@ class LiveCluster:
             mine = [one for one in said if not (job_id in late and isinstance(one, Resize))]
             if row is None or job is None or not mine:
                 continue
-            room = roomy(nodes, freest, row, mine)
+            may = state.eligible(row)
+            open_to = freest if may is None else (node for node in freest if node.id in may)
+            room = roomy(nodes, open_to, row, mine)
             wish = partial(job_patch, job, row, mine, now=time.time(), cycle=self.cycle, roomy=room)
             (later if first_start(job, mine) else now).append(wish)
         return now, later

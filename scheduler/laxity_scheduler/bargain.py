@@ -20,6 +20,7 @@ from laxity_scheduler.promise import Judge
 from laxity_scheduler.queueing import Waiting
 from laxity_scheduler.reasons import Reason
 from laxity_scheduler.reservations import Reservations
+from laxity_scheduler.siting import Sites
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Given
 from laxity_scheduler.victims import Need, Victim
@@ -86,8 +87,13 @@ class Bargain:
 
     @cached_property
     def crowd(self) -> Crowd | None:
-        """The waiting jobs as columns, if they are many."""
-        return crowd_of(self.forecasts)
+        """The waiting jobs as columns, if they are many and may use all nodes."""
+        return None if self.state.sets else crowd_of(self.forecasts)
+
+    @cached_property
+    def sites(self) -> Sites:
+        """Where workers may go; asked for when all verdicts are given."""
+        return Sites(self.state, self.reservations)
 
     @property
     def now(self) -> float:

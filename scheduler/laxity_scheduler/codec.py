@@ -100,6 +100,8 @@ def _writer(wanted: Any) -> Write:
     if origin is tuple and arguments[-1] is Ellipsis:
         item = _writer(arguments[0])
         return lambda row: [item(value) for value in row]
+    if origin is frozenset:
+        return sorted
     if origin is tuple:
         items = tuple(_writer(argument) for argument in arguments)
         return lambda row: [write(value) for write, value in zip(items, row, strict=True)]
@@ -169,6 +171,8 @@ def _reader(wanted: Any) -> Read:
     if origin is tuple and arguments[-1] is Ellipsis:
         item = _reader(arguments[0])
         return lambda row: tuple(item(value) for value in row)
+    if origin is frozenset:
+        return frozenset
     if origin is tuple:
         items = tuple(_reader(argument) for argument in arguments)
         return lambda row: tuple(read(value) for read, value in zip(items, row, strict=True))

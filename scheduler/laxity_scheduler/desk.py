@@ -149,7 +149,10 @@ class Desk:
         """The verdict on a manifest, and its effects; nothing is submitted."""
         state, _ = self._service.seen
         now = replace(state, now=max(state.now, time.time()))
-        row = newcomer(manifest, now)
+        row, (eligible, nodes) = newcomer(manifest, now), self._world.node_set(manifest)
+        if eligible:
+            row = replace(row, eligible=eligible)
+            now = replace(now, sets={**(now.sets or {}), eligible: nodes})
         if row.id in state.by_id:
             row = replace(row, id=f"{row.id}-whatif")
         return answer_json(self._judged(row, now), now, row)

@@ -25,16 +25,21 @@ def difference(old: ClusterState, new: ClusterState) -> dict[str, Any]:
     if old.holds != new.holds:
         found["holds"] = [to_json(hold) for hold in new.holds]
     if old.budgets != new.budgets:
-        found["budgets"] = to_json(replace(new, nodes=(), jobs=(), holds=())).get("budgets")
+        found["budgets"] = _shell(new).get("budgets")
+    if old.sets != new.sets:
+        found["sets"] = _shell(new).get("sets")
+    return found
+
+
+def _shell(state: ClusterState) -> dict[str, Any]:
+    found: dict[str, Any] = to_json(replace(state, nodes=(), jobs=(), holds=()))
     return found
 
 
 def patched(old: ClusterState, found: dict[str, Any]) -> ClusterState:
     """The snapshot that `difference` was made of, without its unchanged rows being copied."""
-    budgets = old.budgets
-    if "budgets" in found:
-        shell = from_json(ClusterState, {"now": 0, "nodes": [], "jobs": [], **_budgets(found)})
-        budgets = shell.budgets
+    budgets = _said(found, "budgets").budgets if "budgets" in found else old.budgets
+    sets = _said(found, "sets").sets if "sets" in found else old.sets
     holds = old.holds
     if "holds" in found:
         holds = tuple(from_json(Hold, hold) for hold in found["holds"])
@@ -46,11 +51,15 @@ def patched(old: ClusterState, found: dict[str, Any]) -> ClusterState:
         holds=holds,
         budgets=budgets,
         cycle=from_json(int, found.get("cycle", 0)),
+        sets=sets,
     )
 
 
-def _budgets(found: dict[str, Any]) -> dict[str, Any]:
-    return {} if found["budgets"] is None else {"budgets": found["budgets"]}
+def _said(found: dict[str, Any], name: str) -> ClusterState:
+    """A snapshot with this field alone."""
+    given = {} if found[name] is None else {name: found[name]}
+    shell: ClusterState = from_json(ClusterState, {"now": 0, "nodes": [], "jobs": [], **given})
+    return shell
 
 
 def _row_difference(old: Sequence[Row], new: Sequence[Row]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from laxity_profiler.estimate import NO_PROGRESS, Predictor, Progress
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.state import ClusterState, NodeSet
 
 Policy = Callable[[ClusterState, Predictor], Plan]
 Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
@@ -93,6 +93,10 @@ class LiveWorld(World, Protocol):
 
     def cancel(self, job_id: str) -> None:
         """Delete the Job and its pods. A finished or unknown Job is no error."""
+        ...
+
+    def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
+        """The nodes that pods of this Job may use, and the set's name; "" if that is all nodes."""
         ...
 
     def signal(self, job_id: str) -> Signal: ...

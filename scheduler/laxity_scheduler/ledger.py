@@ -7,17 +7,20 @@ simulated World all spend from a Ledger. It answers by the state it is in, never
 GPUs that a preempted job freed may be held for the job they were freed for (`ClusterState.holds`).
 They count as taken until that job's holds are opened. Where a node has fewer free GPUs than are
 held on it, earlier holds of the snapshot come first.
+
+A job that may use some nodes only is placed `among` these: a ledger of them alone (`part`), that
+follows every change, finds the place. None stands for all nodes.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
 from laxity_scheduler.compiled import COMPILES
-from laxity_scheduler.state import ClusterState, Pool
+from laxity_scheduler.state import NOTHING, ClusterState, Job, Pool
 
 if TYPE_CHECKING:
     from laxity_scheduler.share_table import Ints
@@ -38,6 +41,7 @@ class Ledger:
         self.names = tuple(names)
         self._number = dict(zip(self.names, range(len(self.names)), strict=True))
         self._held: dict[str, list[tuple[int, int]]] = {}
+        self._parts: dict[frozenset[str], Ledger] = {}
         self.count(list(free))
 
     def count(self, free: list[int]) -> None:
@@ -48,6 +52,7 @@ class Ledger:
         for number, gpus in enumerate(free):  # in ascending order: each list is a heap
             self._heaps[gpus].append(number)
         self._nodes_with = [len(heap) for heap in self._heaps]
+        self._parts.clear()
 
     @classmethod
     def of(cls, state: ClusterState, *, job: str = "", pools: Collection[Pool] = USABLE) -> Self:
@@ -80,6 +85,18 @@ class Ledger:
         for number, gpus in self._held.get(job, ()):
             self._change(number, -gpus)
 
+    def part(self, among: frozenset[str] | None) -> "Ledger":
+        """These nodes alone, to be asked and not to be changed; itself if they are all."""
+        if among is None:
+            return self
+        found = self._parts.get(among)
+        if found is None:
+            rows = [(name, free) for name, free in zip(self.names, self.free, strict=True)]
+            mine = [row for row in rows if row[0] in among]
+            found = Ledger([name for name, _ in mine], [free for _, free in mine])
+            self._parts[among] = found
+        return found
+
     def free_on(self, node: str) -> int:
         """Free GPUs of one node; 0 if it is not in the cluster."""
         number = self._number.get(node)
@@ -93,11 +110,15 @@ class Ledger:
             if free >= gpus_per_worker
         )
 
-    def place(self, workers: int, gpus_per_worker: int) -> tuple[str, ...] | None:
+    def place(
+        self, workers: int, gpus_per_worker: int, among: frozenset[str] | None = None
+    ) -> tuple[str, ...] | None:
         """Nodes for so many workers, one name per worker, taken; None (nothing taken) if no fit.
 
         Best fit: each worker goes to the fullest node that still holds it; of equals, the lowest.
         """
+        if among is not None:
+            return self._place_among(workers, gpus_per_worker, self.part(among))
         if workers * gpus_per_worker > self.total_free:
             return None
         taken: list[int] = []
@@ -112,15 +133,29 @@ class Ledger:
             taken += [number] * many
         return tuple([self.names[number] for number in taken])
 
+    def _place_among(
+        self, workers: int, gpus_per_worker: int, part: "Ledger"
+    ) -> tuple[str, ...] | None:
+        nodes = part.place(workers, gpus_per_worker)
+        if nodes:
+            part.give(nodes, gpus_per_worker)  # taken as all parts see it, this one among them
+            self.take(nodes, gpus_per_worker)
+        return nodes
+
     def place_all(
-        self, tries: "Ints", gpus: "Ints", *, stops: bool = False
+        self,
+        tries: "Ints",
+        gpus: "Ints",
+        *,
+        stops: bool = False,
+        among: Sequence[frozenset[str] | None] = (),
     ) -> list[tuple[str, ...]]:
         """`place` for one after the other, each on the first of its `tries` that fits; () if none.
 
         Shapes (n, K) and (n,). A try of 0 workers is none. `stops` at the first that has no place: the list ends there.
         """
-        if len(gpus) < MANY or not COMPILES:
-            return self._place_each(tries, gpus, stops=stops)
+        if len(gpus) < MANY or not COMPILES or among:
+            return self._place_each(tries, gpus, among or [None] * len(gpus), stops=stops)
         from laxity_scheduler import placing
 
         nodes = placing.nodes_of(np.array(self.free, dtype=np.int64))
@@ -136,10 +171,17 @@ class Ledger:
         names = list(map(self.names.__getitem__, taken[: cuts[-1] if cuts else 0].tolist()))
         return [tuple(names[begin:end]) for begin, end in zip([0, *cuts], cuts, strict=False)]
 
-    def _place_each(self, tries: "Ints", gpus: "Ints", *, stops: bool) -> list[tuple[str, ...]]:
+    def _place_each(
+        self,
+        tries: "Ints",
+        gpus: "Ints",
+        among: Sequence[frozenset[str] | None],
+        *,
+        stops: bool,
+    ) -> list[tuple[str, ...]]:
         found: list[tuple[str, ...]] = []
-        for wanted, size in zip(tries.tolist(), gpus.tolist(), strict=True):
-            places = (self.place(workers, size) for workers in wanted if workers > 0)
+        for wanted, size, may in zip(tries.tolist(), gpus.tolist(), among, strict=True):
+            places = (self.place(workers, size, may) for workers in wanted if workers > 0)
             nodes = next((names for names in places if names is not None), ())
             if stops and not nodes:
                 break
@@ -212,6 +254,23 @@ class Ledger:
         self._nodes_with[before] -= 1
         self._nodes_with[free] += 1
         heappush(self._heaps[free], number)
+        for part in self._parts.values():
+            mine = part._number.get(self.names[number])  # noqa: SLF001 - a ledger as well
+            if mine is not None:
+                part._change(mine, gpus)  # noqa: SLF001
+
+
+def may_ever_start(state: ClusterState, job: Job) -> bool:
+    """Whether the nodes that it may use would hold its least width if they were empty."""
+    if not job.eligible:
+        gpus = [node.gpus for node in state.nodes if node.pool in USABLE]
+        return sum(one // job.gpus_per_worker for one in gpus) >= job.widths[0]
+    return slots_in(state.on_sets.get(job.eligible, NOTHING).usable, job) >= job.widths[0]
+
+
+def slots_in(sizes: Mapping[int, int], job: Job) -> int:
+    """How many of its workers empty nodes of these sizes hold."""
+    return sum(many * (gpus // job.gpus_per_worker) for gpus, many in sizes.items())
 
 
 def _by_node(nodes: Iterable[str]) -> Iterable[tuple[str, int]]:

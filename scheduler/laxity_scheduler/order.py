@@ -4,13 +4,14 @@
 once; a simulated World keeps Queue and ledger between events and calls the same `pack` at each.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.ledger import USABLE, Ledger
 from laxity_scheduler.plan import Admit, Decision, Plan, Wait
 from laxity_scheduler.reasons import Reason, reason
@@ -137,25 +138,42 @@ def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
     why = reason("order", policy=order.name)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        queue, ledger, slots = Queue(), Ledger.of(state), empty_slots(state)
+        queue, ledger, never = Queue(), Ledger.of(state), never_starts(state)
         jobs = sorted(state.queued, key=lambda job: job.submitted_at)
         waits: list[Decision] = []
+        turns: list[tuple[float, int]] = []
         for number, job in enumerate(jobs):
             workers = job.widths[0]
-            if workers > slots(job.gpus_per_worker):
-                waits.append(Wait(job.id, too_wide(job, slots(job.gpus_per_worker))))
+            if (for_good := never(job)) is not None:
+                waits.append(Wait(job.id, for_good))
                 continue
             left = predictor.remaining(job.workload, job.progress, workers)
             gpus = workers * job.gpus_per_worker
             key = order.key(job.submitted_at, job.deadline_at, left.mean_s, gpus)
             queue.add((workers, job.gpus_per_worker), key, number)
-        starts = [
-            Admit(jobs[number].id, len(nodes), nodes, why)
-            for number, nodes in pack(queue, ledger, order.packing)
-        ]
+            turns.append((key, number))
+        if any(jobs[number].eligible for _, number in turns):
+            packed = _walk(jobs, [number for _, number in sorted(turns)], state, order.packing)
+        else:
+            packed = pack(queue, ledger, order.packing)
+        starts = [Admit(jobs[number].id, len(nodes), nodes, why) for number, nodes in packed]
         return Plan((*starts, *waits))
 
     return decide
+
+
+def _walk(
+    jobs: Sequence[Job], queue: Sequence[int], state: ClusterState, packing: Packing
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """`pack` for jobs of which some may use some nodes only: one by one, since shapes are not alike."""
+    ledger = Ledger.of(state)
+    for number in queue:
+        job = jobs[number]
+        nodes = ledger.place(job.widths[0], job.gpus_per_worker, state.eligible(job))
+        if nodes is not None:
+            yield number, nodes
+        elif packing == "strict":
+            return
 
 
 def empty_slots(state: ClusterState) -> Callable[[int], int]:
@@ -167,6 +185,19 @@ def empty_slots(state: ClusterState) -> Callable[[int], int]:
         return sum(gpus // gpus_per_worker for gpus in sizes)
 
     return slots
+
+
+def never_starts(state: ClusterState) -> Callable[[Job], Reason | None]:
+    """Why a job does not even fit the empty cluster; None if it does."""
+    slots = empty_slots(state)
+
+    def why(job: Job) -> Reason | None:
+        if job.eligible:
+            return never_fits(state, job)
+        most = slots(job.gpus_per_worker)
+        return too_wide(job, most) if job.widths[0] > most else None
+
+    return why
 
 
 def too_wide(job: Job, slots: int) -> Reason:

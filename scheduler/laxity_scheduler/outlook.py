@@ -48,14 +48,16 @@ def expected_start(
 ) -> tuple[tuple[str, ...], float]:
     """Who holds what a queued job waits for, and when enough of them are expected to have ended."""
     need, size = min(job.widths), job.gpus_per_worker
-    ledger = Ledger.of(state, job=job.id)
-    if ledger.slots(size) >= need:
+    ledger, may = Ledger.of(state, job=job.id), state.eligible(job)
+    if ledger.part(may).slots(size) >= need:
         return (), state.now
     ends = finishes(state, predictor, state.running)
     held: list[str] = []
     for other in sorted(state.running, key=lambda row: (ends[row.id].p50_at, row.id)):
+        if may is not None and may.isdisjoint(other.nodes):
+            continue
         ledger.give(other.nodes, other.gpus_per_worker)
         held.append(other.id)
-        if ledger.slots(size) >= need:
+        if ledger.part(may).slots(size) >= need:
             return tuple(held), ends[other.id].p50_at
     return tuple(held), FOREVER

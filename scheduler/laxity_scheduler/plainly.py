@@ -49,6 +49,7 @@ def _may_start(by_id: Mapping[str, Job], starts: Sequence[Admit]) -> bool:
             or not 0 < start.workers == len(start.nodes)
             or job.terminating_workers
             or job.pinned
+            or job.eligible
             or isinstance(job.verdict, Refusal)
         ):
             return False

@@ -166,6 +166,7 @@ class _Check:
         if self._refused.get(job.id, job.refused):
             raise PlanError(f"{_title(decision)}: it was refused")
         self._width(decision, job)
+        self._eligible(decision, job, decision.nodes)
         self._ledger.take(decision.nodes, job.gpus_per_worker)
 
     def _resize(self, decision: Resize) -> None:
@@ -184,7 +185,18 @@ class _Check:
         if decision.workers > job.workers:
             if decision.at == "epoch":
                 raise PlanError(f"{_title(decision)}: growth starts pods now, not at an epoch")
+            self._eligible(decision, job, decision.nodes[kept:])
             self._ledger.take(decision.nodes[kept:], job.gpus_per_worker)
+
+    def _eligible(self, decision: Admit | Resize, job: Job, nodes: Sequence[str]) -> None:
+        """New workers start only where the job may run."""
+        may = self._state.eligible(job)
+        wrong = () if may is None else sorted(set(nodes) - may)
+        if wrong:
+            raise PlanError(
+                f"{_title(decision)}: it may not use {_listed(wrong)}: {job.eligible} allows "
+                f"{_listed(sorted(may or ())) or 'no node'}"
+            )
 
     def _width(self, decision: Admit | Resize, job: Job) -> None:
         if decision.workers not in job.widths:

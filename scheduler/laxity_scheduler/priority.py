@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from laxity_scheduler.decision import Admit, Decision, Preempt
-from laxity_scheduler.ledger import USABLE, Ledger
+from laxity_scheduler.ledger import USABLE, Ledger, may_ever_start
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import reason
+from laxity_scheduler.regions import Purse
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 MOST_TRIED: Final = 32  # waiting jobs for which others are stopped, per decision
@@ -30,16 +31,18 @@ def movable(job: Job) -> bool:
 
 def by_rank(state: ClusterState, rank: Rank, *, policy: str, wake_at: float = FOREVER) -> Plan:
     """Starts and stops that bring the first of the ranking onto the cluster."""
-    jobs = [job for job in state.jobs if movable(job)]
+    jobs = [
+        job
+        for job in state.jobs
+        if movable(job) and (not job.eligible or job.workers or may_ever_start(state, job))
+    ]
     ledger = Ledger.of(state)
     free = sum(node.free_gpus for node in state.nodes if node.pool in USABLE)  # held ones too
-    left = free + sum(job.gpus for job in jobs)
+    purse = Purse(state, jobs, free + sum(job.gpus for job in jobs))
     reached: list[Job] = []
     spared: list[Job] = []
     for job in sorted(jobs, key=lambda job: (*rank(job), job.submitted_at, job.id)):
-        gpus = (job.workers or job.widths[0]) * job.gpus_per_worker
-        if gpus <= left:
-            left -= gpus
+        if purse.take(job, 0, job.workers or job.widths[0]):
             reached.append(job)
         elif job.workers:
             spared.append(job)
@@ -58,14 +61,15 @@ def _starts(
         if job.workers:
             continue
         ledger.open_holds(job.id)
-        nodes = ledger.place(job.widths[0], job.gpus_per_worker)
+        may = state.eligible(job)
+        nodes = ledger.place(job.widths[0], job.gpus_per_worker, may)
         if nodes is not None:
             yield Admit(job.id, job.widths[0], nodes, why)
             continue
         ledger.close_holds(job.id)
         tried += 1
         if tried <= MOST_TRIED and job.id not in served:
-            for victim in _room_for(job, victims, ledger):
+            for victim in _room_for(job, victims, ledger, may):
                 victims.remove(victim)
                 stop = reason(
                     "preempt_ordered", policy=policy, beneficiary=job.id, gpus=victim.gpus
@@ -73,13 +77,17 @@ def _starts(
                 yield Preempt(victim.id, "epoch", job.id, stop)
 
 
-def _room_for(job: Job, victims: list[Job], ledger: Ledger) -> list[Job]:
+def _room_for(
+    job: Job, victims: list[Job], ledger: Ledger, may: frozenset[str] | None
+) -> list[Job]:
     """The last-ranked running jobs whose nodes, with what is free, hold it; none if never."""
     trial = ledger.copy()
     chosen = []
     for victim in reversed(victims):
+        if may is not None and may.isdisjoint(victim.nodes):
+            continue
         trial.give(victim.nodes, victim.gpus_per_worker)
         chosen.append(victim)
-        if trial.slots(job.gpus_per_worker) >= job.widths[0]:
+        if trial.part(may).slots(job.gpus_per_worker) >= job.widths[0]:
             return chosen
     return []

@@ -15,6 +15,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.claims import Terms, promised, wants_promise
+from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.queueing import Waiting, expected_starts, in_order, slack, unpromised
@@ -64,7 +65,7 @@ class Judge:
         if job.workers:
             return forecast_of(job, self.forecasts, 0.0)
         queue = self._queue(job)
-        starts = expected_starts(queue, self.reservations, self.state.free_gpus, self.state.running)
+        starts = expected_starts(queue, self.reservations, self.state)
         return forecast_of(job, self.forecasts, starts[job.id])
 
     def _queue(self, newcomer: Job) -> list[Waiting]:
@@ -166,11 +167,14 @@ class _Case:
             past = reason("deadline_in_the_past", ago_s=now - job.deadline_at)
             return self._refusal(past, self._later_or_soft())
         room, gpus = self.reservations.room, job.gpus_per_worker
-        largest = max(room.node_sizes, default=0)
+        unusable = never_fits(self.state, job)
+        if unusable is not None:
+            return Refusal(unusable)
+        largest = max(room.sizes_for(job), default=0)
         if gpus > largest:
             figures = reason("does_not_fit_any_node", gpus_per_worker=gpus, largest_gpus=largest)
             return Refusal(figures)
-        slots = room.slots(gpus)
+        slots = room.slots_for(job)
         if job.widths[0] > slots:
             width = job.widths[0]
             return Refusal(
@@ -206,7 +210,7 @@ class _Case:
         job, now = self.job, self.state.now
         earliest = self.reservations.earliest(job)
         finish_s = earliest.finish_s if earliest else FOREVER
-        room = self.reservations.profile().workers(job.gpus_per_worker)
+        room = self.reservations.profile().seen_by(job).workers(job.gpus_per_worker)
         why = reason(
             "capacity_promised_to_others",
             needed_gpus=(earliest.widest if earliest else job.widths[0]) * job.gpus_per_worker,
@@ -215,7 +219,7 @@ class _Case:
         )
         offers = (
             *self._later_or_soft(),
-            *self._wider(self.reservations.room.slots(job.gpus_per_worker)),
+            *self._wider(self.reservations.room.slots_for(job)),
             *self._borrowed(claim),
         )
         return self._refusal(why, offers, p90_in_s=finish_s)
@@ -255,8 +259,13 @@ class _Case:
         return ()
 
     def _borrowed(self, claim: Claim) -> tuple[Offer, ...]:
-        """The fewest GPUs that would have to be borrowed for it; asked in steps of its widths."""
+        """The fewest GPUs that would have to be borrowed for it; asked in steps of its widths.
+
+        Not where it matters which nodes are borrowed.
+        """
         job, now = self.job, self.state.now
+        if job.eligible:
+            return ()
         for width in self.reservations.forecasts.curve(job).widths:
             gpus = width * job.gpus_per_worker
             share = self.reservations.fits(claim, borrowed=gpus)
@@ -342,7 +351,7 @@ def finishes(state: ClusterState, reservations: Reservations) -> Mapping[str, fl
         rest_s = share.finish_s if share is not None else forecasts.trajectory_s(job)
         found[job.id] = now + rest_s + displaced_s.get(job.id, 0.0)
     queue = queue_of(list(state.queued), reservations)
-    starts = expected_starts(queue, reservations, state.free_gpus, state.running)
+    starts = expected_starts(queue, reservations, state)
     for one in queue:
         share = reservations.shares.get(one.job.id)
         rest_s = (
@@ -372,10 +381,13 @@ def _displaced(state: ClusterState, reservations: Reservations) -> dict[str, flo
         if claim.job.workers or share is None:
             continue
         need = share.workers * claim.job.gpus_per_worker
-        if ledger.place(share.workers, claim.job.gpus_per_worker) is not None:
+        may = state.eligible(claim.job)
+        if ledger.place(share.workers, claim.job.gpus_per_worker, may) is not None:
             continue
-        while need > 0 and stoppable:
-            victim = stoppable.pop(0)
+        useful = [one for one in stoppable if may is None or not may.isdisjoint(one.nodes)]
+        while need > 0 and useful:
+            victim = useful.pop(0)
+            stoppable.remove(victim)
             again_s = forecasts.curve(victim).start_s(victim.workers, "p90")
             delays[victim.id] = share.finish_s - forecasts.freed_s(victim) + again_s
             need -= victim.gpus

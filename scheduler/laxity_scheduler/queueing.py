@@ -13,7 +13,7 @@ from typing import Literal
 from laxity_scheduler.claims import Terms, ageing_limit_s, deadline_in_force
 from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.reservations import Reservations
-from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.state import FOREVER, NOTHING, NOWHERE, ClusterState, Job
 
 Rank = Literal["promised", "aged", "soft", "hopeless", "best_effort"]
 RANKS: Mapping[Rank, int] = {
@@ -77,19 +77,46 @@ def ages_at(job: Job, forecasts: Forecasts, terms: Terms) -> float:
 
 
 def expected_starts(
-    queue: Sequence[Waiting],
-    reservations: Reservations,
-    free_gpus: int,
-    running: Iterable[Job],
+    queue: Sequence[Waiting], reservations: Reservations, state: ClusterState
 ) -> dict[str, float]:
     """Seconds from now to each start, if all runs as predicted (mean) and GPUs were one pool.
 
     A promised job starts as planned. The others start in order, none before the one ahead of it.
+    Who may use some nodes only is looked at on these, behind all that may use any of them.
     """
+    starts = _starts_on(queue, reservations, state.free_gpus)
+    for name in sorted({one.job.eligible for one in queue} - {""}):
+        mine = [one for one in queue if one.job.eligible == name]
+        may = state.eligible(mine[0].job) or NOWHERE
+        free = state.on_sets.get(name, NOTHING).free_gpus
+        rivals = [one for one in queue if _meets(state.eligible(one.job), may)]
+        held = [
+            (job, sum(node in may for node in job.nodes) * job.gpus_per_worker)
+            for job in state.running
+        ]
+        found = _starts_on(rivals, reservations, free, held)
+        starts |= {one.job.id: found.get(one.job.id, FOREVER) for one in mine}
+    return starts
+
+
+def _meets(one: frozenset[str] | None, other: frozenset[str]) -> bool:
+    return one is None or not one.isdisjoint(other)
+
+
+def _starts_on(
+    queue: Sequence[Waiting],
+    reservations: Reservations,
+    free_gpus: int,
+    running: Iterable[tuple[Job, int]] | None = None,
+) -> dict[str, float]:
+    """The same on so many free GPUs, and those that running jobs hold there; None: all they hold."""
     forecasts = reservations.forecasts
-    ends = reservations.room.ends()
+    ends = reservations.room.ends() if running is None else None
     if ends is None:
-        ends = [(_frees_s(job, forecasts), job.gpus) for job in running]
+        held = (
+            [(job, job.gpus) for job in reservations.state.running] if running is None else running
+        )
+        ends = [(_frees_s(job, forecasts), gpus) for job, gpus in held if gpus]
     heapify(ends)
     starts: dict[str, float] = {}
     at_s, free = 0.0, free_gpus

@@ -32,6 +32,17 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "the least width is {workers} worker(s) of {gpus_per_worker} GPU(s), each on one node; "
         "{slots} fit on the empty cluster"
     ),
+    "no_eligible_node": (
+        "no node is eligible: the pods ask for {asks}; nodes with GPUs: {nodes}; {shut_out}"
+    ),
+    "does_not_fit_eligible_nodes": (
+        "the least width is {workers} worker(s) of {gpus_per_worker} GPU(s), each on one node; "
+        "{slots} fit on the nodes it may use, {nodes}, empty: the pods ask for {asks}; {shut_out}"
+    ),
+    "counted_as_one_pool": (
+        "policy {policy} plans all GPUs as one pool and promises nothing on some nodes only: "
+        "the pods ask for {asks}"
+    ),
     "unknown_model_needs_profiling": (
         "model {model!r} has no history and the job gives no epoch_estimate: "
         "nothing can be promised on"

@@ -16,6 +16,8 @@ from laxity_scheduler.claims import (
 from laxity_scheduler.facts import PROMISED_DUE_AT
 from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
 from laxity_scheduler.lazy_shares import LazyShares
+from laxity_scheduler.ledger import may_ever_start
+from laxity_scheduler.regions import Region
 from laxity_scheduler.reserve import Claim, Profile, Share
 from laxity_scheduler.room import Kept, Room
 from laxity_scheduler.state import FOREVER, ClusterState, Job
@@ -34,6 +36,10 @@ class Reservations:
     ) -> None:
         self.state, self.forecasts, self.terms = state, forecasts, terms
         self.aged = tuple(aged(state, forecasts, terms, without))
+        if state.sets:
+            self.aged = tuple(
+                job for job in self.aged if not job.eligible or may_ever_start(state, job)
+            )
         facts = forecasts.facts
         left_s = (facts.column(PROMISED_DUE_AT)[facts.promised] - state.now).tolist()
         claims = [
@@ -79,6 +85,10 @@ class Reservations:
         """GPUs that no claim will need, whatever happens; meant for jobs that cannot be stopped."""
         return self._tally.left if self._tally is not None else 0
 
+    def spare_on(self, region: Region) -> int:
+        """The same on a region."""
+        return self._tally.left_on(region) if self._tally is not None else 0
+
     def fits(self, claim: Claim, *, borrowed: int = 0) -> Share | None:
         """The share with which a newcomer would be in time behind all claims; nothing is kept."""
         if self._tally is not None and not borrowed:
@@ -89,13 +99,13 @@ class Reservations:
         if borrowed:
             profile.free += borrowed
         self._own(claim.job, profile)
-        return self.room.planner.least(claim, profile)
+        return self.room.planner.least(claim, profile.seen_by(claim.job))
 
     def earliest(self, job: Job) -> Share | None:
         """The share that ends soonest behind all claims."""
         profile = self.profile(2.0 * self.forecasts.trajectory_s(job)).copy()
         self._own(job, profile)
-        return self.room.planner.earliest(job, profile)
+        return self.room.planner.earliest(job, profile.seen_by(job))
 
     def admit(self, claim: Claim) -> Share | None:
         """Count a newcomer among the claims if all of them can still be kept, perhaps replanned."""
@@ -106,7 +116,7 @@ class Reservations:
                 self.room.plan_one(claim, self.profile(claim.deadline_s))
                 self._tally = None
         elif self._profile is not None:
-            self._profile.reserve(share, claim.job.gpus_per_worker)
+            self._profile.spend(share, claim.job)
         if share is None:
             return self._replanned(claim)
         self.claims.append(claim)
@@ -196,7 +206,7 @@ class Reservations:
     def _own(self, job: Job, profile: Profile) -> None:
         """A running newcomer's own GPUs are not in its way."""
         if job.workers and not stopping(job):
-            profile.add(0.0, self.forecasts.freed_s(job), job.gpus)
+            profile.change(self.forecasts.freed_s(job), job, range(job.workers), 1)
 
     def _as_kept(self) -> list[Claim]:
         """All claims, in the order in which they are planned to start now."""

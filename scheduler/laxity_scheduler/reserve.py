@@ -136,6 +136,18 @@ class Profile:
                 first, last = self.slot(from_s), min(self.end(until_s), SLOTS)
                 self.free[first:last] -= workers * gpus_per_worker
 
+    def seen_by(self, job: Job) -> "Profile":
+        """What is free for this job; some may not use all nodes (`regions.SplitProfile`)."""
+        return self
+
+    def spend(self, share: Share, job: Job) -> None:
+        """Take this job's share out."""
+        self.reserve(share, job.gpus_per_worker)
+
+    def change(self, until_s: float, job: Job, workers: range, sign: int) -> None:
+        """These workers of a running job are given back (1) or taken (-1) from now until then."""
+        self.add(0.0, until_s, sign * len(workers) * job.gpus_per_worker)
+
     def workers(self, gpus_per_worker: int) -> Floats:
         """How many workers of that size fit, per slot (pooled: nodes are not told apart)."""
         return np.floor(self.room(gpus_per_worker))

@@ -20,9 +20,10 @@ from laxity_scheduler.compiled import COMPILES
 from laxity_scheduler.facts import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.forecast import TINY_S, Forecasts, stopping
 from laxity_scheduler.lazy_shares import LazyShares
-from laxity_scheduler.ledger import MANY, USABLE
+from laxity_scheduler.ledger import MANY, USABLE, slots_in
+from laxity_scheduler.regions import Region, SplitProfile, regions_of
 from laxity_scheduler.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
-from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.state import FOREVER, NOTHING, ClusterState, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.claim_columns import Columns
@@ -62,8 +63,8 @@ class Room:
 
     @property
     def _many(self) -> bool:
-        """Whether compiled loops pay."""
-        return COMPILES and len(self.state.jobs) >= MANY
+        """Whether compiled loops pay; they know one profile, not one per region."""
+        return COMPILES and len(self.state.jobs) >= MANY and not self.state.sets
 
     @cached_property
     def capacity(self) -> int:
@@ -77,13 +78,28 @@ class Room:
         return sum(node.gpus for node in nodes if node.pool == "training") - foreign + self.borrowed
 
     @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """Where claims are counted beside the whole cluster."""
+        return regions_of(self.state)
+
+    @cached_property
     def node_sizes(self) -> Mapping[int, int]:
         """How many training nodes there are by their GPUs."""
         return Counter(node.gpus for node in self.state.nodes if node.pool == "training")
 
+    def sizes_for(self, job: Job) -> Mapping[int, int]:
+        """The same of the nodes that it may use."""
+        if not job.eligible:
+            return self.node_sizes
+        return self.state.on_sets.get(job.eligible, NOTHING).training
+
     def slots(self, gpus_per_worker: int) -> int:
         """How many workers of that size the empty training nodes hold."""
         return sum(many * (gpus // gpus_per_worker) for gpus, many in self.node_sizes.items())
+
+    def slots_for(self, job: Job) -> int:
+        """How many of its workers the empty training nodes hold that it may use."""
+        return slots_in(self.sizes_for(job), job)
 
     @cached_property
     def unmoving(self) -> tuple[Job, ...]:
@@ -145,7 +161,10 @@ class Room:
         last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
         profile = Profile(slot_edges(horizon_s, last_s), self.capacity)
         profile.occupy(until_s, gpus)
-        return profile
+        if not self.regions:
+            return profile
+        parts = [(region, self._empty_part(region, profile)) for region in self.regions]
+        return SplitProfile(profile, parts)
 
     def _busy(self) -> tuple[Floats, Floats]:
         """Until when how many GPUs are busy if all claims were dropped."""
@@ -161,23 +180,66 @@ class Room:
                 gpus.append(job.gpus)
         return np.array(until_s), np.array(gpus)
 
-    def first_to_end(self, many: int) -> tuple[str, ...]:
-        """The running jobs whose epochs end soonest."""
-        if self.columns is not None:
+    def first_to_end(self, many: int, among: frozenset[str] | None = None) -> tuple[str, ...]:
+        """The running jobs whose epochs end soonest; of those on these nodes."""
+        if self.columns is not None and among is None:
             return self.columns.first_to_end(many)
-        boundary_s = self.forecasts.boundary_s
+        boundary_s, running = self.forecasts.boundary_s, self.state.running
+        if among is not None:
+            running = tuple(job for job in running if not among.isdisjoint(job.nodes))
         return tuple(
-            [
-                job.id
-                for job in nsmallest(
-                    many, self.state.running, lambda job: (boundary_s(job), job.id)
-                )
-            ]
+            [job.id for job in nsmallest(many, running, lambda job: (boundary_s(job), job.id))]
         )
 
     def ends(self) -> list[tuple[float, int]] | None:
         """When (mean) how many GPUs of running jobs are free; None where rows are few."""
         return None if self.columns is None else self.columns.ends()
+
+    def _empty_part(self, region: Region, whole: Profile) -> Profile:
+        """The same on one region."""
+        on_it = self.on(region)
+        until_s, gpus = [on_it.terminated_s], [on_it.terminating]
+        unmoving = frozenset(job.id for job in self.unmoving)
+        for job in self.state.running:
+            many = region.sits(job)
+            if many:
+                until_s.append(self._until_s(job, stays=job.id in unmoving))
+                gpus.append(many * job.gpus_per_worker)
+        for hold in self.state.holds:
+            if hold.until_at > self.state.now and hold.job not in self.ids:
+                until_s.append(hold.until_at - self.state.now)
+                gpus.append(hold.gpus * (hold.node in region.nodes))
+        part = Profile(whole.edges, on_it.capacity)
+        part.occupy(until_s, gpus)
+        return part
+
+    def on(self, region: Region) -> "OnRegion":
+        """What a region has."""
+        return self._on_regions[region]
+
+    @cached_property
+    def _on_regions(self) -> Mapping[Region, "OnRegion"]:
+        return {region: self._looked_at(region) for region in self.regions}
+
+    def _looked_at(self, region: Region) -> "OnRegion":
+        """Busy GPUs that no worker explains are of pods that terminate, first.
+
+        A row says how many pods terminate, not where; the rest is other people's.
+        """
+        state = self.state
+        nodes = [node for node in state.nodes if node.pool in USABLE and node.id in region.nodes]
+        busy = sum(node.gpus - node.free_gpus for node in nodes)
+        ours = sum(region.holds(job.nodes) * job.gpus_per_worker for job in state.running)
+        leaving = [job for job in state.jobs if job.terminating_workers]
+        going = sum(job.terminating_workers * job.gpus_per_worker for job in leaving)
+        unexplained = max(0, busy - ours)
+        training = [node for node in nodes if node.pool == "training"]
+        return OnRegion(
+            capacity=sum(node.gpus for node in training) - max(0, unexplained - going),
+            free=sum(node.free_gpus for node in training),
+            terminating=min(unexplained, going),
+            terminated_s=max((_terminated_s(job, self.forecasts) for job in leaving), default=0.0),
+        )
 
     @cached_property
     def awaited(self) -> dict[str, float]:
@@ -232,18 +294,19 @@ class Room:
         staying = 0 if stopping(job) else job.workers
         freed_s = self.forecasts.freed_s(job) if staying else 0.0
         if staying:
-            profile.add(0.0, freed_s, job.gpus)
+            profile.change(freed_s, job, range(staying), 1)
         stay = stay or not job.preemptible or self._just_resized(job)
         share = self._as_it_runs(claim, profile) if stay else None
-        share = share or self.planner.least(claim, profile)
+        seen = profile.seen_by(job)
+        share = share or self.planner.least(claim, seen)
         in_time = share is not None
         if share is None:
-            share = self.planner.earliest(job, profile)
+            share = self.planner.earliest(job, seen)
         if share is not None:
-            profile.reserve(share, job.gpus_per_worker)
-        surplus = staying - (share.workers_now if share else 0)
-        if surplus > 0:
-            profile.add(0.0, freed_s, -surplus * job.gpus_per_worker)
+            profile.spend(share, job)
+        kept = share.workers_now if share else 0
+        if staying > kept:
+            profile.change(freed_s, job, range(kept, staying), -1)
         return share, in_time
 
     def _just_resized(self, job: Job) -> bool:
@@ -262,12 +325,12 @@ class Room:
         share = self.planner.fixed(job, ((0.0, job.workers),))
         if share.finish_s > claim.deadline_s + TINY_S:
             return None
-        free = profile.free[: min(profile.end(share.finish_s), SLOTS)]
+        free = profile.seen_by(job).free[: min(profile.end(share.finish_s), SLOTS)]
         return share if (free >= job.gpus).all() else None
 
     def in_order(self, order: Iterable[Claim], profile: Profile, *, stay: bool = False) -> Kept:
         claims = list(order)
-        if COMPILES and len(claims) >= MANY:
+        if self._many and len(claims) >= MANY:
             from laxity_scheduler import claim_plans
 
             found = claim_plans.kept(self, claims, profile, stay=stay)
@@ -293,6 +356,16 @@ class Room:
             kept = self.in_order(self.ordered(claims, order), base.copy())
             best = kept if len(kept.late) < len(best.late) else best
         return best
+
+
+@dataclass(frozen=True, slots=True)
+class OnRegion:
+    """GPUs of a region: for claims, free now, and of pods that are gone in so many seconds."""
+
+    capacity: int
+    free: int
+    terminating: int
+    terminated_s: float
 
 
 def _terminated_s(job: Job, forecasts: Forecasts) -> float:

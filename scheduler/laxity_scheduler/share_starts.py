@@ -19,9 +19,18 @@ if TYPE_CHECKING:
 
 
 def started(
-    jobs: Sequence[Job], rows: "Ints", levels: "Ints", columns: Columns, ledger: Ledger
+    jobs: Sequence[Job],
+    rows: "Ints",
+    levels: "Ints",
+    columns: Columns,
+    ledger: Ledger,
+    *,
+    among: Sequence[frozenset[str] | None] = (),
 ) -> Iterator[Admit | Resize]:
-    """Each job, one after the other, on the widest level up to its own that fits; else nothing."""
+    """Each job, one after the other, on the widest level up to its own that fits; else nothing.
+
+    `among`: the nodes that each may use, if not all may use all.
+    """
     if not jobs:
         return
     held = np.array([job.workers for job in jobs], dtype=np.int64)
@@ -29,7 +38,7 @@ def started(
     down = levels[:, None] - np.arange(int(levels.max()) + 1)
     widths = columns.width[rows[:, None], np.maximum(down, 0)] // sizes[:, None]
     more = np.where(down >= 0, np.maximum(widths - held[:, None], 0), 0)
-    placed = ledger.place_all(more, sizes)
+    placed = ledger.place_all(more, sizes, among=among)
     had = held.tolist()
     admits = iter(_admits(jobs, rows, placed, had, columns))
     totals_s = columns.total

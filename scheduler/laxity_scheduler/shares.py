@@ -12,7 +12,8 @@ import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.ledger import Ledger, may_ever_start
 from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, reason
@@ -101,7 +102,7 @@ class _Decision:
     def __init__(self, state: ClusterState, rule: ShareRule, rows: Rows) -> None:
         self.state, self.rule = state, rule
         self.ledger = Ledger.of(state)
-        self.jobs = [job for job in state.jobs if _movable(job)]
+        self.jobs = [job for job in state.jobs if _movable(job) and _may_run(state, job)]
         self.rows = rows
         self.wake_at = FOREVER
         self.refused: set[int] = set()  # rows that keep the promise they have
@@ -165,13 +166,21 @@ class _Decision:
         ]
 
     def _misfits(self, columns: Columns, verdicts: "Ints") -> list[int]:
-        """Rows to be judged whose least width not even the empty cluster holds."""
+        """Rows to be judged whose least width not even the empty cluster holds.
+
+        And those that may use some nodes only: the loop counts GPUs as one pool, so that a promise
+        of it might rest on the wrong ones.
+        """
         asks = np.flatnonzero(columns.asks & (verdicts == NEWCOMER)).tolist()
         slots = empty_slots(self.state) if asks else None
         if slots is None:
             return []
         jobs = self.jobs
-        return [row for row in asks if jobs[row].widths[0] > slots(jobs[row].gpus_per_worker)]
+        return [
+            row
+            for row in asks
+            if jobs[row].eligible or jobs[row].widths[0] > slots(jobs[row].gpus_per_worker)
+        ]
 
     def _stands(self, row: int) -> bool:
         return self.state.now <= self._promised_at(row)
@@ -215,6 +224,9 @@ class _Decision:
 
     def _why_not(self, row: int, columns: Columns) -> Reason:
         job = self.jobs[row]
+        if job.eligible:
+            never = never_fits(self.state, job)
+            return never or reason("counted_as_one_pool", policy=self.rule.name, asks=job.eligible)
         slots = empty_slots(self.state)(job.gpus_per_worker)
         if job.widths[0] > slots:
             return too_wide(job, slots)
@@ -255,7 +267,8 @@ class _Decision:
             yield from self._narrowed(self.jobs[row], int(target[row]), spare=bool(spare))
         rows = order[starts[order]]
         jobs = [self.jobs[row] for row in rows.tolist()]
-        yield from started(jobs, rows, target[rows], columns, self.ledger)
+        among = [self.state.eligible(job) for job in jobs] if self.state.sets else ()
+        yield from started(jobs, rows, target[rows], columns, self.ledger, among=among)
 
     def _narrowed(self, job: Job, level: int, *, spare: bool) -> Iterator[Decision]:
         workers = job.widths[level] if level >= 0 else 0
@@ -286,6 +299,13 @@ def _movable(job: Job) -> bool:
     if not job.workers:
         return True
     return job.preemptible and job.workers in job.widths
+
+
+def _may_run(state: ClusterState, job: Job) -> bool:
+    """Whether there are nodes for it; a hard job that asks is told so."""
+    if not job.eligible or job.workers or job.asked:
+        return True
+    return may_ever_start(state, job)
 
 
 def _changing(job: Job) -> bool:

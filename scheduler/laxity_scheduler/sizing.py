@@ -148,8 +148,8 @@ def narrow(bargain: Bargain) -> None:
             return
         if one.job.id in bargain.waits_for:
             continue
-        gpus = one.job.gpus_per_worker
-        need = Need(one.workers, gpus, bargain.ledger, coming=dict(bargain.coming))
+        gpus, may = one.job.gpus_per_worker, bargain.state.eligible(one.job) or frozenset()
+        need = Need(one.workers, gpus, bargain.ledger, may, coming=dict(bargain.coming))
         if need.there >= one.workers:
             return  # enough is on its way
         missing = need.workers - need.there
@@ -165,7 +165,8 @@ def narrow(bargain: Bargain) -> None:
 
 def widen(bargain: Bargain) -> None:
     """GPUs that nobody waits for go to the jobs that gain most seconds per GPU by them."""
-    if bargain.blocked or not bargain.ledger.total_free:
+    waited_for = _waited_for(bargain)
+    if waited_for is None or not bargain.ledger.total_free:
         return
     rest = None if bargain.reservations.roomy else bargain.reservations.profile().copy()
     heap: list[tuple[float, str, int]] = []
@@ -184,13 +185,24 @@ def widen(bargain: Bargain) -> None:
         job = jobs[job_id]
         if width <= widths[job_id]:
             continue
-        more = _placed(bargain, job, width - widths[job_id], rest)
+        more = _placed(bargain, job, width - widths[job_id], rest, waited_for)
         if more is not None:
             widths[job_id] = width
             chosen[job_id] = chosen.get(job_id, ()) + more
             _offer(bargain, job, width, heap)
     for job_id, more in chosen.items():
         _widened(bargain, jobs[job_id], widths[job_id], more)
+
+
+def _waited_for(bargain: Bargain) -> frozenset[str] | None:
+    """The nodes that those who wait may use; None: all."""
+    found: frozenset[str] = frozenset()
+    for one in bargain.blocked:
+        may = bargain.state.eligible(one.job)
+        if may is None:
+            return None
+        found |= may
+    return found
 
 
 def _to_widen(bargain: Bargain) -> dict[str, Job]:
@@ -250,25 +262,48 @@ def _offer(bargain: Bargain, job: Job, width: int, heap: list[tuple[float, str, 
 
 
 def _placed(
-    bargain: Bargain, job: Job, workers: int, rest: Profile | None
+    bargain: Bargain,
+    job: Job,
+    workers: int,
+    rest: Profile | None,
+    waited_for: frozenset[str],
 ) -> tuple[str, ...] | None:
     """Nodes for more workers, if no claim needs these GPUs before they can be given back."""
-    gpus = workers * job.gpus_per_worker
+    gpus, held_s = workers * job.gpus_per_worker, 0.0
     if rest is not None:
         curve = bargain.forecasts.curve(job)
         held_s = curve.start_s(curve.least, "p90") + 2.0 * curve.epoch_s(curve.least, "p90")
         if held_s == FOREVER or (rest.free[: rest.end(held_s)] < gpus).any():
             return None
-    nodes = _more_nodes(bargain, job, workers)
+    nodes = _nodes_for(bargain, job, workers, held_s, waited_for, claimed=False)
     if nodes is not None and rest is not None:
         rest.add(0.0, held_s, -gpus)
     return nodes
 
 
 def _more_nodes(bargain: Bargain, job: Job, workers: int) -> tuple[str, ...] | None:
+    """Nodes for more workers of a running job, to the end."""
+    rest_s = bargain.forecasts.rest_s(job, job.workers)
+    claimed = bargain.claims(job)
+    return _nodes_for(bargain, job, workers, rest_s, frozenset(), claimed=claimed)
+
+
+def _nodes_for(
+    bargain: Bargain,
+    job: Job,
+    workers: int,
+    hold_s: float,
+    without: frozenset[str],
+    *,
+    claimed: bool,
+) -> tuple[str, ...] | None:
+    """Where so many more workers may go for so long, taken; a running job may be tied to its own."""
+    ledger, sites = bargain.ledger, bargain.sites
     if bargain.grows or job.id in bargain.starts:
-        return bargain.ledger.place(workers, job.gpus_per_worker)
-    return bargain.ledger.place_on(job.nodes, workers, job.gpus_per_worker)
+        return sites.place(ledger, job, workers, hold_s, claimed=claimed, without=without)
+    if not without.isdisjoint(job.nodes):
+        return None
+    return sites.place_on(ledger, job, workers, hold_s, claimed=claimed)
 
 
 def _late_s(bargain: Bargain, job: Job) -> float:
@@ -316,7 +351,11 @@ def _grow(bargain: Bargain, job: Job, width: int) -> None:
         return
     if bargain.forecasts.rest_s(job, width) > bargain.left_s(job) + TINY_S:
         return  # nobody is stopped for a promise that is broken all the same
-    nodes = frozenset() if bargain.grows else frozenset(job.nodes)
+    may = bargain.state.eligible(job)
+    own = frozenset(job.nodes) if may is None else may.intersection(job.nodes)
+    nodes = (may or frozenset()) if bargain.grows else own
+    if not nodes and not (bargain.grows and may is None):
+        return
     coming = bargain.coming_for(job)
     gpus = job.gpus_per_worker
     need = Need(width - job.workers, gpus, bargain.ledger, nodes=nodes, coming=coming)
@@ -370,11 +409,13 @@ def _restart_wider(bargain: Bargain, job: Job) -> None:
             continue
         after_s = (curve.epochs_left - 1) * curve.epoch_s(width, "p90")
         in_time = freed_s + curve.start_s(width, "p90") + after_s <= bargain.left_s(job)
-        if in_time and bargain.ledger.slots(job.gpus_per_worker) + job.workers >= width:
+        may = bargain.state.eligible(job)
+        slots = bargain.ledger.part(may).slots(job.gpus_per_worker)
+        if in_time and slots + job.workers >= width:
             why = reason("restart_wider", workers=width, late_s=_late_s(bargain, job))
             bargain.change(Preempt(job.id, "epoch", job.id, why))
             for _ in range(width - job.workers):
-                bargain.ledger.place(1, job.gpus_per_worker)
+                bargain.ledger.place(1, job.gpus_per_worker, may)
             return
 
 

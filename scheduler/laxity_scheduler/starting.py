@@ -18,6 +18,7 @@ from laxity_scheduler.decision import Preempt
 from laxity_scheduler.donors import carry_out, choose
 from laxity_scheduler.facts import WAITING
 from laxity_scheduler.forecast import TINY_S
+from laxity_scheduler.ledger import may_ever_start
 from laxity_scheduler.promise import queue_of
 from laxity_scheduler.queueing import RANKS, Waiting, ages_at, slack
 from laxity_scheduler.reasons import Reason, reason
@@ -55,7 +56,7 @@ class Starts:
     def first(self) -> None:
         """Jobs with a claim: those that are planned to start now before those that must wait."""
         bargain = self._bargain
-        claimed = [one for one in self.queue if RANKS[one.rank] <= RANKS["aged"]]
+        claimed = [one for one in self.queue if _claimed(one)]
         waits = [False] * len(claimed)
         if not self._reservations.roomy:
             claimed, waits = planned_later(bargain, claimed)
@@ -75,30 +76,32 @@ class Starts:
         bargain, shares = self._bargain, self._reservations.shares
         if self._reservations.roomy:
             return
-        taker = self._taker()
-        jobs = bargain.state.running
+        takers = self._takers()
+        jobs = bargain.state.running if takers else ()
         now = shares.outline([job.id for job in jobs]).workers_now
         for place in np.flatnonzero(now == 0).tolist():
             job = jobs[place]
-            if bargain.settled(job) and taker and job.preemptible and taker != job.id:
+            if not (bargain.settled(job) and job.preemptible):
+                continue
+            taker = next((one.id for one in takers if _could_use(bargain, one, job)), "")
+            if taker and taker != job.id:
                 why = reason("preempt_for", beneficiary=taker, gpus=job.gpus)
                 bargain.change(Preempt(job.id, "epoch", taker, why))
 
-    def _taker(self) -> str:
-        """The most urgent job that is planned to have more workers than it has."""
+    def _takers(self) -> list[Job]:
+        """The jobs that are planned to have more workers than they have, most urgent first."""
         claims, starts = self._reservations.claims, self._bargain.starts
         planned = self._reservations.shares.outline([claim.job.id for claim in claims])
         has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
         takes = (planned.widest > has) & (planned.workers_now >= has)
         takers = [claims[place] for place in np.flatnonzero(takes).tolist()]
-        return min(
-            ((one.deadline_s, one.job.id) for one in takers if one.job.id not in starts),
-            default=(0.0, ""),
-        )[1]
+        takers = [claim for claim in takers if claim.job.id not in starts]
+        takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
+        return [claim.job for claim in takers]
 
     def others(self) -> None:
         """Jobs without one."""
-        others = [one for one in self.queue if RANKS[one.rank] > RANKS["aged"]]
+        others = [one for one in self.queue if not _claimed(one)]
         others = others[start_others(self._bargain, others) :]
         for one, out in zip(others, kept_out(self._bargain, others, self._rest), strict=True):
             if out:
@@ -142,8 +145,10 @@ class Starts:
         """Place it on the first of these widths that fits; its holds count for it alone."""
         ledger, job = self._bargain.ledger, one.job
         ledger.open_holds(job.id)
+        sites, claimed = self._bargain.sites, _claimed(one)
         for width in widths:
-            nodes = ledger.place(width, job.gpus_per_worker)
+            hold_s = self._hold_s(one, width)
+            nodes = sites.place(ledger, job, width, hold_s, claimed=claimed)
             if nodes is not None:
                 why = _why(one, width, widths, self._bargain)
                 self._bargain.starts[job.id] = Start(one, width, nodes, why)
@@ -173,17 +178,39 @@ class Starts:
 
     def _set_aside(self, job: Job, workers: int) -> None:
         """Keep as many free GPUs as it will need from those that come after it."""
-        ledger = self._bargain.ledger
+        ledger, may = self._bargain.ledger, self._bargain.state.eligible(job)
         for _ in range(workers):
-            if ledger.place(1, job.gpus_per_worker) is None:
+            if ledger.place(1, job.gpus_per_worker, may) is None:
                 return
+
+    def _hold_s(self, one: Waiting, workers: int) -> float:
+        """How long it will be in the way of others, if it starts now."""
+        if _claimed(one):
+            return self._forecasts.rest_s(one.job, workers)
+        return self._holds_s(one.job, workers)
+
+    def _need(self, one: Waiting, coming: Counter[str]) -> Need | None:
+        """What it needs, on the nodes that it may take by then; None if these are none at all."""
+        bargain, job, from_s = self._bargain, one.job, 0.0
+        hold_s, claimed = self._hold_s(one, one.workers), _claimed(one)
+        if not self._reservations.roomy:
+            share = self._reservations.shares.get(job.id)
+            from_s = share.starts_s if share is not None else self._reservations.room.drain_s
+        among = bargain.sites.open_to(job, hold_s, claimed=claimed, from_s=from_s)
+        if among is not None and not among:
+            return None
+        return Need(
+            one.workers, job.gpus_per_worker, bargain.ledger, among or frozenset(), coming=coming
+        )
 
     def _displace(self, one: Waiting) -> None:
         """Tell the cheapest jobs to stop so that it fits, unless enough is on its way already."""
         bargain, job = self._bargain, one.job
         own = bargain.coming_for(job)
         own.update(self._ending(job))
-        need = Need(one.workers, job.gpus_per_worker, bargain.ledger, coming=own + bargain.coming)
+        need = self._need(one, own + bargain.coming)
+        if need is None:
+            return
         asked = tuple(victim.id for victim in bargain.asked_for.get(job.id, ()))
         bargain.use_coming(replace(need, coming=own))
         if need.there >= one.workers:
@@ -237,8 +264,9 @@ class Starts:
         if bargain.asked_for.get(job.id) or bargain.displaced >= bargain.rules.most_displacing:
             self._set_aside(job, one.workers)
             return
-        coming = bargain.coming_for(job)
-        need = Need(one.workers, job.gpus_per_worker, bargain.ledger, coming=coming)
+        need = self._need(one, bargain.coming_for(job))
+        if need is None:
+            return
         chosen = choose(bargain, job, need, FOREVER, tiers=2)
         loss_s = sum(victim.loss_s for victim in chosen)
         waits_s = max((victim.delay_s for victim in chosen), default=0.0)
@@ -278,8 +306,20 @@ def _startable(bargain: Bargain) -> list[Job]:
     return [
         job
         for job in facts.where(facts.column(WAITING) > 0.0)
-        if job.id not in bargain.acted and (not job.refused or job.id in shares)
+        if job.id not in bargain.acted
+        and (not job.refused or job.id in shares)
+        and (not job.eligible or may_ever_start(bargain.state, job))
     ]
+
+
+def _claimed(one: Waiting) -> bool:
+    return RANKS[one.rank] <= RANKS["aged"]
+
+
+def _could_use(bargain: Bargain, taker: Job, victim: Job) -> bool:
+    """Whether a job may use any of the nodes that another one would free."""
+    may = bargain.state.eligible(taker)
+    return may is None or not may.isdisjoint(victim.nodes)
 
 
 def _window_s(job: Job) -> float:

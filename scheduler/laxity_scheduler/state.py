@@ -4,6 +4,7 @@ A row changes when something happened to its job, never because time passed; wha
 `now` is a function of its row and a predictor.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from laxity_scheduler.verdict import Promise, Refusal, Runs, Verdict
 ServiceClass = Literal["hard", "soft", "best_effort"]
 Pool = Literal["training", "inference", "loaned"]
 FOREVER = float("inf")
+NOWHERE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Job:
     chain: str = ""  # chained jobs under a wall-clock limit share one name
     wall_limit_s: float = FOREVER
     fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
+    eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
 
     @property
     def namespace(self) -> str:
@@ -92,6 +95,26 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSet:
+    """The nodes that some jobs may use, and in words what shuts these jobs out of the others."""
+
+    nodes: frozenset[str]
+    shut_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OnSet:
+    """Nodes of a set by their GPUs, those that training may use and those that are its own."""
+
+    usable: Mapping[int, int]
+    training: Mapping[int, int]
+    free_gpus: int
+
+
+NOTHING = OnSet({}, {}, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """GPUs that a preempted job freed on a node, kept for the job they were freed for."""
 
@@ -103,7 +126,10 @@ class Hold:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """A snapshot. Jobs are the unfinished ones, in order of submission, then id."""
+    """A snapshot. Jobs are the unfinished ones, in order of submission, then id.
+
+    `sets` are the sets of nodes that jobs name which may not use all of them; None: all may.
+    """
 
     now: float
     nodes: tuple[Node, ...]
@@ -111,6 +137,29 @@ class ClusterState:
     holds: tuple[Hold, ...] = ()
     budgets: Mapping[str, float] | None = None  # promised GPU-seconds allowed per namespace
     cycle: int = 0
+    sets: Mapping[str, NodeSet] | None = None
+
+    def eligible(self, job: Job) -> frozenset[str] | None:
+        """The nodes that it may use; None: all."""
+        return self.nodes_of(job.eligible)
+
+    def nodes_of(self, eligible: str) -> frozenset[str] | None:
+        """The nodes of a set by its name; None: all. One that nobody knows has no nodes."""
+        if not eligible:
+            return None
+        known = (self.sets or {}).get(eligible)
+        return NOWHERE if known is None else known.nodes
+
+    @cached_property
+    def on_sets(self) -> Mapping[str, "OnSet"]:
+        """What there is on the nodes of each set."""
+        return {name: self._on(one.nodes) for name, one in (self.sets or {}).items()}
+
+    def _on(self, names: frozenset[str]) -> "OnSet":
+        nodes = [node for node in self.nodes if node.id in names and node.pool != "inference"]
+        training = [node.gpus for node in nodes if node.pool == "training"]
+        free = sum(node.free_gpus for node in nodes)
+        return OnSet(Counter(node.gpus for node in nodes), Counter(training), free)
 
     @property
     def in_order(self) -> "ClusterState":

@@ -4,7 +4,7 @@ Whoever is in time at the width that it has, or at a smaller one, takes no free 
 such claims are counted together, from columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from laxity_scheduler.facts import PROMISED_DUE_AT, SIZE
 from laxity_scheduler.forecast import TINY_S, stopping
 from laxity_scheduler.lazy_shares import LazyShares
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.regions import Region
 from laxity_scheduler.reserve import Claim, Share
 from laxity_scheduler.room import Room
 from laxity_scheduler.state import FOREVER, Job
@@ -35,13 +36,14 @@ class Tally:
             self._ledger = Ledger([node.id for node in nodes], [node.gpus for node in nodes])
             for job in room.unmoving:
                 _take_all(self._ledger, job.nodes, job.gpus_per_worker)
+        self._parts = [_Part(room, region) for region in room.regions]
 
     def add_all(self, claims: Sequence[Claim]) -> LazyShares | None:
         """The shares of all claims, counted; None if they do not fit together."""
         shares = LazyShares()
         if claims and self._ledger is None and self._free >= 0:
             self._add_plain(shares)
-            if self.left < 0:
+            if self.left < 0 or any(part.left < 0 for part in self._parts):
                 return None
         for claim in claims:
             if claim.job.id in shares:
@@ -68,26 +70,48 @@ class Tally:
         self.left -= int((width * facts.column(SIZE)[rows])[counts].sum())
         found = zip(names, width.tolist(), finish_s.tolist(), counts.tolist(), strict=True)
         shares.plain = {name: (int(wide), ends_s) for name, wide, ends_s, one in found if one}
+        for part in self._parts:
+            by_id = self._room.state.by_id
+            part.left -= sum(
+                part.gpus(by_id[name], wide) for name, (wide, _) in shares.plain.items()
+            )
 
     def add(self, claim: Claim, *, keep: bool) -> Share | None:
         """Its share, counted if `keep`; None (nothing counted) if it does not fit with the rest."""
         gpus = claim.job.gpus_per_worker
         staying = 0 if stopping(claim.job) else claim.job.workers
         share = self._alone(claim, 0.0)
-        if share and (share.widest - staying) * gpus > self._free:
+        if share and any((share.widest - staying) * gpus > free for free in self._frees(claim.job)):
             share = self._alone(claim, self._room.drain_s)
         if share is None or share.widest * gpus > self.left:
+            return None
+        if any(part.gpus(claim.job, share.widest) > part.left for part in self._parts):
             return None
         if not self._packs(claim.job, share.widest, keep=keep):
             return None
         if keep:
-            self._free -= max(0, share.widest - staying) * gpus
+            new = max(0, share.widest - staying) * gpus
+            self._free -= new
             self.left -= share.widest * gpus
+            for part in self._parts:
+                part.free -= new * part.whole(claim.job)
+                part.left -= part.gpus(claim.job, share.widest)
         return share
+
+    def left_on(self, region: Region) -> int:
+        """GPUs of a region that no claim needs."""
+        return next(part.left for part in self._parts if part.region is region)
+
+    def _frees(self, job: Job) -> Iterator[int]:
+        """Free GPUs of the cluster, and of each region that it cannot leave."""
+        yield self._free
+        for part in self._parts:
+            if part.whole(job):
+                yield part.free
 
     def count(self, gpus: "Ints") -> int:
         """Count the first of these newcomers while their GPUs (n,) are free; how many."""
-        if self._ledger is not None:
+        if self._ledger is not None or self._parts:
             return 0
         sums = np.cumsum(gpus)
         many = int((sums <= min(self._free, self.left)).sum())
@@ -112,7 +136,24 @@ class Tally:
             return True
         ledger = self._ledger if keep else self._ledger.copy()
         stay = _take_all(ledger, job.nodes[:workers], job.gpus_per_worker)
-        return ledger.place(workers - stay, job.gpus_per_worker) is not None
+        may = self._room.state.eligible(job)
+        return ledger.place(workers - stay, job.gpus_per_worker, may) is not None
+
+
+class _Part:
+    """One region: GPUs left for claims, and free now."""
+
+    def __init__(self, room: Room, region: Region) -> None:
+        self.region, on_it = region, room.on(region)
+        held = sum(region.sits(job) * job.gpus_per_worker for job in room.unmoving)
+        self.left = on_it.capacity - held
+        self.free = on_it.free
+
+    def whole(self, job: Job) -> bool:
+        return job.eligible in self.region.inside
+
+    def gpus(self, job: Job, workers: int) -> int:
+        return self.region.workers(job, workers) * job.gpus_per_worker
 
 
 def _take_all(ledger: Ledger, nodes: Sequence[str], gpus: int) -> int:

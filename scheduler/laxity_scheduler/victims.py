@@ -23,6 +23,7 @@ from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.state import Job
 
 MOST_EXACT: Final = 12
+FEW_NODES: Final = 64  # up to so many are looked at one by one
 SHORTLIST: Final = 64  # so many of the cheapest, and some more per worker, are enough as a rule
 MOST_DELAYS: Final = 6  # how many limits of the delay a greedy set is sought under
 
@@ -47,7 +48,8 @@ class Victim:
 class Need:
     """So many workers must fit on free GPUs, on those that come anyway, and on what victims free.
 
-    `nodes` restricts where they may go (a running job grows on its own nodes); empty: anywhere.
+    `nodes` restricts where they may go (a running job grows on its own nodes, another may use some
+    nodes only); empty: anywhere.
     """
 
     workers: int
@@ -60,8 +62,9 @@ class Need:
     def there(self) -> int:
         """Workers that fit without stopping anybody (else)."""
         size = self.gpus_per_worker
-        if not self.nodes:
-            return self.ledger.slots(size) + self._more({}, self.coming)
+        if not self.nodes or len(self.nodes) > FEW_NODES:
+            slots = self.ledger.part(self.nodes or None).slots(size)
+            return slots + self._more({}, self.coming)
         return sum(self._free(node) // size for node in self.nodes)
 
     def gain(self, victims: Iterable[Victim]) -> int:

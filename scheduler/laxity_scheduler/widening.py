@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from laxity_scheduler.decision import Admit, Decision, Preempt, Resize
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.ledger import Ledger, may_ever_start
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.priority import movable
 from laxity_scheduler.reasons import reason
+from laxity_scheduler.regions import Purse
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 Gain = Callable[[Job, int, int], float]  # (job, from workers, to workers), larger is better
@@ -23,28 +24,30 @@ def resizable(state: ClusterState) -> list[Job]:
     found = [
         job
         for job in state.jobs
-        if movable(job) and not job.resize_to and (not job.workers or job.workers in job.widths)
+        if movable(job)
+        and not job.resize_to
+        and (not job.workers or job.workers in job.widths)
+        and (not job.eligible or job.workers or may_ever_start(state, job))
     ]
     return sorted(found, key=lambda job: (job.submitted_at, job.id))
 
 
-def widen(jobs: Sequence[Job], gpus: int, gain: Gain, *, worth_it: float = 0.0) -> dict[str, int]:
+def widen(
+    jobs: Sequence[Job], purse: Purse, gain: Gain, *, worth_it: float = 0.0
+) -> dict[str, int]:
     """Workers by job id (absent: none). `jobs` come in the order in which they get their least."""
     width: dict[str, int] = {}
     heads: list[tuple[float, int, int]] = []
     for number, job in enumerate(jobs):
         least = job.widths[0]
-        if least * job.gpus_per_worker <= gpus:
-            gpus -= least * job.gpus_per_worker
+        if purse.take(job, 0, least):
             width[job.id] = least
             _offer(heads, number, job, place=0, gain=gain, worth_it=worth_it)
     heapify(heads)
     while heads:
         _, number, place = heappop(heads)
         job = jobs[number]
-        more = (job.widths[place] - width[job.id]) * job.gpus_per_worker
-        if more <= gpus:
-            gpus -= more
+        if purse.take(job, width[job.id], job.widths[place]):
             width[job.id] = job.widths[place]
             _offer(heads, number, job, place=place, gain=gain, worth_it=worth_it)
     return width
@@ -92,14 +95,16 @@ def toward(
             decisions.append(Preempt(job.id, "epoch", "", why))
     for job in jobs:
         if not job.workers or job.width_changed_at != state.now:  # not twice at one instant
-            decisions += _more(job, width.get(job.id, 0), ledger, policy)
+            decisions += _more(job, width.get(job.id, 0), ledger, policy, state.eligible(job))
     return Plan(tuple(decisions), wake_at)
 
 
-def _more(job: Job, wanted: int, ledger: Ledger, policy: str) -> list[Decision]:
+def _more(
+    job: Job, wanted: int, ledger: Ledger, policy: str, may: frozenset[str] | None
+) -> list[Decision]:
     ledger.open_holds(job.id)
     for workers in reversed([level for level in job.widths if job.workers < level <= wanted]):
-        nodes = ledger.place(workers - job.workers, job.gpus_per_worker)
+        nodes = ledger.place(workers - job.workers, job.gpus_per_worker, may)
         if nodes is None:
             continue
         why = reason("order", policy=policy)
@@ -110,6 +115,6 @@ def _more(job: Job, wanted: int, ledger: Ledger, policy: str) -> list[Decision]:
     return []
 
 
-def capacity(state: ClusterState, jobs: Sequence[Job]) -> int:
+def capacity(state: ClusterState, jobs: Sequence[Job]) -> Purse:
     """GPUs that these jobs may share: free ones, and those that they hold."""
-    return Ledger.of(state).total_free + sum(job.gpus for job in jobs)
+    return Purse(state, jobs, Ledger.of(state).total_free + sum(job.gpus for job in jobs))

@@ -1,14 +1,16 @@
 """From submission to finish on a virtual clock: with exact predictions no promise is ever broken."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from laxity_scheduler.follow_up import with_follow_up
+from laxity_scheduler.ledger import may_ever_start
 from laxity_scheduler.plan import Admit, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.policies.qos import QosPolicy
-from laxity_scheduler.state import FOREVER
+from laxity_scheduler.state import FOREVER, NodeSet
 from laxity_scheduler.verdict import Promise, Refusal
 from tests.builders import Curve, job
 from tests.toy_world import ToyWorld
@@ -180,6 +182,33 @@ def runs_through(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_no_promise_is_broken_while_predictions_are_right(seed: int) -> None:
     runs_through(seed)
+
+
+def tied_world(seed: int) -> ToyWorld:
+    """The same on several nodes, of which most jobs may use some only."""
+    world, rng = random_world(seed), random.Random(f"sets of {seed}")
+    if len(world.gpus) == 1:
+        world.gpus = rng.choice([(4, 4), (2, 2, 2), (4, 2)])
+    nodes = [f"n{number}" for number in range(len(world.gpus))]
+    world.sets = {"first": NodeSet(frozenset(nodes[:1])), "rest": NodeSet(frozenset(nodes[1:]))}
+    if len(nodes) > 2:
+        world.sets = {**world.sets, "two": NodeSet(frozenset(nodes[:2]))}
+    world.arrivals = [
+        replace(one, eligible=rng.choice(["", *world.sets])) for one in world.arrivals
+    ]
+    world.__post_init__()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_promise_is_broken_where_jobs_may_use_some_nodes_only(seed: int) -> None:
+    world = tied_world(seed)
+    world.run(POLICY)
+    refused = {name for name, told in world.verdicts.items() if isinstance(told, Refusal)}
+    state = replace(world.observe(), sets=world.sets)
+    never = {one.id for one in world.arrivals if not may_ever_start(state, one)}
+    assert world.broken() == {}
+    assert set(world.finished) | refused | never == {one.id for one in world.arrivals}
 
 
 @pytest.mark.soak

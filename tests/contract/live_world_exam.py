@@ -4,6 +4,7 @@ A LiveStage is a Stage on a cluster that can be touched behind the World's back.
 """
 
 import itertools
+from collections.abc import Callable
 from typing import Protocol
 
 import pytest
@@ -13,6 +14,7 @@ from laxity_k8s import merge
 from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
 from laxity_scheduler.engine import LiveWorld
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Preempt, Promised, Resize
+from laxity_scheduler.state import ClusterState
 from laxity_scheduler.verdict import Forecast, Promise
 from tests.contract.world_exam import WHY, Question, Stage, admit, do, free, row
 
@@ -233,6 +235,38 @@ def every_decision_leaves_its_reason_in_the_jobs_events(stage: LiveStage) -> Non
     assert merge.annotations(stage.world.job(job_id))[names.REASON] == WHY.text
 
 
+def labels_and_taints_of_nodes_are_followed_as_they_change(stage: LiveStage) -> None:
+    made, key = manifest(stage, "choosy"), "example.com/kind"
+    made["spec"]["template"]["spec"]["nodeSelector"] = {key: "large"}
+    stage.world.submit(made)
+    plain = stage.submit("plain")
+
+    def nodes_of(job_id: str) -> Callable[[ClusterState], frozenset[str] | None]:
+        return lambda state: state.eligible(row(state, job_id))
+
+    def change(node: str, body: Json) -> None:
+        stage.api.patch(Patch("nodes", node, body))
+
+    choosy = nodes_of("default/choosy")
+    try:
+        state = stage.until(lambda state: choosy(state) == frozenset(), "no node has the label")
+        assert f"a, b: label {key} is missing, large is asked" in str(state.sets)
+        change("a", {"metadata": {"labels": {key: "large"}}})
+        stage.until(lambda state: choosy(state) == frozenset({"a"}), "one has it")
+        change("b", {"metadata": {"labels": {key: "large"}}})
+        stage.until(lambda state: choosy(state) is None, "all have it")
+        taint = {"key": key, "value": "reserved", "effect": "NoSchedule"}
+        change("a", {"spec": {"taints": [taint]}})
+        state = stage.until(lambda state: choosy(state) == frozenset({"b"}), "one is tainted")
+        assert nodes_of(plain)(state) == frozenset({"b"})
+        assert f"a: taint {key}=reserved:NoSchedule is not tolerated" in str(state.sets)
+    finally:
+        for node in "ab":
+            change(node, {"metadata": {"labels": {key: None}}, "spec": {"taints": None}})
+    state = stage.until(lambda state: choosy(state) == frozenset(), "labels are gone")
+    assert nodes_of(plain)(state) is None
+
+
 def released_jobs_are_plain_jobs_of_the_cluster(stage: LiveStage) -> None:
     job_id = stage.submit("released")
     admit(stage, job_id, "a")
@@ -257,5 +291,6 @@ LIVE_EXAM: tuple[Question, ...] = (
     a_cancelled_job_and_its_pods_are_gone,
     a_job_made_anew_under_its_name_is_another_job,
     every_decision_leaves_its_reason_in_the_jobs_events,
+    labels_and_taints_of_nodes_are_followed_as_they_change,
     released_jobs_are_plain_jobs_of_the_cluster,
 )

@@ -147,6 +147,8 @@ def no_node_is_given_twice(answer: Answer) -> None:
             new = decision.nodes[job.workers :]
             assert decision.workers in job.widths
             assert len(decision.nodes) == decision.workers
+            may = _may_use(state, job)
+            assert may.issuperset(new), f"{job.id} may use {sorted(may)}, not all of {new}"
             takes.update({name: job.gpus_per_worker * new.count(name) for name in set(new)})
             starts |= {job.id} if new else set()
     nodes = {node.id: node for node in state.nodes}
@@ -161,6 +163,12 @@ def no_node_is_given_twice(answer: Answer) -> None:
         assert gpus <= node.free_gpus, f"{gpus} taken of {node.free_gpus} on {name}"
         if len(held) == len([hold for hold in state.holds if hold.node == name]):
             assert gpus <= max(0, node.free_gpus - sum(held)), f"{name}: held for others"
+
+
+def _may_use(state: ClusterState, job: Job) -> frozenset[str]:
+    if not job.eligible:
+        return frozenset(node.id for node in state.nodes)
+    return (state.sets or {})[job.eligible].nodes
 
 
 def only_what_may_be_touched_is(answer: Answer) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, Pool
+from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet, Pool
 from laxity_scheduler.verdict import Forecast, Refusal, Verdict
 from tests.builders import Curve, job, promise
 
@@ -81,6 +81,35 @@ def ended(state: ClusterState, draw: Random) -> ClusterState:
         for job in state.jobs
     ]
     return replace(state, jobs=tuple(rows))
+
+
+@cache
+def restricted_cases(many: int) -> tuple[Case, ...]:
+    return tuple(restricted(case(seed), Random(f"sets of {seed}")) for seed in range(many))
+
+
+def restricted(case: Case, draw: Random) -> Case:
+    """The same where some jobs may use some nodes only: nested, disjoint, overlapping sets, or none.
+
+    Who runs does so where it may, but for a few whose nodes were labelled anew while they ran.
+    """
+    names = [node.id for node in case.state.nodes]
+    sets = {
+        f"set{number}": NodeSet(
+            frozenset(name for name in names if draw.random() < share), "not for this one"
+        )
+        for number, share in enumerate(draw.choices((0.0, 0.3, 0.5, 0.8), k=draw.randint(1, 4)))
+    }
+    rows = [
+        replace(job, eligible=_set_for(draw, job, sets)) if draw.random() < 0.5 else job
+        for job in case.state.jobs
+    ]
+    return replace(case, state=replace(case.state, jobs=tuple(rows), sets=sets))
+
+
+def _set_for(draw: Random, job: Job, sets: dict[str, NodeSet]) -> str:
+    fits = [name for name, one in sets.items() if one.nodes.issuperset(job.nodes)]
+    return draw.choice(sorted(sets) if draw.random() < 0.1 else [*fits, ""])
 
 
 @dataclass

@@ -47,9 +47,13 @@ class LocalStage:
         self.open()
         return self.live
 
-    def submit(self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0) -> str:
+    def submit(
+        self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0, on: str = ""
+    ) -> str:
         made = manifest(self, name, widths=",".join(map(str, widths)))
         made["spec"]["template"] = template(stop_s=stop_s)
+        if on:
+            made["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": on}
         self.live.submit(made)
         return f"default/{name}"
 

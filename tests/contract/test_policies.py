@@ -10,7 +10,7 @@ from laxity_scheduler.policies import edf, fifo, qos
 from laxity_scheduler.simulate.catalogue import decide_of, listed
 from tests.builders import MINUTE_EPOCHS, cluster, job
 from tests.contract.policy_exam import examined
-from tests.contract.random_states import case, cases, drawn
+from tests.contract.random_states import case, cases, drawn, restricted_cases
 
 LISTED: dict[str, Policy] = {name: decide_of(name) for name in listed()}
 OTHERS: dict[str, Policy] = {
@@ -43,6 +43,12 @@ def asked(name: str) -> Policy:
 @every_policy
 def test_a_policy_passes_the_exam(name: str) -> None:
     examined(asked(name), cases(STATES)[: FEWER.get(name, STATES)])
+
+
+@pytest.mark.timeout(600)
+@every_policy
+def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(name: str) -> None:
+    examined(asked(name), restricted_cases(STATES)[: FEWER.get(name, STATES) // 3])
 
 
 @pytest.mark.soak

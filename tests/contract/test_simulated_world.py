@@ -7,11 +7,12 @@ import pytest
 from laxity_scheduler.simulate.costs import Costs
 from laxity_scheduler.simulate.truth import Truth
 from laxity_scheduler.simulate.world import SimWorld
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.state import ClusterState, NodeSet
 from tests.contract.world_exam import EXAM, Question, named
 
 PODS_GO = Costs("live", start_log_s=24.0, stop_log_s=6.0, at_boundaries=True, gone_s=1.0)
 MOST_EVENTS = 100
+SETS = {name: NodeSet(frozenset({name})) for name in "ab"}
 
 
 class SimStage:
@@ -19,9 +20,13 @@ class SimStage:
 
     def __init__(self) -> None:
         self.jobs: list[Truth] = []
-        self.world = SimWorld(self.jobs, [("a", 4), ("b", 4)], PODS_GO, refused_stay=True)
+        self.world = SimWorld(
+            self.jobs, [("a", 4), ("b", 4)], PODS_GO, refused_stay=True, sets=SETS
+        )
 
-    def submit(self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0) -> str:
+    def submit(
+        self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0, on: str = ""
+    ) -> str:
         made = Truth(
             id=f"default/{name}",
             number=len(self.jobs),
@@ -29,6 +34,7 @@ class SimStage:
             epochs=1_000,
             widths=tuple(widths),
             epoch_s=dict.fromkeys(widths, 600.0),
+            eligible=on,
         )
         self.jobs.append(made)
         self.world.advance()

@@ -7,12 +7,15 @@ too.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import pytest
+
 from laxity_scheduler.engine import World
 from laxity_scheduler.plan import (
     Admit,
     Decision,
     Forecasted,
     Plan,
+    PlanError,
     Preempt,
     Promised,
     Refuse,
@@ -31,8 +34,10 @@ class Stage(Protocol):
     @property
     def world(self) -> World: ...
 
-    def submit(self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0) -> str:
-        """A job with one GPU per worker that runs until stopped; its id."""
+    def submit(
+        self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0, on: str = ""
+    ) -> str:
+        """A job with one GPU per worker that runs until stopped, `on` one node only; its id."""
         ...
 
     def until(self, what: Callable[[ClusterState], bool], words: str) -> ClusterState:
@@ -195,6 +200,18 @@ def verdicts_are_read_back_as_they_were_given(stage: Stage) -> None:
     assert {job.id for job in state.queued} == startable
 
 
+def a_job_that_may_use_some_nodes_only_is_started_on_no_other(stage: Stage) -> None:
+    tied, free_one = stage.submit("tied", on="b"), stage.submit("free")
+    state = stage.until(lambda state: {tied, free_one} <= state.by_id.keys(), "both are seen")
+    assert state.eligible(row(state, tied)) == frozenset({"b"})
+    assert state.eligible(row(state, free_one)) is None
+    with pytest.raises(PlanError, match="may not use a"):
+        do(stage, Admit(tied, 1, ("a",), WHY))
+    assert row(admit(stage, tied, "b"), tied).nodes == ("b",)
+    state = admit(stage, free_one, "a")
+    assert state.eligible(row(state, tied)) == frozenset({"b"}), "as it runs, too"
+
+
 def an_empty_plan_changes_nothing(stage: Stage) -> None:
     job_id = stage.submit("left-alone")
     admit(stage, job_id, "a")
@@ -216,5 +233,6 @@ EXAM: tuple[Question, ...] = (
     freed_gpus_are_held_for_whom_they_were_freed_until_it_starts,
     a_stopped_job_is_resumed_with_its_history,
     verdicts_are_read_back_as_they_were_given,
+    a_job_that_may_use_some_nodes_only_is_started_on_no_other,
     an_empty_plan_changes_nothing,
 )

@@ -32,8 +32,8 @@ class Maker:
             return random.choice(arguments)
         if origin in (Union, types.UnionType):
             return self.make(random.choice(arguments))
-        if origin is tuple and arguments[-1] is Ellipsis:
-            return tuple(self.make(arguments[0]) for _ in range(random.randrange(3)))
+        if origin is frozenset or (origin is tuple and arguments[-1] is Ellipsis):
+            return origin(self.make(arguments[0]) for _ in range(random.randrange(3)))
         if origin is tuple:
             return tuple(self.make(argument) for argument in arguments)
         if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler import codec, differences
 from laxity_scheduler.plan import Decision, Plan
 from laxity_scheduler.reasons import Reason
-from laxity_scheduler.state import ClusterState, Hold, Job, Node
+from laxity_scheduler.state import ClusterState, Hold, Job, Node, NodeSet
 from laxity_scheduler.verdict import Offer, Refusal
 from tests.builders import cluster, job
 from tests.replay.random_values import Maker
@@ -30,6 +30,7 @@ def snapshot(seed: int) -> ClusterState:
         holds=maker.make(tuple[Hold, ...]),
         budgets=maker.make(dict[str, float] | None),
         cycle=maker.make(int),
+        sets=maker.make(dict[str, NodeSet] | None),
     )
 
 
@@ -75,6 +76,23 @@ def test_a_difference_holds_only_what_changed() -> None:
     assert [row["id"] for row in found["jobs"]["rows"]] == ["team/c"]
     assert found["jobs"]["gone"] == ["team/b"]
     assert set(found) == {"now", "jobs"}
+
+
+def test_sets_of_nodes_cost_nothing_where_there_are_none_and_are_written_once() -> None:
+    """So a journal written before there were any can still be read."""
+    text = codec.dumps(cluster(jobs=[job("a")]))
+    assert b"eligible" not in text
+    assert b"sets" not in text
+    assert codec.load_state(text).sets is None
+    nodes = NodeSet(frozenset(f"n{number}" for number in range(500)), "too small")
+    jobs = [job(str(number), eligible="gpu=a100") for number in range(100)]
+    state = cluster(jobs=jobs, sets={"gpu=a100": nodes})
+    assert codec.dumps(state).count(b'"n499"') == 1
+    assert codec.load_state(codec.dumps(state)) == state
+    later = replace(state, now=1.0, jobs=(*state.jobs[1:], job("z", eligible="gpu=a100")))
+    found = differences.difference(state, later)
+    assert "sets" not in found
+    assert differences.patched(state, found).sets is state.sets
 
 
 def test_what_cannot_be_read_is_said_with_what_it_should_be() -> None:

@@ -1,6 +1,7 @@
 """Every cycle of a service can be decided again from its journal, byte for byte."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.follow_up import with_follow_up
 from laxity_scheduler.journal import Journal, ReplayError, entries, replay
-from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan import Admit, Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.state import ClusterState, NodeSet
 from laxity_scheduler.store import CycleRow, Store
 from tests.builders import Curve, cluster, job
 from tests.toy_world import ToyWorld
@@ -70,6 +71,45 @@ def test_every_cycle_is_decided_again_byte_for_byte(store: Store) -> None:
     assert [one.cycle for one in found] == list(range(1, cycles + 1))
     assert cycles > 20
     assert all(one.same for one in found)
+
+
+def test_cycles_in_which_jobs_may_use_some_nodes_only_are_decided_again(store: Store) -> None:
+    """While it lives, a node is labelled away from one set and put into the other."""
+    arrivals = [
+        job("a", epochs=20, workers=(1, 2), due_at=500.0, eligible="old"),
+        job("b", epochs=30, workers=(1, 2), submitted_at=5.0),
+        job("c", epochs=12, workers=(1, 2), submitted_at=30.0, due_at=600.0, eligible="new"),
+        job("d", epochs=5, submitted_at=31.0, due_at=800.0, eligible="none"),
+        job("e", epochs=8, submitted_at=60.0, eligible="old"),
+    ]
+    sets = {"old": NodeSet(frozenset({"n0"})), "new": NodeSet(frozenset({"n1", "n2"}))}
+    world = ToyWorld((2, 1, 1), arrivals, TRUTH, sets=sets)
+    journal, cycles = Journal(store, snapshot_every=7), 0
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        nonlocal cycles
+        cycles += 1
+        if cycles == 10:
+            world.sets = {"old": NodeSet(frozenset({"n0", "n1"})), "new": sets["old"]}
+        numbered = replace(state, cycle=cycles, sets=world.sets)
+        plan = turn.decide(numbered, predictor, qos.decide)
+        plan.check(numbered)
+        journal.write(numbered, plan, predictor, policy="qos", decided_s=0.0)
+        return plan
+
+    world.run(decide)
+    assert world.finished.keys() == {"team/a", "team/b", "team/c", "team/e"}
+    where = {
+        one.decision.job: one.decision.nodes
+        for one in world.told
+        if isinstance(one.decision, Admit)
+    }
+    assert set(where["team/a"]) == {"n0"}
+    found = list(replay(store, named, load))
+    assert [one.cycle for one in found] == list(range(1, cycles + 1))
+    assert cycles > 10
+    assert all(one.same for one in found)
+    assert [entry.state.sets == world.sets for entry in entries(store)].count(False) == 9
 
 
 def test_replay_may_start_between_two_full_snapshots(store: Store) -> None:

@@ -16,7 +16,7 @@ from laxity_scheduler.codec import verdict_json
 from laxity_scheduler.engine import DuplicateJobError, Manifest, Signal, UnknownJobError
 from laxity_scheduler.newcomer import deadline, newcomer
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.state import ClusterState, Job, Node
+from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
 
 Json = dict[str, Any]
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
@@ -120,6 +120,9 @@ class MemoryWorld:
             self._jobs.pop(job_id, None)
             self._rows.pop(job_id, None)
             self._news.set()
+
+    def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
+        return "", NodeSet(frozenset(f"n{number}" for number in range(len(self._gpus))))
 
     def signal(self, job_id: str) -> Signal:
         with self._lock:

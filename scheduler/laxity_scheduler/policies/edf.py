@@ -6,6 +6,7 @@ A job that is late on any width starts on its fastest one; without a deadline, o
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.decision import Admit, Wait
+from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Plan
@@ -22,15 +23,17 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
     for job in sorted(state.queued, key=lambda job: (job.deadline_at, job.submitted_at, job.id)):
         slack_s, width = slack(job, forecasts)
         ledger.open_holds(job.id)
-        nodes = ledger.place(width, job.gpus_per_worker)
+        may = state.eligible(job)
+        nodes = ledger.place(width, job.gpus_per_worker, may)
         if nodes is not None:
             why = reason("due_first", slack_s=slack_s, workers=width)
             decisions.append(Admit(job.id, width, nodes, why))
             continue
         ledger.close_holds(job.id)
         needed, size = width * job.gpus_per_worker, job.gpus_per_worker
-        why = reason(
-            "no_free_gpus", needed_gpus=needed, gpus_per_worker=size, free_gpus=ledger.total_free
+        free = ledger.part(may).total_free
+        why = never_fits(state, job) or reason(
+            "no_free_gpus", needed_gpus=needed, gpus_per_worker=size, free_gpus=free
         )
         decisions.append(Wait(job.id, why))
         if 0.0 <= slack_s < FOREVER:

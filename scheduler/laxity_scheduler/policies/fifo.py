@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.decision import Admit, Wait
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.order import empty_slots, too_wide
+from laxity_scheduler.order import never_starts
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import ClusterState
@@ -22,7 +22,7 @@ class Fifo:
     widest: bool = True
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
-        ledger, slots = Ledger.of(state), empty_slots(state)
+        ledger, never = Ledger.of(state), never_starts(state)
         decisions: list[Admit | Wait] = []
         blocked = False
         for job in sorted(state.queued, key=lambda job: (job.submitted_at, job.id)):
@@ -30,7 +30,8 @@ class Fifo:
             placed = None
             if not blocked:
                 ledger.open_holds(job.id)
-                options = ((width, ledger.place(width, job.gpus_per_worker)) for width in widths)
+                may, size = state.eligible(job), job.gpus_per_worker
+                options = ((width, ledger.place(width, size, may)) for width in widths)
                 placed = next(((w, nodes) for w, nodes in options if nodes is not None), None)
             if placed is not None:
                 why = reason("order", policy="fifo")
@@ -38,16 +39,15 @@ class Fifo:
                 continue
             if not blocked:
                 ledger.close_holds(job.id)
-            most = slots(job.gpus_per_worker)
-            if job.widths[0] > most:  # for good: it blocks nobody
-                decisions.append(Wait(job.id, too_wide(job, most)))
+            if (for_good := never(job)) is not None:  # it blocks nobody
+                decisions.append(Wait(job.id, for_good))
                 continue
             blocked = self.strict
             why = reason(
                 "no_free_gpus",
                 needed_gpus=widths[-1] * job.gpus_per_worker,
                 gpus_per_worker=job.gpus_per_worker,
-                free_gpus=ledger.total_free,
+                free_gpus=ledger.part(state.eligible(job)).total_free,
             )
             decisions.append(Wait(job.id, why))
         return Plan(tuple(decisions))

@@ -27,6 +27,7 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.claims import promised
 from laxity_scheduler.decision import Admit, Decision, Preempt
+from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Plan
@@ -62,7 +63,8 @@ class _Division:
         self.ends = sorted(state.running, key=lambda job: (self.rest_s[job.id], job.id))
 
     def plan(self) -> Plan:
-        queue = sorted(self.state.queued, key=self._order)
+        waiting = [job for job in self.state.queued if never_fits(self.state, job) is None]
+        queue = sorted(waiting, key=self._order)
         stops_for = {job.stop_for for job in self.state.running}
         served = stops_for | {hold.job for hold in self.state.holds}
         decisions: list[Decision] = []
@@ -91,11 +93,14 @@ class _Division:
 
     def _start(self, job: Job) -> list[Decision]:
         self.ledger.open_holds(job.id)
-        nodes = self.ledger.place(job.widths[0], job.gpus_per_worker)
+        nodes = self._placed(self.ledger, job)
         if nodes is None:
             self.ledger.close_holds(job.id)
             return []
         return [Admit(job.id, job.widths[0], nodes, reason("order", policy="pickyman"))]
+
+    def _placed(self, ledger: Ledger, job: Job) -> tuple[str, ...] | None:
+        return ledger.place(job.widths[0], job.gpus_per_worker, self.state.eligible(job))
 
     def _after(self, job: Job, stopped: Sequence[Job]) -> Ledger:
         """What this job will find free once these have stopped."""
@@ -107,7 +112,7 @@ class _Division:
 
     def _keep_place(self, job: Job, stopped: Sequence[Job]) -> None:
         """Nobody else takes the free GPUs that it needs beside those that are being freed for it."""
-        nodes = self._after(job, stopped).place(job.widths[0], job.gpus_per_worker) or ()
+        nodes = self._placed(self._after(job, stopped), job) or ()
         freed: Counter[str] = Counter()
         for other in stopped:
             for node in other.nodes:
@@ -120,7 +125,9 @@ class _Division:
 
     def _stops(self, job: Job, place: int) -> list[Decision]:
         candidates = [self._victim(other) for other in self.running if self._may_stop(other, job)]
-        victims = cheapest(candidates, Need(job.widths[0], job.gpus_per_worker, self.ledger))
+        may = self.state.eligible(job) or frozenset()
+        need = Need(job.widths[0], job.gpus_per_worker, self.ledger, may)
+        victims = cheapest(candidates, need)
         if not victims or self._benefit_s(victims, job, place) <= 0.0:
             return []
         stopped = {victim.job for victim in victims}
@@ -176,7 +183,7 @@ class _Division:
             left.give([node], gpus)
         helped = 0
         for job in self.waiting[place:]:
-            helped += left.place(job.widths[0], job.gpus_per_worker) is not None
+            helped += self._placed(left, job) is not None
             if not left.total_free:
                 break
         return max(1, helped)
@@ -186,7 +193,8 @@ class _Division:
         later, need = self.ledger.copy(), _gpus(job) + self.ahead
         for other in self.ends:
             later.give(other.nodes, other.gpus_per_worker)
-            fits = later.slots(job.gpus_per_worker) >= job.widths[0]
+            part = later.part(self.state.eligible(job))
+            fits = part.slots(job.gpus_per_worker) >= job.widths[0]
             if fits and later.total_free >= need:
                 return self.rest_s[other.id]
         return FOREVER

@@ -25,7 +25,7 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
     forecasts = Forecasts(state, predictor)
     jobs = resizable(state)
     gpus = capacity(state, jobs)
-    fair = max(1, gpus // max(1, len(jobs)))
+    fair = max(1, gpus.whole // max(1, len(jobs)))
 
     def slowness(job: Job, workers: int) -> float:
         """1 / speed-up, with the restart factor."""

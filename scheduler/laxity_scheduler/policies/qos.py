@@ -33,7 +33,9 @@ from laxity_scheduler.decision import (
     Promised,
     Refuse,
     Resize,
+    Wait,
 )
+from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.facts import (
     HARD,
     PROMISED_DUE_AT,
@@ -43,6 +45,7 @@ from laxity_scheduler.facts import (
     STOPS_LATE,
     SUBMITTED_AT,
     TROUBLED,
+    WAITING,
     WANTS,
 )
 from laxity_scheduler.forecast import Forecasts, stopping
@@ -336,16 +339,22 @@ def _tolerance_s(bargain: Bargain, job: Job) -> float:
 def _expected_starts(bargain: Bargain, queue: list[Waiting]) -> dict[str, float]:
     if not bargain.blocked:
         return {}
-    state = bargain.state
-    return expected_starts(
-        queue[:MOST_EXPECTED], bargain.reservations, state.free_gpus, state.running
-    )
+    return expected_starts(queue[:MOST_EXPECTED], bargain.reservations, bargain.state)
 
 
 def _waits(bargain: Bargain, starts_s: dict[str, float]) -> None:
     """Why each waiting job waits, for whom, and until when."""
+    if bargain.state.sets:
+        bargain.decisions += _never(bargain)
     if not bargain.blocked:
         return
-    holders = bargain.reservations.room.first_to_end(MOST_HOLDERS)
-    free = bargain.ledger.total_free
-    bargain.decisions += waits_said(bargain, holders, free, starts_s)
+    bargain.decisions += waits_said(bargain, starts_s)
+
+
+def _never(bargain: Bargain) -> list[Wait]:
+    """Of waiting jobs that no node will ever do for."""
+    facts = bargain.forecasts.facts
+    told = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
+    waiting = [job for job in facts.where(facts.column(WAITING) > 0.0) if not job.refused]
+    found = [(job.id, never_fits(bargain.state, job)) for job in waiting if job.id not in told]
+    return [Wait(name, why) for name, why in found if why is not None]

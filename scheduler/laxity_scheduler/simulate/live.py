@@ -123,4 +123,5 @@ def row_of(live: Live, done: int, now: float) -> Job:
         pinned=row.pinned,
         on_miss=row.on_miss,
         asked=row.asked,
+        eligible=row.eligible,
     )

@@ -42,6 +42,7 @@ class Truth:
     ideal_s: float = 0.0  # alone, at the width asked for
     asked_gpus: int = 1
     workload: Workload = field(default=Workload("", 1))
+    eligible: str = ""
 
     def row(self) -> Job:
         """The job as it is submitted."""
@@ -55,6 +56,7 @@ class Truth:
             gpus_per_worker=self.gpus_per_worker,
             since=self.submitted_at,
             queued_at=self.submitted_at,
+            eligible=self.eligible,
         )
 
 

@@ -5,7 +5,7 @@ arrivals, ends, changes of width, stops, failures, repairs and the instants at w
 to be woken. The same seed gives the same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.agenda import Agenda
@@ -16,7 +16,7 @@ from laxity_scheduler.simulate.fleet import Fleet
 from laxity_scheduler.simulate.live import Live
 from laxity_scheduler.simulate.passage import Passage
 from laxity_scheduler.simulate.truth import Truth
-from laxity_scheduler.state import FOREVER, ClusterState
+from laxity_scheduler.state import FOREVER, ClusterState, NodeSet
 
 
 class SimWorld:
@@ -30,13 +30,14 @@ class SimWorld:
         *,
         failures: Failures | None = None,
         refused_stay: bool = False,
+        sets: Mapping[str, NodeSet] | None = None,
     ) -> None:
-        """`nodes` are (name, GPUs); `jobs` in order of submission.
+        """`nodes` are (name, GPUs); `jobs` in order of submission; `sets` of nodes that they name.
 
         A refused job goes away with its flow; on a cluster its row may stay (`refused_stay`).
         """
         begins_at = jobs[0].submitted_at if jobs else 0.0
-        self.jobs, self.costs = jobs, costs
+        self.jobs, self.costs, self._sets = jobs, costs, sets
         self.events = 0
         self._arrived = 0
         self._agenda = Agenda(begins_at)
@@ -80,6 +81,7 @@ class SimWorld:
             nodes=self._fleet.observed(),
             holds=self._carrier.open_holds(),
             cycle=self._carrier.rounds,
+            sets=self._sets,
         )
 
     def carry_out(self, plan: Plan) -> None:

@@ -1,0 +1,51 @@
+"""What is said of a job that may use some nodes only, where these do not do."""
+
+from collections.abc import Mapping
+
+from laxity_scheduler.ledger import USABLE, may_ever_start
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.state import ClusterState, Job
+
+MOST_NAMED = 5
+
+
+def never_fits(state: ClusterState, job: Job) -> Reason | None:
+    """Why no order of jobs can ever start it; None if that is not for its nodes."""
+    if not job.eligible or may_ever_start(state, job):
+        return None
+    sizes = _sizes(state, job)
+    shut_out = (state.sets or {}).get(job.eligible)
+    why = shut_out.shut_out if shut_out is not None and shut_out.shut_out else "not said"
+    if not sizes:
+        return reason("no_eligible_node", asks=job.eligible, nodes=_there(state), shut_out=why)
+    size = job.gpus_per_worker
+    return reason(
+        "does_not_fit_eligible_nodes",
+        workers=job.widths[0],
+        gpus_per_worker=size,
+        slots=sum(gpus // size for gpus in sizes.values()),
+        nodes=_listed(sizes),
+        asks=job.eligible,
+        shut_out=why,
+    )
+
+
+def _sizes(state: ClusterState, job: Job) -> Mapping[str, int]:
+    """GPUs of the nodes that it may use."""
+    may = state.eligible(job)
+    return {
+        node.id: node.gpus
+        for node in state.nodes
+        if node.pool in USABLE and (may is None or node.id in may)
+    }
+
+
+def _there(state: ClusterState) -> str:
+    return _listed({node.id: node.gpus for node in state.nodes if node.pool in USABLE})
+
+
+def _listed(gpus: Mapping[str, int]) -> str:
+    """Nodes with their GPUs, in words."""
+    shown = ", ".join(f"{name} ({gpus[name]} GPUs)" for name in sorted(gpus)[:MOST_NAMED])
+    more = len(gpus) - MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown or "none"

@@ -131,9 +131,11 @@ class Bargain:
     def settled(self, job: Job) -> bool:
         """Whether a running job may be stopped: it is not pinned, shrinking, stopping or decided.
 
-        What was started at this very instant is left alone until there is something new.
+        What was started or widened at this very instant is left alone until there is something new.
         """
-        if job.resumed_at is not None and job.resumed_at >= self.now:
+        started = job.resumed_at is not None and job.resumed_at >= self.now
+        changed = job.width_changed_at is not None and job.width_changed_at >= self.now
+        if started or (changed and 0 < job.formed < job.workers):
             self.wake(self.now + 1.0)
             return False
         return (

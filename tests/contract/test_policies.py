@@ -32,6 +32,11 @@ POLICIES = LISTED | OTHERS
 STATES = 1_000
 FEWER = dict.fromkeys(OTHERS, 300) | dict.fromkeys(("chronus", "chronus, greedy promises"), 100)
 LONG = 100
+FOUND = (
+    pytest.param("qos", 4_169, id="widened and at once stopped for another"),
+    pytest.param("qos, no promises", 311, id="widened and at once stopped for a promise"),
+    pytest.param("qos, priced promises", 996, id="a new promise later than its deadline by a slot"),
+)
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
 
 
@@ -56,6 +61,11 @@ def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(name: str) 
 def test_a_policy_passes_a_long_exam(name: str) -> None:
     many = 1_000 if name == "chronus" else LONG * STATES
     examined(asked(name), drawn(many))
+
+
+@pytest.mark.parametrize(("name", "seed"), FOUND)
+def test_what_a_long_exam_found_is_mended(name: str, seed: int) -> None:
+    examined(asked(name), [case(seed)])
 
 
 @pytest.mark.parametrize("name", sorted(LISTED))

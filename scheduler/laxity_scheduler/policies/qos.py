@@ -248,6 +248,9 @@ def _promises(bargain: Bargain) -> None:
         bargain.wake(old.deadline_at + 1e-3)
         share = _expected(bargain, job, resized.get(job.id, 0))
         why = _change(bargain, job, old, share)
+        if why is not None and why.code in {"fits", "promise_moved"}:
+            in_time_s = min(share.finish_s, bargain.left_s(job))
+            share = replace(share, finish_s=in_time_s)  # late by slots, which is no danger
         if why is not None or job.id in bargain.newly:
             new = promise_of(job, share, old.deadline_at, bargain.forecasts)
             new = changed(new, reason=why or new.reason, rests_on=old.rests_on)

@@ -221,6 +221,24 @@ def base_profile(
 
 
 @jit
+def planned_in(jobs: Jobs, how: How, order: Ints, least: Ints) -> int:
+    """How many jobs are in time if plans are made in this order and nobody is promised."""
+    lengths = slot_lengths(furthest_deadline_s(jobs, least))
+    free = np.full(SLOTS, how.gpus)
+    chosen = np.empty(SLOTS, dtype=np.int64)
+    many = 0
+    for step in range(len(order)):
+        job = order[step]
+        if jobs.due[job] == np.inf or least[job] < 0:
+            continue
+        used = narrowest_plan(jobs, job, least, how.careful, free, lengths, chosen)
+        if used >= 0:
+            reserve(jobs, job, used, free, chosen)
+            many += 1
+    return many
+
+
+@jit
 def next_change_s(holds: Ints, target: Ints, lengths: Floats) -> float:
     """When to look again because a plan starts later: the first slot's end, if any waits."""
     for job in range(len(holds)):

@@ -3,7 +3,9 @@
 
 1. each job's least level: the fewest GPUs with which it ends in time, from its scaling curve
 2. if the sum of all least levels fits now it fits always: no time profile is needed (exact)
-3. otherwise plans over time are made, promised jobs first, then newcomers (`share_plans`)
+3. otherwise plans over time are made, promised jobs first, then newcomers (`share_plans`). Where
+   nobody is promised, least GPU-time first serves most of a crowd that cannot all be served, and
+   the earliest deadline first serves all where all can be: the order with more in time is taken
 4. what is left goes step by step to (job, next level), cheapest GPU-time per GPU first
    (`share_surplus`)
 """
@@ -12,10 +14,11 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.compiled import jit
-from laxity_scheduler.share_plans import base_profile
+from laxity_scheduler.share_plans import base_profile, planned_in
 from laxity_scheduler.share_surplus import rest_s, surplus
 from laxity_scheduler.share_table import (
     BY_DEADLINE,
+    BY_GPU_TIME,
     NEWCOMER,
     NO_ADMISSION,
     PRICED,
@@ -89,6 +92,15 @@ def base_now(jobs: Jobs, how: How, order: Ints, least: Ints, state: Ints, target
 
 
 @jit
+def better_order(jobs: Jobs, how: How, order: Ints, least: Ints) -> Ints:
+    """This order, or that of deadlines if more jobs are in time with it."""
+    by_deadline = np.argsort(jobs.due, kind="mergesort")
+    if planned_in(jobs, how, by_deadline, least) > planned_in(jobs, how, order, least):
+        return by_deadline
+    return order
+
+
+@jit
 def allocate(jobs: Jobs, how: How, most_paid: float, state: Ints, target: Ints) -> float:
     """Levels now, into `target` (-1: none); `state` says who is promised. Returns when to wake.
 
@@ -105,6 +117,8 @@ def allocate(jobs: Jobs, how: How, most_paid: float, state: Ints, target: Ints) 
     else:
         order = np.argsort(keys_of(jobs, how, least, state), kind="mergesort")
         if how.reserves:
+            if how.admission == NO_ADMISSION and how.order == BY_GPU_TIME:
+                order = better_order(jobs, how, order, least)
             wake_s = base_profile(jobs, how, most_paid, order, least, state, target)
         else:
             base_now(jobs, how, order, least, state, target)

@@ -136,13 +136,24 @@ def test_a_promise_is_given_if_its_plan_is_cheap_enough(kappa: float, *, promise
     assert admitted(plan) == {"new": 1}  # who is not promised still runs on what is left
 
 
-def test_the_least_gpu_time_goes_first_without_promises() -> None:
-    """1 GPU: 600 GPU-s due at 700 against 300 GPU-s due at 5,000: the smaller one starts."""
+def test_the_least_gpu_time_goes_first_without_promises_where_not_all_can_be_in_time() -> None:
+    """1 GPU: 600 GPU-s due at 700 against 300 GPU-s due at 800: the smaller one starts."""
     decide = policy_of(replace(laxity.RULE, admission="none"))
     jobs = [
         job("large", epochs=10, due_at=700.0),
-        job("small", epochs=5, due_at=5_000.0, submitted_at=1.0),
+        job("small", epochs=5, due_at=800.0, submitted_at=1.0),
         job("free", epochs=1, due_at=FOREVER, submitted_at=2.0),
     ]
     plan = decide(cluster(gpus=1, jobs=jobs, now=2.0), MINUTE_EPOCHS)
     assert admitted(plan) == {"small": 1}
+
+
+def test_where_all_can_be_in_time_deadlines_say_who_goes_first() -> None:
+    """1 GPU: 600 GPU-s due at 700, 300 GPU-s due at 950: the smaller one first makes the other late."""
+    decide = policy_of(replace(laxity.RULE, admission="none"))
+    jobs = [
+        job("large", epochs=10, due_at=700.0),
+        job("small", epochs=5, due_at=950.0, submitted_at=1.0),
+    ]
+    plan = decide(cluster(gpus=1, jobs=jobs, now=2.0), MINUTE_EPOCHS)
+    assert admitted(plan) == {"large": 1}

@@ -34,6 +34,7 @@ Admission = Literal["none", "greedy", "priced"]
 class ShareRule:
     """Who gets GPUs first, whom to promise, and where the surplus goes.
 
+    `order`: without promises, "gpu_time" gives way to "deadline" where more are then in time.
     `reserves`: promised GPUs are kept over time; without it only the present counts. `kappa` and
     `steep` are the admission price of algorithms 10.1. `careful` stretches predicted remainders.
     `replans`: how many newcomers of one decision may have everybody planned anew for them.
@@ -131,7 +132,8 @@ class _Decision:
         from laxity_scheduler.shares_loop import allocate
 
         rule, many = self.rule, len(self.jobs)
-        gpus = float(sum(job.gpus for job in self.jobs) + self.ledger.total_free)
+        leaving = sum(job.terminating_workers * job.gpus_per_worker for job in self.state.jobs)
+        gpus = float(sum(job.gpus for job in self.jobs) + self.ledger.total_free + leaving)
         stays = columns.hard & ~columns.asks & ~columns.promised
         verdicts = np.where(columns.promised, PROMISED, np.where(stays, TURNED_AWAY, NEWCOMER))
         renewed = self._renewed(columns)
@@ -290,11 +292,11 @@ class _Decision:
 def _movable(job: Job) -> bool:
     """Whether the rule may decide about it; the GPUs of others are simply not there.
 
-    Who is about to stop or to shrink is planned for like all others, as one who still has its GPUs:
-    a plan that left it out would give others what it gives back, take that from them as soon as it
-    is back, and so on for ever.
+    Who is about to stop or to shrink, or whose pods have yet to go, is planned for like all others,
+    with the GPUs that it gives back: a plan that left it out would give others what it gives back,
+    take that from them as soon as it is back, and so on for ever.
     """
-    if job.pinned or job.refused or job.terminating_workers:
+    if job.pinned or job.refused:
         return False
     if not job.workers:
         return True
@@ -311,7 +313,7 @@ def _may_run(state: ClusterState, job: Job) -> bool:
 def _changing(job: Job) -> bool:
     """Told to stop or to shrink, and has not done so yet: there is nothing to tell it meanwhile."""
     waits = job.resize_to or job.stop_requested_at is not None or job.parked_epoch is not None
-    return bool(job.workers and waits)
+    return bool(job.terminating_workers or (job.workers and waits))
 
 
 def _typical_gpu_s(columns: Columns) -> float:

@@ -18,7 +18,7 @@ from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Promise
-from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
+from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promise, promised
 
 GREEDY = policy_of(replace(laxity.RULE, admission="greedy"))
 PROMISING = pytest.mark.parametrize("decide", [elasticflow.decide, GREEDY], ids=["drops", "keeps"])
@@ -198,6 +198,42 @@ def test_what_a_stopping_job_was_promised_is_not_promised_again(decide: Policy) 
     state = cluster(gpus=2, jobs=[stops, newcomer], now=0.0)
     plan = decide(state, MINUTE_EPOCHS)
     assert not any(isinstance(d, Promised) for d in plan.decisions)
+
+
+@PROMISING
+def test_what_a_job_needs_whose_pods_have_yet_to_go_is_not_promised_to_another(
+    decide: Policy,
+) -> None:
+    """4 GPUs; two still hold its pods. Done in 150 s on all four, due in 200; the newcomer takes 60."""
+    leaves = promised("a", 200.0, workers=(4,), terminating_workers=2)
+    newcomer = job("b", epochs=2, due_at=100.0, workers=(2,), submitted_at=1.0)
+    state = cluster(gpus=4, jobs=[leaves, newcomer], now=1.0)
+    state = replace(state, nodes=(node(gpus=4, free_gpus=2),))
+    plan = decide(state, MINUTE_EPOCHS)
+    assert not [d for d in plan.decisions if isinstance(d, Promised)]
+    assert "team/a" not in {d.job for d in plan.decisions if isinstance(d, Admit)}
+
+
+@PROMISING
+def test_gpus_of_pods_that_have_yet_to_go_are_promised_and_not_yet_given(decide: Policy) -> None:
+    """The only GPU still holds a pod of a job that was stopped."""
+    leaves = job("a", epochs=100, asked=False, terminating_workers=1)
+    newcomer = job("b", epochs=2, due_at=300.0, submitted_at=1.0)
+    state = cluster(gpus=1, jobs=[leaves, newcomer], now=1.0)
+    state = replace(state, nodes=(node(gpus=1, free_gpus=0),))
+    plan = decide(state, MINUTE_EPOCHS)
+    assert isinstance(told(plan, "team/b"), Promised)
+    assert not [d for d in plan.decisions if isinstance(d, Admit)]
+
+
+@PROMISING
+def test_nobody_is_stopped_for_gpus_that_are_on_their_way(decide: Policy) -> None:
+    """3 GPUs: one runs, and needs it; two still hold pods of a job that is to have both again."""
+    runs = promised("a", 700.0, running=1)
+    leaves = promised("b", 350.0, workers=(2,), terminating_workers=2)
+    state = cluster(gpus=3, jobs=[runs, leaves], now=1.0)
+    state = replace(state, nodes=(node(gpus=3, free_gpus=0),))
+    assert decide(state, MINUTE_EPOCHS).decisions == ()
 
 
 @pytest.mark.slow

@@ -78,7 +78,8 @@ class ClusterApi(Protocol):
         """Call back for every change after resourceVersion `since`, from another thread.
 
         Broken connections are resumed; when `since` is too old (410) the kind is listed anew and
-        the differences are called back as changes, so the caller never misses or doubles one.
+        the differences are called back as changes, so the caller never misses or doubles one. While
+        many patches are sent, several changes of an object may be called back as the last of them.
         """
         ...
 

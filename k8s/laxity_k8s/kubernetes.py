@@ -155,13 +155,10 @@ class KubernetesApi:
                         await self._send(turns[key].popleft())
                 del turns[key]
 
-        self._wire.acting += 1
-        try:
+        with self._wire.urgent():
             workers = [worker() for _ in range(self._in_flight)]
             # Who could not be made raises when those before it are through: none is left half sent.
             ended = await asyncio.gather(*workers, return_exceptions=True)
-        finally:
-            self._wire.acting -= 1
         for error in filter(None, ended):
             raise error
         return sent

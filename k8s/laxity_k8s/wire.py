@@ -8,8 +8,8 @@ import asyncio
 import random
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
 from weakref import WeakSet
@@ -54,7 +54,9 @@ class Wire:
         self._host = host.rstrip("/")
         self._authorize = authorize
         self._patience = patience
-        self.acting = 0  # calls under way that should not wait for what is read here otherwise
+        self.acting = 0  # who sends patches now: what is read here otherwise had better wait
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
         self._rng = random.Random()  # noqa: S311 - spreads retries; nothing is decided by it
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(
@@ -70,6 +72,24 @@ class Wire:
     @property
     def host(self) -> str:
         return self._host
+
+    @contextmanager
+    def urgent(self) -> Iterator[None]:
+        """While this is open, `rest` waits."""
+        self.acting += 1
+        self._at_rest.clear()
+        try:
+            yield
+        finally:
+            self.acting -= 1
+            if not self.acting:
+                self._at_rest.set()
+
+    async def rest(self, longest_s: float) -> None:
+        """Return when nothing urgent is under way, or after that time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
+                await self._at_rest.wait()
 
     async def authorized(self) -> Mapping[str, str]:
         """The headers that say who calls."""

@@ -1,0 +1,129 @@
+"""While patches are sent, watched changes wait, and then come together, the latest of each object."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+
+from laxity_k8s import watching
+from laxity_k8s.api import Change
+from laxity_k8s.watching import KindWatch, latest
+from laxity_k8s.wire import Patience, Wire
+
+Told = tuple[str, str, str]  # type, name, resourceVersion
+
+
+def line(kind: str, name: str, revision: int, *, uid: str = "") -> bytes:
+    """As an API server writes it."""
+    meta = {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"}
+    thing: dict[str, Any] = {
+        "kind": "Job",
+        "apiVersion": "batch/v1",
+        "metadata": {**meta, "resourceVersion": str(revision)},
+    }
+    return orjson.dumps({"type": kind, "object": thing})
+
+
+class Watched:
+    """A server with one open watch, and what its watcher was told, in batches."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.reply: asyncio.Future[web.StreamResponse] = asyncio.get_running_loop().create_future()
+        self.told: asyncio.Queue[list[Told]] = asyncio.Queue()
+
+    async def send(self, *lines: bytes) -> None:
+        for one in lines:
+            await self.reply.result().write(one + b"\n")
+
+    def take(self, changes: Sequence[Change]) -> None:
+        metas = [(change.type, change.object["metadata"]) for change in changes]
+        self.told.put_nowait([(kind, m["name"], m["resourceVersion"]) for kind, m in metas])
+
+    async def batch(self) -> list[Told]:
+        return await asyncio.wait_for(self.told.get(), 30.0)
+
+
+@asynccontextmanager
+async def watched() -> AsyncIterator[Watched]:
+    over = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        there.reply.set_result(reply)
+        await over.wait()
+        return reply
+
+    app = web.Application()
+    app.router.add_get("/apis/batch/v1/jobs", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with Wire(host, None, _nobody, Patience()) as wire:
+        there = Watched(wire)
+        running = asyncio.create_task(KindWatch(wire, "jobs", "1", there.take).run())
+        try:
+            await asyncio.wait_for(there.reply, 30.0)
+            yield there
+        finally:
+            running.cancel()
+            over.set()
+            await asyncio.gather(running, return_exceptions=True)
+            await runner.cleanup()
+
+
+async def _nobody() -> dict[str, str]:
+    return {}
+
+
+@pytest.mark.asyncio
+async def test_while_patches_are_sent_changes_wait_and_the_latest_of_each_is_told() -> None:
+    async with watched() as there:
+        with there.wire.urgent():
+            await there.send(line("ADDED", "a", 2))
+            assert await there.batch() == [("ADDED", "a", "2")]
+            await there.send(line("MODIFIED", "a", 3), line("ADDED", "b", 4))
+            await there.send(line("MODIFIED", "a", 5), line("DELETED", "b", 6))
+            assert there.told.empty()
+        assert await there.batch() == [("MODIFIED", "a", "5"), ("DELETED", "b", "6")]
+
+
+@pytest.mark.asyncio
+async def test_they_wait_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "HELD_BACK_S", 0.05)
+    async with watched() as there:
+        with there.wire.urgent():
+            await there.send(line("ADDED", "a", 2))
+            assert await there.batch() == [("ADDED", "a", "2")]
+            await there.send(line("MODIFIED", "a", 3))
+            assert await there.batch() == [("MODIFIED", "a", "3")]
+
+
+@pytest.mark.asyncio
+async def test_at_rest_every_change_is_told() -> None:
+    async with watched() as there:
+        lines = [line("MODIFIED", "a", revision) for revision in range(2, 7)]
+        await there.send(*lines)
+        told: list[Told] = []
+        while len(told) < 5:
+            told += await there.batch()
+        assert told == [("MODIFIED", "a", str(revision)) for revision in range(2, 7)]
+
+
+def test_another_object_by_the_same_name_is_another_object() -> None:
+    lines = [line("DELETED", "a", 2, uid="old"), line("ADDED", "a", 3, uid="new")]
+    assert latest(lines) == lines
+
+
+def test_a_line_that_does_not_say_whose_it_is_stays() -> None:
+    odd = [b'{"object": {"metadata": {"uid": "x"}}, "type": "MODIFIED"}', b'{"type":"BOOKMARK"}']
+    named = line("ADDED", "a", 2)
+    assert latest([odd[0], named, odd[1], line("MODIFIED", "a", 3)]) == [
+        odd[0], odd[1], line("MODIFIED", "a", 3),
+    ]  # fmt: skip

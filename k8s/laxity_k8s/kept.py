@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from laxity import names
 from laxity_k8s import merge
 from laxity_k8s.api import Json
@@ -53,7 +55,7 @@ class Kept:
             for name in FIELDS
             if getattr(self, name) != getattr(FRESH, name)
         }
-        return json.dumps(written, separators=(",", ":"), sort_keys=True)
+        return orjson.dumps(written, option=orjson.OPT_SORT_KEYS).decode()
 
 
 FRESH = Kept()
@@ -95,7 +97,7 @@ def terms(job: Json) -> str:
 def verdict_text(verdict: Verdict) -> str:
     """{"kind": "promise" | "refusal" | "forecast", ...} as the VERDICT annotation has it."""
     written = verdict_json(verdict)
-    return json.dumps({**written, "kind": written["kind"].lower()}, separators=(",", ":"))
+    return orjson.dumps({**written, "kind": written["kind"].lower()}).decode()
 
 
 def verdict(job: Json) -> Verdict | None:

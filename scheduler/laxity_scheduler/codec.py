@@ -118,16 +118,21 @@ def _record_writer(record: type) -> Write:
     values = attrgetter(*names) if len(names) > 1 else lambda row: (getattr(row, names[0]),)
     writers = tuple(_writer(hints[name]) for name in names)
     defaults = tuple(
-        _UNSET if field.default is MISSING else write(field.default)
-        for field, write in zip(fields(record), writers, strict=True)
+        _UNSET if field.default is MISSING else field.default for field in fields(record)
     )
-    columns = tuple(zip(names, writers, defaults, strict=True))
+    texts = tuple(
+        default if default is _UNSET else write(default)
+        for default, write in zip(defaults, writers, strict=True)
+    )
+    columns = tuple(zip(names, writers, defaults, texts, strict=True))
 
     def write_record(row: Any) -> dict[str, Any]:
         written = {}
-        for (name, write, default), value in zip(columns, values(row), strict=True):
+        for (name, write, default, unsaid), value in zip(columns, values(row), strict=True):
+            if value is default:  # as nearly all are: it need not even be written to be compared
+                continue
             text = write(value)
-            if text is not default and not _alike(text, default):
+            if text is not unsaid and not _alike(text, unsaid):
                 written[name] = text
         return written
 

@@ -11,7 +11,7 @@ behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of on
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 

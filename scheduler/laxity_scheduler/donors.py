@@ -1,4 +1,8 @@
-"""Whose GPUs go to whom: the cheapest jobs to narrow or to stop in favour of another."""
+"""Whose GPUs go to whom: some workers of a job, or all, for one that cannot wait.
+
+Jobs that are wider than they need come first, then best effort, then soft ones, then promised ones
+with enough slack; of the first tier that does, the cheapest set.
+"""
 
 from laxity_scheduler.bargain import Bargain
 from laxity_scheduler.decision import Preempt, Resize

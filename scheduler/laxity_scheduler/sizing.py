@@ -29,6 +29,7 @@ from laxity_scheduler.planned_sizes import defended
 from laxity_scheduler.queueing import slack
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.reserve import Profile
+from laxity_scheduler.spreading import more_nodes, nodes_for, waited_for
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.victims import Need, Victim, narrowed
 
@@ -165,8 +166,8 @@ def narrow(bargain: Bargain) -> None:
 
 def widen(bargain: Bargain) -> None:
     """GPUs that nobody waits for go to the jobs that gain most seconds per GPU by them."""
-    waited_for = _waited_for(bargain)
-    if waited_for is None or not bargain.ledger.total_free:
+    taken = waited_for(bargain)
+    if taken is None or not bargain.ledger.total_free:
         return
     rest = None if bargain.reservations.roomy else bargain.reservations.profile().copy()
     heap: list[tuple[float, str, int]] = []
@@ -185,24 +186,13 @@ def widen(bargain: Bargain) -> None:
         job = jobs[job_id]
         if width <= widths[job_id]:
             continue
-        more = _placed(bargain, job, width - widths[job_id], rest, waited_for)
+        more = _placed(bargain, job, width - widths[job_id], rest, taken)
         if more is not None:
             widths[job_id] = width
             chosen[job_id] = chosen.get(job_id, ()) + more
             _offer(bargain, job, width, heap)
     for job_id, more in chosen.items():
         _widened(bargain, jobs[job_id], widths[job_id], more)
-
-
-def _waited_for(bargain: Bargain) -> frozenset[str] | None:
-    """The nodes that those who wait may use; None: all."""
-    found: frozenset[str] = frozenset()
-    for one in bargain.blocked:
-        may = bargain.state.eligible(one.job)
-        if may is None:
-            return None
-        found |= may
-    return found
 
 
 def _to_widen(bargain: Bargain) -> dict[str, Job]:
@@ -266,7 +256,7 @@ def _placed(
     job: Job,
     workers: int,
     rest: Profile | None,
-    waited_for: frozenset[str],
+    without: frozenset[str],
 ) -> tuple[str, ...] | None:
     """Nodes for more workers, if no claim needs these GPUs before they can be given back."""
     gpus, held_s = workers * job.gpus_per_worker, 0.0
@@ -275,35 +265,10 @@ def _placed(
         held_s = curve.start_s(curve.least, "p90") + 2.0 * curve.epoch_s(curve.least, "p90")
         if held_s == FOREVER or (rest.free[: rest.end(held_s)] < gpus).any():
             return None
-    nodes = _nodes_for(bargain, job, workers, held_s, waited_for, claimed=False)
+    nodes = nodes_for(bargain, job, workers, held_s, without, claimed=False)
     if nodes is not None and rest is not None:
         rest.add(0.0, held_s, -gpus)
     return nodes
-
-
-def _more_nodes(bargain: Bargain, job: Job, workers: int) -> tuple[str, ...] | None:
-    """Nodes for more workers of a running job, to the end."""
-    rest_s = bargain.forecasts.rest_s(job, job.workers)
-    claimed = bargain.claims(job)
-    return _nodes_for(bargain, job, workers, rest_s, frozenset(), claimed=claimed)
-
-
-def _nodes_for(
-    bargain: Bargain,
-    job: Job,
-    workers: int,
-    hold_s: float,
-    without: frozenset[str],
-    *,
-    claimed: bool,
-) -> tuple[str, ...] | None:
-    """Where so many more workers may go for so long, taken; a running job may be tied to its own."""
-    ledger, sites = bargain.ledger, bargain.sites
-    if bargain.grows or job.id in bargain.starts:
-        return sites.place(ledger, job, workers, hold_s, claimed=claimed, without=without)
-    if not without.isdisjoint(job.nodes):
-        return None
-    return sites.place_on(ledger, job, workers, hold_s, claimed=claimed)
 
 
 def _late_s(bargain: Bargain, job: Job) -> float:
@@ -373,7 +338,7 @@ def _grow(bargain: Bargain, job: Job, width: int) -> None:
 def _keep_free(bargain: Bargain, job: Job, workers: int) -> None:
     """What is free is kept for it while the rest of what it needs is on its way."""
     for _ in range(workers):
-        if _more_nodes(bargain, job, 1) is None:
+        if more_nodes(bargain, job, 1) is None:
             return
 
 
@@ -387,7 +352,7 @@ def _grow_into_free(bargain: Bargain, job: Job, width: int) -> bool:
             continue
         if forecasts.rest_s(job, wider) >= forecasts.rest_s(job, job.workers):
             continue
-        more = _more_nodes(bargain, job, wider - job.workers)
+        more = more_nodes(bargain, job, wider - job.workers)
         if more is not None:
             why = reason(
                 "grow_to_meet_deadline", late_s=late_s, from_workers=job.workers, workers=wider

@@ -89,9 +89,12 @@ def decisions(
     model = costs("live", cluster_gpus=state.total_gpus)
     predictor = Belief(truths, model)
     decide = decide_of(name)
-    for many in (40, 1_000):  # compiles: some loops are for many jobs only
-        other_truths, other = crowd(jobs=many, nodes=many // 4, seed=1)
-        _timed(decide, other, Belief(other_truths, model))
+    for many, each in ((40, 4), (1_000, 4), (3_000, max(4, jobs // nodes))):
+        # compiles: some loops are for many jobs only, some where these share too few GPUs
+        other_truths, other = crowd(jobs=many, nodes=many // each, seed=1)
+        believed = Belief(other_truths, model)
+        _, other = _timed(decide, other, believed)
+        _timed(decide, underway(other, np.random.default_rng(2)), believed)
     gc.collect()
     gc.freeze()
     plan_s, state = _timed(decide, state, predictor)

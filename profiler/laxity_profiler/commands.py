@@ -28,9 +28,11 @@ def register(app: typer.Typer) -> None:
 
 def benches(app: typer.Typer) -> None:
     """Kinds of `laxity bench` of this floor."""
+    from laxity_profiler.answers_bench import answers
     from laxity_profiler.bench_commands import prediction
     from laxity_profiler.ingest_bench import ingest
 
+    app.command("answers")(answers)
     app.command("ingest")(ingest)
     app.command("prediction")(prediction)
 

@@ -1,0 +1,19 @@
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from laxity_profiler.commands import benches
+
+
+def test_the_bench_asks_for_every_job_at_eight_widths_and_compares_with_row_by_row() -> None:
+    app = typer.Typer()
+    benches(app)
+
+    said = json.loads(CliRunner().invoke(app, ["answers", "--jobs", "60", "--json"]).output)
+
+    assert said["rows"]["value"] == 480
+    for name in ("cold_ms", "cached_ms"):
+        assert said[name]["value"] > 0.0
+        assert said[name]["ratio"] == pytest.approx(said[name]["value"] / said[name]["baseline"])

@@ -131,7 +131,8 @@ def promised_gpu_s(job: Job, runs: Runs, now: float) -> float:
     """GPU-seconds that runs still reserve."""
     spent, before = 0.0, now
     for until_at, workers in runs:
-        spent += max(0.0, until_at - before) * workers * job.gpus_per_worker
+        if workers:  # who waits for ever spends nothing
+            spent += max(0.0, until_at - before) * workers * job.gpus_per_worker
         before = max(before, until_at)
     return spent
 

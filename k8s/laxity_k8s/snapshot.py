@@ -1,8 +1,9 @@
 """The snapshot, kept between observations: only rows are rebuilt whose Job, pods or report changed.
 
 With thousands of Jobs nearly all rows are the same from one look to the next, so everything here is
-patched: rows by Job, busy GPUs by node, the order of jobs, which nodes do for whom. Time alone changes a row once: when pods
-have had their time to run. GPUs that are busy nobody knows where are set aside at the end.
+patched: rows by Job, busy GPUs by node, the order of jobs, which nodes do for whom. Time alone
+changes a row once: when pods have had their time to run. GPUs that are busy nobody knows where are
+set aside at the end.
 """
 
 from collections import Counter

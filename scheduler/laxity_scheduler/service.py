@@ -8,8 +8,7 @@ whatever reason, acts on nothing; it is counted, and the next one starts from wh
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from threading import Event, Lock
 from typing import Final, Protocol
@@ -54,16 +53,6 @@ class Telling(Protocol):
     def tell(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None: ...
 
     def trained(self, uid: str, lines: Sequence[object]) -> None: ...
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """A garbage collection in the middle of deciding and acting would cost more than the decision."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class Service:
@@ -161,9 +150,8 @@ class Service:
             state, predictor = self._look()
             try:
                 if leads:
-                    with uncollected():
-                        plan = self._decided(state, predictor)
-                        self.world.carry_out(plan)
+                    plan = self._decided(state, predictor)
+                    self.world.carry_out(plan)
             finally:
                 self._take_in(state, predictor, plan)
                 self.completed += 1
@@ -194,9 +182,13 @@ class Service:
     def _decided(self, state: ClusterState, predictor: Predictor) -> Plan:
         """A checked plan that is in the journal."""
         began = time.perf_counter()
-        with self.deciding:
-            plan = turn.decide(state, predictor, self.policy)
-            plan.check(state)
+        gc.disable()  # a collection in the middle of a decision costs more than the decision
+        try:
+            with self.deciding:
+                plan = turn.decide(state, predictor, self.policy)
+                plan.check(state)
+        finally:
+            gc.enable()
         decided_s = time.perf_counter() - began
         self.metrics.decision.observe(decided_s)
         rows = self._records.rows(state, plan, self._uids() if plan.decisions else {})

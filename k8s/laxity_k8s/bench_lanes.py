@@ -25,7 +25,7 @@ from laxity_k8s.kubernetes import KubernetesApi
 from laxity_k8s.paths import path
 from laxity_k8s.wire import STRATEGIC_PATCH, Wire
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.service import Service
+from laxity_scheduler.service.loop import Service
 
 UNSUSPEND = orjson.dumps({"spec": {"suspend": False}})
 
@@ -107,10 +107,10 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
     from laxity_profiler.history import History
     from laxity_profiler.learner import Learner
     from laxity_profiler.tables import open_engine
-    from laxity_scheduler.lessons import Lessons
-    from laxity_scheduler.settings import NO_TRACKING, Settings
-    from laxity_scheduler.start import policy_named, reports_of
-    from laxity_scheduler.store import Store
+    from laxity_scheduler.memory.store import Store
+    from laxity_scheduler.running.start import policy_named, reports_of
+    from laxity_scheduler.service.lessons import Lessons
+    from laxity_scheduler.service.settings import NO_TRACKING, Settings
 
     with ExitStack() as stack:
         home = Path(stack.enter_context(TemporaryDirectory(prefix="laxity-bench-")))

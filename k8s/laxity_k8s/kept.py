@@ -18,7 +18,7 @@ from laxity import names
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, asks_of
-from laxity_scheduler.codec import CodecError, load_verdict, verdict_json
+from laxity_scheduler.memory.codec import CodecError, load_verdict, verdict_json
 from laxity_scheduler.verdict import Promise, Refusal, Verdict
 
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)

@@ -89,9 +89,9 @@ def serve(
     lease_s: LeaseS = 15.0,
 ) -> None:
     """Run the service in the foreground."""
-    from laxity_scheduler.serving import serve_forever
-    from laxity_scheduler.settings import Settings, SettingsError, budgets_of
-    from laxity_scheduler.tokens import TokensError
+    from laxity_scheduler.running.serving import serve_forever
+    from laxity_scheduler.service.settings import Settings, SettingsError, budgets_of
+    from laxity_scheduler.web.tokens import TokensError
 
     try:
         settings = Settings(
@@ -134,7 +134,7 @@ def up(
     kept_cycles: KeptCycles = 20_000,
 ) -> None:
     """Start the service in the background, and wait until it is ready."""
-    from laxity_scheduler import daemon
+    from laxity_scheduler.running import daemon
 
     place = _place(home)
     running = place.running()
@@ -170,7 +170,7 @@ def down(
     world: World = "local",
 ) -> None:
     """Stop the service on this machine, and the workers of its jobs."""
-    from laxity_scheduler import daemon
+    from laxity_scheduler.running import daemon
 
     place = _place(home)
     try:
@@ -193,8 +193,8 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
 ) -> None:
     """Decide every journalled cycle again, and compare byte for byte."""
-    from laxity_scheduler.replaying import replay_all
-    from laxity_scheduler.settings import Settings, SettingsError
+    from laxity_scheduler.running.replaying import replay_all
+    from laxity_scheduler.service.settings import Settings, SettingsError
 
     url = Settings(**_home(home), store=store).store_url
     try:
@@ -211,8 +211,8 @@ def _home(home: Path | None) -> dict[str, Any]:
 
 
 def _place(home: Path | None) -> Any:
-    from laxity_scheduler.home import Home
-    from laxity_scheduler.settings import Settings
+    from laxity_scheduler.running.home import Home
+    from laxity_scheduler.service.settings import Settings
 
     return Home(Settings(**_home(home)).home)
 
@@ -221,7 +221,7 @@ def _stop_workers(world: str, home: Path) -> int:
     """Ask the world's own module; one without workers of this machine has nothing to stop."""
     from importlib import import_module
 
-    from laxity_scheduler.start import world_entry
+    from laxity_scheduler.running.start import world_entry
 
     os.environ.setdefault("LAXITY_HOME", str(home))
     stop = getattr(import_module(world_entry(world).module), "stop_workers", None)

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from laxity_scheduler.compiled import COMPILES
+from laxity_scheduler.columns.compiled import COMPILES
 from laxity_scheduler.state import NOTHING, ClusterState, Job, Pool
 
 if TYPE_CHECKING:
-    from laxity_scheduler.share_table import Ints
+    from laxity_scheduler.columns.share_table import Ints
 
 MANY: Final = 500  # so many placements are worth compiled loops
 USABLE: tuple[Pool, ...] = ("training", "loaned")  # pools that training may use
@@ -156,7 +156,7 @@ class Ledger:
         """
         if len(gpus) < MANY or not COMPILES or among:
             return self._place_each(tries, gpus, among or [None] * len(gpus), stops=stops)
-        from laxity_scheduler import placing
+        from laxity_scheduler.columns import placing
 
         nodes = placing.nodes_of(np.array(self.free, dtype=np.int64))
         taken = np.empty(int(tries.max(axis=1).sum()), dtype=np.int64)

@@ -11,8 +11,8 @@ from typing import Final
 from laxity_scheduler.decision import Admit, Decision, Preempt
 from laxity_scheduler.ledger import USABLE, Ledger, may_ever_start
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.promising.regions import Purse
 from laxity_scheduler.reasons import reason
-from laxity_scheduler.regions import Purse
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 MOST_TRIED: Final = 32  # waiting jobs for which others are stopped, per decision

@@ -12,8 +12,8 @@ from laxity_scheduler.decision import Admit, Decision, Preempt, Resize
 from laxity_scheduler.ledger import Ledger, may_ever_start
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.priority import movable
+from laxity_scheduler.promising.regions import Purse
 from laxity_scheduler.reasons import reason
-from laxity_scheduler.regions import Purse
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 Gain = Callable[[Job, int, int], float]  # (job, from workers, to workers), larger is better

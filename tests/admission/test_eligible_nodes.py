@@ -14,7 +14,7 @@ from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Admit, Forecasted, Plan, PlanError, Preempt, Refuse, Resize, Wait
 from laxity_scheduler.policies import fifo
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.promise import judge
+from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import ClusterState, Job, NodeSet
 from laxity_scheduler.verdict import Promise, Refusal

@@ -6,11 +6,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from laxity_scheduler import claim_plans, compiled, lanes, planning, room, walking
-from laxity_scheduler.claims import ORDERS, Terms, as_planned
-from laxity_scheduler.forecast import Forecasts
-from laxity_scheduler.reserve import Claim, Profile, Share, simulate, slot_edges
-from laxity_scheduler.room import Room
+from laxity_scheduler.columns import compiled, lanes, walking
+from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.promising import claim_plans, planning, room
+from laxity_scheduler.promising.claims import ORDERS, Terms, as_planned
+from laxity_scheduler.promising.reserve import Claim, Profile, Share, simulate, slot_edges
+from laxity_scheduler.promising.room import Room
 from laxity_scheduler.state import FOREVER
 from tests.contract.random_states import PREDICTORS, Case, drawn
 from tests.policies.crowded import crowded

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.claims import Terms
-from laxity_scheduler.forecast import Forecasts
+from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Wait
 from laxity_scheduler.policies import edf
 from laxity_scheduler.policies.fifo import Fifo
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.promise import queue_of
-from laxity_scheduler.reservations import Reservations
+from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.promising.promise import queue_of
+from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.state import Hold
 from laxity_scheduler.verdict import Refusal
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised

@@ -8,10 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_profiler.estimate import Ask, Estimates
-from laxity_scheduler.claims import Terms
-from laxity_scheduler.forecast import Forecasts
-from laxity_scheduler.reservations import Reservations
-from laxity_scheduler.reserve import SLOTS, Claim, Planner, Profile, Share, simulate, slot_edges
+from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reserve import (
+    SLOTS,
+    Claim,
+    Planner,
+    Profile,
+    Share,
+    simulate,
+    slot_edges,
+)
 from laxity_scheduler.state import Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 

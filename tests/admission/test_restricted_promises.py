@@ -8,10 +8,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from laxity_scheduler.claims import Terms
-from laxity_scheduler.forecast import Forecasts
-from laxity_scheduler.promise import Judge
-from laxity_scheduler.reserve import Share
+from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.promising.promise import Judge
+from laxity_scheduler.promising.reserve import Share
 from laxity_scheduler.state import ClusterState, Job, NodeSet
 from laxity_scheduler.verdict import Promise
 from tests.admission.flows import Demand, fits

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.claims import Terms
-from laxity_scheduler.forecast import Forecasts
+from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Resize
 from laxity_scheduler.policies.qos import QosPolicy, decide
+from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.state import Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from laxity_scheduler import codec
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.memory import codec
 from laxity_scheduler.plan import (
     Admit,
     Decision,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from laxity_scheduler.claims import Terms
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.follow_up import with_follow_up
 from laxity_scheduler.plan import Admit
 from laxity_scheduler.policies import edf, fifo, qos
+from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.simulate.catalogue import decide_of, listed
 from tests.builders import MINUTE_EPOCHS, cluster, job
 from tests.contract.policy_exam import examined

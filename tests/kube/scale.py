@@ -15,7 +15,7 @@ from laxity_k8s.kubernetes import KubernetesApi
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service import Service
+from laxity_scheduler.service.loop import Service
 from laxity_scheduler.state import ClusterState
 
 CHANGED = "example.org/changed"

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 
-from laxity_scheduler import codec
+from laxity_scheduler.memory import codec
 from laxity_scheduler.simulate.catalogue import decide_of, listed
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.outcome import Run

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from laxity_scheduler.plan import Admit, Forecasted, Promised, Refuse
-from laxity_scheduler.share_admission import with_admission
+from laxity_scheduler.shares.admission import with_admission
 from laxity_scheduler.simulate.catalogue import decide_of
 from laxity_scheduler.simulate.commands import register
 from laxity_scheduler.verdict import Promise

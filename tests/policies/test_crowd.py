@@ -6,22 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laxity_scheduler import (
-    codec,
-    compiled,
-    crowd,
-    crowd_promises,
-    crowd_starts,
-    crowd_waits,
-    growing,
-    ledger,
-    placing,
-    room,
-)
-from laxity_scheduler.bulk import built, changed
+from laxity_scheduler import ledger
+from laxity_scheduler.columns import compiled, growing, placing
+from laxity_scheduler.columns.bulk import built, changed
+from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit
-from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.memory import codec
+from laxity_scheduler.promising import room
+from laxity_scheduler.qos import crowd, crowd_promises, crowd_starts, crowd_waits
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.simulate.catalogue import decide_of
 from laxity_scheduler.simulate.costs import costs

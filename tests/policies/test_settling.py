@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.claims import Terms
+from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.policies import qos
-from laxity_scheduler.reserve import Claim
-from laxity_scheduler.room import Room
+from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.promising.reserve import Claim
+from laxity_scheduler.promising.room import Room
 from laxity_scheduler.simulate.catalogue import decide_of, listed
 from laxity_scheduler.state import ClusterState, Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised

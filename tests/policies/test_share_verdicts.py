@@ -12,8 +12,8 @@ from laxity_profiler.estimate import Progress
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
-from laxity_scheduler.share_rows import Rows
-from laxity_scheduler.shares import policy_of
+from laxity_scheduler.shares.rows import Rows
+from laxity_scheduler.shares.rule import policy_of
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.state import ClusterState, Job

@@ -17,8 +17,8 @@ import pytest
 
 from laxity import names
 from laxity_profiler.refit import refit
-from laxity_scheduler.announce import Word
-from laxity_scheduler.announce_mlflow import MlflowRuns
+from laxity_scheduler.telling.announce import Word
+from laxity_scheduler.telling.announce_mlflow import MlflowRuns
 from tests.browser import Page, browser
 from tests.kube.cluster import free_ports
 from tests.prediction.builders import history_in, trained

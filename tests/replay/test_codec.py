@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_profiler.estimate import Progress, Workload
-from laxity_scheduler import codec, differences
+from laxity_scheduler.memory import codec, differences
 from laxity_scheduler.plan import Decision, Plan
 from laxity_scheduler.reasons import Reason
 from laxity_scheduler.state import ClusterState, Hold, Job, Node, NodeSet

@@ -12,11 +12,11 @@ from typing import Any
 from laxity import names
 from laxity.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.codec import verdict_json
 from laxity_scheduler.engine import DuplicateJobError, Manifest, Signal, UnknownJobError
-from laxity_scheduler.newcomer import deadline, newcomer
+from laxity_scheduler.memory.codec import verdict_json
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
+from laxity_scheduler.web.newcomer import deadline, newcomer
 
 Json = dict[str, Any]
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_scheduler.announce import Courier, Webhook, Word, events_between
-from laxity_scheduler.announce_mlflow import MlflowRuns, final_figures
+from laxity_scheduler.telling.announce import Courier, Webhook, Word, events_between
+from laxity_scheduler.telling.announce_mlflow import MlflowRuns, final_figures
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until
 from tests.service.memory_world import MemoryWorld

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.announce import Word
-from laxity_scheduler.announce_prefect import REFUSED, PrefectRuns, Wish, wish_of
-from laxity_scheduler.cancelled_runs import CancelledRuns
-from laxity_scheduler.prefect_api import PrefectApi, PrefectError
-from laxity_scheduler.settings import Settings, SettingsError
-from laxity_scheduler.start import tells_prefect
+from laxity_scheduler.running.start import tells_prefect
+from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.telling.announce import Word
+from laxity_scheduler.telling.announce_prefect import REFUSED, PrefectRuns, Wish, wish_of
+from laxity_scheduler.telling.cancelled_runs import CancelledRuns
+from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError
 
 Json = dict[str, Any]
 WHY = "needs 1h, has 10min"

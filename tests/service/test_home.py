@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.home import Home, HomeBusyError
+from laxity_scheduler.running.home import Home, HomeBusyError
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from laxity_scheduler.home import Home
+from laxity_scheduler.running.home import Home
 home = Home(Path(sys.argv[1])).lock()
 home.announce("http://127.0.0.1:1", "")
 print("locked", flush=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from laxity_scheduler.leading import Leadership
-from laxity_scheduler.store import CycleRow, StaleServiceError, Store, StoreError
+from laxity_scheduler.memory.store import CycleRow, StaleServiceError, Store, StoreError
+from laxity_scheduler.service.leading import Leadership
 
 
 class Lease:

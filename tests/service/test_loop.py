@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.journal import Journal, replay
+from laxity_scheduler.memory.journal import Journal, replay
+from laxity_scheduler.memory.store import Store, StoreError
 from laxity_scheduler.plan import Admit, Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.reasons import reason
-from laxity_scheduler.store import Store, StoreError
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until
 from tests.service.memory_world import MemoryWorld

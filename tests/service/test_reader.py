@@ -8,9 +8,9 @@ import pytest
 from laxity import names
 from laxity_profiler.estimate import Workload
 from laxity_profiler.learner import Learner
-from laxity_scheduler.reader import Reader
-from laxity_scheduler.settings import Settings
-from laxity_scheduler.start import reading
+from laxity_scheduler.running.start import reading
+from laxity_scheduler.service.settings import Settings
+from laxity_scheduler.telling.reader import Reader
 from tests.prediction.builders import history_in
 
 

@@ -4,10 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.home import Home
-from laxity_scheduler.serving import keys_of
-from laxity_scheduler.settings import Settings, SettingsError
-from laxity_scheduler.tokens import ANYBODY, WORKER, Tokens, TokensError, made_token, read_tokens
+from laxity_scheduler.running.home import Home
+from laxity_scheduler.running.serving import keys_of
+from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.web.tokens import (
+    ANYBODY,
+    WORKER,
+    Tokens,
+    TokensError,
+    made_token,
+    read_tokens,
+)
 from tests.service.builders import manifest, staged
 from tests.service.memory_world import MemoryWorld
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from laxity.client import Client
-from laxity_scheduler.home import Home
+from laxity_scheduler.running.home import Home
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

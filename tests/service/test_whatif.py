@@ -11,7 +11,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.state import ClusterState
 from laxity_scheduler.verdict import Promise, Refusal
-from laxity_scheduler.whatif import answer_json, ask
+from laxity_scheduler.web.whatif import answer_json, ask
 from tests.builders import Curve, cluster, job
 from tests.service.builders import manifest, staged
 from tests.service.memory_world import MemoryWorld

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from laxity_scheduler import compiled
+from laxity_scheduler.columns import compiled
 from laxity_scheduler.policies import elasticflow
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
@@ -64,7 +64,7 @@ def test_without_admission_it_runs_on_late() -> None:
 def test_the_loop_without_numba_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiled.COMPILES:
         pytest.skip("numba is not installed: there is only one way")
-    from laxity_scheduler import share_plans
+    from laxity_scheduler.shares import plans as share_plans
 
     lengths = share_plans.slot_lengths(1e6)
     plain = share_plans.slot_lengths.py_func(1e6)  # type: ignore[attr-defined]

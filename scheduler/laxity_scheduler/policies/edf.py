@@ -5,12 +5,12 @@ A job that is late on any width starts on its fastest one; without a deadline, o
 """
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit, Wait
 from laxity_scheduler.eligible import never_fits
-from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.queueing import slack
+from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import FOREVER, ClusterState
 

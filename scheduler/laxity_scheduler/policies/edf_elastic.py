@@ -10,7 +10,7 @@ now is promised, greedily or "at a price", and what it was promised is not kept 
 
 from typing import Final
 
-from laxity_scheduler.shares import ShareRule, policy_of
+from laxity_scheduler.shares.rule import ShareRule, policy_of
 
 RULE: Final = ShareRule("edf_elastic", order="deadline", reserves=False)
 decide = policy_of(RULE)

@@ -10,7 +10,7 @@ now on, not backwards from the deadline; a change's cost is part of a plan; noth
 
 from typing import Final
 
-from laxity_scheduler.shares import ShareRule, policy_of
+from laxity_scheduler.shares.rule import ShareRule, policy_of
 
 RULE: Final = ShareRule(
     "elasticflow", order="deadline", admission="greedy", drops=True, hopeless_last=False, replans=8

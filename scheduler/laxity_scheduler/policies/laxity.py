@@ -9,7 +9,7 @@ goes first whenever more jobs can be in time that way: all of them, where GPUs a
 
 from typing import Final
 
-from laxity_scheduler.shares import ShareRule, policy_of
+from laxity_scheduler.shares.rule import ShareRule, policy_of
 
 RULE: Final = ShareRule("laxity", order="gpu_time", admission="priced", replans=8)
 decide = policy_of(RULE)

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.claims import promised
+from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit, Decision, Preempt
 from laxity_scheduler.eligible import never_fits
-from laxity_scheduler.forecast import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.priority import movable
+from laxity_scheduler.promising.claims import promised
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.victims import Need, Victim, cheapest, freed_by

@@ -16,27 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.bargain import Bargain, Rules
-from laxity_scheduler.bulk import changed
-from laxity_scheduler.crowd_promises import Newcomers
-from laxity_scheduler.crowd_waits import LOOK_AGAIN_S
-from laxity_scheduler.crowd_words import (
-    admissions,
-    forecasts_said,
-    never_said,
-    plans_said,
-    promises_said,
-)
-from laxity_scheduler.decision import (
-    Forecasted,
-    Preempt,
-    Promised,
-    Refuse,
-    Resize,
-    Wait,
-)
-from laxity_scheduler.eligible import never_fits
-from laxity_scheduler.facts import (
+from laxity_scheduler.columns.bulk import changed
+from laxity_scheduler.columns.facts import (
     HARD,
     PROMISED_DUE_AT,
     PROMISED_P90_AT,
@@ -48,18 +29,37 @@ from laxity_scheduler.facts import (
     WAITING,
     WANTS,
 )
-from laxity_scheduler.forecast import Forecasts, stopping
+from laxity_scheduler.columns.forecast import Forecasts, stopping
+from laxity_scheduler.decision import (
+    Forecasted,
+    Preempt,
+    Promised,
+    Refuse,
+    Resize,
+    Wait,
+)
+from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.planned_sizes import as_told
-from laxity_scheduler.promise import forecast_of, promise_of
-from laxity_scheduler.queueing import Waiting, expected_starts
+from laxity_scheduler.promising.promise import forecast_of, promise_of
+from laxity_scheduler.promising.queueing import Waiting, expected_starts
+from laxity_scheduler.promising.reserve import Share
+from laxity_scheduler.qos.bargain import Bargain, Rules
+from laxity_scheduler.qos.crowd_promises import Newcomers
+from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S
+from laxity_scheduler.qos.crowd_words import (
+    admissions,
+    forecasts_said,
+    never_said,
+    plans_said,
+    promises_said,
+)
+from laxity_scheduler.qos.planned_sizes import as_told
+from laxity_scheduler.qos.sizing import defend, hasten, narrow, widen
+from laxity_scheduler.qos.starting import Starts
+from laxity_scheduler.qos.waiting_words import waits_said
 from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.reserve import Share
-from laxity_scheduler.sizing import defend, hasten, narrow, widen
-from laxity_scheduler.starting import Starts
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Given, Promise, Refusal
-from laxity_scheduler.waiting_words import waits_said
 
 MOST_EXPECTED = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS = 5

@@ -12,9 +12,9 @@ from typing import Final, Literal
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.order import EDF, FIFO, SJF, Order, Packing
 from laxity_scheduler.order import policy_of as ordered
-from laxity_scheduler.share_admission import with_admission
-from laxity_scheduler.shares import Admission, ShareRule
-from laxity_scheduler.shares import policy_of as shared
+from laxity_scheduler.shares.admission import with_admission
+from laxity_scheduler.shares.rule import Admission, ShareRule
+from laxity_scheduler.shares.rule import policy_of as shared
 
 Way = Literal["order", "rule", "cycle"]
 

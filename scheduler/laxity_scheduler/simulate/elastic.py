@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.share_rows import NOBODY
-from laxity_scheduler.share_table import TURNED_AWAY
-from laxity_scheduler.shares import ShareRule
+from laxity_scheduler.columns.share_table import TURNED_AWAY
+from laxity_scheduler.shares.rows import NOBODY
+from laxity_scheduler.shares.rule import ShareRule
 from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulate.outcome import Run, filled
 from laxity_scheduler.simulate.replay import asked_columns

@@ -10,9 +10,17 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.compiled import jit
-from laxity_scheduler.share_table import NEWCOMER, PROMISED, TINY, TURNED_AWAY, How, Ints, Jobs
-from laxity_scheduler.shares_loop import allocate
+from laxity_scheduler.columns.compiled import jit
+from laxity_scheduler.columns.share_table import (
+    NEWCOMER,
+    PROMISED,
+    TINY,
+    TURNED_AWAY,
+    How,
+    Ints,
+    Jobs,
+)
+from laxity_scheduler.shares.loop import allocate
 
 FIRST, END, RAN, HELD, LOST, STOPS, CHANGES, PROMISE = range(8)  # columns of `out`
 MOST_PLANS_REMEMBERED: Final = 32

@@ -1,0 +1,48 @@
+"""Loops that numba compiles where it is installed; elsewhere the same loops run in CPython.
+
+Modules that use `jit` are imported on first use, since importing numba takes most of a second.
+
+Machine code is kept on disk. numba looks at the page of a loop only to see whether it has changed,
+but a loop holds the code of the loops that it calls, from other pages. So all pages count.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+Loop = TypeVar("Loop", bound=Callable[..., object])
+COMPILES: Final = find_spec("numba") is not None
+PAGES: Final = (
+    "columns/share_table.py",
+    "shares/plans.py",
+    "shares/surplus.py",
+    "columns/placing.py",
+    "columns/growing.py",
+    "columns/walking.py",
+    "promising/planning.py",
+    "columns/lanes.py",
+    "shares/loop.py",
+    "simulate/elastic_loop.py",
+)
+
+
+def jit(loop: Loop) -> Loop:
+    """The loop as machine code, kept on disk between processes."""
+    if not COMPILES:  # the same answer, slower
+        return loop
+    import numba
+
+    compiled = numba.njit(cache=True)(loop)
+    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if index is not None:
+        index._source_stamp = stamp()  # noqa: SLF001 - numba offers no other way
+    return cast("Loop", compiled)
+
+
+@cache
+def stamp() -> tuple[Any, ...]:
+    """Changes when one of the pages does."""
+    found = [(Path(__file__).parents[1] / page).stat() for page in PAGES]
+    return tuple([(page.st_mtime, page.st_size) for page in found])

@@ -1,0 +1,173 @@
+"""Every decided cycle on paper before it is acted on, so that it can be decided again.
+
+A full snapshot stands in every hundredth entry and what changed in the others; the parameters of a
+predictor stand once per version. `replay` rebuilds each snapshot, decides it again with the same
+code, and compares bytes: the answer to "why did it do that?", and the proof that a change of the
+code changes no decision that it should not.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler import turn
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.memory import differences
+from laxity_scheduler.memory.codec import dumps, load_state, plan_bytes
+from laxity_scheduler.memory.store import CycleRow, Fresh, PredictorRow, Store
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.state import ClusterState
+
+SNAPSHOT_EVERY: Final = 100
+KEPT_CYCLES: Final = 20_000
+LoadPredictor = Callable[[dict[str, Any]], Predictor]
+PolicyNamed = Callable[[str], Policy]
+
+
+class ReplayError(RuntimeError):
+    """The journal cannot be read from there: an entry or a predictor is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One journalled cycle, rebuilt: what was seen and, as bytes, what was decided."""
+
+    cycle: int
+    policy: str
+    predictor: str
+    state: ClusterState
+    plan: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One cycle decided again. `lines` say what differs, none if nothing does."""
+
+    cycle: int
+    policy: str
+    lines: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        return not self.lines
+
+
+class Journal:
+    """Writes entries. It remembers the last snapshot written, and nothing that a restart misses."""
+
+    def __init__(self, store: Store, *, snapshot_every: int = SNAPSHOT_EVERY) -> None:
+        self._store = store
+        self._snapshot_every = snapshot_every
+        self._last: ClusterState | None = None
+        self._since_full = 0
+        self._versions = set(store.predictor_versions())
+        self.last_cycle = store.last_cycle()
+
+    def write(
+        self, state: ClusterState, plan: Plan, predictor: Predictor, *, policy: str,
+        decided_s: float, also: Sequence[Fresh] = (),
+    ) -> None:  # fmt: skip
+        """One transaction: the entry, its predictor if it is new, and the rows in `also`."""
+        old = None if self._since_full + 1 >= self._snapshot_every else self._last
+        found = dumps(state) if old is None else orjson.dumps(differences.difference(old, state))
+        entry = CycleRow(
+            cycle=state.cycle,
+            at=state.now,
+            policy=policy,
+            predictor=predictor.version,
+            full=old is None,
+            state=found,
+            plan=plan_bytes(plan),
+            decided_s=decided_s,
+        )
+        self._store.record([entry, *self._new_version(predictor, state.now), *also])
+        self._versions.add(predictor.version)
+        self._last, self.last_cycle = state, state.cycle
+        self._since_full = 0 if old is None else self._since_full + 1
+
+    def forget(self, *, kept_cycles: int, ended_before: float) -> None:
+        """Drop what is older than `kept_cycles` cycles, and jobs that ended before an instant."""
+        self._store.forget(cycles_before=self.last_cycle - kept_cycles, ended_before=ended_before)
+        self._versions = set(self._store.predictor_versions())
+
+    def resync(self) -> None:
+        """Another service may have written meanwhile: start again from a full snapshot."""
+        self._last = None
+        self.last_cycle = self._store.last_cycle()
+        self._versions = set(self._store.predictor_versions())
+
+    def _new_version(self, predictor: Predictor, now: float) -> list[PredictorRow]:
+        if predictor.version in self._versions:
+            return []
+        body = zlib.compress(json.dumps(predictor.to_json()).encode(), level=1)
+        return [PredictorRow(version=predictor.version, at=now, body=body)]
+
+
+def entries(store: Store, first: int = 0, last: int | None = None) -> Iterator[Entry]:
+    """Rebuilt cycles from `first`; ReplayError if the journal does not reach so far back."""
+    state: ClusterState | None = None
+    for row in store.cycles(first, last):
+        if row.full:
+            state = load_state(row.state)
+        elif state is None:
+            message = f"cycle {row.cycle} has no full snapshot before it: the journal is damaged"
+            raise ReplayError(message)
+        else:
+            state = differences.patched(state, orjson.loads(row.state))
+        if row.cycle >= first:
+            yield Entry(row.cycle, row.policy, row.predictor, state, row.plan)
+
+
+def replay(
+    store: Store,
+    policies: PolicyNamed,
+    load_predictor: LoadPredictor,
+    *,
+    first: int = 0,
+    last: int | None = None,
+    policy: str = "",
+) -> Iterator[Replayed]:
+    """Decide every cycle again, by its own policy or by the one named `policy`, and compare."""
+    loaded: dict[str, Predictor] = {}
+    for entry in entries(store, first, last):
+        name = policy or entry.policy
+        if entry.predictor not in loaded:
+            loaded = {entry.predictor: predictor_of(store, entry.predictor, load_predictor)}
+        plan = turn.decide(entry.state, loaded[entry.predictor], policies(name))
+        again = plan_bytes(plan)
+        lines = () if again == entry.plan else tuple(_lines(entry.plan, again))
+        yield Replayed(entry.cycle, name, lines)
+
+
+def predictor_of(store: Store, version: str, load: LoadPredictor) -> Predictor:
+    """The predictor of a version as it was; ReplayError if it is not in the journal."""
+    body = store.predictor(version)
+    if body is None:
+        message = f"predictor {version} is not in the journal"
+        raise ReplayError(message)
+    return load(json.loads(zlib.decompress(body)))
+
+
+def _lines(was: bytes, again: bytes) -> Iterator[str]:
+    """Decisions that were made then ("-") and are made now ("+")."""
+    before, after = orjson.loads(was), orjson.loads(again)
+    old = [_text(decision) for decision in before.get("decisions", ())]
+    new = [_text(decision) for decision in after.get("decisions", ())]
+    yield from (f"- {line}" for line in old if line not in new)
+    yield from (f"+ {line}" for line in new if line not in old)
+    if sorted(old) == sorted(new) and old != new:
+        yield f"the same {len(old)} decisions in another order"
+    for name in ("wake_at",):
+        if before.get(name) != after.get(name):
+            yield f"- {name}: {before.get(name, 'never')}"
+            yield f"+ {name}: {after.get(name, 'never')}"
+
+
+def _text(decision: dict[str, Any]) -> str:
+    rest = {name: value for name, value in decision.items() if name not in ("kind", "job")}
+    return f"{decision['kind']} {decision.get('job', '')} {orjson.dumps(rest).decode()}"

@@ -1,0 +1,383 @@
+"""The service's memory: its journal, the verdicts it gave, and the jobs it has seen end.
+
+The cluster is the truth about what runs; these tables hold what no cluster keeps: why something was
+decided, what was promised, and how it came out. SQLite in WAL mode by default, PostgreSQL by URL;
+alembic brings the tables of an older laxity up to date when a store is opened. No other module on
+this floor knows SQLModel, and but for `database`, which opens it, none knows SQLAlchemy.
+
+One cycle is one transaction. Its number is the journal's primary key, so a second service that
+decides the same cycle is turned away by the database before it has acted. Among replicas that elect
+a leader, only the one that began the last term writes cycles at all.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from sqlalchemy import BigInteger, Connection, Engine, MetaData, func, insert, make_url, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.orm import registry
+from sqlmodel import Field, Session, SQLModel, col, delete, select
+
+from laxity_scheduler.memory.database import engine_of, migrate
+
+VERSION_TABLE: Final = "laxity_schema"
+LEADER_LOCK: Final = 0x6C617870  # one replica acts
+TEXT_LIMIT: Final = 8_000
+OPEN_STATES: Final = ("queued", "running", "stopping", "suspended", "refused")
+_NAMES: Final = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+}
+
+
+class StoreError(RuntimeError):
+    """The database did not answer or refused: nothing was written of what was asked."""
+
+
+class StaleServiceError(StoreError):
+    """Another service has decided this cycle already: this one may not act on it."""
+
+
+class Table(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
+    """Tables of this floor; apart from those of other floors in the same database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A row to insert as plain values: an object that watches its fields costs twenty times that."""
+
+    table: type[Table]
+    values: dict[str, Any]
+
+
+class CycleRow(Table, table=True):
+    """One decided cycle: the snapshot (whole, or what changed) and the plan, as codec bytes."""
+
+    __tablename__ = "cycles"
+
+    cycle: int = Field(
+        primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False}
+    )
+    at: float
+    policy: str
+    predictor: str = Field(index=True)
+    full: bool = Field(index=True)
+    state: bytes
+    plan: bytes
+    decided_s: float
+
+
+class PredictorRow(Table, table=True):
+    """The parameters of one predictor version, compressed."""
+
+    __tablename__ = "predictors"
+
+    version: str = Field(primary_key=True)
+    at: float
+    body: bytes
+
+
+class DecisionRow(Table, table=True):
+    """One decision with its reason, for people who ask why."""
+
+    __tablename__ = "decisions"
+
+    id: int | None = Field(default=None, primary_key=True)
+    cycle: int = Field(index=True, sa_type=BigInteger)
+    at: float
+    job: str = Field(index=True)
+    kind: str
+    reason_code: str
+    reason: str
+    body: bytes
+
+
+class VerdictRow(Table, table=True):
+    """One verdict as it was given. Instants are POSIX seconds; no deadline is infinity."""
+
+    __tablename__ = "verdicts"
+
+    id: int | None = Field(default=None, primary_key=True)
+    uid: str = Field(index=True)
+    job: str = Field(index=True)
+    cycle: int = Field(sa_type=BigInteger)
+    at: float
+    kind: str
+    deadline_at: float
+    p50_at: float
+    p90_at: float
+    body: bytes
+
+
+class JobRow(Table, table=True):
+    """A job as it was last seen, so that one that is gone from the cluster can still be shown."""
+
+    __tablename__ = "jobs"
+
+    uid: str = Field(primary_key=True)
+    job: str = Field(index=True)
+    namespace: str = Field(index=True)
+    state: str = Field(index=True)
+    outcome: str = Field(default="", index=True)
+    submitted_at: float
+    finished_at: float | None = None
+    view: bytes
+
+
+class LoanRow(Table, table=True):
+    """An inference node lent to training, until it is handed back."""
+
+    __tablename__ = "loans"
+
+    id: int | None = Field(default=None, primary_key=True)
+    node: str = Field(index=True)
+    cycle: int = Field(sa_type=BigInteger)
+    taken_at: float
+    returned_at: float | None = None
+
+
+class LeaderRow(Table, table=True):
+    """The only row says whose turn it is; a new term ends all earlier ones."""
+
+    __tablename__ = "leader"
+
+    id: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    term: int = Field(sa_type=BigInteger)
+    holder: str
+    since: float
+
+
+class Store:
+    """An open database. Methods are safe to call from several threads; each is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._leader: Connection | None = None
+        self._holds = False
+        self._term: int | None = None
+
+    @classmethod
+    def open(cls, url: str) -> Self:
+        """Open and migrate `sqlite:///path` or `postgresql://user:password@host/name`."""
+        engine = engine_of(url)
+        try:
+            migrate(engine)
+        except SQLAlchemyError as error:
+            engine.dispose()
+            message = f"the store at {make_url(url).render_as_string()} cannot be opened: {error}"
+            raise StoreError(message) from error
+        return cls(engine)
+
+    def close(self) -> None:
+        if self._holds and self._leader is not None:
+            with suppress(SQLAlchemyError):  # else the server lets go when it misses us
+                self._leader.execute(text(f"select pg_advisory_unlock({LEADER_LOCK})"))
+        self._resign()
+        self.engine.dispose()
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other replica can use this store."""
+        return self.engine.dialect.name != "postgresql"
+
+    def leads(self) -> bool:
+        """Whether this process is the one that acts.
+
+        On PostgreSQL a lock says so that goes with its connection; an SQLite file has one service,
+        whose home is locked.
+        """
+        if self.alone:
+            return True
+        try:
+            if self._leader is None:
+                self._leader = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            asked = text(f"select pg_try_advisory_lock({LEADER_LOCK})")
+            if not self._holds:
+                self._holds = bool(self._leader.execute(asked).scalar_one())
+            else:
+                self._leader.execute(text("select 1"))
+        except SQLAlchemyError as error:
+            self._resign()
+            raise StoreError(f"the store cannot say who leads: {error}") from error
+        return self._holds
+
+    def _resign(self) -> None:
+        self._holds = False
+        if self._leader is not None:
+            self._leader.invalidate()
+            self._leader.close()
+            self._leader = None
+
+    def claim(self, holder: str, at: float) -> int:
+        """Begin a term and end all earlier ones: who began those writes no cycle any more."""
+        with self._session() as session:
+            row = session.exec(select(LeaderRow).with_for_update()).one()
+            row.term, row.holder, row.since = row.term + 1, holder, at
+            session.commit()
+        self._term = row.term
+        return row.term
+
+    def ping(self) -> None:
+        """Ask the database for nothing; StoreError if it does not answer."""
+        with self._session() as session:
+            session.connection().execute(text("select 1"))
+
+    def last_cycle(self) -> int:
+        """The number of the last decided cycle, 0 before the first."""
+        with self._session() as session:
+            return session.exec(select(func.max(CycleRow.cycle))).one() or 0
+
+    def last_plan(self) -> bytes:
+        """What was decided in the last cycle, b"" before the first."""
+        query = select(CycleRow.plan).order_by(col(CycleRow.cycle).desc()).limit(1)
+        with self._session() as session:
+            return session.exec(query).one_or_none() or b""
+
+    def record(self, rows: Iterable[Table | Fresh], jobs: Iterable[JobRow] = ()) -> None:
+        """Write new rows, and jobs as they are now, all or nothing."""
+        given = list(rows)
+        new = [row for row in given if not isinstance(row, Fresh)]
+        with self._session() as session:
+            if any(isinstance(row, CycleRow) for row in new):
+                self._check_term(session)
+            session.add_all(new)
+            try:
+                session.flush()
+                _insert(session.connection(), [row for row in given if isinstance(row, Fresh)])
+                _put(session.connection(), [job.model_dump() for job in jobs])
+                session.commit()
+            except IntegrityError as error:
+                if not any(isinstance(row, CycleRow) for row in new):
+                    raise
+                message = f"this cycle was decided by another service: {error.orig}"
+                raise StaleServiceError(message) from error
+
+    def _check_term(self, session: Session) -> None:
+        """In the transaction that writes a cycle: whoever claims a term now waits for its end."""
+        if self._term is None:
+            return
+        row = session.exec(select(LeaderRow).with_for_update(read=True)).one()
+        if row.term != self._term:
+            message = f"term {self._term} is over: {row.holder} leads in term {row.term}"
+            raise StaleServiceError(message)
+
+    def cycles(self, first: int, last: int | None = None) -> Iterator[CycleRow]:
+        """Journalled cycles from the full snapshot at or before `first`, in order."""
+        with self._session() as session:
+            start = self._full_at_or_before(session, first)
+            query = select(CycleRow).where(CycleRow.cycle >= start).order_by(col(CycleRow.cycle))
+            if last is not None:
+                query = query.where(CycleRow.cycle <= last)
+            yield from session.exec(query.execution_options(yield_per=100))
+
+    def predictor(self, version: str) -> bytes | None:
+        with self._session() as session:
+            row = session.get(PredictorRow, version)
+            return None if row is None else row.body
+
+    def predictor_versions(self) -> frozenset[str]:
+        with self._session() as session:
+            return frozenset(session.exec(select(PredictorRow.version)))
+
+    def decisions(
+        self,
+        jobs: Sequence[str] | None = None,
+        *,
+        namespaces: Sequence[str] | None = None,
+        limit: int,
+    ) -> list[DecisionRow]:
+        """The latest decisions, oldest first."""
+        query = select(DecisionRow).order_by(col(DecisionRow.id).desc()).limit(limit)
+        if jobs is not None:
+            query = query.where(col(DecisionRow.job).in_(jobs))
+        if namespaces is not None:
+            starts = [
+                col(DecisionRow.job).startswith(f"{name}/", autoescape=True) for name in namespaces
+            ]
+            query = query.where(_any(starts))
+        with self._session() as session:
+            return list(reversed(session.exec(query).all()))
+
+    def verdicts(self, uid: str) -> list[VerdictRow]:
+        """All verdicts of one job, oldest first."""
+        query = select(VerdictRow).where(VerdictRow.uid == uid).order_by(col(VerdictRow.id))
+        with self._session() as session:
+            return list(session.exec(query))
+
+    def jobs(self) -> list[JobRow]:
+        """All jobs ever seen and not yet forgotten."""
+        with self._session() as session:
+            return list(session.exec(select(JobRow).order_by(col(JobRow.submitted_at))))
+
+    def return_loans(self, nodes: Sequence[str], at: float) -> None:
+        with self._session() as session:
+            lent = select(LoanRow).where(
+                col(LoanRow.node).in_(nodes), col(LoanRow.returned_at).is_(None)
+            )
+            for row in session.exec(lent):
+                row.returned_at = at
+            session.commit()
+
+    def forget(self, *, cycles_before: int, ended_before: float) -> None:
+        """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
+        with self._session() as session:
+            start = self._full_at_or_before(session, cycles_before)
+            session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
+            session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
+            used = select(CycleRow.predictor)
+            session.exec(delete(PredictorRow).where(col(PredictorRow.version).not_in(used)))
+            gone = select(JobRow.uid).where(col(JobRow.finished_at) < ended_before)
+            session.exec(delete(VerdictRow).where(col(VerdictRow.uid).in_(gone)))
+            session.exec(delete(JobRow).where(col(JobRow.finished_at) < ended_before))
+            session.commit()
+
+    @staticmethod
+    def _full_at_or_before(session: Session, cycle: int) -> int:
+        full = select(func.max(CycleRow.cycle)).where(CycleRow.full, CycleRow.cycle <= cycle)
+        first = select(func.min(CycleRow.cycle))
+        return session.exec(full).one() or session.exec(first).one() or 0
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        try:
+            with Session(self.engine, expire_on_commit=False) as session:
+                yield session
+        except SQLAlchemyError as error:
+            message = f"the store did not do it: {error}"
+            raise StoreError(message) from error
+
+
+def _insert(connection: Connection, rows: Iterable[Fresh]) -> None:
+    """All rows of a table in one statement."""
+    by_table: defaultdict[type[Table], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_table[row.table].append(row.values)
+    for table, values in by_table.items():
+        connection.execute(insert(table), values)
+
+
+def _put(connection: Connection, jobs: Sequence[dict[str, Any]]) -> None:
+    """Insert jobs, or update those that are there, in one statement."""
+    if not jobs:
+        return
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    new = dialect.insert(JobRow)
+    changed = {name: new.excluded[name] for name in jobs[0] if name != "uid"}
+    connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed), jobs)
+
+
+def words(said: str) -> str:
+    """Text that every database takes: no NUL, no lone surrogate, not without end."""
+    clean = said.replace("\0", "\ufffd").encode(errors="replace").decode()
+    return clean if len(clean) <= TEXT_LIMIT else clean[: TEXT_LIMIT - 1] + "\u2026"
+
+
+def _any(conditions: Sequence[Any]) -> Any:
+    from sqlalchemy import false, or_
+
+    return or_(false(), *conditions)

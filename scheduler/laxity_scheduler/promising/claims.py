@@ -1,0 +1,108 @@
+"""Who has a claim on GPUs, and in which order claims are planned.
+
+A job claims GPUs if it was promised its deadline, or if it has waited so long that it must not
+starve (then as soon as there is room, at its least width). Everything else that runs can be stopped
+at the end of its epoch; only pinned jobs and those that may not be preempted stay in the way.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from laxity_scheduler.columns.facts import QUEUED_AT, WAITING
+from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.promising.reserve import Claim
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.verdict import Promise
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What promises are made on; durations in seconds."""
+
+    ageing_s: float = 600.0  # a job that waited so long ...
+    ageing_runs: float = 5.0  # ... and so many of its predicted run times must not wait longer
+    offer_margin: float = 0.05  # an offered deadline is later than it need be by this share ...
+    offer_margin_s: float = 30.0  # ... and at least so much: there is time to read and accept it
+    settle_epochs: float = 2.0  # so long plans leave a resized job its width, if that is in time
+    replans: int = 3  # orders in which all claims are planned anew for one newcomer
+    replan_claims: int = 200  # above so many claims, a newcomer is planned behind them only
+    grow_anywhere: bool = False  # new workers may start on nodes the job is not on
+
+
+def deadline_in_force(job: Job) -> float:
+    """What was promised; without a promise, what is asked."""
+    return job.verdict.deadline_at if isinstance(job.verdict, Promise) else job.deadline_at
+
+
+def promised(job: Job, now: float) -> bool:
+    """Whether it holds a promise whose deadline is still ahead."""
+    return isinstance(job.verdict, Promise) and now <= job.verdict.deadline_at
+
+
+def ageing_limit_s(job: Job, forecasts: Forecasts, terms: Terms) -> float:
+    curve = forecasts.curve(job)
+    run_s = curve.total_s(curve.least, "mean")
+    return max(terms.ageing_s, terms.ageing_runs * run_s) if run_s < FOREVER else terms.ageing_s
+
+
+def waits(job: Job) -> bool:
+    """Suspended, all pods gone, not refused, not pinned: it may be started."""
+    return not (job.workers or job.terminating_workers or job.refused or job.pinned)
+
+
+def may_stop(job: Job) -> bool:
+    return bool(job.workers) and job.preemptible and not job.pinned
+
+
+def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) -> Iterable[Job]:
+    """Waiting jobs that no promise covers and that have waited longer than their limit."""
+    facts = forecasts.facts
+    long = state.now - facts.column(QUEUED_AT) >= terms.ageing_s
+    for job in facts.where((facts.column(WAITING) > 0.0) & long):
+        if (
+            waits(job)
+            and job.id != without
+            and not promised(job, state.now)
+            and not wants_promise(job, state.now)
+            and state.now - job.queued_at >= ageing_limit_s(job, forecasts, terms)
+        ):
+            yield job
+
+
+def wants_promise(job: Job, now: float) -> bool:
+    """A hard job whose deadline is ahead and that has no verdict on it yet."""
+    return (
+        job.service_class == "hard"
+        and job.deadline_at < FOREVER
+        and (job.asked or job.verdict is None)
+        and not promised(job, now)
+    )
+
+
+Order = Callable[[Claim], tuple[float, float, str]]
+
+
+def as_planned(claim: Claim) -> tuple[float, float, str]:
+    """In the order in which promises planned to start."""
+    if claim.job.workers:
+        return (0.0, claim.deadline_s, claim.job.id)
+    starts_at, before = 0.0, 0.0
+    for until_at, workers in claim.job.promise or ():
+        if workers:
+            starts_at = before
+            break
+        before = until_at
+    return (starts_at, claim.deadline_s, claim.job.id)
+
+
+def in_turn(claim: Claim) -> tuple[float, float, str]:
+    """The earliest deadline first, but no running job makes way."""
+    return (claim.deadline_s, 0.0, claim.job.id)
+
+
+def by_deadline(claim: Claim) -> tuple[float, float, str]:
+    """The earliest deadline first, running jobs or not."""
+    return (claim.deadline_s, 0.0, claim.job.id)
+
+
+ORDERS: tuple[Order, ...] = (as_planned, in_turn, by_deadline)

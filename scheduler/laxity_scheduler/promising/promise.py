@@ -1,0 +1,401 @@
+"""Verdicts: a promise, a refusal with a reason and checked counter-offers, or a forecast.
+
+A hard job is promised its deadline if, behind all earlier claims, a plan ends in time at P90. Jobs
+without a claim are stopped for it at the end of their epochs. A promise is never given at the cost
+of an earlier one; other orders of all claims are tried, but nobody may become late by them.
+
+Who holds a promise and asks for another deadline gets a new verdict; refused, the old promise
+stands, and its deadline stays the one in force (`plan.verdict_after`). A job that runs without a
+promise is not refused but told a forecast: it runs on as soft.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.promising.claims import Terms, promised, wants_promise
+from laxity_scheduler.promising.queueing import (
+    Waiting,
+    expected_starts,
+    in_order,
+    slack,
+    unpromised,
+)
+from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reserve import Claim, Share, simulate
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal, Runs, Verdict
+
+TERMS: Final = Terms()
+PROBE_EPOCHS: Final = 2
+MOST_WIDTH_OFFERS: Final = 8
+
+
+def judge(state: ClusterState, job: Job, predictor: Predictor, *, terms: Terms = TERMS) -> Verdict:
+    """What this job would be told now, whether or not it is in the snapshot."""
+    return Judge(state, Forecasts(state, predictor), terms).verdict(job)
+
+
+class Judge:
+    """Judges newcomers one after the other: who is promised is counted for the next."""
+
+    def __init__(self, state: ClusterState, forecasts: Forecasts, terms: Terms) -> None:
+        self.state, self.forecasts, self.terms = state, forecasts, terms
+        self.reservations = Reservations(state, forecasts, terms)
+
+    def verdict(self, job: Job) -> Verdict:
+        """Promise, refusal or forecast; a promise is kept among the reservations."""
+        if job.service_class != "hard" or job.deadline_at == FOREVER:
+            return self.forecast(job)
+        if not promised(job, self.state.now):
+            return self._hard(job, self.reservations)
+        others = Reservations(self.state, self.forecasts, self.terms, without=job.id)
+        verdict = self._hard(job, others)
+        if isinstance(verdict, Promise):
+            self.reservations = others
+        return verdict
+
+    def _hard(self, job: Job, reservations: Reservations) -> Verdict:
+        verdict = _Case(job, self.state, reservations).verdict()
+        if isinstance(verdict, Refusal) and job.workers and not promised(job, self.state.now):
+            return self.forecast(job)
+        return verdict
+
+    def forecast(self, job: Job) -> Forecast:
+        """When it will be done, if all goes as predicted."""
+        if job.workers:
+            return forecast_of(job, self.forecasts, 0.0)
+        queue = self._queue(job)
+        starts = expected_starts(queue, self.reservations, self.state)
+        return forecast_of(job, self.forecasts, starts[job.id])
+
+    def _queue(self, newcomer: Job) -> list[Waiting]:
+        others = (job for job in self.state.queued if job.id != newcomer.id)
+        return queue_of([*others, newcomer], self.reservations)
+
+
+def queue_of(jobs: list[Job], reservations: Reservations) -> list[Waiting]:
+    """All that may start, in order; hard jobs that have no verdict yet are left out."""
+    forecasts, now = reservations.forecasts, reservations.state.now
+    aged = frozenset(job.id for job in reservations.aged)
+    queue: list[Waiting] = []
+    for job in jobs:
+        share = reservations.shares.get(job.id)
+        if share is not None and job.id not in aged:
+            slack_s, _ = slack(job, forecasts)
+            queue.append(Waiting(job, "promised", slack_s, share.workers, slack_s))
+        elif not wants_promise(job, now):
+            queue.append(unpromised(job, forecasts, aged=job.id in aged))
+    return in_order(queue)
+
+
+def forecast_of(job: Job, forecasts: Forecasts, starts_s: float, *, workers: int = 0) -> Forecast:
+    """The forecast of a job that starts so many seconds from now; on the width it would choose."""
+    if job.workers:
+        p50_s, p90_s = forecasts.trajectory_s(job, "p50"), forecasts.trajectory_s(job)
+    else:
+        width = workers or slack(job, forecasts)[1]
+        p50_s = forecasts.rest_s(job, width, "p50", after_s=starts_s)
+        p90_s = forecasts.rest_s(job, width, after_s=starts_s)
+    now = forecasts.now
+    late_s = max(0.0, now + p90_s - job.deadline_at) if job.deadline_at < FOREVER else 0.0
+    code = "forecast_late" if late_s else "forecast"
+    return Forecast(now + p50_s, now + p90_s, late_s, reason(code, p90_in_s=p90_s, late_s=late_s))
+
+
+def promise_of(job: Job, share: Share, deadline_at: float, forecasts: Forecasts) -> Promise:
+    """The promise that a share allows."""
+    now = forecasts.now
+    finish_at = now + share.finish_s
+    p50_at = min(finish_at, now + simulate(forecasts, job, share.steps, "p50"))
+    late_s = finish_at - deadline_at
+    why = (
+        reason("promise_in_danger", p90_in_s=share.finish_s, late_s=late_s, workers=share.workers)
+        if late_s > 0.0
+        else reason("fits", p90_in_s=share.finish_s, slack_s=-late_s, workers=share.workers)
+    )
+    source = forecasts.curve(job).source
+    runs = runs_of(share, now) or ((finish_at, share.workers),)  # all its epochs are done
+    return Promise(deadline_at, p50_at, finish_at, runs, why, (source,))
+
+
+def runs_of(share: Share, now: float) -> Runs:
+    ends = [now + at_s for at_s, _ in share.steps[1:]] + [now + share.finish_s]
+    return tuple(
+        (until_at, workers)
+        for until_at, (_, workers) in zip(ends, share.steps, strict=True)
+        if until_at > now
+    )
+
+
+def promised_gpu_s(job: Job, runs: Runs, now: float) -> float:
+    """GPU-seconds that runs still reserve."""
+    spent, before = 0.0, now
+    for until_at, workers in runs:
+        if workers:  # who waits for ever spends nothing
+            spent += max(0.0, until_at - before) * workers * job.gpus_per_worker
+        before = max(before, until_at)
+    return spent
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One hard job before the judge."""
+
+    job: Job
+    state: ClusterState
+    reservations: Reservations
+
+    def verdict(self) -> Verdict:
+        refusal = self._impossible()
+        if refusal is not None:
+            return refusal
+        claim = Claim(self.job, self.job.deadline_at - self.state.now)
+        over_budget = self._over_budget(claim)
+        if over_budget is not None:
+            return over_budget
+        others = tuple(claim.job.id for claim in self.reservations.claims[:10])
+        share = self.reservations.admit(claim)
+        if share is None:
+            return self._no_room(claim)
+        forecasts = self.reservations.forecasts
+        promise = promise_of(self.job, share, self.job.deadline_at, forecasts)
+        return replace(promise, rests_on=promise.rests_on + others)
+
+    def _impossible(self) -> Refusal | None:
+        """What no order of claims can change."""
+        job, now = self.job, self.state.now
+        if job.deadline_at <= now:
+            past = reason("deadline_in_the_past", ago_s=now - job.deadline_at)
+            return self._refusal(past, self._later_or_soft())
+        room, gpus = self.reservations.room, job.gpus_per_worker
+        unusable = never_fits(self.state, job)
+        if unusable is not None:
+            return Refusal(unusable)
+        largest = max(room.sizes_for(job), default=0)
+        if gpus > largest:
+            figures = reason("does_not_fit_any_node", gpus_per_worker=gpus, largest_gpus=largest)
+            return Refusal(figures)
+        slots = room.slots_for(job)
+        if job.widths[0] > slots:
+            width = job.widths[0]
+            return Refusal(
+                reason("does_not_fit_cluster", workers=width, gpus_per_worker=gpus, slots=slots)
+            )
+        forecasts = self.reservations.forecasts
+        if not forecasts.curve(job).known:
+            return self._unknown()
+        return self._too_slow(slots)
+
+    def _too_slow(self, slots: int) -> Refusal | None:
+        job, forecasts = self.job, self.reservations.forecasts
+        widths = [width for width in forecasts.curve(job).widths if width <= slots]
+        best = min(widths, key=lambda width: forecasts.rest_s(job, width))
+        rest_s = forecasts.rest_s(job, best)
+        late_s = self.state.now + rest_s - job.deadline_at
+        if late_s <= 0.0:
+            return None
+        figures = reason(
+            "deadline_before_fastest_finish", workers=best, p90_in_s=rest_s, late_s=late_s
+        )
+        offers = (*self._later_or_soft(), *self._wider(slots))
+        return self._refusal(figures, offers, p90_in_s=rest_s)
+
+    def _unknown(self) -> Refusal:
+        job, now = self.job, self.state.now
+        probe = Offer("probe", FOREVER, job.widths[:1], FOREVER, now)
+        soft = Offer("soft", job.deadline_at, job.widths, FOREVER, now)
+        why = reason("unknown_model_needs_profiling", model=job.workload.model)
+        return Refusal(why, (probe, soft))
+
+    def _no_room(self, claim: Claim) -> Refusal:
+        job, now = self.job, self.state.now
+        earliest = self.reservations.earliest(job)
+        finish_s = earliest.finish_s if earliest else FOREVER
+        room = self.reservations.profile().seen_by(job).workers(job.gpus_per_worker)
+        why = reason(
+            "capacity_promised_to_others",
+            needed_gpus=(earliest.widest if earliest else job.widths[0]) * job.gpus_per_worker,
+            free_gpus=int(room[0]) * job.gpus_per_worker,
+            late_s=now + finish_s - job.deadline_at,
+        )
+        offers = (
+            *self._later_or_soft(),
+            *self._wider(self.reservations.room.slots_for(job)),
+            *self._borrowed(claim),
+        )
+        return self._refusal(why, offers, p90_in_s=finish_s)
+
+    def _refusal(
+        self, why: Reason, offers: tuple[Offer, ...], *, p90_in_s: float = FOREVER
+    ) -> Refusal:
+        return Refusal(why, offers, self.state.now + p90_in_s)
+
+    def _later_or_soft(self) -> tuple[Offer, ...]:
+        """The earliest deadline that would be promised on these widths, else class soft.
+
+        Later than need be by a margin, so that it is still promised when it is accepted.
+        """
+        job, now, terms = self.job, self.state.now, self.reservations.terms
+        earliest = self.reservations.earliest(job)
+        if earliest is not None:
+            margin_s = max(terms.offer_margin_s, terms.offer_margin * earliest.finish_s)
+            share = self.reservations.fits(Claim(job, earliest.finish_s + margin_s))
+            if share is not None:
+                due_at = now + earliest.finish_s + margin_s
+                return (Offer("deadline", due_at, job.widths, now + share.finish_s, now),)
+        return (Offer("soft", job.deadline_at, job.widths, FOREVER, now),)
+
+    def _wider(self, slots: int) -> tuple[Offer, ...]:
+        """The least width beyond its own with which this deadline would be promised."""
+        job, now = self.job, self.state.now
+        if len(job.widths) == 1:
+            return ()  # code that cannot average over workers cannot be wider
+        width, tried = 2 * job.widths[-1], 0
+        while width <= slots and tried < MOST_WIDTH_OFFERS:
+            wider = self.reservations.forecasts.on_widths(job, (*job.widths, width))
+            share = self.reservations.fits(Claim(wider, job.deadline_at - now))
+            if share is not None:
+                return (Offer("widths", job.deadline_at, wider.widths, now + share.finish_s, now),)
+            width, tried = 2 * width, tried + 1
+        return ()
+
+    def _borrowed(self, claim: Claim) -> tuple[Offer, ...]:
+        """The fewest GPUs that would have to be borrowed for it; asked in steps of its widths.
+
+        Not where it matters which nodes are borrowed.
+        """
+        job, now = self.job, self.state.now
+        if job.eligible:
+            return ()
+        for width in self.reservations.forecasts.curve(job).widths:
+            gpus = width * job.gpus_per_worker
+            share = self.reservations.fits(claim, borrowed=gpus)
+            if share is not None:
+                p90_at = now + share.finish_s
+                return (Offer("borrow", job.deadline_at, job.widths, p90_at, now, gpus),)
+        return ()
+
+    def _over_budget(self, claim: Claim) -> Refusal | None:
+        """A namespace may hold only so many promised GPU-seconds at a time."""
+        job, now = self.job, self.state.now
+        budget = (self.state.budgets or {}).get(job.namespace)
+        if budget is None:
+            return None
+        share = self.reservations.fits(claim)
+        if share is None:
+            return None
+        held = sum(
+            promised_gpu_s(other.job, runs_of(mine, now), now)
+            for other in self.reservations.claims
+            if other.job.namespace == job.namespace
+            and (mine := self.reservations.shares.get(other.job.id)) is not None
+        )
+        needed = promised_gpu_s(job, runs_of(share, now), now)
+        if held + needed <= budget:
+            return None
+        why = reason(
+            "capacity_budget_spent",
+            namespace=job.namespace,
+            left_gpu_h=max(0.0, budget - held) / 3600.0,
+            budget_gpu_h=budget / 3600.0,
+            needed_gpu_h=needed / 3600.0,
+        )
+        soft = Offer("soft", job.deadline_at, job.widths, now + share.finish_s, now)
+        return self._refusal(why, (soft,), p90_in_s=share.finish_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a newcomer would do to another job's P90 finish."""
+
+    job: str
+    p90_before: float
+    p90_after: float
+
+
+def effects(
+    state: ClusterState, job: Job, predictor: Predictor, *, terms: Terms = TERMS
+) -> tuple[Verdict, tuple[Effect, ...]]:
+    """The newcomer's verdict, and whose finish it would move by more than a second."""
+    forecasts = Forecasts(state, predictor)
+    current = Judge(state, forecasts, terms)
+    before = finishes(state, current.reservations)
+    verdict = current.verdict(job)
+    if isinstance(verdict, Refusal):
+        return verdict, ()
+    newcomer = replace(job, verdict=verdict, asked=False)
+    jobs = (*(other for other in state.jobs if other.id != job.id), newcomer)
+    after_state = replace(state, jobs=jobs)
+    after_forecasts = Forecasts(after_state, predictor)
+    after = finishes(after_state, Reservations(after_state, after_forecasts, terms))
+    return verdict, tuple(
+        Effect(job_id, p90_at, after[job_id])
+        for job_id, p90_at in before.items()
+        if job_id != job.id and abs(_moved_s(p90_at, after[job_id])) > 1.0
+    )
+
+
+def _moved_s(before: float, after: float) -> float:
+    return 0.0 if before == after else after - before
+
+
+def finishes(state: ClusterState, reservations: Reservations) -> Mapping[str, float]:
+    """The P90 finish of every job that runs or waits, as an instant.
+
+    Running jobs without a claim are stopped, cheapest first, as far as waiting claims need it.
+    """
+    forecasts, now = reservations.forecasts, state.now
+    found: dict[str, float] = {}
+    displaced_s = _displaced(state, reservations)
+    for job in state.running:
+        share = reservations.shares.get(job.id)
+        rest_s = share.finish_s if share is not None else forecasts.trajectory_s(job)
+        found[job.id] = now + rest_s + displaced_s.get(job.id, 0.0)
+    queue = queue_of(list(state.queued), reservations)
+    starts = expected_starts(queue, reservations, state)
+    for one in queue:
+        share = reservations.shares.get(one.job.id)
+        rest_s = (
+            share.finish_s
+            if share is not None and one.rank == "promised"
+            else forecasts.rest_s(one.job, one.workers, after_s=starts[one.job.id])
+        )
+        found[one.job.id] = now + rest_s
+    return found
+
+
+def _displaced(state: ClusterState, reservations: Reservations) -> dict[str, float]:
+    """How much later stopped jobs end: as long as the claims that displace them run."""
+    forecasts = reservations.forecasts
+    ledger = Ledger.of(state)
+    stoppable = sorted(
+        (
+            job
+            for job in state.running
+            if job.preemptible and not job.pinned and job.id not in reservations.shares
+        ),
+        key=lambda job: (forecasts.freed_s(job), job.id),
+    )
+    delays: dict[str, float] = {}
+    for claim in reservations.claims:
+        share = reservations.shares.get(claim.job.id)
+        if claim.job.workers or share is None:
+            continue
+        need = share.workers * claim.job.gpus_per_worker
+        may = state.eligible(claim.job)
+        if ledger.place(share.workers, claim.job.gpus_per_worker, may) is not None:
+            continue
+        useful = [one for one in stoppable if may is None or not may.isdisjoint(one.nodes)]
+        while need > 0 and useful:
+            victim = useful.pop(0)
+            stoppable.remove(victim)
+            again_s = forecasts.curve(victim).start_s(victim.workers, "p90")
+            delays[victim.id] = share.finish_s - forecasts.freed_s(victim) + again_s
+            need -= victim.gpus
+    return delays

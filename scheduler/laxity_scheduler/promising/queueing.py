@@ -1,0 +1,141 @@
+"""In which order waiting jobs are served, and when each may expect to start.
+
+Promised jobs come first, least slack first; then those that have waited too long; then soft jobs
+that can still be in time, least slack first; soft jobs that cannot, shortest first, since each
+second late costs the same whoever is late; then best effort, shortest first.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Literal
+
+from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.promising.claims import Terms, ageing_limit_s, deadline_in_force
+from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.state import FOREVER, NOTHING, NOWHERE, ClusterState, Job
+
+Rank = Literal["promised", "aged", "soft", "hopeless", "best_effort"]
+RANKS: Mapping[Rank, int] = {
+    "promised": 0,
+    "aged": 1,
+    "soft": 2,
+    "hopeless": 3,
+    "best_effort": 4,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job in the queue: its place, and the width it should start with."""
+
+    job: Job
+    rank: Rank
+    key: float  # least first within a rank
+    workers: int
+    slack_s: float = FOREVER
+
+
+def in_order(waiting: Iterable[Waiting]) -> list[Waiting]:
+    return sorted(
+        waiting, key=lambda one: (RANKS[one.rank], one.key, one.job.submitted_at, one.job.id)
+    )
+
+
+def unpromised(job: Job, forecasts: Forecasts, *, aged: bool) -> Waiting:
+    """Its place by class; a hard job whose deadline has passed counts as soft."""
+    curve = forecasts.curve(job)
+    least = curve.least
+    slack_s, width = slack(job, forecasts)
+    if aged:
+        return Waiting(job, "aged", job.queued_at, least, slack_s)
+    if job.deadline_at == FOREVER or job.service_class == "best_effort":
+        mean_s = curve.total_s(least, "mean") * least * job.gpus_per_worker
+        return Waiting(job, "best_effort", mean_s, least)
+    if slack_s >= 0.0:
+        return Waiting(job, "soft", slack_s, width, slack_s)
+    best = curve.widths[-1]
+    rest_s = curve.total_s(best, "mean") * best * job.gpus_per_worker
+    return Waiting(job, "hopeless", rest_s, least, slack_s)
+
+
+def slack(job: Job, forecasts: Forecasts) -> tuple[float, int]:
+    """Spare seconds at P90 on the least width that is in time; negative: on the fastest one."""
+    left_s = deadline_in_force(job) - forecasts.now
+    best_s, best = -FOREVER, forecasts.curve(job).least
+    for width in forecasts.curve(job).widths:
+        slack_s = left_s - forecasts.rest_s(job, width)
+        if slack_s >= 0.0:
+            return slack_s, width
+        if slack_s > best_s:
+            best_s, best = slack_s, width
+    return best_s, best
+
+
+def ages_at(job: Job, forecasts: Forecasts, terms: Terms) -> float:
+    return job.queued_at + ageing_limit_s(job, forecasts, terms)
+
+
+def expected_starts(
+    queue: Sequence[Waiting], reservations: Reservations, state: ClusterState
+) -> dict[str, float]:
+    """Seconds from now to each start, if all runs as predicted (mean) and GPUs were one pool.
+
+    A promised job starts as planned. The others start in order, none before the one ahead of it.
+    Who may use some nodes only is looked at on these, behind all that may use any of them.
+    """
+    starts = _starts_on(queue, reservations, state.free_gpus)
+    for name in sorted({one.job.eligible for one in queue} - {""}):
+        mine = [one for one in queue if one.job.eligible == name]
+        may = state.eligible(mine[0].job) or NOWHERE
+        free = state.on_sets.get(name, NOTHING).free_gpus
+        rivals = [one for one in queue if _meets(state.eligible(one.job), may)]
+        held = [
+            (job, sum(node in may for node in job.nodes) * job.gpus_per_worker)
+            for job in state.running
+        ]
+        found = _starts_on(rivals, reservations, free, held)
+        starts |= {one.job.id: found.get(one.job.id, FOREVER) for one in mine}
+    return starts
+
+
+def _meets(one: frozenset[str] | None, other: frozenset[str]) -> bool:
+    return one is None or not one.isdisjoint(other)
+
+
+def _starts_on(
+    queue: Sequence[Waiting],
+    reservations: Reservations,
+    free_gpus: int,
+    running: Iterable[tuple[Job, int]] | None = None,
+) -> dict[str, float]:
+    """The same on so many free GPUs, and those that running jobs hold there; None: all they hold."""
+    forecasts = reservations.forecasts
+    ends = reservations.room.ends() if running is None else None
+    if ends is None:
+        held = (
+            [(job, job.gpus) for job in reservations.state.running] if running is None else running
+        )
+        ends = [(_frees_s(job, forecasts), gpus) for job, gpus in held if gpus]
+    heapify(ends)
+    starts: dict[str, float] = {}
+    at_s, free = 0.0, free_gpus
+    planned_s = reservations.shares.outline([one.job.id for one in queue]).starts_s.tolist()
+    for one, plan_s in zip(queue, planned_s, strict=True):
+        need = one.workers * one.job.gpus_per_worker
+        while free < need and ends:
+            end_s, gpus = heappop(ends)
+            at_s, free = max(at_s, end_s), free + gpus
+        fits_s = at_s if free >= need else FOREVER
+        starts_s = min(fits_s, plan_s)  # without a plan: never
+        starts[one.job.id] = starts_s
+        if free >= need:
+            free -= need
+            heappush(ends, (starts_s + forecasts.rest_s(one.job, one.workers, "mean"), need))
+    return starts
+
+
+def _frees_s(job: Job, forecasts: Forecasts) -> float:
+    if job.stop_requested_at is not None or job.parked_epoch is not None:
+        return forecasts.freed_s(job, "mean")
+    return forecasts.trajectory_s(job, "mean")

@@ -1,0 +1,211 @@
+"""Jobs that may use some nodes only: on which sets of nodes GPUs are counted, and what weighs there.
+
+By Hall's theorem, jobs that need d_i GPUs on nodes of their sets E_i fit if and only if
+
+    for every union S of the sets:    sum of d_i over all E_i within S  <=  GPUs of S
+
+where unions of overlapping sets are enough: nested and disjoint ones need none but themselves. So a
+claim is counted on the whole cluster and on each region S that it cannot leave. Workers that run do
+not move: they weigh where they are. Where there were too many unions, a set weighs on all regions
+that it touches, which is careful and still sound. GPUs are counted, not how they lie on nodes.
+
+Where every job may use every node there are no regions, and a profile is a plain one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.forecast import stopping
+from laxity_scheduler.ledger import USABLE
+from laxity_scheduler.promising.reserve import SLOTS, Profile, Share
+from laxity_scheduler.state import ClusterState, Job
+
+MOST_REGIONS: Final = 32
+
+
+@dataclass(frozen=True)
+class Region:
+    """Nodes on which GPUs are counted, and the names of the sets whose jobs weigh on it whole.
+
+    Waiting jobs for which others were stopped here will start here: they weigh by what they await.
+    """
+
+    nodes: frozenset[str]
+    inside: frozenset[str]
+    awaited: Mapping[str, int] = field(default_factory=dict, compare=False)  # GPUs for whom
+
+    def workers(self, job: Job, workers: int) -> int:
+        """How many of its first `workers` workers weigh on this region, as long as it is planned."""
+        if job.eligible in self.inside:
+            return workers
+        if not job.workers:
+            return min(workers, self.awaited.get(job.id, 0) // job.gpus_per_worker)
+        return 0 if stopping(job) else self._sits(job, workers)
+
+    def sits(self, job: Job) -> int:
+        """How many of its workers weigh on it now."""
+        return job.workers if job.eligible in self.inside else self._sits(job, job.workers)
+
+    def _sits(self, job: Job, workers: int) -> int:
+        if job.workers and not job.nodes:
+            return min(workers, job.workers)  # nobody knows where they are
+        return self.holds(job.nodes[:workers])
+
+    def holds(self, nodes: Sequence[str]) -> int:
+        """How many of these workers' nodes are its own."""
+        return sum(node in self.nodes for node in nodes)
+
+
+def regions_of(state: ClusterState) -> tuple[Region, ...]:
+    """The regions of a snapshot, small ones first; none where every job may use every node."""
+    if not state.sets:
+        return ()
+    usable = frozenset(node.id for node in state.nodes if node.pool in USABLE)
+    mine = {name: one.nodes & usable for name, one in state.sets.items()}
+    closed, exact = unions({*mine.values()} - {usable})
+    awaited = _awaited(state)
+    return tuple(
+        Region(
+            nodes,
+            frozenset(
+                name for name, own in mine.items() if own <= nodes or (own & nodes and not exact)
+            ),
+            _within(awaited, nodes),
+        )
+        for nodes in sorted(closed - {usable}, key=lambda nodes: (len(nodes), sorted(nodes)))
+    )
+
+
+def _awaited(state: ClusterState) -> Counter[tuple[str, str]]:
+    """GPUs by (job, node) that are held or being freed for somebody."""
+    found: Counter[tuple[str, str]] = Counter()
+    for hold in state.holds:
+        if hold.until_at > state.now:
+            found[hold.job, hold.node] += hold.gpus
+    for job in state.running:
+        if job.stop_for and stopping(job):
+            for node in job.nodes:
+                found[job.stop_for, node] += job.gpus_per_worker
+    return found
+
+
+def _within(awaited: Mapping[tuple[str, str], int], nodes: frozenset[str]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (job, node), gpus in awaited.items():
+        found[job] += gpus * (node in nodes)
+    return found
+
+
+def unions(sets: Iterable[frozenset[str]]) -> tuple[frozenset[frozenset[str]], bool]:
+    """These sets with all unions of overlapping ones; the sets alone, and False, if too many."""
+    first = frozenset(sets)
+    found, new = set(first), list(first)
+    while new:
+        one = new.pop()
+        for other in tuple(found):
+            both = one | other
+            if one & other and both not in found:
+                found.add(both)
+                new.append(both)
+        if len(found) > max(MOST_REGIONS, len(first)):
+            return first, False
+    return frozenset(found), True
+
+
+class Purse:
+    """GPUs that jobs share anew, on the cluster and on each region, as one after the other takes."""
+
+    def __init__(self, state: ClusterState, jobs: Iterable[Job], whole: int) -> None:
+        """`whole` GPUs; on regions the free ones and those that these jobs hold."""
+        self.whole = whole
+        self._regions = regions_of(state)
+        self._left = [
+            sum(n.free_gpus for n in state.nodes if n.id in one.nodes and n.pool in USABLE)
+            for one in self._regions
+        ]
+        if self._regions:
+            for job in jobs:
+                self._spend(job, job.workers, 0)
+
+    def take(self, job: Job, before: int, workers: int) -> bool:
+        """So many workers instead of `before`, if there is room; else nothing is taken."""
+        gpus = (workers - before) * job.gpus_per_worker
+        if gpus > self.whole:
+            return False
+        for region, left in zip(self._regions, self._left, strict=True):
+            more = region.workers(job, workers) - region.workers(job, before)
+            if more * job.gpus_per_worker > left:
+                return False
+        self.whole -= gpus
+        self._spend(job, before, workers)
+        return True
+
+    def _spend(self, job: Job, before: int, workers: int) -> None:
+        for at, region in enumerate(self._regions):
+            more = region.workers(job, workers) - region.workers(job, before)
+            self._left[at] -= more * job.gpus_per_worker
+
+
+class SplitProfile(Profile):
+    """Free GPUs per slot of the whole cluster, and of each region beside it."""
+
+    def __init__(self, whole: Profile, parts: Sequence[tuple[Region, Profile]]) -> None:
+        self.edges, self.marks, self.free = whole.edges, whole.marks, whole.free
+        self.parts = tuple(parts)
+
+    def copy(self) -> "SplitProfile":
+        return SplitProfile(super().copy(), [(region, part.copy()) for region, part in self.parts])
+
+    def seen_by(self, job: Job) -> Profile:
+        """What a job finds free: the least of all regions that it cannot leave, or sits on.
+
+        Who runs on a region could perhaps go elsewhere, but only by a stop and a start.
+        """
+        mine = [
+            part.free if job.eligible in region.inside else _around(region, part, job)
+            for region, part in self.parts
+            if region.workers(job, job.workers or 1)
+        ]
+        if not mine:
+            return self
+        found = super().copy()
+        found.free = np.minimum.reduce([self.free, *mine])
+        return found
+
+    def spend(self, share: Share, job: Job) -> None:
+        super().spend(share, job)
+        for region, part in self.parts:
+            weighed = [(at_s, region.workers(job, workers)) for at_s, workers in share.steps]
+            part.reserve(Share(tuple(weighed), share.finish_s), job.gpus_per_worker)
+
+    def change(self, until_s: float, job: Job, workers: range, sign: int) -> None:
+        super().change(until_s, job, workers, sign)
+        for region, part in self.parts:
+            many = region.workers(job, workers.stop) - region.workers(job, workers.start)
+            part.add(0.0, until_s, sign * many * job.gpus_per_worker)
+
+    def least_free(self, region: Region, from_s: float, until_s: float) -> float:
+        """The fewest GPUs that are free on a region from then till then."""
+        part = next(part for mine, part in self.parts if mine is region)
+        first = min(part.slot(from_s), SLOTS - 1)
+        slots: Floats = part.free[first : max(first + 1, min(part.end(until_s), SLOTS))]
+        return float(slots.min())
+
+    def take_on(self, region: Region, gpus: int, until_s: float) -> None:
+        """GPUs are taken that were not counted on this region."""
+        part = next(part for mine, part in self.parts if mine is region)
+        part.add(0.0, until_s, -gpus)
+
+
+def _around(region: Region, part: Profile, job: Job) -> Floats:
+    """GPUs of its workers of whom those that sit on the region fit there; no limit if all do."""
+    sitting = [region.workers(job, workers) for workers in range(job.workers + 1)]
+    free = np.maximum(part.free, 0.0) // job.gpus_per_worker
+    most = np.searchsorted(sitting, free, side="right") - 1.0
+    found: Floats = np.where(most < job.workers, most * job.gpus_per_worker, np.inf)
+    return found

@@ -1,0 +1,219 @@
+"""What is promised, planned over time, and whether a newcomer fits behind or between it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.bulk import built
+from laxity_scheduler.columns.facts import PROMISED_DUE_AT
+from laxity_scheduler.columns.forecast import TINY_S, Forecasts, stopping
+from laxity_scheduler.ledger import may_ever_start
+from laxity_scheduler.promising.claims import (
+    ORDERS,
+    Terms,
+    aged,
+    as_planned,
+)
+from laxity_scheduler.promising.lazy_shares import LazyShares
+from laxity_scheduler.promising.regions import Region
+from laxity_scheduler.promising.reserve import Claim, Profile, Share
+from laxity_scheduler.promising.room import Kept, Room
+from laxity_scheduler.promising.tally import Tally
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+
+if TYPE_CHECKING:
+    from laxity_scheduler.columns.share_table import Ints
+    from laxity_scheduler.promising.claim_plans import Plans
+
+
+class Reservations:
+    """All claims of a snapshot and how they are kept; what is left is for everybody else."""
+
+    def __init__(
+        self, state: ClusterState, forecasts: Forecasts, terms: Terms, *, without: str = ""
+    ) -> None:
+        self.state, self.forecasts, self.terms = state, forecasts, terms
+        self.aged = tuple(aged(state, forecasts, terms, without))
+        if state.sets:
+            self.aged = tuple(
+                job for job in self.aged if not job.eligible or may_ever_start(state, job)
+            )
+        facts = forecasts.facts
+        left_s = (facts.column(PROMISED_DUE_AT)[facts.promised] - state.now).tolist()
+        claims = [
+            claim
+            for claim in built(Claim, facts.where(facts.promised), left_s)
+            if claim.job.id != without and not claim.job.pinned
+        ]
+        claims += [Claim(job, FOREVER) for job in self.aged]
+        self.room = Room(state, forecasts, terms, tuple(claims))
+        self.claims = self.room.ordered(claims, as_planned)
+        self.shares = LazyShares()
+        self.late: frozenset[str] = frozenset()
+        self._tally: Tally | None = None
+        self._profile: Profile | None = None
+        self._known_horizon_s: float | None = None
+        self._first = tuple(self.claims)
+        self._keep_all()
+
+    @property
+    def _horizon_s(self) -> float:
+        """How far plans look; asked for only where there is not room for all at once."""
+        if self._known_horizon_s is None:
+            self._known_horizon_s = self.room.horizon_s(self._first)
+        return self._known_horizon_s
+
+    @property
+    def roomy(self) -> bool:
+        """Whether all claims run at once, so that no time profile was needed."""
+        return self._tally is not None
+
+    @property
+    def reach_s(self) -> float:
+        """What is planned to start up to then may rest on jobs that must be stopped for it."""
+        profile = self.profile()
+        return profile.marks[profile.end(self.room.drain_s)]
+
+    def due_width(self, share: Share) -> int:
+        """The width planned for now, or so soon that others must be stopped for it already."""
+        return max(width for at_s, width in share.steps if at_s <= self.reach_s)
+
+    @property
+    def spare_gpus(self) -> int:
+        """GPUs that no claim will need, whatever happens; meant for jobs that cannot be stopped."""
+        return self._tally.left if self._tally is not None else 0
+
+    def spare_on(self, region: Region) -> int:
+        """The same on a region."""
+        return self._tally.left_on(region) if self._tally is not None else 0
+
+    def fits(self, claim: Claim, *, borrowed: int = 0) -> Share | None:
+        """The share with which a newcomer would be in time behind all claims; nothing is kept."""
+        if self._tally is not None and not borrowed:
+            share = self._tally.add(claim, keep=False)
+            if share is not None:
+                return share
+        profile = self.profile(claim.deadline_s).copy()
+        if borrowed:
+            profile.free += borrowed
+        self._own(claim.job, profile)
+        return self.room.planner.least(claim, profile.seen_by(claim.job))
+
+    def earliest(self, job: Job) -> Share | None:
+        """The share that ends soonest behind all claims."""
+        profile = self.profile(2.0 * self.forecasts.trajectory_s(job)).copy()
+        self._own(job, profile)
+        return self.room.planner.earliest(job, profile.seen_by(job))
+
+    def admit(self, claim: Claim) -> Share | None:
+        """Count a newcomer among the claims if all of them can still be kept, perhaps replanned."""
+        share = self._tally.add(claim, keep=True) if self._tally is not None else None
+        if share is None:
+            share = self.fits(claim)
+            if share is not None:
+                self.room.plan_one(claim, self.profile(claim.deadline_s))
+                self._tally = None
+        elif self._profile is not None:
+            self._profile.spend(share, claim.job)
+        if share is None:
+            return self._replanned(claim)
+        self.claims.append(claim)
+        self.shares[claim.job.id] = share
+        return share
+
+    def admit_all(
+        self, jobs: Sequence[Job], due_s: Floats, widths: "Ints", finish_s: Floats, sizes: "Ints"
+    ) -> int:
+        """Count the first of these newcomers, each on one width, as long as all run at once."""
+        if self._tally is None:
+            return 0
+        many = self._tally.count(widths * sizes)
+        jobs = jobs[:many]
+        self.claims += built(Claim, jobs, due_s[:many].tolist())
+        rows = zip(jobs, widths[:many].tolist(), finish_s[:many].tolist(), strict=True)
+        self.shares.plain |= {job.id: (width, ends_s) for job, width, ends_s in rows}
+        if self._profile is not None:
+            for job in jobs:
+                self._profile.reserve(self.shares[job.id], job.gpus_per_worker)
+        return many
+
+    def admit_behind(self, jobs: Sequence[Job], plans: "Plans", ones: slice, due_s: Floats) -> int:
+        """Count the first of these newcomers, which wait, each planned behind all claims.
+
+        Until one is late, or due beyond what the profile shows. How many.
+        """
+        if self._tally is not None or self._profile is None or not len(due_s):
+            return 0
+        from laxity_scheduler.promising.claim_plans import admit_all
+
+        shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
+        many = admit_all(self.room, plans, ones, shown, self._profile)
+        jobs = jobs[:many]
+        self.claims += built(Claim, jobs, due_s[:many].tolist())
+        self.shares.plan([job.id for job in jobs], plans, ones.start)
+        return many
+
+    def profile(self, horizon_s: float = 0.0) -> Profile:
+        """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""
+        known = self._profile
+        if known is None or (self._horizon_s < horizon_s < FOREVER):
+            far_s = max(self._horizon_s, horizon_s if horizon_s < FOREVER else 0.0)
+            self._known_horizon_s = far_s
+            known = self._profile = self.room.empty_profile(far_s)
+            self.room.in_order(self._as_kept(), known)
+        return known
+
+    def _keep_all(self) -> None:
+        tally = Tally(self.room)
+        shares = tally.add_all(self.claims)
+        if shares is None:
+            self._take(self.room.kept(self.claims, self._horizon_s))
+        else:
+            self._tally, self.shares = tally, shares
+
+    def _take(self, kept: Kept) -> None:
+        self.shares, self.late, self._profile = kept.shares, kept.late, kept.profile
+        self._tally = None
+
+    def _replanned(self, claim: Claim) -> Share | None:
+        """Other orders of all claims, in which nobody is late who is in time now."""
+        if len(self.claims) > self.terms.replan_claims:
+            return None
+        claims = [*self.claims, claim]
+        horizon_s = max(self._horizon_s, self.room.horizon_s([claim]))
+        base = self.room.empty_profile(horizon_s)
+        for order in ORDERS[: self.terms.replans]:
+            kept = self.room.in_order(self.room.ordered(claims, order), base.copy())
+            if self._harms_nobody(kept):
+                self.claims, self._known_horizon_s = claims, horizon_s
+                self._take(kept)
+                return kept.shares[claim.job.id]
+        return None
+
+    def _harms_nobody(self, kept: Kept) -> bool:
+        """Whether nobody becomes late, or later, by other shares.
+
+        A plan in whole slots may count a claim as late that will just be in time.
+        """
+        return kept.late <= self.late and all(
+            kept.shares[late].finish_s <= self.shares[late].finish_s + TINY_S
+            for late in kept.late
+            if late in kept.shares and late in self.shares
+        )
+
+    def _own(self, job: Job, profile: Profile) -> None:
+        """A running newcomer's own GPUs are not in its way."""
+        if job.workers and not stopping(job):
+            profile.change(self.forecasts.freed_s(job), job, range(job.workers), 1)
+
+    def _as_kept(self) -> list[Claim]:
+        """All claims, in the order in which they are planned to start now."""
+        starts_s = self.shares.outline([claim.job.id for claim in self.claims]).starts_s.tolist()
+        known = {claim.job.id: at_s for claim, at_s in zip(self.claims, starts_s, strict=True)}
+
+        def order(claim: Claim) -> tuple[float, float, str]:
+            return (known[claim.job.id], claim.deadline_s, claim.job.id)
+
+        return self.room.ordered(self.claims, order)

@@ -1,0 +1,373 @@
+"""The room that claims have on a cluster, and how all of them together are kept in it.
+
+If the least widths of all claims fit at once, they fit always, and no time profile is needed
+(`tally`). Otherwise they are planned one after the other on a profile, in a few orders; the first
+order that keeps everybody in time is taken, else the one with the fewest that are late (Room).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from heapq import nsmallest
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.compiled import COMPILES
+from laxity_scheduler.columns.facts import SIZE, TERMINATING, WORKERS
+from laxity_scheduler.columns.forecast import TINY_S, Forecasts, stopping
+from laxity_scheduler.ledger import MANY, USABLE, slots_in
+from laxity_scheduler.promising.claims import ORDERS, Order, Terms, by_deadline, may_stop
+from laxity_scheduler.promising.lazy_shares import LazyShares
+from laxity_scheduler.promising.regions import Region, SplitProfile, regions_of
+from laxity_scheduler.promising.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
+from laxity_scheduler.state import FOREVER, NOTHING, ClusterState, Job
+
+if TYPE_CHECKING:
+    from laxity_scheduler.promising.claim_columns import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How all claims are kept: a share each; `late` are those that miss their deadline with it."""
+
+    shares: LazyShares
+    late: frozenset[str]
+    profile: Profile  # what is left
+
+
+@dataclass(frozen=True)
+class Room:
+    """The cluster's capacity for claims, and who is in the way for how long."""
+
+    state: ClusterState
+    forecasts: Forecasts
+    terms: Terms
+    claims: tuple[Claim, ...]
+    borrowed: int = 0
+    ids: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", frozenset(claim.job.id for claim in self.claims))
+
+    @cached_property
+    def planner(self) -> Planner:
+        grows = self.terms.grow_anywhere or len(self.state.nodes) == 1
+        if not self._many:
+            return Planner(self.forecasts, grows=grows)
+        from laxity_scheduler.promising.claim_plans import CompiledPlanner
+
+        return CompiledPlanner(self.forecasts, grows=grows)
+
+    @property
+    def _many(self) -> bool:
+        """Whether compiled loops pay; they know one profile, not one per region."""
+        return COMPILES and len(self.state.jobs) >= MANY and not self.state.sets
+
+    @cached_property
+    def capacity(self) -> int:
+        """GPUs of training nodes, less what other people's pods take."""
+        state = self.state
+        nodes = [node for node in state.nodes if node.pool in USABLE]
+        facts = self.forecasts.facts
+        workers = facts.column(WORKERS) + facts.column(TERMINATING)
+        ours = int((workers * facts.column(SIZE)).sum())
+        foreign = max(0, sum(node.gpus - node.free_gpus for node in nodes) - ours)
+        return sum(node.gpus for node in nodes if node.pool == "training") - foreign + self.borrowed
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """Where claims are counted beside the whole cluster."""
+        return regions_of(self.state)
+
+    @cached_property
+    def node_sizes(self) -> Mapping[int, int]:
+        """How many training nodes there are by their GPUs."""
+        return Counter(node.gpus for node in self.state.nodes if node.pool == "training")
+
+    def sizes_for(self, job: Job) -> Mapping[int, int]:
+        """The same of the nodes that it may use."""
+        if not job.eligible:
+            return self.node_sizes
+        return self.state.on_sets.get(job.eligible, NOTHING).training
+
+    def slots(self, gpus_per_worker: int) -> int:
+        """How many workers of that size the empty training nodes hold."""
+        return sum(many * (gpus // gpus_per_worker) for gpus, many in self.node_sizes.items())
+
+    def slots_for(self, job: Job) -> int:
+        """How many of its workers the empty training nodes hold that it may use."""
+        return slots_in(self.sizes_for(job), job)
+
+    @cached_property
+    def unmoving(self) -> tuple[Job, ...]:
+        """Jobs without a claim that run and cannot be stopped."""
+        return tuple(
+            job
+            for job in self.state.running
+            if job.pinned or not (job.preemptible or job.id in self.ids)
+        )
+
+    @cached_property
+    def columns(self) -> "Columns | None":
+        """All rows at once, where they are many."""
+        if not self._many:
+            return None
+        from laxity_scheduler.promising.claim_columns import columns_of
+
+        return columns_of(self)
+
+    @cached_property
+    def drain_s(self) -> float:
+        """When the last GPU that can be made free is free, in seconds from now."""
+        if self.columns is not None:
+            return self.columns.drain_s()
+        times = [
+            self.forecasts.freed_s(job)
+            for job in self.state.running
+            if may_stop(job) and job.id not in self.ids
+        ]
+        times += [
+            self.forecasts.freed_s(claim.job)
+            for claim in self.claims
+            if claim.job.workers > self.forecasts.curve(claim.job).least
+        ]
+        times += [
+            _terminated_s(job, self.forecasts) for job in self.state.jobs if job.terminating_workers
+        ]
+        return max(times, default=0.0)
+
+    def horizon_s(self, claims: Sequence[Claim]) -> float:
+        """How far plans of these claims look, in seconds from now."""
+        known_s = None if self.columns is None else self.columns.horizon_s(claims)
+        if known_s is not None:
+            return known_s
+        ends = [1.0]
+        for claim in claims:
+            rest_s = self.forecasts.trajectory_s(claim.job)
+            ends.append(claim.deadline_s if claim.deadline_s < FOREVER else 0.0)
+            ends.append(2.0 * rest_s if rest_s < FOREVER else 0.0)
+        return max(ends)
+
+    def empty_profile(self, horizon_s: float) -> Profile:
+        """What is free if every claim were dropped: running claims hold theirs to the epoch's end."""
+        until_s, gpus = self._busy() if self.columns is None else self.columns.busy()
+        for hold in self.state.holds:
+            if hold.until_at > self.state.now and hold.job not in self.ids:
+                until_s = np.append(until_s, hold.until_at - self.state.now)
+                gpus = np.append(gpus, hold.gpus)
+        last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
+        profile = Profile(slot_edges(horizon_s, last_s), self.capacity)
+        profile.occupy(until_s, gpus)
+        if not self.regions:
+            return profile
+        parts = [(region, self._empty_part(region, profile)) for region in self.regions]
+        return SplitProfile(profile, parts)
+
+    def _busy(self) -> tuple[Floats, Floats]:
+        """Until when how many GPUs are busy if all claims were dropped."""
+        until_s: list[float] = []
+        gpus: list[float] = []
+        unmoving = frozenset(job.id for job in self.unmoving)
+        for job in self.state.jobs:
+            if job.terminating_workers:
+                until_s.append(_terminated_s(job, self.forecasts))
+                gpus.append(job.terminating_workers * job.gpus_per_worker)
+            if job.workers:
+                until_s.append(self._until_s(job, stays=job.id in unmoving))
+                gpus.append(job.gpus)
+        return np.array(until_s), np.array(gpus)
+
+    def first_to_end(self, many: int, among: frozenset[str] | None = None) -> tuple[str, ...]:
+        """The running jobs whose epochs end soonest; of those on these nodes."""
+        if self.columns is not None and among is None:
+            return self.columns.first_to_end(many)
+        boundary_s, running = self.forecasts.boundary_s, self.state.running
+        if among is not None:
+            running = tuple(job for job in running if not among.isdisjoint(job.nodes))
+        return tuple(
+            [job.id for job in nsmallest(many, running, lambda job: (boundary_s(job), job.id))]
+        )
+
+    def ends(self) -> list[tuple[float, int]] | None:
+        """When (mean) how many GPUs of running jobs are free; None where rows are few."""
+        return None if self.columns is None else self.columns.ends()
+
+    def _empty_part(self, region: Region, whole: Profile) -> Profile:
+        """The same on one region."""
+        on_it = self.on(region)
+        until_s, gpus = [on_it.terminated_s], [on_it.terminating]
+        unmoving = frozenset(job.id for job in self.unmoving)
+        for job in self.state.running:
+            many = region.sits(job)
+            if many:
+                until_s.append(self._until_s(job, stays=job.id in unmoving))
+                gpus.append(many * job.gpus_per_worker)
+        for hold in self.state.holds:
+            if hold.until_at > self.state.now and hold.job not in self.ids:
+                until_s.append(hold.until_at - self.state.now)
+                gpus.append(hold.gpus * (hold.node in region.nodes))
+        part = Profile(whole.edges, on_it.capacity)
+        part.occupy(until_s, gpus)
+        return part
+
+    def on(self, region: Region) -> "OnRegion":
+        """What a region has."""
+        return self._on_regions[region]
+
+    @cached_property
+    def _on_regions(self) -> Mapping[Region, "OnRegion"]:
+        return {region: self._looked_at(region) for region in self.regions}
+
+    def _looked_at(self, region: Region) -> "OnRegion":
+        """Busy GPUs that no worker explains are of pods that terminate, first.
+
+        A row says how many pods terminate, not where; the rest is other people's.
+        """
+        state = self.state
+        nodes = [node for node in state.nodes if node.pool in USABLE and node.id in region.nodes]
+        busy = sum(node.gpus - node.free_gpus for node in nodes)
+        ours = sum(region.holds(job.nodes) * job.gpus_per_worker for job in state.running)
+        leaving = [job for job in state.jobs if job.terminating_workers]
+        going = sum(job.terminating_workers * job.gpus_per_worker for job in leaving)
+        unexplained = max(0, busy - ours)
+        training = [node for node in nodes if node.pool == "training"]
+        return OnRegion(
+            capacity=sum(node.gpus for node in training) - max(0, unexplained - going),
+            free=sum(node.free_gpus for node in training),
+            terminating=min(unexplained, going),
+            terminated_s=max((_terminated_s(job, self.forecasts) for job in leaving), default=0.0),
+        )
+
+    @cached_property
+    def awaited(self) -> dict[str, float]:
+        """Jobs for which GPUs are being freed or held, and in how many seconds they are free.
+
+        These GPUs are no good for others, so who gets them first is planned first.
+        """
+        ready_s = {hold.job: 0.0 for hold in self.state.holds if hold.until_at > self.state.now}
+        for job in self.state.running:
+            if stopping(job) and job.stop_for:
+                freed_s = self.forecasts.freed_s(job)
+                ready_s[job.stop_for] = max(ready_s.get(job.stop_for, 0.0), freed_s)
+        return ready_s
+
+    def ordered(self, claims: Iterable[Claim], order: Order) -> list[Claim]:
+        """What cannot be stopped first; running before awaited before waiting jobs, unless by EDF.
+
+        By EDF a running job may have to make way, but nobody comes before an awaited job.
+        """
+        known = claims if isinstance(claims, Sequence) else list(claims)
+        # where all claims run there is room for all at once, and nothing else asks for columns
+        waits = len(known) >= MANY and not all(claim.job.workers for claim in known)
+        columns = self.columns if waits else None
+        at_once = None if columns is None else columns.ordered(known, order)
+        if at_once is not None:
+            return at_once
+        moves, awaited = 2 if order is by_deadline else 1, self.awaited
+
+        def key(claim: Claim) -> tuple[int, float, tuple[float, float, str]]:
+            job = claim.job
+            if job.workers and not stopping(job):
+                return moves if job.preemptible else 0, 0.0, order(claim)
+            ready_s = awaited.get(job.id)
+            return (2, 0.0, order(claim)) if ready_s is None else (1, ready_s, order(claim))
+
+        return sorted(known, key=key)
+
+    def _until_s(self, job: Job, *, stays: bool) -> float:
+        if not stays:
+            return self.forecasts.freed_s(job)
+        return FOREVER if job.pinned else self.forecasts.trajectory_s(job)
+
+    def plan_one(
+        self, claim: Claim, profile: Profile, *, stay: bool = False
+    ) -> tuple[Share | None, bool]:
+        """Plan a claim on a profile and take its share out of it; and whether it is in time.
+
+        `stay`: a running job keeps its width if it is in time with it; so do those whose width has
+        changed lately (algorithms 3.5, 3.7), else donors widen one another in turn.
+        """
+        job = claim.job
+        staying = 0 if stopping(job) else job.workers
+        freed_s = self.forecasts.freed_s(job) if staying else 0.0
+        if staying:
+            profile.change(freed_s, job, range(staying), 1)
+        stay = stay or not job.preemptible or self._just_resized(job)
+        share = self._as_it_runs(claim, profile) if stay else None
+        seen = profile.seen_by(job)
+        share = share or self.planner.least(claim, seen)
+        in_time = share is not None
+        if share is None:
+            share = self.planner.earliest(job, seen)
+        if share is not None:
+            profile.spend(share, job)
+        kept = share.workers_now if share else 0
+        if staying > kept:
+            profile.change(freed_s, job, range(kept, staying), -1)
+        return share, in_time
+
+    def _just_resized(self, job: Job) -> bool:
+        """Whether its width has changed since it started, less than some epochs ago."""
+        changed_at = job.width_changed_at
+        if not job.workers or changed_at is None or changed_at <= (job.resumed_at or 0.0):
+            return False
+        epoch_s = self.forecasts.curve(job).epoch_s(job.workers, "mean")
+        return self.state.now < changed_at + self.terms.settle_epochs * epoch_s
+
+    def _as_it_runs(self, claim: Claim, profile: Profile) -> Share | None:
+        """Its present width to the end, if that is in time and nobody planned before needs it."""
+        job = claim.job
+        if not job.workers or stopping(job):
+            return None
+        share = self.planner.fixed(job, ((0.0, job.workers),))
+        if share.finish_s > claim.deadline_s + TINY_S:
+            return None
+        free = profile.seen_by(job).free[: min(profile.end(share.finish_s), SLOTS)]
+        return share if (free >= job.gpus).all() else None
+
+    def in_order(self, order: Iterable[Claim], profile: Profile, *, stay: bool = False) -> Kept:
+        claims = list(order)
+        if self._many and len(claims) >= MANY:
+            from laxity_scheduler.promising import claim_plans
+
+            found = claim_plans.kept(self, claims, profile, stay=stay)
+            if found is not None:
+                return Kept(*found, profile)
+        shares = LazyShares()
+        late: set[str] = set()
+        for claim in claims:
+            share, in_time = self.plan_one(claim, profile, stay=stay)
+            if share is not None:
+                shares[claim.job.id] = share
+            if not in_time:
+                late.add(claim.job.id)
+        return Kept(shares, frozenset(late), profile)
+
+    def kept(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
+        """The best of a few orders on a time profile. The claims come in the order `as_planned`."""
+        base = self.empty_profile(horizon_s)
+        best = self.in_order(claims, base.copy(), stay=True)
+        for order in ORDERS:
+            if not best.late:
+                break
+            kept = self.in_order(self.ordered(claims, order), base.copy())
+            best = kept if len(kept.late) < len(best.late) else best
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class OnRegion:
+    """GPUs of a region: for claims, free now, and of pods that are gone in so many seconds."""
+
+    capacity: int
+    free: int
+    terminating: int
+    terminated_s: float
+
+
+def _terminated_s(job: Job, forecasts: Forecasts) -> float:
+    curve = forecasts.curve(job)
+    return curve.stop_s(curve.least, "p90")

@@ -1,0 +1,165 @@
+"""Claims that all run at once: while their least widths fit, no plan over time is needed.
+
+Whoever is in time at the width that it has, or at a smaller one, takes no free GPU from anybody; all
+such claims are counted together, from columns.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laxity_scheduler.columns.facts import PROMISED_DUE_AT, SIZE
+from laxity_scheduler.columns.forecast import TINY_S, stopping
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.promising.lazy_shares import LazyShares
+from laxity_scheduler.promising.regions import Region
+from laxity_scheduler.promising.reserve import Claim, Share
+from laxity_scheduler.promising.room import Room
+from laxity_scheduler.state import FOREVER, Job
+
+if TYPE_CHECKING:
+    from laxity_scheduler.columns.share_table import Ints
+
+
+class Tally:
+    """Claims that all run at once, each on one width: while they fit, no time profile is needed."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        state = room.state
+        nodes = [node for node in state.nodes if node.pool == "training"]
+        self.left = room.capacity - sum(job.gpus for job in room.unmoving)
+        self._free = sum(node.free_gpus for node in nodes)
+        self._ledger: Ledger | None = None
+        if len(nodes) > 1 and (room.forecasts.facts.column(SIZE) > 1.0).any():
+            self._ledger = Ledger([node.id for node in nodes], [node.gpus for node in nodes])
+            for job in room.unmoving:
+                _take_all(self._ledger, job.nodes, job.gpus_per_worker)
+        self._parts = [_Part(room, region) for region in room.regions]
+
+    def add_all(self, claims: Sequence[Claim]) -> LazyShares | None:
+        """The shares of all claims, counted; None if they do not fit together."""
+        shares = LazyShares()
+        if claims and self._ledger is None and self._free >= 0:
+            self._add_plain(shares)
+            if self.left < 0 or any(part.left < 0 for part in self._parts):
+                return None
+        for claim in claims:
+            if claim.job.id in shares:
+                continue
+            share = self.add(claim, keep=True)
+            if share is None:
+                return None
+            shares[claim.job.id] = share
+        return shares
+
+    def _add_plain(self, shares: "LazyShares") -> None:
+        """Those that are in time at their width or less: they take no free GPU from anybody.
+
+        So it does not matter in which order they are counted.
+        """
+        facts = self._room.forecasts.facts
+        rows = np.flatnonzero(facts.plain & facts.promised)
+        left_s = (facts.column(PROMISED_DUE_AT)[rows] - facts.now) + TINY_S
+        width, finish_s = facts.least_in_time(rows, left_s)
+        names, ids = [job.id for job in facts.at(rows)], self._room.ids
+        counts = width > 0.0
+        if not ids.issuperset(names):
+            counts &= np.array([name in ids for name in names], dtype=np.bool_)
+        self.left -= int((width * facts.column(SIZE)[rows])[counts].sum())
+        found = zip(names, width.tolist(), finish_s.tolist(), counts.tolist(), strict=True)
+        shares.plain = {name: (int(wide), ends_s) for name, wide, ends_s, one in found if one}
+        for part in self._parts:
+            by_id = self._room.state.by_id
+            part.left -= sum(
+                part.gpus(by_id[name], wide) for name, (wide, _) in shares.plain.items()
+            )
+
+    def add(self, claim: Claim, *, keep: bool) -> Share | None:
+        """Its share, counted if `keep`; None (nothing counted) if it does not fit with the rest."""
+        gpus = claim.job.gpus_per_worker
+        staying = 0 if stopping(claim.job) else claim.job.workers
+        share = self._alone(claim, 0.0)
+        if share and any((share.widest - staying) * gpus > free for free in self._frees(claim.job)):
+            share = self._alone(claim, self._room.drain_s)
+        if share is None or share.widest * gpus > self.left:
+            return None
+        if any(part.gpus(claim.job, share.widest) > part.left for part in self._parts):
+            return None
+        if not self._packs(claim.job, share.widest, keep=keep):
+            return None
+        if keep:
+            new = max(0, share.widest - staying) * gpus
+            self._free -= new
+            self.left -= share.widest * gpus
+            for part in self._parts:
+                part.free -= new * part.whole(claim.job)
+                part.left -= part.gpus(claim.job, share.widest)
+        return share
+
+    def left_on(self, region: Region) -> int:
+        """GPUs of a region that no claim needs."""
+        return next(part.left for part in self._parts if part.region is region)
+
+    def _frees(self, job: Job) -> Iterator[int]:
+        """Free GPUs of the cluster, and of each region that it cannot leave."""
+        yield self._free
+        for part in self._parts:
+            if part.whole(job):
+                yield part.free
+
+    def count(self, gpus: "Ints") -> int:
+        """Count the first of these newcomers while their GPUs (n,) are free; how many."""
+        if self._ledger is not None or self._parts:
+            return 0
+        sums = np.cumsum(gpus)
+        many = int((sums <= min(self._free, self.left)).sum())
+        taken = int(sums[many - 1]) if many else 0
+        self._free, self.left = self._free - taken, self.left - taken
+        return many
+
+    def _alone(self, claim: Claim, after_s: float) -> Share | None:
+        """On the least width that is in time, from `after_s` on."""
+        job, forecasts = claim.job, self._room.forecasts
+        for width in forecasts.curve(job).widths:
+            finish_s = forecasts.rest_s(job, width, after_s=after_s)
+            if finish_s <= claim.deadline_s + TINY_S and finish_s < FOREVER:
+                later = after_s > 0.0 and width > job.workers
+                steps = ((0.0, job.workers), (after_s, width)) if later else ((0.0, width),)
+                return Share(steps, finish_s)
+        return None
+
+    def _packs(self, job: Job, workers: int, *, keep: bool) -> bool:
+        """Whether the workers fit on nodes: big ones can fail where the sum fits."""
+        if self._ledger is None:
+            return True
+        ledger = self._ledger if keep else self._ledger.copy()
+        stay = _take_all(ledger, job.nodes[:workers], job.gpus_per_worker)
+        may = self._room.state.eligible(job)
+        return ledger.place(workers - stay, job.gpus_per_worker, may) is not None
+
+
+class _Part:
+    """One region: GPUs left for claims, and free now."""
+
+    def __init__(self, room: Room, region: Region) -> None:
+        self.region, on_it = region, room.on(region)
+        held = sum(region.sits(job) * job.gpus_per_worker for job in room.unmoving)
+        self.left = on_it.capacity - held
+        self.free = on_it.free
+
+    def whole(self, job: Job) -> bool:
+        return job.eligible in self.region.inside
+
+    def gpus(self, job: Job, workers: int) -> int:
+        return self.region.workers(job, workers) * job.gpus_per_worker
+
+
+def _take_all(ledger: Ledger, nodes: Sequence[str], gpus: int) -> int:
+    """Take what can be taken on these nodes; how many workers that is."""
+    taken = 0
+    for node in nodes:
+        if ledger.place_on((node,), 1, gpus) is not None:
+            taken += 1
+    return taken

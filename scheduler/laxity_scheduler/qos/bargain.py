@@ -1,0 +1,233 @@
+"""One decision in the making: what is still free, who has been decided on, when to look again.
+
+The QoS policy works through a snapshot in steps (verdicts, starts, sizes); this is what the steps
+share. Nothing of it outlives the decision.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.facts import CHANGING, SIZE, TERMINATING
+from laxity_scheduler.columns.forecast import Forecasts, stopping
+from laxity_scheduler.decision import Decision, Preempt, Resize
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.promising.claims import Terms, deadline_in_force, promised
+from laxity_scheduler.promising.promise import Judge
+from laxity_scheduler.promising.queueing import Waiting
+from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.siting import Sites
+from laxity_scheduler.qos.crowd import Crowd, crowd_of
+from laxity_scheduler.reasons import Reason
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.verdict import Given
+from laxity_scheduler.victims import Need, Victim
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The free parameters of the QoS policy (algorithms, ch. 3); durations in seconds."""
+
+    theta: float = 0.15  # a job gives workers back only if ahead by this share of its window
+    margin: float = 0.05  # a width is chosen to end this share of the time left before the deadline
+    patience: float = (
+        0.5  # a promised job waits for GPUs while its slack is this share of its window
+    )
+    moved: float = 0.05  # a promise has moved when its P90 shifts by this share of its window
+    cooldown_epochs: float = 2.0  # between two changes of a job's width
+    scale_share: float = 0.10  # re-forming may cost at most this share of what it saves
+    least_run_s: float = 60.0  # a job runs so long before it is stopped for one without a promise
+    most_preemptions: int = 5  # ... and is stopped for such at most so often
+    most_displacing: int = 50  # jobs per decision for which others are stopped
+    refuses: bool = True  # a hard job that cannot be promised goes; else it runs on as soft
+    terms: Terms = field(default_factory=Terms)
+
+
+@dataclass(slots=True)
+class Start:
+    """A job that will be admitted; idle GPUs may still widen it before the decision is final."""
+
+    waiting: Waiting
+    workers: int
+    nodes: tuple[str, ...]
+    reason: Reason
+
+
+class Bargain:
+    """A snapshot being decided."""
+
+    def __init__(self, state: ClusterState, forecasts: Forecasts, rules: Rules) -> None:
+        self.state, self.forecasts, self.rules = state, forecasts, rules
+        self.judge = Judge(state, forecasts, rules.terms)
+        self.ledger = Ledger.of(state)
+        self.decisions: list[Decision] = []
+        self.starts: dict[str, Start] = {}
+        self.blocked: list[Waiting] = []
+        self.waits_for: dict[str, tuple[str, ...]] = {}
+        self.acted: set[str] = set()
+        self.displaced = 0
+        self.candidates: list[Job] | None = None  # what `starting.choose` has worked out already
+        self.stopped: dict[str, Victim] = {}
+        self.narrowed: dict[str, tuple[Victim, ...]] = {}
+        self.newly: dict[str, Given] = {}  # promises of this decision
+        self._wake: list[float] = []
+        self.asked_for: dict[str, list[Job]] = {}
+        self.coming: Counter[str] = Counter()
+        self.restarting: list[Job] = []  # stopped only to start again elsewhere, wider
+        for job in forecasts.facts.where(forecasts.facts.column(CHANGING) > 0.0):
+            if job.stop_for == job.id:
+                self.restarting.append(job)
+            elif job.stop_requested_at is not None and job.stop_for:
+                self.asked_for.setdefault(job.stop_for, []).append(job)
+            elif 0 < job.resize_to < job.workers:
+                self.coming.update(_gpus(job, job.nodes[job.resize_to :]))
+        self.coming.update(_terminating(state, forecasts))
+
+    @cached_property
+    def crowd(self) -> Crowd | None:
+        """The waiting jobs as columns, if they are many and may use all nodes."""
+        return None if self.state.sets else crowd_of(self.forecasts)
+
+    @cached_property
+    def sites(self) -> Sites:
+        """Where workers may go; asked for when all verdicts are given."""
+        return Sites(self.state, self.reservations)
+
+    @property
+    def now(self) -> float:
+        return self.state.now
+
+    @property
+    def reservations(self) -> Reservations:
+        return self.judge.reservations
+
+    @property
+    def grows(self) -> bool:
+        """Whether new workers may start on any node."""
+        return self.reservations.room.planner.grows
+
+    def wake(self, at: float) -> None:
+        """Look again then at the latest."""
+        if self.now < at < FOREVER:
+            self._wake.append(at)
+
+    def wake_first(self, instants: Floats) -> None:
+        """Look again at the first of these that is ahead; shape (n,)."""
+        ahead = instants[instants > self.now]
+        if len(ahead):
+            self.wake(float(ahead.min()))
+
+    @property
+    def wake_at(self) -> float:
+        return min(self._wake, default=FOREVER)
+
+    def change(self, decision: Preempt | Resize) -> None:
+        """Decide on a running job, once."""
+        self.decisions.append(decision)
+        self.acted.add(decision.job)
+
+    def settled(self, job: Job) -> bool:
+        """Whether a running job may be stopped: it is not pinned, shrinking, stopping or decided.
+
+        What was started or widened at this very instant is left alone until there is something new.
+        """
+        started = job.resumed_at is not None and job.resumed_at >= self.now
+        changed = job.width_changed_at is not None and job.width_changed_at >= self.now
+        if started or (changed and 0 < job.formed < job.workers):
+            self.wake(self.now + 1.0)
+            return False
+        return (
+            job.workers > 0
+            and not job.pinned
+            and not stopping(job)
+            and not job.resize_to
+            and job.id not in self.acted
+        )
+
+    def formed(self, job: Job) -> bool:
+        """Whether it is settled and trains, so that its width may change.
+
+        Not twice at one instant: what is decided on the same facts must not undo itself.
+        """
+        if job.width_changed_at is not None and job.width_changed_at >= self.now:
+            self.wake(self.now + 1.0)
+            return False
+        return self.settled(job) and job.formed == job.workers
+
+    def cooled_at(self, job: Job) -> float:
+        """When its width may be changed again."""
+        changed_at = max(job.width_changed_at or 0.0, job.resumed_at or 0.0)
+        epoch_s = self.forecasts.curve(job).epoch_s(job.workers, "mean")
+        return changed_at + self.rules.cooldown_epochs * epoch_s
+
+    def left_s(self, job: Job) -> float:
+        """Seconds to the deadline in force."""
+        return self.deadline_at(job) - self.now
+
+    def deadline_at(self, job: Job) -> float:
+        """The deadline in force; of a promise of this decision, the new one."""
+        new = self.newly.get(job.id)
+        return deadline_in_force(job) if new is None else new.deadline_at
+
+    def claims(self, job: Job) -> bool:
+        """Whether it holds a promise that can still be kept, perhaps given in this decision."""
+        return promised(job, self.now) or job.id in self.newly
+
+    def use_coming(self, need: Need) -> None:
+        """What comes free for nobody in particular goes to a job as far as its own is not enough.
+
+        The rest is left for those after it, so that nobody is stopped twice for the same need.
+        """
+        missing, size = need.workers - need.there, need.gpus_per_worker
+        for node in sorted(self.coming):
+            if missing <= 0:
+                return
+            more = min(missing, need.gain_on(node, self.coming[node]))
+            if more:
+                self.coming[node] = max(0, self.coming[node] - more * size)
+                missing -= more
+
+    def coming_for(self, job: Job) -> Counter[str]:
+        """GPUs by node that are on their way to this job, or held for it already."""
+        coming: Counter[str] = Counter()
+        for victim in self.asked_for.get(job.id, ()):
+            coming.update(_gpus(victim, victim.nodes))
+        for hold in self.state.holds:
+            if hold.job == job.id and hold.until_at > self.now:
+                coming[hold.node] += hold.gpus
+        return coming
+
+
+def _gpus(job: Job, nodes: Iterable[str]) -> Counter[str]:
+    gpus: Counter[str] = Counter()
+    for node in nodes:
+        gpus[node] += job.gpus_per_worker
+    return gpus
+
+
+def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
+    """GPUs by node of pods that are on their way out and held for nobody.
+
+    A row says how many pods terminate, not where: they are looked for on nodes with busy GPUs that
+    no running worker explains.
+    """
+    facts = forecasts.facts
+    left = int((facts.column(TERMINATING) * facts.column(SIZE)).sum())
+    found: Counter[str] = Counter()
+    if not left:
+        return found
+    ours: Counter[str] = Counter()
+    for job in state.running:
+        ours.update(_gpus(job, job.nodes))
+    held: Counter[str] = Counter()
+    for hold in state.holds:
+        held[hold.node] += hold.gpus
+    for node in state.nodes:
+        awaited = max(0, held[node.id] - max(0, node.free_gpus))  # the others held are free
+        gpus = min(left, node.gpus - node.free_gpus - ours[node.id] - awaited)
+        if gpus > 0:
+            found[node.id] += gpus
+            left -= gpus
+    return found

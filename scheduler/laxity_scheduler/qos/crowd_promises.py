@@ -1,0 +1,123 @@
+"""Hundreds of newcomers promised their deadlines in one go: see `crowd`."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laxity_scheduler.columns.compiled import COMPILES
+from laxity_scheduler.columns.facts import DUE_AT, HARD, PROMISED_DUE_AT, SERVICE
+from laxity_scheduler.columns.forecast import TINY_S
+from laxity_scheduler.columns.waiters import P90, Ints
+from laxity_scheduler.ledger import MANY
+from laxity_scheduler.qos.crowd import Crowd
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.verdict import Given
+
+if TYPE_CHECKING:
+    from laxity_scheduler.promising.claim_plans import Plans
+    from laxity_scheduler.promising.reservations import Reservations
+
+MOST_OTHERS: Final = 10
+CHUNK: Final = 512  # so many are planned in one call
+
+
+class Newcomers:
+    """Hard jobs that ask for a promise, in order, up to the first that does not wait."""
+
+    def __init__(self, crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations") -> None:
+        self._crowd, self._reservations = crowd, reservations
+        at = self._at = crowd.at(jobs)
+        self._jobs = jobs[: len(at)]
+        self._size = crowd.waiters.size[at]
+        self._due_s = crowd.column(DUE_AT)[at] - crowd.now
+        rest, width = crowd.rest_s[at], crowd.waiters.width[at]
+        in_time = (rest <= self._due_s[:, None] + TINY_S) & (rest < FOREVER) & (width > 0)
+        level, among = in_time.argmax(axis=1), np.arange(len(at))
+        self._width, self._rest_s = width[among, level], rest[among, level]
+        may = np.full(len(at), not reservations.state.budgets)
+        may &= _possible(crowd, at, reservations)
+        self._odd = np.flatnonzero(~(may & in_time.any(axis=1)))
+
+    def promise(self, first: int) -> dict[str, Given]:
+        """The next of them that are plainly in time: counted among the claims."""
+        at = int(np.searchsorted(self._odd, first))
+        last = int(self._odd[at]) if at < len(self._odd) else len(self._jobs)
+        if self._reservations.roomy:
+            return self._together(slice(first, last))
+        return self._behind(first, last)
+
+    def _together(self, ones: slice) -> dict[str, Given]:
+        """As long as all claims run at once, each on its least width."""
+        before = self._before()
+        many = self._reservations.admit_all(
+            self._jobs[ones],
+            self._due_s[ones],
+            self._width[ones],
+            self._rest_s[ones],
+            self._size[ones],
+        )
+        return self._given(ones.start, many, before)
+
+    def _behind(self, first: int, last: int) -> dict[str, Given]:
+        """As long as each is in time behind all claims, as they are planned."""
+        plans = self._plans
+        found: dict[str, Given] = {}
+        many = CHUNK
+        while many == CHUNK and plans is not None:
+            ones = slice(first + len(found), min(last, first + len(found) + CHUNK))
+            before = self._before()
+            many = self._reservations.admit_behind(self._jobs[ones], plans, ones, self._due_s[ones])
+            found |= self._given(ones.start, many, before)
+        return found
+
+    @cached_property
+    def _plans(self) -> "Plans | None":
+        """Room for their shares; None where compiled loops would not pay."""
+        if not COMPILES or len(self._jobs) < MANY:
+            return None
+        from laxity_scheduler.promising.claim_plans import Plans
+
+        lanes = self._reservations.forecasts.lanes
+        rows = lanes.rows(self._jobs)
+        return None if rows is None else Plans(lanes, rows)
+
+    def _before(self) -> list[str]:
+        return [claim.job.id for claim in self._reservations.claims[:MOST_OTHERS]]
+
+    def _given(self, first: int, many: int, before: Sequence[str]) -> dict[str, Given]:
+        """Promises that rest on the first claims of all: those before, then one another."""
+        ones, begun = slice(first, first + many), len(before)
+        waiters, jobs = self._crowd.waiters, self._jobs[ones]
+        sources = [waiters.curves[kind].source for kind in waiters.kind[self._at[ones]].tolist()]
+        others = [*before, *(job.id for job in jobs[: MOST_OTHERS - begun])]
+        known = {source: (source, *others) for source in set(sources)}
+        rests_on = [
+            known[source] if begun + row >= MOST_OTHERS else (source, *others[: begun + row])
+            for row, source in enumerate(sources)
+        ]
+        return {
+            job.id: Given(job.deadline_at, one) for job, one in zip(jobs, rests_on, strict=True)
+        }
+
+
+def _possible(crowd: Crowd, at: Ints, reservations: "Reservations") -> NDArray[np.bool_]:
+    """Whether none of the refusals applies that no order of claims can change."""
+    room, due_at = reservations.room, crowd.column(DUE_AT)[at]
+    size, width = crowd.waiters.size[at], crowd.waiters.width[at]
+    known = {int(one): room.slots(int(one)) for one in np.unique(size)}
+    slots = np.array([known[one] for one in size.tolist()], dtype=np.int64)
+    there = (width > 0) & (width <= slots[:, None])
+    fastest = np.where(there, crowd.rest_s[at], FOREVER).min(axis=1)
+    promised_at = crowd.column(PROMISED_DUE_AT)[at]
+    first = np.array([job.widths[0] for job in crowd.waiters.at(at)], dtype=np.int64)
+    possible: NDArray[np.bool_] = crowd.column(SERVICE)[at] == HARD
+    possible &= promised_at == -FOREVER
+    possible &= (due_at < FOREVER) & (due_at > crowd.now) & (crowd.waiters.epochs[at] > 0.0)
+    possible &= (size <= max(room.node_sizes, default=0)) & (first <= slots)
+    possible &= crowd.waiters.total_s(P90)[at, 0] < FOREVER
+    with np.errstate(invalid="ignore"):
+        possible &= crowd.now + fastest - due_at <= 0.0
+    return possible

@@ -1,0 +1,171 @@
+"""Hundreds of waiting jobs started, and widened into idle GPUs, in one go: see `crowd`."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laxity_scheduler.columns.bulk import built
+from laxity_scheduler.columns.compiled import COMPILES
+from laxity_scheduler.columns.facts import DUE_AT
+from laxity_scheduler.columns.forecast import TINY_S
+from laxity_scheduler.columns.waiters import MEAN, Ints
+from laxity_scheduler.ledger import MANY, Ledger
+from laxity_scheduler.promising.queueing import Waiting
+from laxity_scheduler.qos.bargain import Bargain, Start
+from laxity_scheduler.qos.crowd import Crowd
+from laxity_scheduler.reasons import Reason
+from laxity_scheduler.state import FOREVER, Job
+
+if TYPE_CHECKING:
+    from laxity_scheduler.columns.growing import Grown
+
+
+def _plain_crowd(bargain: Bargain, ones: Sequence[Waiting]) -> Crowd | None:
+    """The crowd, if all claims run at once and nothing is held for anybody."""
+    if bargain.state.holds or len(ones) < MANY or not bargain.reservations.roomy:
+        return None
+    return bargain.crowd
+
+
+def start_claimed(bargain: Bargain, ones: Sequence[Waiting]) -> int:
+    """Start the first of these promised jobs, as `Starts` does one by one; how many."""
+    crowd, shares = _plain_crowd(bargain, ones), bargain.reservations.shares
+    if crowd is None:
+        return 0
+    names = [one.job.id for one in ones]
+    plain = [
+        name in shares.plain and one.rank == "promised"
+        for name, one in zip(names, ones, strict=True)
+    ]
+    at = crowd.at([one.job for one in ones[: _first_false(plain)]])
+    new = np.array([name in bargain.newly for name in names[: len(at)]], dtype=np.bool_)
+    left_s = np.where(new, crowd.column(DUE_AT)[at], crowd.in_force_at[at]) - crowd.now
+    rest, width = crowd.rest_s[at], crowd.waiters.width[at]
+    there = width > 0
+    safe = there & (rest <= ((1.0 - bargain.rules.margin) * left_s)[:, None])
+    in_time = there & (rest <= (left_s + TINY_S)[:, None])
+    many = _first_false(in_time.max(axis=1).tolist())
+    tries = np.column_stack([_first(width, safe), _first(width, in_time)])[:many]
+    placed = bargain.ledger.place_all(tries, crowd.waiters.size[at[:many]], stops=True)
+    first = np.where(tries[:, 0] > 0, tries[:, 0], tries[:, 1])
+    _start(bargain, ones, placed, first, [_due(one) for one in ones[: len(placed)]])
+    return len(placed)
+
+
+def start_others(bargain: Bargain, ones: Sequence[Waiting]) -> int:
+    """Start the first of these jobs without a claim; how many. They can be stopped for claims."""
+    crowd = _plain_crowd(bargain, ones)
+    if crowd is None:
+        return 0
+    stops = [one.job.preemptible for one in ones]
+    at = crowd.at([one.job for one in ones[: _first_false(stops)]])
+    wanted = np.array([one.workers for one in ones[: len(at)]], dtype=np.int64)
+    least, mean_s = crowd.waiters.width[at, 0], crowd.waiters.total_s(MEAN)[at]
+    soft = np.array([one.rank == "soft" for one in ones[: len(at)]], dtype=np.bool_)
+    second = np.where(soft & (least < wanted) & bargain.grows, least, 0)
+    tries = np.column_stack([wanted, second])
+    placed = bargain.ledger.place_all(tries, crowd.waiters.size[at], stops=True)
+    terms, many = bargain.rules.terms, len(placed)
+    queued_at = np.array([one.job.queued_at for one in ones[:many]])
+    runs_s = terms.ageing_runs * np.where(mean_s[:many, 0] < FOREVER, mean_s[:many, 0], 0.0)
+    bargain.wake_first(queued_at + np.maximum(terms.ageing_s, runs_s))
+    slack_s = np.array([one.slack_s for one in ones[:many]])
+    bargain.wake_first(bargain.now + slack_s[soft[:many]])
+    levels = (crowd.waiters.width[at[:many]] == _widths(placed)[:, None]).argmax(axis=1)
+    totals_s = mean_s[np.arange(many), levels].tolist()
+    why = [_other(one, total_s) for one, total_s in zip(ones, totals_s, strict=False)]
+    _start(bargain, ones, placed, wanted, why)
+    return many
+
+
+Why = tuple[str, tuple[tuple[str, float], ...]]
+
+
+def _due(one: Waiting) -> Why:
+    return "due_first", (("slack_s", one.slack_s),)
+
+
+def _other(one: Waiting, total_s: float) -> Why:
+    if one.rank == "soft":
+        return _due(one)
+    if one.rank == "hopeless":
+        return "hopeless", ()
+    return "shortest_first", (("remaining_s", total_s),)
+
+
+def _start(
+    bargain: Bargain,
+    ones: Sequence[Waiting],
+    placed: Sequence[tuple[str, ...]],
+    first: Ints,
+    why: Iterable[Why],
+) -> None:
+    """Starts on these nodes; who gets fewer workers than it was to have first grows later."""
+    codes: list[str] = []
+    facts: list[tuple[tuple[str, float], ...]] = []
+    for nodes, wanted, (code, fact) in zip(placed, first.tolist(), why, strict=False):
+        if code != "due_first":
+            codes.append(code)
+            facts.append(fact)
+            continue
+        narrower = len(nodes) < wanted
+        codes.append("planned_growth" if narrower else code)
+        workers = (("workers", len(nodes)),)
+        facts.append(workers if narrower else fact + workers)
+    reasons = built(Reason, codes, facts)
+    starts = map(Start, ones, map(len, placed), placed, reasons)
+    bargain.starts.update(zip([one.job.id for one in ones], starts, strict=False))
+
+
+def grow_starts(bargain: Bargain, jobs: Sequence[Job]) -> bool:
+    """Widen all that start at once, as `sizing.widen`; False if others might grow as well."""
+    crowd, ledger = bargain.crowd, bargain.ledger
+    if crowd is None or len(jobs) < MANY or len(jobs) > len(bargain.starts) or not COMPILES:
+        return False
+    from laxity_scheduler.columns import growing, placing
+
+    at = crowd.at(jobs)
+    if len(at) < len(jobs):
+        return False
+    starts = [bargain.starts[job.id] for job in jobs]
+    width = crowd.waiters.width[at]
+    held = np.array([start.workers for start in starts], dtype=np.int64)
+    level = (width == held[:, None]).argmax(axis=1)
+    nodes = placing.nodes_of(np.array(ledger.free, dtype=np.int64))
+    free, many = int(nodes.total[0]), width.size + 1
+    grown = growing.Grown(*(np.empty(size, dtype=np.int64) for size in (free, many, many)))
+    rest = crowd.waiters.rest_s(MEAN)[at]
+    size = crowd.waiters.size[at]
+    steps = growing.grow(nodes, level, crowd.by_id[at], size, rest, width, grown)
+    ledger.count(nodes.free.tolist())
+    for job, more in _by_job(grown, steps, ledger):
+        start = starts[job]
+        start.nodes += more
+        start.workers = len(start.nodes)
+    return True
+
+
+def _by_job(grown: "Grown", steps: int, ledger: Ledger) -> Iterable[tuple[int, tuple[str, ...]]]:
+    """The nodes that each job has grown by, in order."""
+    ends = grown.ends[:steps]
+    owner = np.repeat(grown.job[:steps], np.diff(ends, prepend=0))
+    order = np.argsort(owner, kind="stable")
+    owner, taken = owner[order], grown.taken[: len(order)][order]
+    cuts = np.append(np.flatnonzero(np.diff(owner)) + 1, len(owner))[: len(owner)]
+    return zip(owner[cuts - 1].tolist(), ledger.named(taken, cuts), strict=True)
+
+
+def _first_false(flags: list[bool]) -> int:
+    return flags.index(False) if False in flags else len(flags)
+
+
+def _first(width: Ints, mask: "np.ndarray[tuple[int, int], np.dtype[np.bool_]]") -> Ints:
+    """The first width that is so, (n,); 0 where none is."""
+    level = mask.argmax(axis=1)
+    found: Ints = np.where(mask.any(axis=1), width[np.arange(len(width)), level], 0)
+    return found
+
+
+def _widths(placed: Sequence[tuple[str, ...]]) -> Ints:
+    return np.array([len(nodes) for nodes in placed], dtype=np.int64)

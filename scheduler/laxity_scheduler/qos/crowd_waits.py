@@ -1,0 +1,74 @@
+"""Hundreds of waiting jobs that cannot start, seen at once: see `crowd`.
+
+Where claims are planned over time most of the queue waits for its turn. Who neither starts now nor
+needs anybody to stop is found in columns; the others are looked at one by one, in their place.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from laxity_scheduler.columns.facts import DUE_AT, SUBMITTED_AT, Bools
+from laxity_scheduler.columns.forecast import TINY_S
+from laxity_scheduler.columns.waiters import MEAN
+from laxity_scheduler.ledger import MANY
+from laxity_scheduler.promising.queueing import Waiting
+from laxity_scheduler.promising.reserve import Profile
+from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.state import FOREVER
+
+LOOK_AGAIN_S: Final = 1.0  # least time between two looks at a plan that slides with the clock
+
+
+def planned_later(bargain: Bargain, ones: Sequence[Waiting]) -> tuple[list[Waiting], list[bool]]:
+    """Claimed jobs, those planned to start now first; and which plainly wait, as planned.
+
+    They need nobody to stop yet: `Starts._can_wait`, of all of them.
+    """
+    reservations = bargain.reservations
+    if len(ones) < MANY:
+        shares = reservations.shares
+        now = [one.job.id in shares and shares[one.job.id].workers_now > 0 for one in ones]
+        order = sorted(range(len(ones)), key=lambda place: not now[place])
+        return [ones[place] for place in order], [False] * len(ones)
+    plans = reservations.shares.outline([one.job.id for one in ones])
+    places = np.argsort(plans.workers_now <= 0, kind="stable")
+    plans = plans.at(places)
+    ordered = [ones[place] for place in places.tolist()]
+    aged = np.array([one.rank == "aged" for one in ordered], dtype=np.bool_)
+    with np.errstate(invalid="ignore"):
+        ahead_s = plans.starts_s - reservations.reach_s
+    waits = (plans.workers_now == 0) & np.where(aged, plans.starts_s > 0.0, ahead_s > TINY_S)
+    bargain.wake_first(bargain.now + np.maximum(ahead_s[waits & ~aged], LOOK_AGAIN_S))
+    return ordered, waits.tolist()
+
+
+def kept_out(bargain: Bargain, ones: Sequence[Waiting], rest: Profile | None) -> list[bool]:
+    """Which of these jobs without a claim cannot start, since claims need the GPUs before.
+
+    `rest` is what claims leave; it only shrinks while jobs start. Soft ones about to be late are not
+    among them.
+    """
+    crowd = bargain.crowd
+    if crowd is None or rest is None or len(ones) < MANY:
+        return [False] * len(ones)
+    at = crowd.at([one.job for one in ones])
+    waiters, terms = crowd.waiters, bargain.rules.terms
+    stops = np.array([one.job.preemptible for one in ones], dtype=np.bool_)
+    held_s = np.where(waiters.held_s[at] < FOREVER, waiters.held_s[at], terms.ageing_s)
+    held_s = np.where(stops, held_s, crowd.rest_s[at, 0])
+    ends = np.minimum(np.searchsorted(rest.edges, held_s - TINY_S), len(rest.free))
+    least_free = np.append(FOREVER, np.minimum.accumulate(rest.free))
+    out: Bools = least_free[ends] < waiters.width[at, 0] * waiters.size[at]
+    soft = np.array([one.rank == "soft" for one in ones], dtype=np.bool_)
+    slack_s = np.array([one.slack_s for one in ones])
+    window_s = np.maximum(0.0, crowd.column(DUE_AT)[at] - crowd.column(SUBMITTED_AT)[at])
+    out &= ~soft | (slack_s >= bargain.rules.theta * window_s)
+    queued_at = np.array([one.job.queued_at for one in ones])
+    mean_s = waiters.total_s(MEAN)[at, 0]
+    runs_s = terms.ageing_runs * np.where(mean_s < FOREVER, mean_s, 0.0)
+    bargain.wake_first((queued_at + np.maximum(terms.ageing_s, runs_s))[out])
+    bargain.wake_first(bargain.now + slack_s[out & soft])
+    flags: list[bool] = out.tolist()
+    return flags

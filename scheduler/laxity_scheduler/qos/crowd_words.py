@@ -1,0 +1,171 @@
+"""What hundreds of jobs that start are told, in one go: see `crowd`."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.bulk import built
+from laxity_scheduler.columns.facts import DUE_AT
+from laxity_scheduler.columns.waiters import P50, P90
+from laxity_scheduler.decision import Admit, Forecasted, Promised
+from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.verdict import Forecast, Promise
+
+if TYPE_CHECKING:
+    from laxity_scheduler.columns.waiters import Ints
+    from laxity_scheduler.qos.crowd import Crowd
+
+
+def promises_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
+    """New promises of jobs that start now, as `policies.qos` says them one by one."""
+    crowd, newly, shares = bargain.crowd, bargain.newly, bargain.reservations.shares
+    if crowd is None or not newly:
+        return {}
+    plain, starts = shares.plain, bargain.starts
+    jobs = [job for job in jobs if job.id in newly and job.id in starts and job.id in plain]
+    jobs, at, level = _starting(bargain, crowd, jobs)
+    if not jobs:
+        return {}
+    given = [newly[job.id] for job in jobs]
+    due_at = np.array([one.deadline_at for one in given])
+    finish_s = crowd.waiters.walked_s(at, level, P90)
+    planned = np.array([plain[job.id] for job in jobs])
+    workers = crowd.waiters.width[at, level]
+    sooner = (planned[:, 0] == workers) & (finish_s > due_at - crowd.now)
+    finish_s = np.where(sooner, np.minimum(finish_s, planned[:, 1]), finish_s)
+    p90 = crowd.now + finish_s
+    p50 = np.minimum(p90, crowd.now + crowd.waiters.walked_s(at, level, P50))
+    bargain.wake_first(due_at + 1e-3)
+    why = _kept(finish_s, p90 - due_at, workers)
+    p90_at = p90.tolist()
+    runs = [((ends_at, width),) for ends_at, width in zip(p90_at, workers.tolist(), strict=True)]
+    rests_on = [one.rests_on for one in given]
+    promises = built(Promise, due_at.tolist(), p50.tolist(), p90_at, runs, why, rests_on)
+    names = [job.id for job in jobs]
+    return dict(zip(names, built(Promised, names, promises, why), strict=True))
+
+
+def plans_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
+    """New promises of jobs that are planned to start later, on one width to the end."""
+    crowd, newly, starts = bargain.crowd, bargain.newly, bargain.starts
+    if crowd is None or not newly or bargain.reservations.roomy:
+        return {}
+    jobs = [job for job in jobs if job.id in newly and job.id not in starts]
+    at = crowd.at(jobs)
+    plans = bargain.reservations.shares.outline([job.id for job in jobs[: len(at)]])
+    plain = (plans.workers > 0) & (plans.workers == plans.widest)
+    plain &= (crowd.waiters.epochs[at] > 0.0) & (plans.finish_s < FOREVER)
+    rows = np.flatnonzero(plain)
+    if not len(rows):
+        return {}
+    jobs, at, plans = [jobs[row] for row in rows.tolist()], at[rows], plans.at(rows)
+    level = (crowd.waiters.width[at] == plans.workers[:, None]).argmax(axis=1)
+    walked_s = crowd.waiters.walked_s(at, level, P50, from_s=plans.starts_s)
+    given = [newly[job.id] for job in jobs]
+    due_at = np.array([one.deadline_at for one in given])
+    p90 = crowd.now + plans.finish_s
+    p50 = np.minimum(p90, crowd.now + walked_s)
+    bargain.wake_first(due_at + 1e-3)
+    why = _kept(plans.finish_s, p90 - due_at, plans.workers)
+    begins, p90_at = (crowd.now + plans.starts_s).tolist(), p90.tolist()
+    runs = [
+        ((begin, 0), (end, width)) if begin > crowd.now else ((end, width),)
+        for begin, end, width in zip(begins, p90_at, plans.workers.tolist(), strict=True)
+    ]
+    rests_on = [one.rests_on for one in given]
+    promises = built(Promise, due_at.tolist(), p50.tolist(), p90_at, runs, why, rests_on)
+    names = [job.id for job in jobs]
+    return dict(zip(names, built(Promised, names, promises, why), strict=True))
+
+
+def _kept(finish_s: Floats, late_s: Floats, workers: "Ints") -> list[Reason]:
+    rows = zip(finish_s.tolist(), late_s.tolist(), workers.tolist(), strict=True)
+    facts = [
+        (("p90_in_s", p90_s), ("late_s", late), ("workers", width))
+        if late > 0.0
+        else (("p90_in_s", p90_s), ("slack_s", -late), ("workers", width))
+        for p90_s, late, width in rows
+    ]
+    codes = ["promise_in_danger" if late else "fits" for late in (late_s > 0.0).tolist()]
+    return built(Reason, codes, facts)
+
+
+def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecasted]:
+    """Forecasts of jobs that start now and want one, as `promise.forecast_of` makes each."""
+    crowd, starts = bargain.crowd, bargain.starts
+    if crowd is None:
+        return {}
+    jobs = [job for job in jobs if job.id in starts and (job.asked or job.verdict is None)]
+    jobs, at, level = _starting(bargain, crowd, jobs)
+    if not jobs:
+        return {}
+    due = crowd.column(DUE_AT)[at]
+    p50_s, p90_s = (crowd.waiters.rest_s(quantile)[at, level] for quantile in (P50, P90))
+    p90 = crowd.now + p90_s
+    with np.errstate(invalid="ignore"):
+        late = np.where(due < FOREVER, np.maximum(0.0, p90 - due), 0.0).tolist()
+    facts = [
+        (("p90_in_s", rest_s), ("late_s", late_s))
+        for rest_s, late_s in zip(p90_s.tolist(), late, strict=True)
+    ]
+    why = built(Reason, ["forecast_late" if late_s else "forecast" for late_s in late], facts)
+    forecasts = built(Forecast, (crowd.now + p50_s).tolist(), p90.tolist(), late, why)
+    names = [job.id for job in jobs]
+    return dict(zip(names, built(Forecasted, names, forecasts, why), strict=True))
+
+
+def never_said(
+    bargain: Bargain, jobs: Sequence[Job], starts_s: Mapping[str, float]
+) -> dict[str, Forecasted]:
+    """Forecasts of jobs that want one and of which nobody knows when they start."""
+    crowd, starts = bargain.crowd, bargain.starts
+    if crowd is None or not bargain.blocked:
+        return {}
+    jobs = [
+        job
+        for job in jobs
+        if job.id in crowd.place
+        and job.id not in starts
+        and starts_s.get(job.id, FOREVER) == FOREVER
+        and (job.asked or job.verdict is None)
+    ]
+    left = crowd.waiters.epochs[crowd.at(jobs)] > 0.0
+    jobs = [job for job, some in zip(jobs, left.tolist(), strict=True) if some]
+    never = reason("forecast", p90_in_s=FOREVER, late_s=0.0)
+    late = reason("forecast_late", p90_in_s=FOREVER, late_s=FOREVER)
+    told = {
+        False: Forecast(FOREVER, FOREVER, 0.0, never),
+        True: Forecast(FOREVER, FOREVER, FOREVER, late),
+    }
+    found = [told[job.deadline_at < FOREVER] for job in jobs]
+    names = [job.id for job in jobs]
+    said = built(Forecasted, names, found, [one.reason for one in found])
+    return dict(zip(names, said, strict=True))
+
+
+def _starting(
+    bargain: Bargain, crowd: "Crowd", jobs: Sequence[Job]
+) -> tuple[list[Job], "Ints", "Ints"]:
+    """Those with epochs left, their places in the crowd and the levels that they start on."""
+    at = crowd.at(jobs)
+    left = crowd.waiters.epochs[at] > 0.0
+    found = [job for job, some in zip(jobs, left.tolist(), strict=False) if some]
+    at = at[left]
+    held = np.array([bargain.starts[job.id].workers for job in found], dtype=np.int64)
+    return found, at, (crowd.waiters.width[at] == held[:, None]).argmax(axis=1)
+
+
+def admissions(bargain: Bargain) -> list[Admit]:
+    """All that start."""
+    starts = list(bargain.starts.values())
+    return built(
+        Admit,
+        list(bargain.starts),
+        [start.workers for start in starts],
+        [start.nodes for start in starts],
+        [start.reason for start in starts],
+    )

@@ -1,0 +1,126 @@
+"""Hundreds of running promised jobs beside their plans: who has what is planned, and who has not.
+
+`sizing.defend` and `policies.qos` ask each promised job whether it is as planned, and nearly always
+it is. Here columns answer, where claims are planned over time.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns import lanes as fields
+from laxity_scheduler.columns.facts import (
+    DUE_AT,
+    PROMISED_DUE_AT,
+    PROMISED_P90_AT,
+    SUBMITTED_AT,
+    TROUBLED,
+    WORKERS,
+    Bools,
+    Facts,
+)
+from laxity_scheduler.columns.forecast import TINY_S
+from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.promising.lazy_shares import Outline
+from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.state import FOREVER, Job
+
+
+class Defended(NamedTuple):
+    """Running promised jobs, most urgent first; who is as planned needs only to be woken for."""
+
+    jobs: Sequence[Job]
+    as_planned: Sequence[bool]
+    wake_at: Sequence[float]
+
+
+def defended(bargain: Bargain) -> Defended | None:
+    """Those that have formed. None where rows are few or all claims run at once."""
+    reservations = bargain.reservations
+    if reservations.roomy or reservations.room.columns is None:
+        return None
+    from laxity_scheduler.columns.walking import slacks_s
+
+    claims = [claim.job for claim in reservations.claims if claim.job.workers]
+    lanes = bargain.forecasts.lanes
+    rows = lanes.rows(claims)
+    if rows is None:
+        return None
+    formed = _formed(bargain, claims, lanes.table[rows])
+    rows, jobs = rows[formed], [claims[at] for at in np.flatnonzero(formed).tolist()]
+    facts = bargain.forecasts.facts
+    due_at = facts.column(PROMISED_DUE_AT)[rows]
+    due_at = np.where(due_at > -FOREVER, due_at, facts.column(DUE_AT)[rows])
+    slack_s = slacks_s(lanes.table, lanes.levels, rows, due_at - bargain.now, bargain.now)
+    names, late = [job.id for job in jobs], reservations.late
+    plans = reservations.shares.outline(names, due_s=reservations.reach_s)
+    workers = lanes.table[rows, fields.WORKERS]
+    order = np.lexsort((lanes.ranks[rows], slack_s, plans.workers_now <= workers))
+    quiet = (plans.workers_now >= 0) & (plans.due_width <= workers)
+    if late or bargain.newly:
+        given = bargain.newly
+        known = [name not in late and name not in given for name in names]
+        quiet &= np.array(known, dtype=np.bool_)
+    wake_at = due_at - _last_epoch_s(lanes.table[rows], lanes.levels[rows]) + 1e-3
+    begun = ~np.isnan(lanes.table[rows, fields.BEGUN_AT])
+    wake_at = np.where(begun, wake_at, FOREVER)[order].tolist()
+    ordered = [jobs[at] for at in order.tolist()]
+    return Defended(ordered, quiet[order].tolist(), wake_at)
+
+
+def _formed(bargain: Bargain, jobs: Sequence[Job], table: Floats) -> Bools:
+    """As `Bargain.formed`, of jobs that have workers."""
+    now = bargain.now
+    changed = table[:, fields.CHANGED_AT] >= now
+    resumed = ~changed & (table[:, fields.RESUMED_AT] >= now)
+    if changed.any() or resumed.any():
+        bargain.wake(now + 1.0)
+    found: Bools = ~changed & ~resumed & (table[:, fields.PINNED] == 0.0)
+    found &= (table[:, fields.STOPPING] == 0.0) & (table[:, fields.RESIZING] == 0.0)
+    found &= table[:, fields.FORMED_AT] == table[:, fields.WORKERS]
+    if bargain.acted:
+        found &= np.array([job.id not in bargain.acted for job in jobs], dtype=np.bool_)
+    return found
+
+
+def _last_epoch_s(table: Floats, levels: Floats) -> Floats:
+    """From when on a running epoch that takes longer makes a job late (`sizing._wake_when_late`)."""
+    left = table[:, fields.LEFT]
+    epoch_s = levels[:, fields.TOTAL, fields.FORMED] / np.maximum(1.0, left)
+    found: Floats = (left - 0.99) * epoch_s
+    return found
+
+
+def as_told(bargain: Bargain, facts: Facts, told: Collection[str]) -> Bools:
+    """Which promises of waiting jobs stand as they were said, (n,): planned to end about then.
+
+    Those that were `told` something in this decision are not among them.
+    """
+    reservations = bargain.reservations
+    found = np.zeros(len(facts.jobs), dtype=np.bool_)
+    due_at, waits = facts.column(PROMISED_DUE_AT), facts.column(WORKERS) == 0.0
+    rows = np.flatnonzero(waits & (due_at >= facts.now) & (facts.column(TROUBLED) == 0.0))
+    if reservations.roomy or reservations.room.columns is None or not len(rows):
+        return found
+    names = [job.id for job in facts.at(rows)]
+    plans = reservations.shares.outline(names)
+    apart = {*bargain.starts, *bargain.newly, *told}
+    stands = np.array([name not in apart for name in names], dtype=np.bool_)
+    stands &= (plans.workers > 0) & (bargain.forecasts.lanes.table[rows, fields.LEFT] > 0.0)
+    finish_s, due_at = plans.finish_s, due_at[rows]
+    with np.errstate(invalid="ignore"):
+        stands &= finish_s - (due_at - facts.now) <= _two_slots_s(bargain, plans)
+        moved_s = np.abs(facts.now + finish_s - facts.column(PROMISED_P90_AT)[rows])
+        stands &= moved_s <= bargain.rules.moved * (due_at - facts.column(SUBMITTED_AT)[rows])
+    found[rows[stands]] = True
+    return found
+
+
+def _two_slots_s(bargain: Bargain, plans: Outline) -> Floats:
+    """As `policies.qos._tolerance_s`."""
+    profile = bargain.reservations.profile()
+    slot: Ints = np.searchsorted(profile.edges, plans.starts_s + TINY_S, side="right") - 1
+    slot = np.minimum(np.clip(slot, 0, len(profile.free) - 1), len(profile.marks) - 3)
+    return 2.0 * (profile.edges[slot + 1] - profile.edges[slot])

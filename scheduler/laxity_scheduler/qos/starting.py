@@ -1,0 +1,341 @@
+"""Who starts now, on which nodes; and who is stopped for whom.
+
+Waiting jobs are taken in order. What does not fit is passed over, so that a later, smaller one may
+start; but a promised or aged job that has to wait keeps the free GPUs it will need, and if it
+cannot wait, running jobs are told to stop at the end of their epochs, cheapest first.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from laxity_scheduler.columns.facts import WAITING
+from laxity_scheduler.columns.forecast import TINY_S
+from laxity_scheduler.decision import Preempt
+from laxity_scheduler.ledger import may_ever_start
+from laxity_scheduler.promising.promise import queue_of
+from laxity_scheduler.promising.queueing import RANKS, Waiting, ages_at, slack
+from laxity_scheduler.promising.reserve import SLOTS, Profile
+from laxity_scheduler.qos.bargain import Bargain, Start
+from laxity_scheduler.qos.crowd import queue_at_once
+from laxity_scheduler.qos.crowd_starts import start_claimed, start_others
+from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S, kept_out, planned_later
+from laxity_scheduler.qos.donors import carry_out, choose
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.victims import Need
+
+
+class Starts:
+    """Walks the queue of a bargain once."""
+
+    def __init__(self, bargain: Bargain) -> None:
+        self._bargain = bargain
+        self._forecasts = bargain.forecasts
+        self._reservations = bargain.reservations
+        self._spare = self._reservations.spare_gpus
+        self._ends: set[str] = set()
+        self._rest: Profile | None = None
+        if not self._reservations.roomy:
+            self._rest = self._reservations.profile().copy()
+        crowd, jobs = bargain.crowd, _startable(bargain)
+        self.queue = (
+            queue_of(jobs, self._reservations)
+            if crowd is None
+            else queue_at_once(crowd, jobs, self._reservations)
+        )
+
+    def restarts(self) -> None:
+        """Keep free what jobs will need that were stopped only to start again elsewhere, wider."""
+        bargain = self._bargain
+        for job in bargain.restarting:
+            _, width = slack(job, self._forecasts)
+            self._set_aside(job, width - min(width, job.workers))
+
+    def first(self) -> None:
+        """Jobs with a claim: those that are planned to start now before those that must wait."""
+        bargain = self._bargain
+        claimed = [one for one in self.queue if _claimed(one)]
+        waits = [False] * len(claimed)
+        if not self._reservations.roomy:
+            claimed, waits = planned_later(bargain, claimed)
+        begun = start_claimed(bargain, claimed)
+        for one, plainly in zip(claimed[begun:], waits[begun:], strict=True):
+            if plainly:
+                bargain.blocked.append(one)
+            else:
+                self._claimed(one)
+
+    def _starts_now(self, job: Job) -> bool:
+        share = self._reservations.shares.get(job.id)
+        return share is not None and share.workers_now > 0
+
+    def yields(self) -> None:
+        """Promised jobs that, as planned, make way for others and start again later, in time."""
+        bargain, shares = self._bargain, self._reservations.shares
+        if self._reservations.roomy:
+            return
+        takers = self._takers()
+        jobs = bargain.state.running if takers else ()
+        now = shares.outline([job.id for job in jobs]).workers_now
+        for place in np.flatnonzero(now == 0).tolist():
+            job = jobs[place]
+            if not (bargain.settled(job) and job.preemptible):
+                continue
+            taker = next((one.id for one in takers if _could_use(bargain, one, job)), "")
+            if taker and taker != job.id:
+                why = reason("preempt_for", beneficiary=taker, gpus=job.gpus)
+                bargain.change(Preempt(job.id, "epoch", taker, why))
+
+    def _takers(self) -> list[Job]:
+        """The jobs that are planned to have more workers than they have, most urgent first."""
+        claims, starts = self._reservations.claims, self._bargain.starts
+        planned = self._reservations.shares.outline([claim.job.id for claim in claims])
+        has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
+        takes = (planned.widest > has) & (planned.workers_now >= has)
+        takers = [claims[place] for place in np.flatnonzero(takes).tolist()]
+        takers = [claim for claim in takers if claim.job.id not in starts]
+        takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
+        return [claim.job for claim in takers]
+
+    def others(self) -> None:
+        """Jobs without one."""
+        others = [one for one in self.queue if not _claimed(one)]
+        others = others[start_others(self._bargain, others) :]
+        for one, out in zip(others, kept_out(self._bargain, others, self._rest), strict=True):
+            if out:
+                self._bargain.blocked.append(one)
+            else:
+                self._unclaimed(one)
+
+    def _claimed(self, one: Waiting) -> None:
+        if self._start(one, self._claimed_widths(one)):
+            return
+        bargain, job = self._bargain, one.job
+        bargain.blocked.append(one)
+        if self._can_wait(one):
+            if self._reservations.roomy:
+                self._set_aside(job, one.workers)
+            return
+        self._displace(one)
+
+    def _claimed_widths(self, one: Waiting) -> list[int]:
+        """The least width in time with a margin, without, then narrower if it may grow later."""
+        job, bargain = one.job, self._bargain
+        curve = self._forecasts.curve(job)
+        if one.rank == "aged":
+            return [curve.least] if self._reservations.roomy or self._starts_now(job) else []
+        left_s = bargain.left_s(job)
+        share = self._reservations.shares.get(job.id)
+        if share is None or (not self._reservations.roomy and not share.workers_now):
+            return []  # the free GPUs are for promises that are due before
+        rests = {width: self._forecasts.rest_s(job, width) for width in curve.widths}
+        safe = [width for width in rests if rests[width] <= (1.0 - bargain.rules.margin) * left_s]
+        in_time = [width for width in rests if rests[width] <= left_s + TINY_S]
+        if not in_time:
+            best = min(rests, key=lambda width: rests[width])
+            return [width for width in reversed(curve.widths) if width <= best]
+        widths = [*safe[:1], *in_time[:1]]
+        if self._bargain.grows and share.workers_now and share.workers_now < in_time[0]:
+            widths.append(share.workers_now)
+        return widths
+
+    def _start(self, one: Waiting, widths: list[int]) -> bool:
+        """Place it on the first of these widths that fits; its holds count for it alone."""
+        ledger, job = self._bargain.ledger, one.job
+        ledger.open_holds(job.id)
+        sites, claimed = self._bargain.sites, _claimed(one)
+        for width in widths:
+            hold_s = self._hold_s(one, width)
+            nodes = sites.place(ledger, job, width, hold_s, claimed=claimed)
+            if nodes is not None:
+                why = _why(one, width, widths, self._bargain)
+                self._bargain.starts[job.id] = Start(one, width, nodes, why)
+                return True
+        ledger.close_holds(job.id)
+        return False
+
+    def _can_wait(self, one: Waiting) -> bool:
+        """Whether it needs nobody to stop yet."""
+        bargain, job = self._bargain, one.job
+        share = self._reservations.shares.get(job.id)
+        if one.rank == "aged":
+            return not self._reservations.roomy and bool(share and share.starts_s > 0.0)
+        if share is None:
+            return False
+        drain_s = self._reservations.room.drain_s
+        if not self._reservations.roomy:
+            ahead_s = share.starts_s - self._reservations.reach_s
+            may = ahead_s > TINY_S
+            again_s = ahead_s if may else self._reservations.profile().first_slot_s
+            bargain.wake(bargain.now + max(again_s, LOOK_AGAIN_S))
+            return may
+        window_s = bargain.deadline_at(job) - job.submitted_at
+        least_s = max(bargain.rules.patience * window_s, 2.0 * drain_s)
+        bargain.wake(bargain.now + one.slack_s - least_s)
+        return one.slack_s > least_s
+
+    def _set_aside(self, job: Job, workers: int) -> None:
+        """Keep as many free GPUs as it will need from those that come after it."""
+        ledger, may = self._bargain.ledger, self._bargain.state.eligible(job)
+        for _ in range(workers):
+            if ledger.place(1, job.gpus_per_worker, may) is None:
+                return
+
+    def _hold_s(self, one: Waiting, workers: int) -> float:
+        """How long it will be in the way of others, if it starts now."""
+        if _claimed(one):
+            return self._forecasts.rest_s(one.job, workers)
+        return self._holds_s(one.job, workers)
+
+    def _need(self, one: Waiting, coming: Counter[str]) -> Need | None:
+        """What it needs, on the nodes that it may take by then; None if these are none at all."""
+        bargain, job, from_s = self._bargain, one.job, 0.0
+        hold_s, claimed = self._hold_s(one, one.workers), _claimed(one)
+        if not self._reservations.roomy:
+            share = self._reservations.shares.get(job.id)
+            from_s = share.starts_s if share is not None else self._reservations.room.drain_s
+        among = bargain.sites.open_to(job, hold_s, claimed=claimed, from_s=from_s)
+        if among is not None and not among:
+            return None
+        return Need(
+            one.workers, job.gpus_per_worker, bargain.ledger, among or frozenset(), coming=coming
+        )
+
+    def _displace(self, one: Waiting) -> None:
+        """Tell the cheapest jobs to stop so that it fits, unless enough is on its way already."""
+        bargain, job = self._bargain, one.job
+        own = bargain.coming_for(job)
+        own.update(self._ending(job))
+        need = self._need(one, own + bargain.coming)
+        if need is None:
+            return
+        asked = tuple(victim.id for victim in bargain.asked_for.get(job.id, ()))
+        bargain.use_coming(replace(need, coming=own))
+        if need.there >= one.workers:
+            bargain.waits_for[job.id] = asked
+        elif bargain.displaced < bargain.rules.most_displacing:
+            bargain.displaced += 1
+            patience_s = one.slack_s if one.rank == "promised" else FOREVER
+            chosen = choose(
+                bargain, job, need, patience_s, tiers=4 if one.rank == "promised" else 2
+            )
+            carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
+            bargain.waits_for[job.id] = asked + tuple(victim.job for victim in chosen)
+        self._set_aside(job, one.workers)
+
+    def _ending(self, job: Job) -> Counter[str]:
+        """GPUs by node of jobs that will have ended when it is planned to start, each once."""
+        share = self._reservations.shares.get(job.id)
+        gpus: Counter[str] = Counter()
+        if share is None or self._reservations.roomy:
+            return gpus
+        profile = self._reservations.profile()
+        until_s = profile.marks[min(profile.slot(share.starts_s) + 1, SLOTS)]
+        for other in self._bargain.state.running:
+            if other.id in self._ends or not self._bargain.settled(other):
+                continue
+            if self._forecasts.trajectory_s(other) <= until_s:
+                self._ends.add(other.id)
+                for node in other.nodes:
+                    gpus[node] += other.gpus_per_worker
+        return gpus
+
+    def _unclaimed(self, one: Waiting) -> None:
+        bargain, job = self._bargain, one.job
+        bargain.wake(ages_at(job, self._forecasts, bargain.rules.terms))
+        widths = [one.workers]
+        least = self._forecasts.curve(job).least
+        if one.rank == "soft":
+            bargain.wake(bargain.now + one.slack_s)
+            if bargain.grows and least < one.workers:
+                widths.append(least)
+        if self._leaves_claims(job, least) and self._start(one, widths):
+            self._count(job, bargain.starts[job.id].workers)
+            return
+        bargain.blocked.append(one)
+        if one.rank == "soft" and one.slack_s < bargain.rules.theta * _window_s(job):
+            self._displace_for_soft(one)
+
+    def _displace_for_soft(self, one: Waiting) -> None:
+        """Stop best-effort jobs for a soft one that is about to be late, if it gains by that."""
+        bargain, job = self._bargain, one.job
+        if bargain.asked_for.get(job.id) or bargain.displaced >= bargain.rules.most_displacing:
+            self._set_aside(job, one.workers)
+            return
+        need = self._need(one, bargain.coming_for(job))
+        if need is None:
+            return
+        chosen = choose(bargain, job, need, FOREVER, tiers=2)
+        loss_s = sum(victim.loss_s for victim in chosen)
+        waits_s = max((victim.delay_s for victim in chosen), default=0.0)
+        if chosen and loss_s + waits_s < self._forecasts.curve(job).total_s(one.workers, "mean"):
+            bargain.displaced += 1
+            carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
+            bargain.waits_for[job.id] = tuple(victim.job for victim in chosen)
+            self._set_aside(job, one.workers)
+
+    def _leaves_claims(self, job: Job, workers: int) -> bool:
+        """Whether claims are kept although this job starts: it can be stopped before they need it."""
+        gpus = workers * job.gpus_per_worker
+        if self._rest is None:
+            return job.preemptible or gpus <= self._spare
+        free = self._rest.free[: self._rest.end(self._holds_s(job, workers))]
+        return bool((free >= gpus).all())
+
+    def _holds_s(self, job: Job, workers: int) -> float:
+        curve = self._forecasts.curve(job)
+        if not job.preemptible:
+            return self._forecasts.rest_s(job, workers)
+        held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
+        held_s += curve.stop_s(workers, "p90")
+        return held_s if held_s < FOREVER else self._bargain.rules.terms.ageing_s
+
+    def _count(self, job: Job, workers: int) -> None:
+        gpus = workers * job.gpus_per_worker
+        if not job.preemptible:
+            self._spare -= gpus
+        if self._rest is not None:
+            self._rest.add(0.0, self._holds_s(job, workers), -gpus)
+
+
+def _startable(bargain: Bargain) -> list[Job]:
+    """Queued jobs; also those refused before whose new deadline was just promised."""
+    shares, facts = bargain.reservations.shares, bargain.forecasts.facts
+    return [
+        job
+        for job in facts.where(facts.column(WAITING) > 0.0)
+        if job.id not in bargain.acted
+        and (not job.refused or job.id in shares)
+        and (not job.eligible or may_ever_start(bargain.state, job))
+    ]
+
+
+def _claimed(one: Waiting) -> bool:
+    return RANKS[one.rank] <= RANKS["aged"]
+
+
+def _could_use(bargain: Bargain, taker: Job, victim: Job) -> bool:
+    """Whether a job may use any of the nodes that another one would free."""
+    may = bargain.state.eligible(taker)
+    return may is None or not may.isdisjoint(victim.nodes)
+
+
+def _window_s(job: Job) -> float:
+    return max(0.0, job.deadline_at - job.submitted_at)
+
+
+def _why(one: Waiting, width: int, widths: list[int], bargain: Bargain) -> Reason:
+    job = one.job
+    if one.rank == "aged":
+        limit_s = ages_at(job, bargain.forecasts, bargain.rules.terms) - job.queued_at
+        return reason("aged", waited_s=bargain.now - job.queued_at, limit_s=limit_s)
+    if one.rank in ("promised", "soft"):
+        if width < min(widths[:1]):
+            return reason("planned_growth", workers=width)
+        return reason("due_first", slack_s=one.slack_s, workers=width)
+    if one.rank == "hopeless":
+        return reason("hopeless")
+    remaining_s = bargain.forecasts.curve(job).total_s(width, "mean")
+    return reason("shortest_first", remaining_s=remaining_s)

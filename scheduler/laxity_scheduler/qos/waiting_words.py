@@ -1,0 +1,63 @@
+"""Why waiting jobs wait, for whom, and until when; thousands of them say one of a few things."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from laxity_scheduler.columns.bulk import built
+from laxity_scheduler.decision import Wait
+from laxity_scheduler.promising.queueing import Waiting
+from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.state import FOREVER, NOTHING
+
+MOST_HOLDERS: Final = 5
+Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for
+
+
+def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
+    """Of all that are blocked."""
+    state = bargain.state
+    claims = bargain.reservations.claims[:MOST_HOLDERS]
+    promised = tuple([claim.job.id for claim in claims])
+    held = reason("held_for_promises", holders=", ".join(promised)), promised
+
+    @cache
+    def there(eligible: str) -> tuple[int, int, tuple[str, ...]]:
+        """GPUs free in the snapshot and now on the nodes of a set, and who ends soonest on them."""
+        may = state.nodes_of(eligible)
+        free = state.on_sets.get(eligible, NOTHING).free_gpus if eligible else state.free_gpus
+        holders = bargain.reservations.room.first_to_end(MOST_HOLDERS, may)
+        return free, bargain.ledger.part(may).total_free, holders
+
+    @cache
+    def missing(needed_gpus: int, gpus_per_worker: int, eligible: str) -> Why:
+        _, free_gpus, holders = there(eligible)
+        why = reason(
+            "no_free_gpus",
+            needed_gpus=needed_gpus,
+            gpus_per_worker=gpus_per_worker,
+            free_gpus=free_gpus,
+        )
+        return why, holders
+
+    def why_of(one: Waiting) -> Why:
+        victims = bargain.waits_for.get(one.job.id, ())
+        if victims:
+            return reason("waits_for_preempted", holders=", ".join(victims)), victims
+        size, eligible = one.job.gpus_per_worker, one.job.eligible
+        needed = one.workers * size
+        if needed <= there(eligible)[0] and one.rank != "promised":
+            return held
+        return missing(needed, size, eligible)
+
+    now = bargain.now
+    names = [one.job.id for one in bargain.blocked]
+    told = list(map(why_of, bargain.blocked))
+    return built(
+        Wait,
+        names,
+        [why for why, _ in told],
+        [whom for _, whom in told],
+        [now + starts_s.get(name, FOREVER) for name in names],
+    )

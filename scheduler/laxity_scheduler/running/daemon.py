@@ -1,0 +1,90 @@
+"""The service in the background of this machine: started, found, and stopped again.
+
+Starting waits until the service answers that it is ready, so what comes next can rely on it; a
+service that dies on its way up is reported with the end of its log, not with a timeout.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from laxity_scheduler.running.home import Home, Running
+
+START_S: Final = 120.0
+STOP_S: Final = 40.0
+LOOK_S: Final = 0.1
+LOG_LINES: Final = 20
+
+
+class DaemonError(RuntimeError):
+    """The service did not start or did not stop: what it said last."""
+
+
+def start(home: Home, arguments: Sequence[str], *, wait_s: float = START_S) -> Running:
+    """Start `laxity serve` with these arguments in a session of its own, and wait for it."""
+    command = [sys.executable, "-m", "laxity_scheduler", "serve", *arguments]
+    with home.log_file.open("ab") as log:
+        began = log.tell()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=os.environ | {"LAXITY_HOME": str(home.path)},
+        )
+    give_up_at = time.monotonic() + wait_s
+    while time.monotonic() < give_up_at:
+        running = home.running()
+        if running is not None and running.pid == process.pid and ready(running.url):
+            return running
+        if process.poll() is not None:
+            said = tail(home.log_file, began)
+            raise DaemonError(f"the service ended with {process.returncode}:\n{said}")
+        time.sleep(LOOK_S)
+    said = tail(home.log_file, began)
+    raise DaemonError(f"the service is not ready after {wait_s:.0f} s:\n{said}")
+
+
+def stop(home: Home, *, wait_s: float = STOP_S) -> Running | None:
+    """Ask the service to end and wait until it has; kill it if it does not. None if none ran."""
+    running = home.running()
+    if running is None:
+        return None
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        give_up_at = time.monotonic() + wait_s
+        try:
+            os.kill(running.pid, how)
+        except ProcessLookupError:
+            return running
+        while time.monotonic() < give_up_at:
+            now = home.running()
+            if now is None or now.pid != running.pid:
+                return running
+            time.sleep(LOOK_S)
+    raise DaemonError(f"process {running.pid} does not end")
+
+
+def ready(url: str) -> bool:
+    """Whether the service at this address says that it is ready."""
+    if not url:
+        return False
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/readyz", timeout=5.0) as answer:
+            return bool(json.load(answer)["ready"])
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def tail(path: Path, began: int) -> str:
+    """The last lines of a log from this byte on: what an earlier service said is not news."""
+    lines = path.read_bytes()[began:].decode(errors="replace").splitlines()
+    return "\n".join(lines[-LOG_LINES:])

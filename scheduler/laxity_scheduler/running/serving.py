@@ -1,0 +1,122 @@
+"""The service in the foreground: home locked, socket open, world and loop running, until a signal.
+
+The socket is bound before anything else is opened, so that workers can be given the address, and a
+port that is taken is told before the cluster is touched.
+"""
+
+import logging
+import os
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from laxity import names
+from laxity_scheduler.running.home import Home
+from laxity_scheduler.running.start import opened
+from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.web.app import create_app
+from laxity_scheduler.web.tokens import (
+    ANYBODY,
+    WORKER,
+    Tokens,
+    made_token,
+    read_tokens,
+    worker_token,
+)
+
+LOG: Final = logging.getLogger(__name__)
+GRACE_S: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Tokens that are taken; the one for this machine's clients, and the one for workers."""
+
+    tokens: Tokens
+    own: str = ""
+    worker: str = ""
+
+
+def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
+    """Serve until SIGTERM or SIGINT. HomeBusyError if another service has the home."""
+    import uvicorn
+
+    _log_to_stderr()
+    _end_in_order()
+    home = Home(settings.home).lock()
+    try:
+        keys = keys_of(settings, home, tokens_file)
+        with _bound(settings, home.last_port()) as listening:
+            port = listening.getsockname()[1]
+            home.keep_port(port)
+            url = settings.url(port)
+            # The workers of the local world inherit it; without a store they log nothing.
+            os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_url
+            with opened(settings, url=url, token=keys.worker) as parts:
+                app = create_app(parts.service, parts.desk, keys.tokens)
+                config: Any = uvicorn.Config(
+                    app, log_level="warning", timeout_graceful_shutdown=GRACE_S
+                )
+                home.announce(url, keys.own)
+                LOG.info("serving %s with policy %s", url, settings.policy)
+                uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        home.leave()
+
+
+def _end_in_order() -> None:
+    """The server hands a signal on once it has shut down: what is open is closed then, too."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(0)
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, end)
+
+
+def keys_of(settings: Settings, home: Home, file: Path | None) -> Keys:
+    """Who may call: everybody on loopback, else those of the file, or of one that is made."""
+    given = os.environ.get(names.ENV_TOKEN, "")
+    if file is None and settings.loopback:
+        return Keys(Tokens())
+    if file is not None and not file.exists():
+        raise SettingsError(f"there is no file of tokens {file}")
+    worker = worker_token(home.path / "worker-token")
+    if file is None and given:
+        tokens, own = Tokens().having(given, ANYBODY), given
+    else:
+        path = file or home.tokens_file
+        own, tokens = made_token(path), read_tokens(path)
+        LOG.warning("a token is asked for; tokens are in %s", path)
+    return Keys(tokens.having(worker, WORKER), own, worker)
+
+
+def _bound(settings: Settings, last_port: int) -> socket.socket:
+    """A socket for listening; SettingsError if the port is taken.
+
+    Any free port (0) is the one of the last time, if it still is free: workers of then know it.
+    """
+    ports = [last_port, 0] if settings.port == 0 and last_port else [settings.port]
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    for port in ports:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((settings.host, port))
+        except OSError as error:
+            listening.close()
+            why = error.strerror
+        else:
+            return listening
+    where = f"{settings.host}:{settings.port}"
+    raise SettingsError(f"cannot listen on {where}: {why}; try --port 0")
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for noisy in ("alembic", "mlflow", "httpx"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,251 @@
+"""A service put together from its parts: store, history, world, policy, listeners.
+
+Worlds and policies are found by name. Everything is opened in an order in which what is opened
+later may need what was opened before, and closed in the other.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from laxity import names
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.engine import LiveWorld, Policy, Report
+from laxity_scheduler.memory.store import Store
+from laxity_scheduler.service.leading import Leadership
+from laxity_scheduler.service.lessons import Lessons
+from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.telling.reader import Reader
+from laxity_scheduler.telling.tell import Teller
+from laxity_scheduler.web.desk import Desk
+
+LOG: Final = logging.getLogger(__name__)
+WORLDS: Final = "laxity.worlds"
+MOST_REPORTS: Final = 50_000  # kept in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A service that is ready to run, and the desk in front of it."""
+
+    service: Service
+    desk: Desk
+
+
+@contextmanager
+def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]:
+    """Everything open; closed at the end of the block."""
+    from laxity_profiler.history import History
+    from laxity_profiler.learner import Learner
+    from laxity_profiler.tables import open_engine
+
+    with ExitStack() as stack:
+        store = Store.open(settings.store_url)
+        stack.callback(store.close)
+        engine = open_engine(settings.store_url)
+        stack.callback(engine.dispose)
+        history = History(engine)
+        learner = Learner(history, priors="local" if settings.world == "local" else "cluster")
+        world = open_world(settings, reports_of(history), url=url, token=token)
+        stack.callback(world.close)
+        elected = leadership(settings, store, world, stack)
+        leads = elected.leads if elected else store.leads
+        service = Service(
+            settings=settings,
+            world=world,
+            store=store,
+            learning=learner if store.alone else Shared(history, learner),
+            report_of=reports_of(history),
+            policy=policy_named(settings.policy),
+            lessons=Lessons(history, learner),
+            leads=leads if store.alone else taking_over(leads, learner.catch_up),
+        )
+        service.leader = elected.holder if elected else service.leader
+        teller = Teller(service.board, service.metrics, listeners(settings, world))
+        stack.callback(teller.close)
+        service.telling = teller
+        for reader in (
+            reading(settings, history, due=lambda: service.leading),
+            cancelling(settings, service),
+        ):
+            if reader is not None:
+                stack.callback(reader.close)
+                reader.begin()
+        yield Opened(service, Desk(service, history))
+
+
+def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Reader | None:
+    """Takes epochs out of MLflow while this replica leads; None without an MLflow."""
+    if not settings.tracking_url:
+        return None
+
+    def read() -> int:
+        from laxity_profiler.runs import Runs
+
+        return Runs(history, settings.tracking_url).read()
+
+    return Reader(read, due=due)
+
+
+def cancelling(settings: Settings, service: Service) -> Reader | None:
+    """Cancels jobs whose flow runs are cancelled, while this replica leads; None without Prefect."""
+    if not tells_prefect(settings):
+        return None
+    from laxity_scheduler.telling.cancelled_runs import EVERY_S, CancelledRuns
+    from laxity_scheduler.telling.prefect_api import PrefectApi
+
+    api = PrefectApi.of(settings.prefect_api, os.environ)
+    runs = CancelledRuns(api, service.board.all, service.world.cancel)
+    return Reader(runs.read, due=lambda: service.leading, every_s=EVERY_S, whom="Prefect")
+
+
+def tells_prefect(settings: Settings) -> bool:
+    """Flow runs are Jobs on a cluster only. SettingsError if that is no address of an API."""
+    url = settings.prefect_api
+    if not url or settings.world != "kubernetes":
+        return False
+    if not url.startswith(("http://", "https://")):
+        raise SettingsError(f"PREFECT_API_URL {url!r}: write http://HOST:4200/api")
+    return True
+
+
+def leadership(
+    settings: Settings, store: Store, world: LiveWorld, stack: ExitStack
+) -> Leadership | None:
+    """Replicas on one store elect one where their world can; else the store's lock says who acts."""
+    elect = getattr(import_module(world_entry(settings.world).module), "elect", None)
+    if store.alone or elect is None:
+        return None
+    election = elect(world, lease_s=settings.lease_s)
+    stack.callback(election.close)
+    return Leadership(store, election)
+
+
+def taking_over(leads: Callable[[], bool], catch_up: Callable[[], None]) -> Callable[[], bool]:
+    """`leads`, catching up each time that it begins: before anything is predicted as the leader."""
+    led = False
+
+    def leads_now() -> bool:
+        nonlocal led
+        now = leads()
+        if now and not led:
+            catch_up()
+        led = now
+        return now
+
+    return leads_now
+
+
+def reports_of(history: Any) -> Callable[[str], Report]:
+    """What workers said, as the World and the views want it."""
+    known: dict[str, tuple[Any, Report]] = {}
+
+    def report_of(uid: str) -> Report:
+        said = history.report(uid)
+        before = known.get(uid)
+        if before is not None and before[0] is said:
+            return before[1]
+        report = Report(
+            progress=said.progress,
+            since=said.since,
+            epoch_started_at=said.epoch_started_at,
+            formed=said.formed,
+            parked_epoch=said.parked_epoch,
+            failed=said.failed,
+            result=said.result,
+        )
+        if len(known) > MOST_REPORTS:
+            known.clear()
+        known[uid] = (said, report)
+        return report
+
+    return report_of
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What was learned, with what workers told other replicas on the same store."""
+
+    history: Any
+    learner: Any
+
+    def predictor(self) -> Predictor:
+        self.history.refresh()
+        predictor: Predictor = self.learner.predictor()
+        return predictor
+
+
+def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
+    """Who is told: MLflow unless it is turned off, Prefect and the webhook if there is one."""
+    from laxity_scheduler.telling.announce import Webhook
+    from laxity_scheduler.telling.announce_mlflow import MlflowRuns
+    from laxity_scheduler.telling.announce_prefect import PrefectRuns
+    from laxity_scheduler.telling.prefect_api import PrefectApi
+
+    def on_run(job_id: str, uid: str, run_id: str) -> None:
+        try:
+            if str(world.job(job_id)["metadata"]["uid"]) == uid:
+                world.annotate(job_id, {names.RUN_ID: run_id})
+                world.wake()
+        except KeyError:
+            LOG.info("%s was gone before its MLflow run was made", job_id)
+
+    found: list[Any] = []
+    if settings.tracking_url:
+        found.append(MlflowRuns(settings.tracking_url, on_run))
+    if tells_prefect(settings):
+        found.append(PrefectRuns(PrefectApi.of(settings.prefect_api, os.environ)))
+    if settings.webhook:
+        found.append(Webhook(settings.webhook))
+    return found
+
+
+def open_world(
+    settings: Settings, reports: Callable[[str], Report], *, url: str, token: str
+) -> LiveWorld:
+    """The world of the settings' name, by entry point."""
+    more = {"token": token} if token else {}
+    world: LiveWorld = world_entry(settings.world).load()(
+        settings.home, reports, slots=settings.slots, url=url, **more
+    )
+    return world
+
+
+def world_entry(name: str) -> EntryPoint:
+    """SettingsError names the worlds that are installed."""
+    known = {entry.name: entry for entry in entry_points(group=WORLDS)}
+    if name not in known:
+        raise SettingsError(f"world {name!r} is not installed; known: {', '.join(sorted(known))}")
+    return known[name]
+
+
+def policy_named(name: str) -> Policy:
+    """The `decide` of a module of policies; SettingsError if there is none."""
+    if not name.isidentifier():
+        raise SettingsError(f"{name!r} is no name of a policy")
+    path = f"laxity_scheduler.policies.{name}"
+    try:
+        module = import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name != path:
+            raise
+        raise SettingsError(f"there is no policy {name!r}") from error
+    decide = getattr(module, "decide", None)
+    if decide is None:
+        raise SettingsError(f"policy {name!r} does not decide by itself: it needs a simulation")
+    policy: Policy = decide
+    return policy
+
+
+def load_predictor(parameters: dict[str, Any]) -> Predictor:
+    """The predictor that the journal's parameters describe."""
+    from laxity_profiler.predictor import HistoryPredictor
+
+    predictor: Predictor = HistoryPredictor.from_json(parameters)
+    return predictor

@@ -1,0 +1,121 @@
+"""What a running service teaches the profiler: what stops cost, and how predictions came out.
+
+A prediction of a job's remaining time is noted when it trains on a new course and when half of its
+epochs are done, and meets the truth when the job finishes. A stop or another width ends that course: what was predicted of it says
+nothing any more. A store that is away costs a lesson, never a cycle.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from laxity_profiler.estimate import Estimate, Predictor, Workload
+from laxity_scheduler.service.board import News
+from laxity_scheduler.service.observed import Watcher
+from laxity_scheduler.state import ClusterState, Job
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class Stops(Protocol):
+    """Where observed stops are kept."""
+
+    def observe_stop(
+        self, uid: str, workload: Workload, *, kind: str, workers: int, seconds: float, at: float
+    ) -> None: ...
+
+
+class Predictions(Protocol):
+    """Where predictions wait for their truth."""
+
+    def note_prediction(
+        self, uid: str, workload: Workload, *, stage: str, at: float, estimate: Estimate,
+        version: str,
+    ) -> None: ...  # fmt: skip
+
+    def observe_finish(self, uid: str, *, at: float) -> None: ...
+
+    def drop_predictions(self, uid: str) -> None: ...
+
+    def observe_nodes(self, gpus_per_node: int) -> None: ...
+
+
+class Lessons:
+    """Compares snapshots, and tells the history and the learner what came of them."""
+
+    def __init__(self, stops: Stops, predictions: Predictions) -> None:
+        self._stops = stops
+        self._predictions = predictions
+        self._watcher = Watcher()
+        self._courses: dict[str, int] = {}  # width of the course that was noted, by uid
+        self._halfway: set[str] = set()
+
+    def stand_by(self, state: ClusterState) -> None:
+        """What is learned from looking alone, also by who may lead next."""
+        self._predictions.observe_nodes(max((node.gpus for node in state.nodes), default=0))
+
+    def look(self, state: ClusterState, predictor: Predictor, uids: Mapping[str, str]) -> None:
+        """Take in a snapshot; `uids` by job id."""
+        self.stand_by(state)
+        for stop in self._watcher.look(state):
+            kept = partial(self._stops.observe_stop, uids.get(stop.job, ""), stop.workload)
+            self._safely(
+                partial(
+                    kept, kind=stop.kind, workers=stop.workers, seconds=stop.seconds, at=stop.at
+                )
+            )
+        for job in state.jobs:
+            self._course(job, uids.get(job.id, ""), predictor)
+
+    def ended(self, news: Iterable[News]) -> None:
+        """Predictions of finished jobs meet the truth."""
+        for change in news:
+            view = change.after
+            if view["state"] == "finished" and (change.before or {}).get("state") != "finished":
+                uid, at = view["uid"], view["finished_at"]
+                self._courses.pop(uid, None)
+                self._halfway.discard(uid)
+                self._safely(partial(self._predictions.observe_finish, uid, at=at))
+
+    def _course(self, job: Job, uid: str, predictor: Predictor) -> None:
+        if job.progress.epochs_done >= job.workload.epochs:
+            return  # its pods end now: no other course
+        steady = job.formed and job.formed == job.workers and not job.resize_to
+        width = job.formed if steady and job.stop_requested_at is None else 0
+        before = self._courses.get(uid, 0)
+        if not uid or width == before:
+            self._half(job, uid, width, predictor)
+            return
+        if before:
+            self._courses.pop(uid)
+            self._halfway.discard(uid)
+            self._safely(partial(self._predictions.drop_predictions, uid))
+        if width:
+            self._courses[uid] = width
+            stage = "running" if job.progress.epochs_done else "start"
+            self._safely(partial(self._note, job, uid, width, predictor, stage=stage))
+
+    def _half(self, job: Job, uid: str, width: int, predictor: Predictor) -> None:
+        """On the same course as before: noted once more when half of the epochs are done."""
+        total = job.workload.epochs
+        if width and uid not in self._halfway and total / 2 <= job.progress.epochs_done < total:
+            self._halfway.add(uid)
+            self._safely(partial(self._note, job, uid, width, predictor, stage="half"))
+
+    def _note(self, job: Job, uid: str, width: int, predictor: Predictor, *, stage: str) -> None:
+        self._predictions.note_prediction(
+            uid,
+            job.workload,
+            stage=stage,
+            at=job.epoch_started_at or job.since,
+            estimate=predictor.remaining(job.workload, job.progress, width),
+            version=predictor.version,
+        )
+
+    @staticmethod
+    def _safely(lesson: Callable[[], None]) -> None:
+        try:
+            lesson()
+        except RuntimeError as error:
+            LOG.warning("a lesson was lost: %s", error)

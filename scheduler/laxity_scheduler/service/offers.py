@@ -1,0 +1,71 @@
+"""Taking a counter-offer: the annotations, or the probe, that ask for what was offered."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from laxity import names
+from laxity.spec import TrainingSpec
+from laxity_scheduler.service.views import Json
+from laxity_scheduler.state import FOREVER
+from laxity_scheduler.verdict import Offer
+
+PROBE_EPOCHS: Final = 2
+PROBE_OF: Final = "probe-of-"  # a probe's idempotency key, before the uid that it is for
+
+
+def probe_of(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
+    """The Job that measures two epochs of another one; its key says for whom."""
+    metadata = manifest["metadata"]
+    said = {
+        name: value
+        for name, value in (metadata.get("annotations") or {}).items()
+        if name not in names.OUTPUTS and name not in (names.DEADLINE, names.SUBMITTED_AT)
+    }
+    said |= {
+        names.CLASS: "best_effort",
+        names.EPOCHS: str(min(PROBE_EPOCHS, spec.epochs)),
+        names.MODEL: spec.model,
+        names.IDEMPOTENCY_KEY: f"{PROBE_OF}{metadata['uid']}",
+    }
+    named = f"{spec.name[:57]}-probe"
+    probe = orjson.loads(orjson.dumps({"spec": manifest["spec"]}))
+    probe["spec"].pop("selector", None)
+    probe["spec"]["template"].get("metadata", {}).pop("labels", None)
+    for entry in probe["spec"]["template"]["spec"]["containers"][0].get("env", ()):
+        if entry.get("name") == names.ENV_EPOCHS:
+            entry["value"] = said[names.EPOCHS]
+        if entry.get("name") == names.ENV_JOB:
+            entry["value"] = f"{spec.namespace}/{named}"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": named,
+            "namespace": spec.namespace,
+            "labels": {names.MANAGED: "true", names.CLASS_LABEL: "best_effort"},
+            "annotations": said,
+        },
+        "spec": probe["spec"] | {"suspend": True},
+    }
+
+
+def instant(at: float) -> str:
+    """RFC 3339 to the millisecond, rounded up: an offer that was checked is not made tighter."""
+    milliseconds = -int(-at * 1000 // 1)
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def terms_of(offer: Offer) -> dict[str, str | None]:
+    """The annotations that ask for what was offered."""
+    if offer.kind == "soft":
+        return {names.CLASS: "soft"}
+    said: dict[str, str | None] = {}
+    if offer.widths:
+        said[names.WIDTHS] = ",".join(str(width) for width in offer.widths)
+    if offer.kind == "deadline" and offer.deadline_at < FOREVER:
+        said[names.DEADLINE] = instant(offer.deadline_at)
+        said.pop(names.WIDTHS, None)
+    return said

@@ -1,0 +1,63 @@
+"""When jobs are expected to end, and when one that waits is expected to start.
+
+The same forecasts that the policy decides on, asked for what people want to read. A policy that
+says itself what a job waits for is believed; for one that does not, the running jobs are let end
+one after another until the least width fits.
+"""
+
+from collections.abc import Iterable
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
+from laxity_scheduler.service.views import Finish, Said
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+
+
+def finishes(state: ClusterState, predictor: Predictor, jobs: Iterable[Job]) -> dict[str, Finish]:
+    """The expected ends of running jobs if nothing is decided."""
+    forecasts = Forecasts(state, predictor)
+    return {
+        job.id: Finish(
+            state.now + forecasts.trajectory_s(job, "p50"),
+            state.now + forecasts.trajectory_s(job, "p90"),
+        )
+        for job in jobs
+    }
+
+
+def said(plan: Plan) -> dict[str, Said]:
+    """The last decision about each job of the plan, and its reason."""
+    found: dict[str, Said] = {}
+    for decision in plan.decisions:
+        if isinstance(decision, Loan | Reclaim):
+            continue
+        why = decision.reason
+        if isinstance(decision, Wait):
+            found[decision.job] = Said(
+                why.code, why.text, decision.held_by, decision.expected_start_at
+            )
+        else:
+            found[decision.job] = Said(why.code, why.text)
+    return found
+
+
+def expected_start(
+    state: ClusterState, predictor: Predictor, job: Job
+) -> tuple[tuple[str, ...], float]:
+    """Who holds what a queued job waits for, and when enough of them are expected to have ended."""
+    need, size = min(job.widths), job.gpus_per_worker
+    ledger, may = Ledger.of(state, job=job.id), state.eligible(job)
+    if ledger.part(may).slots(size) >= need:
+        return (), state.now
+    ends = finishes(state, predictor, state.running)
+    held: list[str] = []
+    for other in sorted(state.running, key=lambda row: (ends[row.id].p50_at, row.id)):
+        if may is not None and may.isdisjoint(other.nodes):
+            continue
+        ledger.give(other.nodes, other.gpus_per_worker)
+        held.append(other.id)
+        if ledger.part(may).slots(size) >= need:
+            return tuple(held), ends[other.id].p50_at
+    return tuple(held), FOREVER

@@ -1,0 +1,93 @@
+"""Promises in front of any policy: the admission rule apart from who runs (algorithms 7.6, 10.1).
+
+A hard job that asks is promised or refused as the share rules do it: planned on the minimum share
+that is in time, behind all that were promised before, greedily or at a price. Who is refused does
+not enter; all others are left to the policy, in its own order and on its own widths. A policy that
+plans ahead itself may object: a promise that it sees in danger at once is not given. One that keeps
+no GPUs for later may break a promise: reports count those.
+"""
+
+from dataclasses import replace
+from typing import TypeGuard
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.decision import Forecasted, Promised, Refuse
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.promising.claims import promised
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.shares.rule import Admission, ShareRule, verdicts_of
+from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.verdict import Forecast, Promise, Refusal
+
+Verdict = Promised | Forecasted | Refuse
+
+
+def admission_rule(kind: Admission, kappa: float | None = None) -> ShareRule:
+    """The rule that promises and refuses; it starts and stops nothing here."""
+    rule = ShareRule(f"{kind} promises", admission=kind, replans=8, drops=True)
+    return rule if kappa is None else replace(rule, kappa=kappa)
+
+
+def with_admission(policy: Policy, kind: Admission, kappa: float | None = None) -> Policy:
+    """The policy behind this rule; `none`: behind none, also where the policy has its own."""
+    if kind == "none":
+        return _unpromised(policy)
+    judge = verdicts_of(admission_rule(kind, kappa))
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        verdicts = {verdict.job: verdict for verdict in judge(state, predictor)}
+        if not verdicts:
+            return policy(state, predictor)
+        while True:
+            plan = policy(Plan(tuple(verdicts.values())).apply(state), predictor)
+            said = {d.job: d for d in plan.decisions if isinstance(d, Verdict)}
+            late = [d for d in said.values() if _in_danger(d) and _promises(verdicts.get(d.job))]
+            if not late:
+                break
+            verdicts |= {d.job: _refused(state.by_id[d.job], d, state) for d in late}
+        first = tuple(verdict for job_id, verdict in verdicts.items() if job_id not in said)
+        return Plan(first + plan.decisions, plan.wake_at)
+
+    return decide
+
+
+def _promises(decision: Verdict | None) -> bool:
+    return isinstance(decision, Promised)
+
+
+def _in_danger(decision: Verdict) -> TypeGuard[Promised]:
+    return isinstance(decision, Promised) and decision.reason.code == "promise_in_danger"
+
+
+def _refused(job: Job, danger: Promised, state: ClusterState) -> Verdict:
+    """What it is told instead; who runs already runs on without a promise."""
+    promise = danger.promise
+    late_s = promise.p90_at - promise.deadline_at
+    if job.workers and not promised(job, state.now):
+        why = reason("forecast_late", p90_in_s=promise.p90_at - state.now, late_s=late_s)
+        return Forecasted(job.id, Forecast(promise.p50_at, promise.p90_at, late_s, why), why)
+    why = reason(
+        "capacity_promised_to_others",
+        needed_gpus=job.widths[0] * job.gpus_per_worker,
+        free_gpus=state.free_gpus,
+        late_s=late_s,
+    )
+    return Refuse(job.id, Refusal(why, (), promise.p90_at), why)
+
+
+def _unpromised(policy: Policy) -> Policy:
+    """Hard jobs count as soft, but for those that hold a promise already."""
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        rows = tuple(
+            [
+                replace(job, service_class="soft")
+                if job.service_class == "hard" and not isinstance(job.verdict, Promise)
+                else job
+                for job in state.jobs
+            ]
+        )
+        return policy(replace(state, jobs=rows), predictor)
+
+    return decide

@@ -1,0 +1,126 @@
+# ruff: noqa: PLR0917 - compiled loops take arrays, by place
+"""The loop behind every deadline-elastic policy: who is promised, and how many GPUs each gets now.
+
+1. each job's least level: the fewest GPUs with which it ends in time, from its scaling curve
+2. if the sum of all least levels fits now it fits always: no time profile is needed (exact)
+3. otherwise plans over time are made, promised jobs first, then newcomers (`share_plans`). Where
+   nobody is promised, least GPU-time first serves most of a crowd that cannot all be served, and
+   the earliest deadline first serves all where all can be: the order with more in time is taken
+4. what is left goes step by step to (job, next level), cheapest GPU-time per GPU first
+   (`share_surplus`)
+"""
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.compiled import jit
+from laxity_scheduler.columns.share_table import (
+    BY_DEADLINE,
+    BY_GPU_TIME,
+    NEWCOMER,
+    NO_ADMISSION,
+    PRICED,
+    PROMISED,
+    TINY,
+    TURNED_AWAY,
+    How,
+    Ints,
+    Jobs,
+)
+from laxity_scheduler.shares.plans import base_profile, planned_in
+from laxity_scheduler.shares.surplus import rest_s, surplus
+
+
+@jit
+def least_levels(jobs: Jobs, careful: float) -> Ints:
+    """The smallest level of each job that is in time; -1 where none is."""
+    least = np.full(len(jobs.due), -1, dtype=np.int64)
+    for job in range(len(jobs.due)):
+        for at in range(jobs.levels[job]):
+            cost = jobs.pause[job] if at == jobs.level[job] else jobs.change[job, at]
+            if cost + jobs.left[job] * jobs.total[job, at] * careful <= jobs.due[job] + TINY:
+                least[job] = at
+                break
+    return least
+
+
+@jit
+def keys_of(jobs: Jobs, how: How, least: Ints, state: Ints) -> Floats:
+    """In which order shares are given: least first; promised jobs first, and by deadline."""
+    key = np.empty(len(jobs.due))
+    for job in range(len(jobs.due)):
+        if how.order == BY_DEADLINE:
+            key[job] = jobs.due[job]
+        elif least[job] >= 0:
+            least_s = rest_s(jobs, job, least[job])
+            key[job] = jobs.width[job, least[job]] * least_s
+        else:
+            key[job] = np.inf
+        if how.admission != NO_ADMISSION and state[job] == PROMISED:
+            key[job] = (jobs.due[job] if how.reserves else key[job]) - 1e12
+        if jobs.due[job] == np.inf:
+            key[job] = np.inf
+    return key
+
+
+@jit
+def everybody(jobs: Jobs, how: How, least: Ints, state: Ints, target: Ints) -> None:
+    """All have their least level at once."""
+    for job in range(len(jobs.due)):
+        target[job] = least[job]
+        asks = state[job] == NEWCOMER and how.admission != NO_ADMISSION
+        if asks and jobs.due[job] < np.inf:
+            state[job] = PROMISED if least[job] >= 0 else TURNED_AWAY
+
+
+@jit
+def base_now(jobs: Jobs, how: How, order: Ints, least: Ints, state: Ints, target: Ints) -> None:
+    """Least levels in order, as long as they fit now; nothing is kept for later."""
+    free = how.gpus
+    for step in range(len(order)):
+        job = order[step]
+        target[job] = -1
+        asks = state[job] == NEWCOMER and how.admission != NO_ADMISSION
+        asks = asks and jobs.due[job] < np.inf
+        if least[job] >= 0 and jobs.width[job, least[job]] <= free + TINY:
+            free -= jobs.width[job, least[job]]
+            target[job] = least[job]
+            if asks:
+                state[job] = PROMISED
+        elif asks:
+            state[job] = TURNED_AWAY
+
+
+@jit
+def better_order(jobs: Jobs, how: How, order: Ints, least: Ints) -> Ints:
+    """This order, or that of deadlines if more jobs are in time with it."""
+    by_deadline = np.argsort(jobs.due, kind="mergesort")
+    if planned_in(jobs, how, by_deadline, least) > planned_in(jobs, how, order, least):
+        return by_deadline
+    return order
+
+
+@jit
+def allocate(jobs: Jobs, how: How, most_paid: float, state: Ints, target: Ints) -> float:
+    """Levels now, into `target` (-1: none); `state` says who is promised. Returns when to wake.
+
+    `most_paid`: the price in GPU-seconds above which a newcomer is not promised.
+    """
+    least = least_levels(jobs, how.careful)
+    needed = 0.0
+    for job in range(len(jobs.due)):
+        if least[job] >= 0:
+            needed += jobs.width[job, least[job]]
+    wake_s = np.inf
+    if needed <= how.gpus + TINY and how.admission != PRICED:
+        everybody(jobs, how, least, state, target)
+    else:
+        order = np.argsort(keys_of(jobs, how, least, state), kind="mergesort")
+        if how.reserves:
+            if how.admission == NO_ADMISSION and how.order == BY_GPU_TIME:
+                order = better_order(jobs, how, order, least)
+            wake_s = base_profile(jobs, how, most_paid, order, least, state, target)
+        else:
+            base_now(jobs, how, order, least, state, target)
+    surplus(jobs, how, least, state, target)
+    return wake_s

@@ -1,0 +1,53 @@
+"""The promises that a share rule gives, all in one go."""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.bulk import built
+from laxity_scheduler.columns.share_table import TINY
+from laxity_scheduler.decision import Promised
+from laxity_scheduler.reasons import Reason
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.verdict import Promise
+
+if TYPE_CHECKING:
+    from laxity_scheduler.columns.share_table import Ints
+
+
+def promised(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> list[Promised]:
+    """In time by the plan, if not at the present width; not so where a late promise is eased.
+
+    `rests` (n, L): seconds to the end by level, from now on; `levels` (n,): the present one or -1.
+    """
+    if not jobs:
+        return []
+    due_at = [job.deadline_at for job in jobs]
+    due = np.array(due_at)
+    finish = now + rests[np.arange(len(jobs)), np.maximum(levels, 0)]
+    soonest = now + rests.min(axis=1)
+    late = soonest > due + TINY
+    # it starts or grows later
+    p90 = np.where(late, soonest, np.minimum(np.where(levels >= 0, finish, FOREVER), due))
+    over_s = np.where(late, soonest - due, due - p90).tolist()
+    widths = [job.widths[level] for job, level in zip(jobs, _from_0(levels), strict=True)]
+    names = [("promise_in_danger", "late_s") if one else ("fits", "slack_s") for one in late]
+    facts = [
+        (("p90_in_s", p90_s), ("workers", width), (name, over))
+        for p90_s, width, (_, name), over in zip(
+            (p90 - now).tolist(), widths, names, over_s, strict=True
+        )
+    ]
+    why = built(Reason, [code for code, _ in names], facts)
+    p90_at = p90.tolist()
+    runs = [((at, width),) for at, width in zip(p90_at, widths, strict=True)]
+    promises = built(Promise, due_at, p90_at, p90_at, runs, why, repeat(()))
+    return built(Promised, [job.id for job in jobs], promises, why)
+
+
+def _from_0(levels: "Ints") -> list[int]:
+    found: list[int] = np.maximum(levels, 0).tolist()
+    return found

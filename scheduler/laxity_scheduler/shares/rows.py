@@ -1,0 +1,244 @@
+"""The columns that a share rule decides on, from the rows of a snapshot.
+
+Jobs of one workload, widths and GPUs per worker are of one kind: the predictor is asked once per
+kind and width for an epoch at P90 and its mean. What is a job's own is its number of epochs left and
+a factor, the mean of its observed epochs over what the kind says they take. A row that is the same
+object as before is not read again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laxity_profiler.estimate import Floats, Predictor, Workload
+from laxity_scheduler.columns.share_table import TINY, Ints, Jobs
+from laxity_scheduler.promising.claims import deadline_in_force
+from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.verdict import Promise
+
+FIXED: Final = 11
+LEFT, HARD, ASKS = 2, 9, 10  # columns
+NOBODY: Final = 1 << 40  # GPUs of a level that there is not
+MOST_OF_AN_EPOCH: Final = 0.99
+LEAST_S: Final = 1e-3  # of a job whose epochs are all done and that has yet to end
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One workload on its widths: seconds of an epoch, and of a start, by level."""
+
+    widths: tuple[int, ...]
+    gpus: tuple[int, ...]
+    epoch_s: tuple[float, ...]  # P90
+    mean_s: tuple[float, ...]
+    start_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """n jobs and L levels: see `share_table.Jobs`."""
+
+    due: Floats
+    left: Floats
+    total: Floats
+    width: Ints
+    count: Ints
+    level: Ints
+    pause: Floats
+    change: Floats
+    promised: NDArray[np.bool_]
+    asks: NDArray[np.bool_]
+    hard: NDArray[np.bool_]
+
+    def rests(self, rows: Ints) -> Floats:
+        """Seconds to the end of these jobs by level, from now on; shape (len(rows), L)."""
+        stays = np.arange(self.total.shape[1]) == self.level[rows][:, None]
+        cost = np.where(stays, self.pause[rows][:, None], self.change[rows])
+        return cost + self.left[rows][:, None] * self.total[rows]
+
+    def table(self, due: Floats) -> Jobs:
+        """What the loop works on, with these deadlines."""
+        return Jobs(
+            due,
+            self.left,
+            self.total,
+            self.width,
+            self.count,
+            self.level,
+            self.pause,
+            self.change,
+        )
+
+
+class Rows:
+    """Remembers what was read of each row, for one predictor."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+        self._kinds: dict[tuple[Workload, tuple[int, ...], int], int] = {}
+        self._tables: list[Kind] = []
+        self._known: dict[str, int] = {}
+        self._rows: list[Job | None] = []
+        self._table = np.zeros((0, FIXED))
+        self._kind_arrays: tuple[Floats, Ints, Floats, Ints] | None = None
+
+    def columns(self, jobs: list[Job], now: float) -> Columns:
+        """All jobs as columns at this instant."""
+        places = self._places(jobs)
+        table = self._table[places]
+        kinds = table[:, 0].astype(np.int64)
+        epoch, width, start, count = self._by_kind()
+        level, left_epochs, factor = table[:, 1].astype(np.int64), table[:, 2], table[:, 3]
+        work = np.maximum(left_epochs * factor, TINY)  # inf x 0 is no number
+        total = np.maximum(LEAST_S, epoch[kinds] * work[:, None])
+        ended = np.flatnonzero(left_epochs == 0)
+        if len(ended):  # what is unknown takes no time either
+            total[ended] = np.where(width[kinds[ended]] < NOBODY, LEAST_S, FOREVER)
+        epoch_now = total[np.arange(len(jobs)), np.maximum(level, 0)] / np.maximum(left_epochs, 1.0)
+        trains = level >= 0
+        begun = np.where(trains & (table[:, 4] > -np.inf), table[:, 4], now)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            phi = np.clip((now - begun) / epoch_now, 0.0, MOST_OF_AN_EPOCH)
+        phi = np.where(np.isfinite(phi), phi, 0.0)
+        change = start[kinds]
+        own_start = change[np.arange(len(jobs)), np.maximum(level, 0)]
+        pause = np.where(table[:, 5] > 0, np.clip(table[:, 6] + own_start - now, 0.0, own_start), 0)
+        return Columns(
+            due=table[:, 7] - now,
+            left=1.0 - phi / np.maximum(left_epochs, 1.0),
+            total=total,
+            width=width[kinds],
+            count=count[kinds],
+            level=level,
+            pause=np.maximum(pause, np.clip(begun - now, 0.0, None)),
+            change=change,
+            promised=table[:, 8] > 0,
+            asks=table[:, ASKS] > 0,
+            hard=table[:, HARD] > 0,
+        )
+
+    def _places(self, jobs: list[Job]) -> Ints:
+        """Where each job's row is kept; changed rows are read anew."""
+        known, rows = self._known, self._rows
+        if len(known) > 4 * len(jobs) + 1_000:
+            known.clear()
+            rows.clear()
+        places, changed = [], []
+        for job in jobs:
+            place = known.get(job.id)
+            if place is None:
+                place = known[job.id] = len(rows)
+                rows.append(None)
+            if rows[place] is not job:
+                rows[place] = job
+                changed.append((place, job))
+            places.append(place)
+        if len(rows) > len(self._table):
+            grown = np.zeros((max(64, 2 * len(rows)), FIXED))
+            grown[: len(self._table)] = self._table
+            self._table = grown
+        if changed:
+            self._table[[place for place, _ in changed]] = self._read([job for _, job in changed])
+        return np.array(places, dtype=np.int64)
+
+    def _read(self, jobs: list[Job]) -> Floats:
+        """These rows as fields, shape (n, FIXED); column by column, since that is faster."""
+        numbers = self._numbers(jobs)
+        kinds = [self._tables[number] for number in numbers]
+        pairs = list(zip(jobs, kinds, strict=True))
+        columns: tuple[Sequence[float], ...] = (
+            numbers,
+            [_level(job, kind) if job.workers else -1 for job, kind in pairs],
+            [job.workload.epochs - job.progress.epochs_done for job in jobs],
+            [self._factor(job, kind) if job.progress.epoch_s else 1.0 for job, kind in pairs],
+            [_begun_at(job) for job in jobs],
+            [bool(job.workers) and not job.formed and job.epoch_started_at is None for job in jobs],
+            [job.resumed_at or 0.0 for job in jobs],
+            [_due_at(job) for job in jobs],
+            [isinstance(job.verdict, Promise) for job in jobs],
+            [job.service_class == "hard" for job in jobs],
+            [job.asked for job in jobs],
+        )
+        table = np.array(columns, dtype=np.float64).T
+        table[:, LEFT] = np.maximum(table[:, LEFT], 0.0)
+        asks = [job.deadline_at < FOREVER for job in jobs]
+        table[:, ASKS] *= table[:, HARD] * np.array(asks)
+        return table
+
+    def _numbers(self, jobs: list[Job]) -> list[int]:
+        """Their kinds. Workloads are told apart by identity first, which is faster."""
+        known: dict[tuple[int, tuple[int, ...], int], int] = {}
+        keys = [(id(job.workload), job.widths, job.gpus_per_worker) for job in jobs]
+        for key, job in zip(keys, jobs, strict=True):
+            if key not in known:
+                known[key] = self._kind(job)
+        return [known[key] for key in keys]
+
+    def _factor(self, job: Job, kind: Kind) -> float:
+        """Observed over predicted mean epochs, carefully: P90 over mean shrinks as they come in."""
+        seen = [
+            (took_s, kind.mean_s[kind.widths.index(width)])
+            for took_s, width in zip(job.progress.epoch_s, job.progress.widths, strict=False)
+            if width in kind.widths
+        ]
+        if not seen:
+            return 1.0
+        ratio = sum(took for took, _ in seen) / max(1e-9, sum(mean for _, mean in seen))
+        surplus = kind.epoch_s[0] / max(1e-9, kind.mean_s[0]) - 1.0
+        if surplus == FOREVER:  # P90 is unknown
+            return 1.0
+        return ratio * (1.0 + surplus / (1 + len(seen))) / (1.0 + surplus)
+
+    def _kind(self, job: Job) -> int:
+        key = (job.workload, job.widths, job.gpus_per_worker)
+        number = self._kinds.get(key)
+        if number is None:
+            number = self._kinds[key] = len(self._tables)
+            estimates = [self.predictor.epoch_time(job.workload, width) for width in job.widths]
+            starts = [self.predictor.resume_cost(job.workload, width) for width in job.widths]
+            self._tables.append(
+                Kind(
+                    job.widths,
+                    tuple(width * job.gpus_per_worker for width in job.widths),
+                    tuple(estimate.p90_s for estimate in estimates),
+                    tuple(estimate.mean_s for estimate in estimates),
+                    tuple(start.mean_s for start in starts),
+                )
+            )
+            self._kind_arrays = None
+        return number
+
+    def _by_kind(self) -> tuple[Floats, Ints, Floats, Ints]:
+        if self._kind_arrays is None:
+            deepest = max(len(kind.widths) for kind in self._tables)
+            epoch = np.full((len(self._tables), deepest), np.inf)
+            start = np.zeros((len(self._tables), deepest))
+            width = np.full((len(self._tables), deepest), NOBODY, dtype=np.int64)
+            for row, kind in enumerate(self._tables):
+                epoch[row, : len(kind.widths)] = kind.epoch_s
+                start[row, : len(kind.widths)] = kind.start_s
+                width[row, : len(kind.widths)] = kind.gpus
+            count = np.array([len(kind.widths) for kind in self._tables], dtype=np.int64)
+            self._kind_arrays = (epoch, width, start, count)
+        return self._kind_arrays
+
+
+def _level(job: Job, kind: Kind) -> int:
+    """The level that it trains at; -1 if that is none of its own."""
+    formed = job.formed or job.workers
+    return kind.widths.index(formed) if formed in kind.widths else -1
+
+
+def _begun_at(job: Job) -> float:
+    begun_at = job.epoch_started_at
+    return -FOREVER if begun_at is None or job.parked_epoch is not None else begun_at
+
+
+def _due_at(job: Job) -> float:
+    """The deadline in force; of who asks for a verdict, the one that is asked for."""
+    if job.service_class == "best_effort":
+        return FOREVER
+    return job.deadline_at if job.asked else deadline_in_force(job)

@@ -1,0 +1,325 @@
+"""A deadline-elastic policy as a value: in which order shares are given, and who is promised one.
+
+`policy_of(rule)` is the policy. The simulator keeps its columns between events and calls the same
+loop (`shares_loop.allocate`), so that the code that is simulated is the code that runs.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.columns.share_table import NEWCOMER, PROMISED, TURNED_AWAY, How
+from laxity_scheduler.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.ledger import Ledger, may_ever_start
+from laxity_scheduler.order import empty_slots, too_wide
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.shares.promises import promised
+from laxity_scheduler.shares.rows import Columns, Rows
+from laxity_scheduler.shares.starts import started
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.verdict import Forecast, Promise, Refusal
+
+if TYPE_CHECKING:
+    from laxity_scheduler.columns.share_table import Ints
+
+Admission = Literal["none", "greedy", "priced"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRule:
+    """Who gets GPUs first, whom to promise, and where the surplus goes.
+
+    `order`: without promises, "gpu_time" gives way to "deadline" where more are then in time.
+    `reserves`: promised GPUs are kept over time; without it only the present counts. `kappa` and
+    `steep` are the admission price of algorithms 10.1. `careful` stretches predicted remainders.
+    `replans`: how many newcomers of one decision may have everybody planned anew for them.
+    `drops`: who is not promised goes away; else it runs on what is left.
+    """
+
+    name: str
+    order: Literal["deadline", "gpu_time"] = "deadline"
+    admission: Admission = "none"
+    reserves: bool = True
+    kappa: float = 0.3
+    steep: float = 1.0
+    surplus: Literal["cheapest", "dearest"] = "cheapest"
+    hopeless_last: bool = True
+    careful: float = 1.0
+    replans: int = 0
+    drops: bool = False
+
+    def on(self, gpus: float) -> How:
+        """The rule on so many GPUs, as numbers."""
+        return How(
+            gpus=gpus,
+            order=("deadline", "gpu_time").index(self.order),
+            admission=("none", "greedy", "priced").index(self.admission),
+            reserves=int(self.reserves),
+            steep=self.steep,
+            direction=("cheapest", "dearest").index(self.surplus),
+            hopeless_last=int(self.hopeless_last),
+            careful=self.careful,
+            replans=self.replans,
+            drops=int(self.drops),
+        )
+
+
+def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
+    """The rule as a policy. Rows of the last predictor are kept; the answers do not depend on it."""
+    memory: list[Rows] = []
+
+    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+        if not memory or memory[0].predictor is not predictor:
+            memory[:] = [Rows(predictor)]
+        return _Decision(state.in_order, rule, memory[0]).plan()
+
+    return decide
+
+
+def verdicts_of(
+    rule: ShareRule,
+) -> Callable[[ClusterState, Predictor], tuple[Promised | Forecasted | Refuse, ...]]:
+    """What the rule tells those who ask, and nothing else: see `share_admission`."""
+    memory: list[Rows] = []
+
+    def verdicts(
+        state: ClusterState, predictor: Predictor
+    ) -> tuple[Promised | Forecasted | Refuse, ...]:
+        if not memory or memory[0].predictor is not predictor:
+            memory[:] = [Rows(predictor)]
+        return _Decision(state.in_order, rule, memory[0]).verdicts()
+
+    return verdicts
+
+
+class _Decision:
+    """One decision: columns, the loop, and its answer as decisions with reasons."""
+
+    def __init__(self, state: ClusterState, rule: ShareRule, rows: Rows) -> None:
+        self.state, self.rule = state, rule
+        self.ledger = Ledger.of(state)
+        self.jobs = [job for job in state.jobs if _movable(job) and _may_run(state, job)]
+        self.rows = rows
+        self.wake_at = FOREVER
+        self.refused: set[int] = set()  # rows that keep the promise they have
+
+    def plan(self) -> Plan:
+        if not self.jobs:
+            return Plan()
+        columns = self.rows.columns(self.jobs, self.state.now)
+        verdicts, target = self._allocate(columns)
+        changed = np.flatnonzero(target != self._held())
+        judged = np.flatnonzero(columns.asks) if self.rule.admission != "none" else changed[:0]
+        decisions = [
+            *self._told(judged, columns, verdicts, target),
+            *self._changes(changed, columns, verdicts, target),
+        ]
+        return Plan(tuple(decisions), self.wake_at)
+
+    def verdicts(self) -> tuple[Promised | Forecasted | Refuse, ...]:
+        if not any(job.asked and job.service_class == "hard" for job in self.jobs):
+            return ()
+        columns = self.rows.columns(self.jobs, self.state.now)
+        verdicts, target = self._allocate(columns)
+        return tuple(self._told(np.flatnonzero(columns.asks), columns, verdicts, target))
+
+    def _allocate(self, columns: Columns) -> tuple["Ints", "Ints"]:
+        from laxity_scheduler.shares.loop import allocate
+
+        rule, many = self.rule, len(self.jobs)
+        leaving = sum(job.terminating_workers * job.gpus_per_worker for job in self.state.jobs)
+        gpus = float(sum(job.gpus for job in self.jobs) + self.ledger.total_free + leaving)
+        stays = columns.hard & ~columns.asks & ~columns.promised
+        verdicts = np.where(columns.promised, PROMISED, np.where(stays, TURNED_AWAY, NEWCOMER))
+        renewed = self._renewed(columns)
+        verdicts[renewed] = NEWCOMER
+        verdicts[self._misfits(columns, verdicts)] = TURNED_AWAY
+        due = np.where(columns.hard | (not rule.drops), columns.due, FOREVER)
+        if rule.admission != "none" and not rule.drops:  # soft jobs have deadlines, no promises
+            verdicts = np.where(columns.hard | columns.promised, verdicts, TURNED_AWAY)
+        target = np.empty(many, dtype=np.int64)
+        most_paid = rule.kappa * _typical_gpu_s(columns)
+        while True:
+            given = verdicts.astype(np.int64)
+            wake_s = allocate(columns.table(due), rule.on(gpus), most_paid, given, target)
+            turned = [row for row in renewed if given[row] == TURNED_AWAY and self._stands(row)]
+            if not turned or rule.admission == "none":
+                break
+            self.refused.update(turned)  # their old promises are kept: judge all others anew
+            renewed = [row for row in renewed if row not in self.refused]
+            verdicts[turned] = PROMISED
+            due[turned] = [self._promised_at(row) - self.state.now for row in turned]
+        if wake_s < FOREVER:
+            self.wake_at = self.state.now + max(1.0, wake_s)
+        return given, target
+
+    def _renewed(self, columns: Columns) -> list[int]:
+        """Rows of promised jobs that ask for an earlier deadline, or whose promise is broken."""
+        asks = np.flatnonzero(columns.promised & columns.asks).tolist()
+        return [
+            row
+            for row in asks
+            if self.jobs[row].deadline_at < self._promised_at(row) or not self._stands(row)
+        ]
+
+    def _misfits(self, columns: Columns, verdicts: "Ints") -> list[int]:
+        """Rows to be judged whose least width not even the empty cluster holds.
+
+        And those that may use some nodes only: the loop counts GPUs as one pool, so that a promise
+        of it might rest on the wrong ones.
+        """
+        asks = np.flatnonzero(columns.asks & (verdicts == NEWCOMER)).tolist()
+        slots = empty_slots(self.state) if asks else None
+        if slots is None:
+            return []
+        jobs = self.jobs
+        return [
+            row
+            for row in asks
+            if jobs[row].eligible or jobs[row].widths[0] > slots(jobs[row].gpus_per_worker)
+        ]
+
+    def _stands(self, row: int) -> bool:
+        return self.state.now <= self._promised_at(row)
+
+    def _promised_at(self, row: int) -> float:
+        """The deadline that the job holds a promise on."""
+        verdict = self.jobs[row].verdict
+        return verdict.deadline_at if isinstance(verdict, Promise) else -FOREVER
+
+    def _held(self) -> "Ints":
+        """The level of the GPUs that each job holds; -1 without."""
+        return np.array(
+            [job.widths.index(job.workers) if job.workers else -1 for job in self.jobs],
+            dtype=np.int64,
+        )
+
+    def _told(
+        self, judged: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
+    ) -> Iterator[Promised | Forecasted | Refuse]:
+        """Verdicts for those who asked."""
+        now, rule = self.state.now, self.rule
+        given, levels = verdicts[judged], target[judged]
+        rests = columns.rests(judged)
+        rows, jobs = judged.tolist(), [self.jobs[row] for row in judged.tolist()]
+        turned = given != PROMISED
+        turned |= np.array([row in self.refused for row in rows], dtype=np.bool_)
+        kept = np.flatnonzero(~turned)
+        promises = iter(promised([jobs[at] for at in kept], rests[kept], levels[kept], now))
+        lasts = rests[np.arange(len(rows)), np.maximum(levels, 0)].tolist()
+        for row, job, rest_s, other in zip(rows, jobs, lasts, turned.tolist(), strict=True):
+            if not other:
+                yield next(promises)
+            elif row in self.refused or (rule.drops and not job.workers):
+                refusal = Refusal(self._why_not(row, columns), (), now + rest_s)
+                yield Refuse(job.id, refusal, refusal.reason)
+            else:
+                finish_at = now + rest_s
+                late_s = max(0.0, finish_at - job.deadline_at)
+                why = reason("forecast", p90_in_s=finish_at - now)
+                yield Forecasted(job.id, Forecast(finish_at, finish_at, late_s, why), why)
+
+    def _why_not(self, row: int, columns: Columns) -> Reason:
+        job = self.jobs[row]
+        if job.eligible:
+            never = never_fits(self.state, job)
+            return never or reason("counted_as_one_pool", policy=self.rule.name, asks=job.eligible)
+        slots = empty_slots(self.state)(job.gpus_per_worker)
+        if job.widths[0] > slots:
+            return too_wide(job, slots)
+        rests = columns.rests(np.array([row]))[0]
+        level = int(np.argmin(rests))
+        best_s = float(rests[level])
+        late_s = best_s - float(columns.due[row])
+        if late_s > 0:
+            return reason(
+                "deadline_before_fastest_finish",
+                workers=self.jobs[row].widths[level],
+                p90_in_s=best_s,
+                late_s=late_s,
+            )
+        return reason(
+            "capacity_promised_to_others",
+            needed_gpus=int(columns.width[row, 0]),
+            free_gpus=self.ledger.total_free,
+            late_s=0.0,
+        )
+
+    def _changes(
+        self, changed: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
+    ) -> Iterator[Decision]:
+        """Shrinking and stopping first; then starts and growth, as far as GPUs are free now."""
+        settled = [not _changing(self.jobs[row]) for row in changed.tolist()]
+        changed = changed[np.array(settled, dtype=np.bool_)]
+        order = changed[np.argsort(columns.due[changed], kind="stable")]
+        runs = np.array([job.workers > 0 for job in self.jobs], dtype=np.bool_)
+        starts = target >= 0
+        if self.rule.drops:
+            starts &= verdicts != TURNED_AWAY
+        for row in order[runs[order]].tolist():
+            if self.jobs[row].width_changed_at == self.state.now:
+                starts[row] = False  # the next event will do: to look again at once makes it swing
+                continue
+            spare = columns.due[row] < FOREVER and verdicts[row] == PROMISED
+            yield from self._narrowed(self.jobs[row], int(target[row]), spare=bool(spare))
+        rows = order[starts[order]]
+        jobs = [self.jobs[row] for row in rows.tolist()]
+        among = [self.state.eligible(job) for job in jobs] if self.state.sets else ()
+        yield from started(jobs, rows, target[rows], columns, self.ledger, among=among)
+
+    def _narrowed(self, job: Job, level: int, *, spare: bool) -> Iterator[Decision]:
+        workers = job.widths[level] if level >= 0 else 0
+        if workers and job.workers > workers:
+            figures = {"from_workers": job.workers, "workers": workers}
+            why = (
+                reason("shrink_spare", **figures)
+                if spare
+                else reason("shrink_ordered", policy=self.rule.name, **figures)
+            )
+            yield Resize(job.id, workers, job.nodes[:workers], "epoch", why)
+        elif not workers:
+            why = reason(
+                "preempt_ordered", policy=self.rule.name, beneficiary="others", gpus=job.gpus
+            )
+            yield Preempt(job.id, "epoch", "", why)
+
+
+def _movable(job: Job) -> bool:
+    """Whether the rule may decide about it; the GPUs of others are simply not there.
+
+    Who is about to stop or to shrink, or whose pods have yet to go, is planned for like all others,
+    with the GPUs that it gives back: a plan that left it out would give others what it gives back,
+    take that from them as soon as it is back, and so on for ever.
+    """
+    if job.pinned or job.refused:
+        return False
+    if not job.workers:
+        return True
+    return job.preemptible and job.workers in job.widths
+
+
+def _may_run(state: ClusterState, job: Job) -> bool:
+    """Whether there are nodes for it; a hard job that asks is told so."""
+    if not job.eligible or job.workers or job.asked:
+        return True
+    return may_ever_start(state, job)
+
+
+def _changing(job: Job) -> bool:
+    """Told to stop or to shrink, and has not done so yet: there is nothing to tell it meanwhile."""
+    waits = job.resize_to or job.stop_requested_at is not None or job.parked_epoch is not None
+    return bool(job.terminating_workers or (job.workers and waits))
+
+
+def _typical_gpu_s(columns: Columns) -> float:
+    """The median GPU-time of the jobs in sight, each alone on its narrowest width in time."""
+    with np.errstate(invalid="ignore"):
+        alone = columns.change + columns.total
+        work = np.where(alone <= columns.due[:, None], alone * columns.width, np.inf).min(axis=1)
+    work = work[np.isfinite(work)]
+    return float(np.median(work)) if len(work) else FOREVER

@@ -1,0 +1,82 @@
+"""Starts and growth that a share rule gives, on the GPUs that are free now, all in one go."""
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.bulk import built
+from laxity_scheduler.decision import Admit, Resize
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.shares.rows import Columns
+from laxity_scheduler.state import FOREVER, Job
+
+if TYPE_CHECKING:
+    from laxity_scheduler.columns.share_table import Ints
+
+
+def started(
+    jobs: Sequence[Job],
+    rows: "Ints",
+    levels: "Ints",
+    columns: Columns,
+    ledger: Ledger,
+    *,
+    among: Sequence[frozenset[str] | None] = (),
+) -> Iterator[Admit | Resize]:
+    """Each job, one after the other, on the widest level up to its own that fits; else nothing.
+
+    `among`: the nodes that each may use, if not all may use all.
+    """
+    if not jobs:
+        return
+    held = np.array([job.workers for job in jobs], dtype=np.int64)
+    sizes = np.array([job.gpus_per_worker for job in jobs], dtype=np.int64)
+    down = levels[:, None] - np.arange(int(levels.max()) + 1)
+    widths = columns.width[rows[:, None], np.maximum(down, 0)] // sizes[:, None]
+    more = np.where(down >= 0, np.maximum(widths - held[:, None], 0), 0)
+    placed = ledger.place_all(more, sizes, among=among)
+    had = held.tolist()
+    admits = iter(_admits(jobs, rows, placed, had, columns))
+    totals_s = columns.total
+    for job, row, nodes, workers in zip(jobs, rows.tolist(), placed, had, strict=True):
+        if nodes and workers:
+            yield _grown(job, nodes, totals_s[row])
+        elif nodes:
+            yield next(admits)
+
+
+def _admits(
+    jobs: Sequence[Job],
+    rows: "Ints",
+    placed: Sequence[tuple[str, ...]],
+    had: Sequence[int],
+    columns: Columns,
+) -> list[Admit]:
+    """Of those that wait and have nodes now."""
+    found = [at for at, nodes in enumerate(placed) if nodes and not had[at]]
+    new = [jobs[at] for at in found]
+    nodes = [placed[at] for at in found]
+    widths = [len(names) for names in nodes]
+    levels = [job.widths.index(width) for job, width in zip(new, widths, strict=True)]
+    taken = rows[found]
+    due = columns.due[taken]
+    with np.errstate(invalid="ignore"):
+        slack = np.where(due < FOREVER, due - columns.total[taken, levels], FOREVER)
+    facts = [
+        (("slack_s", slack_s), ("workers", width))
+        for slack_s, width in zip(slack.tolist(), widths, strict=True)
+    ]
+    why = built(Reason, repeat("due_first"), facts)
+    return built(Admit, [job.id for job in new], widths, nodes, why)
+
+
+def _grown(job: Job, nodes: tuple[str, ...], total_s: Floats) -> Resize:
+    width = job.workers + len(nodes)
+    before_s, then_s = (float(total_s[job.widths.index(one)]) for one in (job.workers, width))
+    saved_s = before_s - then_s if then_s < FOREVER else 0.0
+    why = reason("grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s)
+    return Resize(job.id, width, (*job.nodes, *nodes), "now", why)

@@ -1,0 +1,103 @@
+# ruff: noqa: PLR0917 - compiled loops take arrays, by place
+"""The GPUs that are left, given away one (job, next level) step after the other.
+
+A step's key is the GPU-time that it adds per GPU, made non-decreasing along a job's levels, so one
+sort of all steps gives the order in which a greedy would take them. Starts come before steps of jobs
+that run already: least GPU-time first, who runs before who waits, who cannot be in time last.
+"""
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.compiled import jit
+from laxity_scheduler.columns.share_table import DEAREST, TINY, TURNED_AWAY, How, Ints, Jobs
+
+UNKNOWN_GPU_S = 1e20  # of a job of which nothing is known
+
+
+@jit
+def rest_s(jobs: Jobs, job: int, at: int) -> float:
+    """Seconds from now to the end of a job that has level `at` from now on."""
+    cost = jobs.pause[job] if at == jobs.level[job] else jobs.change[job, at]
+    return float(cost + jobs.left[job] * jobs.total[job, at])
+
+
+@jit
+def start_key(jobs: Jobs, job: int, gpu_s: float, hopeless: bool) -> float:  # noqa: FBT001
+    """Where a start stands among all steps."""
+    key = min(gpu_s, UNKNOWN_GPU_S) * 1e-9 - 1e12
+    if hopeless:
+        key += 2e12
+    if jobs.level[job] >= 0:  # who runs goes on
+        key -= 1e11
+    return key
+
+
+@jit
+def steps_of(
+    jobs: Jobs,
+    job: int,
+    how: How,
+    base: int,
+    hopeless: bool,  # noqa: FBT001
+    found: int,
+    key: Floats,
+    step: Ints,
+) -> int:
+    """Append a job's steps from level `base` on: (key), (job, from, to). How many there are then."""
+    at, highest = base, -np.inf
+    took_s, held = np.inf, 0.0
+    if at >= 0:
+        took_s = rest_s(jobs, job, at)
+        held = float(jobs.width[job, at])
+    for higher in range(at + 1, jobs.levels[job]):
+        then_s = rest_s(jobs, job, higher)
+        unknown = at < 0 and higher == 0 and then_s == np.inf  # starts all the same, after others
+        if then_s >= took_s - TINY and not unknown:
+            continue
+        more = jobs.width[job, higher] - held
+        if at < 0:
+            grows = start_key(jobs, job, jobs.width[job, higher] * then_s, hopeless)
+        else:
+            grows = (jobs.width[job, higher] * then_s - held * took_s) / more
+            if how.direction == DEAREST:
+                grows = -grows
+            highest = max(highest, grows)
+            grows = highest
+        key[found] = grows
+        step[found, 0], step[found, 1], step[found, 2] = job, at, higher
+        found += 1
+        at, took_s, held = higher, then_s, float(jobs.width[job, higher])
+    return found
+
+
+@jit
+def surplus(jobs: Jobs, how: How, least: Ints, state: Ints, target: Ints) -> None:
+    """Give what is left, one (job, next level) step after the other."""
+    free = how.gpus
+    steps = 0
+    for job in range(len(jobs.left)):
+        if target[job] >= 0:
+            free -= jobs.width[job, target[job]]
+        steps += jobs.levels[job]
+    if free < 1.0:
+        return
+    key = np.empty(steps)
+    step = np.empty((steps, 3), dtype=np.int64)
+    found = 0
+    for job in range(len(jobs.left)):
+        if how.drops and state[job] == TURNED_AWAY:
+            continue
+        hopeless = how.hopeless_last != 0 and least[job] < 0
+        found = steps_of(jobs, job, how, target[job], hopeless, found, key, step)
+    order = np.argsort(key[:found], kind="mergesort")
+    for place in range(found):
+        row = order[place]
+        job, goes_to = step[row, 0], step[row, 2]
+        if target[job] != step[row, 1]:
+            continue
+        before = jobs.width[job, target[job]] if target[job] >= 0 else 0
+        more = jobs.width[job, goes_to] - before
+        if more <= free + TINY:
+            free -= more
+            target[job] = goes_to

@@ -1,0 +1,201 @@
+"""What became of jobs, told to others: MLflow, a webhook. Nobody who is told can hold up the loop.
+
+Each listener has a thread and a bounded queue of its own. A listener that is away is tried again
+with growing pauses, the newest word about each job first to be kept when the queue is full. What was
+told is remembered with the job, so that a service killed in between tells it after its restart, and
+one that told it does not tell it twice.
+"""
+
+import contextlib
+import json
+import logging
+import time
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+from typing import Any, Final, Protocol
+
+from laxity_scheduler.service.views import Json
+
+LOG: Final = logging.getLogger(__name__)
+LONGEST_PAUSE_S: Final = 60.0
+MOST_WAITING: Final = 10_000
+WEBHOOK_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Figures of one job at one epoch, for a chart."""
+
+    epoch: int
+    at: float
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """The newest about one job: its view, what happened since the last word, and new points."""
+
+    view: Json
+    events: tuple[str, ...] = ()
+    points: tuple[Point, ...] = field(default=())
+
+    def then(self, later: "Word") -> "Word":
+        """Both in one: the later view, all events and points."""
+        return Word(later.view, self.events + later.events, self.points + later.points)
+
+
+class Listener(Protocol):
+    """Somebody who is told. `tell` may raise anything; it is tried again."""
+
+    name: str
+
+    def tell(self, word: Word) -> None: ...
+
+
+class Courier:
+    """Brings words to one listener, in a thread of its own, one word per job at a time."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        *,
+        told: Callable[[Word], None] = lambda _word: None,
+        first_pause_s: float = 1.0,
+    ) -> None:
+        self._listener = listener
+        self._told = told
+        self._first_pause_s = first_pause_s
+        self._waiting: OrderedDict[str, Word] = OrderedDict()
+        self._changed = Condition()
+        self._busy = False
+        self._ending = False
+        self.dropped = 0
+        self._thread = Thread(target=self._run, name=f"laxity-tell-{listener.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        with self._changed:
+            return len(self._waiting) + self._busy
+
+    def send(self, word: Word) -> None:
+        """Tell this, sooner or later; returns at once."""
+        uid = word.view["uid"]
+        with self._changed:
+            before = self._waiting.pop(uid, None)
+            self._waiting[uid] = word if before is None else before.then(word)
+            while len(self._waiting) > MOST_WAITING:
+                self._waiting.popitem(last=False)
+                self.dropped += 1
+            self._changed.notify_all()
+
+    def drain(self, *, at_most_s: float) -> bool:
+        """Wait until everything is told; whether it is."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not (self._waiting or self._busy), timeout=at_most_s
+            )
+
+    def close(self, *, at_most_s: float = 5.0) -> None:
+        """Tell what can still be told in this time, and end."""
+        self.drain(at_most_s=at_most_s)
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        self._thread.join(timeout=at_most_s)
+
+    def _run(self) -> None:
+        pause_s = self._first_pause_s
+        while (word := self._next()) is not None:
+            try:
+                self._listener.tell(word)
+            except Exception as error:  # noqa: BLE001 - whatever a listener raises, it is told later
+                LOG.warning("%s was not told: %s", self._listener.name, error)
+                self._again(word, pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                continue
+            pause_s = self._first_pause_s
+            self._told(word)
+            self._done()
+
+    def _next(self) -> Word | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._ending)
+            if self._ending:
+                return None
+            self._busy = True
+            return self._waiting.popitem(last=False)[1]
+
+    def _again(self, word: Word, pause_s: float) -> None:
+        uid = word.view["uid"]
+        with self._changed:
+            later = self._waiting.pop(uid, None)
+            self._waiting[uid] = word if later is None else word.then(later)
+            self._busy = False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._ending, timeout=pause_s)
+
+    def _done(self) -> None:
+        with self._changed:
+            self._busy = False
+            self._changed.notify_all()
+
+
+class Webhook:
+    """Posts each event of a job as JSON to one address."""
+
+    name = "webhook"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def tell(self, word: Word) -> None:
+        if not word.events:
+            return
+        body = json.dumps(
+            {"events": list(word.events), "at": time.time(), "job": word.view}, default=str
+        ).encode()
+        request = urllib.request.Request(  # noqa: S310 - the operator's own address
+            self._url, data=body, headers={"Content-Type": "application/json"}, method="POST"
+        )
+        with contextlib.closing(urllib.request.urlopen(request, timeout=WEBHOOK_S)):  # noqa: S310
+            pass
+
+
+def events_between(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a person wants to be told of, once per change."""
+    return tuple(_events(before or {}, after))
+
+
+def _events(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    if after["verdict"] != "none" and after["verdict"] != before.get("verdict"):
+        yield after["verdict"]
+    elif after["verdict"] == "promised" and _moved(before, after):
+        yield "promise_moved"
+    if after.get("danger") and not before.get("danger"):
+        yield "promise_in_danger"
+    if after["broken"] and not before.get("broken"):
+        yield "promise_broken"
+    if after["outcome"] and after["outcome"] != before.get("outcome") != "refused":
+        yield f"ended_{after['outcome']}"
+
+
+def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Another deadline, or another promised finish by more than a second."""
+    for name in ("deadline_at", "promised_p90_at"):
+        old, new = before.get(name), after.get(name)
+        if old is not None and new is not None and abs(new - old) > 1.0:
+            return True
+    return False
+
+
+def digest(view: Mapping[str, Any]) -> str:
+    """What is told of a job, in a line: equal lines need no telling."""
+    said: Sequence[Any] = [
+        view[name]
+        for name in ("verdict", "reason_code", "deadline_at", "outcome", "broken", "finished_at")
+    ]
+    return json.dumps(said)

@@ -1,0 +1,141 @@
+"""Flow runs of a Prefect work pool, told what became of their Jobs while they have no pod.
+
+Where the flow run itself is the Job, Prefect hears of it from the pod alone: a refused one, which
+never gets a pod, would be Pending for ever. So the service says it: a refusal ends the run Failed
+with the reason and the counter-offers, as `DeadlineRefused` does where a flow follows its job; one
+that is accepted later is Pending again and goes on; one that waits is Pending by the name of its
+verdict, with the reason. A run whose Job is gone or failed for good is Cancelled or Crashed, unless
+its pod has said better. Each change is a line in the run's log, too.
+
+Nothing here makes a second Job: workers take up Scheduled runs only, and neither Pending nor a
+Failed that follows on Pending is retried by Prefect (its rule for retries starts from Running).
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from laxity.outcome import DeadlineRefused, TrainingCancelled, TrainingFailed, instant
+from laxity.views import JobView, job_view
+from laxity_scheduler.service.views import ENDED, Json
+from laxity_scheduler.telling.announce import Word
+from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError
+
+LOG: Final = logging.getLogger(__name__)
+REFUSED: Final = "DeadlineRefused: "  # so begins the message of a run that we ended
+WAITS: Final = {"promised": "Promised", "forecast": "Waiting"}
+TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
+STOPPED: Final = "suspended"
+WARNINGS: Final = frozenset({"refused", "promise_in_danger", "promise_broken", "ended_failed"})
+LONGEST_MESSAGE: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The state that a flow run should have: Prefect's type, the name people see, why."""
+
+    kind: str
+    name: str
+    message: str
+
+    def fits(self, kind: str, message: str) -> bool:
+        """Whether a run in this state may be put into the wished one: its pod's word comes first."""
+        if self.kind == "FAILED":
+            return kind in {"SCHEDULED", "PENDING"}
+        if self.kind == "PENDING":
+            return kind == "PENDING" or (kind == "FAILED" and message.startswith(REFUSED))
+        return kind not in TERMINAL
+
+
+class PrefectRuns:
+    """Tells Prefect. A run that is no longer there, or has ended otherwise, is left alone."""
+
+    name = "prefect"
+
+    def __init__(self, api: PrefectApi) -> None:
+        self._api = api
+        self._told: dict[str, tuple[str, Wish | None]] = {}  # by uid: the job's state, the wish
+        self._logged: dict[str, tuple[str, ...]] = {}
+
+    def tell(self, word: Word) -> None:
+        view, run_id = word.view, word.view.get("flow_run")
+        uid, state, wish = view["uid"], view["state"], wish_of(view)
+        before, wished = self._told.get(uid, ("", None))
+        stopped = (STOPPED,) if state == STOPPED != before else ()
+        if not run_id or (not word.events and (state, wish) == (before, wished)):
+            return
+        try:
+            self._log(run_id, uid, (*word.events, *stopped), view)
+            if wish is not None and wish != wished:
+                self._put(run_id, wish)
+        except PrefectError as error:
+            if not error.for_good:
+                raise
+            LOG.warning("flow run %s of %s was not told: %s", run_id, view["id"], error)
+        self._told[uid] = state, wish
+        self._logged.pop(uid, None)
+        if state in ENDED:
+            self._told.pop(uid)
+
+    def _log(self, run_id: str, uid: str, events: tuple[str, ...], view: Json) -> None:
+        """Once, also if what follows fails and all is told again."""
+        if events and self._logged.get(uid) != events:
+            self._api.ask("POST", "/logs/", list(_lines(run_id, events, view)))
+            self._logged[uid] = events
+
+    def _put(self, run_id: str, wish: Wish) -> None:
+        state = self._api.ask("GET", f"/flow_runs/{run_id}").get("state") or {}
+        kind, message = str(state.get("type")), str(state.get("message") or "")
+        if (kind, message) == (wish.kind, wish.message) or not wish.fits(kind, message):
+            return
+        wished = {"type": wish.kind, "name": wish.name, "message": wish.message}
+        self._api.ask("POST", f"/flow_runs/{run_id}/set_state", {"state": wished})
+
+
+def wish_of(view: Json) -> Wish | None:
+    """What the flow run of this job should be; None where that is its pod's to say."""
+    job = job_view(view)
+    if job.state == "refused":
+        return _wish("FAILED", "Failed", f"{REFUSED}{DeadlineRefused(job)}")
+    if job.state == "cancelled" and not view.get("released"):
+        return _wish("CANCELLED", "Cancelled", str(TrainingCancelled(job)))
+    if job.state == "failed":
+        return _wish("CRASHED", "Crashed", str(TrainingFailed(job)))
+    if job.state in {"queued", "running"} and job.verdict in WAITS:
+        return _wish("PENDING", WAITS[job.verdict], _waiting(job))
+    return None
+
+
+def _wish(kind: str, name: str, message: str) -> Wish:
+    return Wish(kind, name, message[:LONGEST_MESSAGE])
+
+
+def _waiting(job: JobView) -> str:
+    """What was said to it, why it waits, and until when as far as that is known."""
+    if job.state == "running":
+        return f"{job.id}: {job.verdict}: its pods start"
+    known = {
+        "promised for": job.deadline_at if job.verdict == "promised" else None,
+        "P90 finish": job.p90_at,
+        "expected start": job.expected_start_at,
+    }
+    figures = [f"{words} {instant(at)}" for words, at in known.items() if at is not None]
+    return f"{job.id}: {job.verdict}: {'; '.join([job.reason, *figures])}"
+
+
+def _lines(run_id: str, events: Iterable[str], view: Mapping[str, Any]) -> Iterable[Json]:
+    job = job_view(view)
+    waits = _waiting(job) if job.state == "queued" else f"{job.id}: {job.reason}"
+    for event in events:
+        if event == "ended_refused":
+            continue  # said with the refusal
+        words = str(DeadlineRefused(job)) if event == "refused" else waits
+        yield {
+            "name": "laxity",
+            "level": logging.WARNING if event in WARNINGS else logging.INFO,
+            "message": f"{event}: {words}"[:LONGEST_MESSAGE],
+            "timestamp": datetime.now(UTC).isoformat(),
+            "flow_run_id": run_id,
+        }

@@ -1,0 +1,46 @@
+"""Flow runs that are cancelled in Prefect while their Jobs have no pod that could see it.
+
+A pod ends its own run; a Job that waits, or was stopped for another one, has none. Prefect's worker
+deletes the Job of a run that never started, if the worker is there; the Job of a run that has
+started and waits for its next pod is deleted by nobody, and its run would stay Cancelling.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from laxity_scheduler.service.views import Json
+from laxity_scheduler.telling.prefect_api import PrefectApi
+
+EVERY_S: Final = 5.0
+PER_CALL: Final = 200  # Prefect answers no more rows
+WITHOUT_PODS: Final = frozenset({"queued", "suspended", "refused"})
+CANCELLED: Final = ["CANCELLING", "CANCELLED"]
+
+
+class CancelledRuns:
+    """Cancels the waiting jobs whose flow runs are cancelled."""
+
+    def __init__(
+        self,
+        api: PrefectApi,
+        views: Callable[[], Iterable[Json]],
+        cancel: Callable[[str], object],
+    ) -> None:
+        self._api, self._views, self._cancel = api, views, cancel
+
+    def read(self) -> int:
+        """Look once; how many runs were asked for. What the API raises is raised."""
+        waiting: dict[str, list[str]] = {}  # a run that was retried by hand has several Jobs
+        for view in self._views():
+            if view.get("flow_run") and view["state"] in WITHOUT_PODS:
+                waiting.setdefault(view["flow_run"], []).append(view["id"])
+        ids = list(waiting)
+        for first in range(0, len(ids), PER_CALL):
+            asked = {
+                "id": {"any_": ids[first : first + PER_CALL]},
+                "state": {"type": {"any_": CANCELLED}},
+            }
+            for run in self._api.ask("POST", "/flow_runs/filter", {"flow_runs": asked}):
+                for job in waiting[run["id"]]:
+                    self._cancel(job)
+        return len(ids)

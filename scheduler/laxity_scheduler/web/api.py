@@ -1,0 +1,317 @@
+"""The HTTP face: JSON in, JSON out, and an error that says what is wrong and where.
+
+Nothing here decides. Calls that may take long run in threads; long polls hold a coroutine and no
+thread. What does not concern a caller's namespaces is not there for him.
+"""
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from laxity.qos import QoSError
+from laxity_scheduler.memory.store import StoreError
+from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.metrics import CONTENT_TYPE
+from laxity_scheduler.service.notify import heard_in
+from laxity_scheduler.service.views import Json
+from laxity_scheduler.web.answers import Answer, Problem
+from laxity_scheduler.web.desk import Desk
+from laxity_scheduler.web.tokens import Caller, Tokens
+
+LOG: Final = logging.getLogger(__name__)
+LONGEST_POLL_S: Final = 25.0
+VERDICT_WAIT_S: Final = 5.0
+MOST_LINES: Final = 10_000
+NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
+
+router = APIRouter()
+Manifest = Annotated[dict[str, Any], Body(description="A batch/v1 Job.")]
+
+
+def service_of(request: Request) -> Service:
+    found: Service = request.app.state.service
+    return found
+
+
+def desk_of(request: Request) -> Desk:
+    found: Desk = request.app.state.desk
+    return found
+
+
+def caller_of(request: Request) -> Caller:
+    """Who calls; 401 for nobody we know, 403 for a worker."""
+    caller = _known(request)
+    if caller.is_worker:
+        raise Problem(403, "forbidden", "a worker's token opens the signal call only")
+    return caller
+
+
+def _known(request: Request) -> Caller:
+    tokens: Tokens = request.app.state.tokens
+    caller = tokens.caller(request.headers.get("authorization", ""))
+    if caller is None:
+        raise Problem(
+            401, "unauthorized", "a token of this service is needed: Authorization: Bearer"
+        )
+    return caller
+
+
+def job_of(namespace: str, name: str, request: Request) -> str:
+    """The job that the path names, if the caller may see it."""
+    if not caller_of(request).may(namespace):
+        raise Problem(404, "not_found", f"there is no job {namespace}/{name}")
+    return _named(namespace, name)
+
+
+def working_job_of(namespace: str, name: str, request: Request) -> str:
+    """The job that the path names, if the caller is a worker or may see it."""
+    caller = _known(request)
+    if not caller.is_worker and not caller.may(namespace):
+        raise Problem(404, "not_found", f"there is no job {namespace}/{name}")
+    return _named(namespace, name)
+
+
+def _named(namespace: str, name: str) -> str:
+    for part in (namespace, name):
+        if not NAME.fullmatch(part):
+            raise Problem(404, "not_found", f"{part[:80]!r} is no name that a Job can have")
+    return f"{namespace}/{name}"
+
+
+TheService = Annotated[Service, Depends(service_of)]
+TheDesk = Annotated[Desk, Depends(desk_of)]
+TheCaller = Annotated[Caller, Depends(caller_of)]
+
+
+@router.post("/v1/jobs", status_code=201)
+async def submit(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Response:
+    """Submit a Job; 200 instead of 201 if its idempotency key attached to an earlier one."""
+    plain(manifest)
+    _allowed(manifest, caller)
+    view, is_new = await run_in_threadpool(desk.submit, manifest)
+    return Answer(view, status_code=201 if is_new else 200)
+
+
+@router.get("/v1/jobs")
+async def jobs(desk: TheDesk, caller: TheCaller, namespace: str | None = None) -> Response:
+    """All jobs, ended ones too, in order of submission."""
+
+    def sees(of: str) -> bool:
+        return caller.may(of) and namespace in (None, of)
+
+    return Answer({"jobs": await run_in_threadpool(desk.views, sees)})
+
+
+@router.get("/v1/jobs/{namespace}/{name}")
+async def job(
+    job_id: Annotated[str, Depends(job_of)],
+    desk: TheDesk,
+    service: TheService,
+    wait_s: Annotated[float, Query(ge=0, le=3600)] = 0.0,
+    seen: str | None = None,
+) -> Response:
+    """One job; with `wait_s` and `seen`, as soon as its revision is another one."""
+    view: Json = await run_in_threadpool(desk.view, job_id)
+    end_at = _now() + min(wait_s, LONGEST_POLL_S)
+    with service.bells.listening(f"job:{job_id}") as bell:
+        while seen is not None and str(view["revision"]) == seen and _now() < end_at:
+            await heard_in(bell, end_at - _now())
+            view = await run_in_threadpool(desk.view, job_id)
+    return Answer(view)
+
+
+@router.delete("/v1/jobs/{namespace}/{name}")
+async def cancel(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
+    """Cancel a job; one that has ended stays as it is."""
+    return Answer(await run_in_threadpool(desk.cancel, job_id))
+
+
+@router.post("/v1/jobs/{namespace}/{name}/amend")
+async def amend(
+    job_id: Annotated[str, Depends(job_of)],
+    desk: TheDesk,
+    service: TheService,
+    deadline: Annotated[str, Body(embed=True, max_length=64)],
+) -> Response:
+    """Ask for another deadline; the answer holds the new verdict, if it came in a few seconds."""
+    try:
+        refused = await run_in_threadpool(desk.amend, job_id, deadline)
+    except QoSError:
+        raise
+    except ValueError as error:
+        raise Problem(422, "invalid", str(error), "deadline") from error
+    if refused is not None:
+        return Answer(refused)
+    return Answer(await _judged(job_id, desk, service))
+
+
+@router.post("/v1/jobs/{namespace}/{name}/accept")
+async def accept(
+    job_id: Annotated[str, Depends(job_of)],
+    desk: TheDesk,
+    service: TheService,
+    offer: Annotated[int, Body(embed=True, ge=1, le=1000)] = 1,
+) -> Response:
+    """Take counter-offer N of a refused job."""
+    await run_in_threadpool(desk.accept, job_id, offer)
+    return Answer(await _judged(job_id, desk, service))
+
+
+@router.post("/v1/jobs/{namespace}/{name}/signal")
+async def signal(
+    *,
+    job_id: Annotated[str, Depends(working_job_of)],
+    desk: TheDesk,
+    service: TheService,
+    worker: Annotated[int, Body(ge=0)] = 0,
+    generation: Annotated[int, Body()] = 0,
+    reports: Annotated[list[Any] | None, Body(max_length=MOST_LINES)] = None,
+    wait_s: Annotated[float, Body(ge=0, le=3600)] = 0.0,
+    uid: Annotated[str, Body(max_length=128)] = "",
+) -> Response:
+    """A worker's call: hand in reports, and learn what to do, at the latest after `wait_s`."""
+    lines = reports or []
+    end_at = _now() + (0.0 if lines else min(wait_s, LONGEST_POLL_S))
+    with service.bells.listening(f"signal:{job_id}") as bell:
+        acked = await run_in_threadpool(desk.ingest, job_id, lines, uid)
+        said = await run_in_threadpool(desk.signal, job_id)
+        while said.generation == generation and _now() < end_at:
+            await heard_in(bell, end_at - _now())
+            said = await run_in_threadpool(desk.signal, job_id)
+    answer = said.to_json() | {"workers": said.workers or None, "acked": acked}
+    return Answer(answer)
+
+
+@router.get("/v1/jobs/{namespace}/{name}/explain")
+async def explain(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
+    """Why the job is where it is."""
+    return Answer(await run_in_threadpool(desk.explain, job_id))
+
+
+@router.get("/v1/jobs/{namespace}/{name}/logs")
+async def logs(
+    job_id: Annotated[str, Depends(job_of)],
+    desk: TheDesk,
+    index: Annotated[int, Query(ge=0, le=100_000)] = 0,
+    tail: Annotated[int | None, Query(ge=0)] = None,
+) -> Response:
+    """What a worker has written."""
+    return Answer({"text": await run_in_threadpool(desk.logs, job_id, index, tail)})
+
+
+@router.post("/v1/whatif")
+async def whatif(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Response:
+    """The verdict that a Job would get now, and what it would do to others."""
+    plain(manifest)
+    _allowed(manifest, caller)
+    answer = await run_in_threadpool(desk.whatif, manifest)
+    answer["effects"] = [
+        effect for effect in answer["effects"] if caller.may(effect["job"].partition("/")[0])
+    ]
+    return Answer(answer)
+
+
+@router.post("/v1/jobs/{namespace}/{name}/release")
+async def release_one(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
+    """Pin one Job: it is counted, and laxity changes nothing of it until the pin is removed."""
+    await run_in_threadpool(desk.pin, job_id)
+    return Answer({"released": job_id})
+
+
+@router.post("/v1/release")
+async def release(desk: TheDesk, caller: TheCaller) -> Response:
+    """Let every Job go: laxity's label and annotations are dropped, and it touches none again."""
+    _everything(caller)
+    return Answer({"released": await run_in_threadpool(desk.release)})
+
+
+@router.get("/v1/cluster")
+async def cluster(desk: TheDesk, caller: TheCaller) -> Response:
+    """Nodes, free GPUs, policy, predictor, and how promises came out."""
+    return Answer(await run_in_threadpool(desk.cluster))
+
+
+@router.get("/v1/decisions")
+async def decisions(
+    desk: TheDesk,
+    caller: TheCaller,
+    job: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+) -> Response:
+    """The latest decisions, of one job or of all that the caller may see."""
+    if job is not None and not caller.may(job.partition("/")[0]):
+        raise Problem(404, "not_found", f"there is no job {job}")
+    namespaces = None if caller.namespaces is None else sorted(caller.namespaces)
+    rows = await run_in_threadpool(desk.decisions, job, namespaces, limit)
+    return Answer({"decisions": rows})
+
+
+@router.get("/metrics")
+async def metrics(service: TheService, caller: TheCaller) -> Response:
+    """For Prometheus."""
+    return Response(await run_in_threadpool(service.metrics.text), media_type=CONTENT_TYPE)
+
+
+@router.get("/healthz")
+async def healthz() -> Response:
+    """The process answers."""
+    return Answer({"ok": True})
+
+
+@router.get("/readyz")
+async def readyz(service: TheService) -> Response:
+    """The store answers and the cluster has been seen; and which replica acts."""
+    problems = {}
+    try:
+        await run_in_threadpool(service.store.ping)
+    except StoreError as error:
+        problems["store"] = str(error)
+    if service.state is None:
+        problems["world"] = service.failure or "not seen yet"
+    who = {"leads": service.leading, "leader": service.leader()}
+    status_code = 503 if problems else 200
+    return Answer({"ready": not problems, **who, **problems}, status_code=status_code)
+
+
+async def _judged(job_id: str, desk: Desk, service: Service) -> Json:
+    """The job's view once a verdict on its new terms is there, or after a few seconds as it is."""
+    end_at, began = _now() + VERDICT_WAIT_S, service.completed
+    with service.bells.listening("cycle") as bell:
+        while _now() < end_at:
+            await heard_in(bell, end_at - _now())
+            state = service.state
+            row = state.by_id.get(job_id) if state is not None else None
+            if service.completed > began + 1 and (row is None or not row.asked):
+                break
+    view: Json = await run_in_threadpool(desk.view, job_id)
+    return view
+
+
+def plain(value: object) -> None:
+    """The body as JSON that can be kept anywhere: no NaN, no lone surrogate, not without depth."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise Problem(422, "invalid", f"the body is no JSON that can be kept: {error}") from error
+
+
+def _allowed(manifest: Mapping[str, Any], caller: Caller) -> None:
+    metadata = manifest.get("metadata")
+    named = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    if not caller.may(str(named or "default")):
+        raise Problem(403, "forbidden", f"this token does not open namespace {named or 'default'}")
+
+
+def _everything(caller: Caller) -> None:
+    if caller.namespaces is not None:
+        raise Problem(403, "forbidden", "this needs a token that opens every namespace")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,332 @@
+"""What people and workers ask of a running service, in plain values; HTTP is somebody else's.
+
+Whatever is changed is changed on the Job, the truth, and the loop is woken; the answer is what the
+next cycle made of it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Final, Protocol
+
+import orjson
+
+from laxity import names
+from laxity.durations import parse_deadline
+from laxity.qos import QoSError
+from laxity.spec import TrainingSpec
+from laxity_profiler.estimate import Workload
+from laxity_scheduler.engine import Signal, UnknownJobError
+from laxity_scheduler.service import outlook
+from laxity_scheduler.service.board import shown
+from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.offers import instant, probe_of, terms_of
+from laxity_scheduler.service.views import ENDED, Json, finite, verdict_view
+from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.verdict import Promise, Refusal
+from laxity_scheduler.web.newcomer import amended, newcomer
+from laxity_scheduler.web.whatif import Answer, answer_json, ask
+
+CHAIN_LENGTH: Final = 200
+MOST_ALIKE: Final = 3
+MOST_COMPARED: Final = 1_000  # names, letter by letter
+
+
+class ConflictError(RuntimeError):
+    """The job's present state does not allow this: what it is, and what would do."""
+
+
+class Reporting(Protocol):
+    """Where report lines go; the number up to which all have been taken comes back."""
+
+    def ingest(
+        self, uid: str, job: str, workload: Workload, lines: Sequence[object],
+        *, nodes: Sequence[str] = (), since: float = 0.0,
+    ) -> int: ...  # fmt: skip
+
+
+class Desk:
+    """Answers for one service."""
+
+    def __init__(self, service: Service, reporting: Reporting) -> None:
+        self._service = service
+        self._reporting = reporting
+        self._world = service.world
+
+    def submit(self, manifest: Mapping[str, Any]) -> tuple[Json, bool]:
+        """The view of the new Job, or of the one that its key attaches to; and whether it is new."""
+        TrainingSpec.from_manifest(manifest)
+        made = self._world.submit(manifest)
+        is_new = self._service.board.by_uid(str(made["metadata"]["uid"])) is None
+        view = self._first(made)
+        self._world.wake()
+        return view, is_new
+
+    def view(self, job_id: str) -> Json:
+        """UnknownJobError if there never was such a job."""
+        view = self._service.board.view(job_id)
+        if view is None:
+            return self._first(self._world.job(job_id))
+        return shown(view, time.time())
+
+    def views(self, sees: Callable[[str], bool]) -> list[Json]:
+        now = time.time()
+        return [
+            shown(view, now)
+            for view in self._service.board.all()
+            if sees(view["id"].partition("/")[0])
+        ]
+
+    def alike(self, job_id: str) -> list[str]:
+        """Jobs of the same namespace whose names are much like this one; those it begins first."""
+        namespace, slash, wanted = job_id.partition("/")
+        ids = self._service.board.uids()
+        known = [
+            name.removeprefix(f"{namespace}/") for name in ids if name.startswith(f"{namespace}/")
+        ]
+        longer = [name for name in known if name.startswith(wanted)]
+        close = get_close_matches(wanted, known[-MOST_COMPARED:], n=MOST_ALIKE)
+        found = dict.fromkeys([*longer, *close])
+        return [namespace + slash + name for name in found][:MOST_ALIKE]
+
+    def cancel(self, job_id: str) -> Json:
+        """Delete the Job; one that has ended stays as it is."""
+        view = self.view(job_id)
+        if view["state"] not in ENDED:
+            self._world.cancel(job_id)
+            self._world.wake()
+        return view
+
+    def amend(self, job_id: str, deadline: str) -> Json | None:
+        """Ask for another deadline; None says that the Job now asks, and the next cycles answer.
+
+        A refusal beside a standing promise comes back as a view, and nothing is changed.
+        """
+        row = self._unfinished(job_id)
+        said = parse_deadline(deadline)
+        due_at = (
+            said.timestamp()
+            if isinstance(said, datetime)
+            else row.submitted_at + said.total_seconds()
+        )
+        answer = self._judged(amended(row, due_at))
+        if isinstance(row.verdict, Promise) and isinstance(answer.verdict, Refusal):
+            refused = self.view(job_id) | verdict_view(answer.verdict)
+            stands = f"{refused['reason']}; the promise that was given stands"
+            return refused | {"reason": stands, "amended": False}
+        changes = {names.DEADLINE: instant(due_at)}
+        if row.service_class == "best_effort":
+            changes[names.CLASS] = "hard"
+        self._change(job_id, changes)
+        return None
+
+    def accept(self, job_id: str, number: int) -> None:
+        """Take counter-offer `number` (from 1) of a refused job: it asks again with it."""
+        row = self._unfinished(job_id)
+        offers = row.verdict.offers if isinstance(row.verdict, Refusal) else ()
+        if not offers:
+            message = f"{job_id} has no counter-offers: it was not refused"
+            raise ConflictError(message)
+        if not 1 <= number <= len(offers):
+            message = f"{job_id} has offers 1 to {len(offers)}, not {number}"
+            raise ConflictError(message)
+        offer = offers[number - 1]
+        if offer.kind == "probe":
+            self._probe(job_id)
+        elif offer.kind == "borrow":
+            message = (
+                f"offer {number} needs {offer.gpus_borrowed} more GPU(s) in the cluster: "
+                "add them, then ask again with: laxity amend"
+            )
+            raise ConflictError(message)
+        else:
+            self._change(job_id, terms_of(offer))
+
+    def whatif(self, manifest: Mapping[str, Any]) -> Json:
+        """The verdict on a manifest, and its effects; nothing is submitted."""
+        state, _ = self._service.seen
+        now = replace(state, now=max(state.now, time.time()))
+        row, (eligible, nodes) = newcomer(manifest, now), self._world.node_set(manifest)
+        if eligible:
+            row = replace(row, eligible=eligible)
+            now = replace(now, sets={**(now.sets or {}), eligible: nodes})
+        if row.id in state.by_id:
+            row = replace(row, id=f"{row.id}-whatif")
+        return answer_json(self._judged(row, now), now, row)
+
+    def explain(self, job_id: str) -> Json:
+        """The chain of decisions, and what the job waits for."""
+        view = self.view(job_id)
+        rows = self._service.store.decisions([job_id], limit=CHAIN_LENGTH)
+        held_by, start_at = tuple(view["held_by"]), view["expected_start_at"]
+        state, predictor = self._service.seen
+        row = state.by_id.get(job_id)
+        if view["state"] in ("queued", "suspended") and not held_by and row is not None:
+            with self._service.deciding:
+                held_by, expected_at = outlook.expected_start(state, predictor, row)
+            start_at = finite(start_at or expected_at)
+        said = ("verdict", "reason_code", "reason", "offers", "p50_at", "p90_at")
+        return {
+            "job": view,
+            "verdict": {"kind": view["verdict"], **{name: view[name] for name in said[1:]}},
+            "chain": [decision_view(row) for row in rows],
+            "held_by": list(held_by),
+            "expected_start_at": start_at,
+        }
+
+    def decisions(
+        self, job_id: str | None, namespaces: Sequence[str] | None, limit: int
+    ) -> list[Json]:
+        jobs = None if job_id is None else [job_id]
+        rows = self._service.store.decisions(jobs, namespaces=namespaces, limit=limit)
+        return [{"job": row.job, **decision_view(row)} for row in rows]
+
+    def cluster(self) -> Json:
+        """Capacity, policy, and how promises have come out so far."""
+        state, predictor = self._service.seen
+        views = self._service.board.all()
+        return {
+            "now": time.time(),
+            "nodes": [_node(state, node.id) for node in state.nodes],
+            "total_gpus": state.total_gpus,
+            "free_gpus": state.free_gpus,
+            "cycle": state.cycle,
+            "policy": self._service.settings.policy,
+            "predictor_version": predictor.version,
+            "acting": self._service.leading,
+            "failure": self._service.failure,
+            "promises": {
+                "given": sum(view["verdict"] == "promised" for view in views),
+                "kept": sum(
+                    view["verdict"] == "promised" and view["outcome"] == "kept" for view in views
+                ),
+                "broken": sum(view["broken"] for view in views),
+            },
+        }
+
+    def logs(self, job_id: str, index: int, tail: int | None) -> str:
+        self.view(job_id)
+        text = self._world.logs(job_id, index)
+        if tail is None:
+            return text
+        return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
+
+    def ingest(self, job_id: str, lines: Sequence[object], uid: str = "") -> int:
+        """Take a worker's reports; those of an earlier job of this name are not for this one."""
+        view = self.view(job_id)
+        if uid and uid != view["uid"]:
+            message = f"{job_id} is another job by now: {view['uid']}, not {uid}"
+            raise ConflictError(message)
+        row = self._service.state.by_id.get(job_id) if self._service.state else None
+        since = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) if row else 0.0
+        acked = self._reporting.ingest(
+            view["uid"],
+            job_id,
+            self._workload(job_id, view),
+            lines,
+            nodes=row.nodes if row else (),
+            since=since,
+        )
+        if lines:
+            self._service.board.stale(view["uid"])
+            self._service.metrics.reports.inc(len(lines))
+            self._tell_epochs(view["uid"], lines)
+            self._world.wake()
+        return acked
+
+    def _tell_epochs(self, uid: str, lines: Sequence[object]) -> None:
+        """To MLflow, where that is the service's to do and not the workers'."""
+        telling = self._service.telling
+        if telling is not None and os.environ.get(names.ENV_TRACKED_BY) == "service":
+            telling.trained(uid, lines)
+
+    def signal(self, job_id: str) -> Signal:
+        """What its workers should do; nothing at all once the job has ended."""
+        try:
+            return self._world.signal(job_id)
+        except UnknownJobError:
+            self.view(job_id)
+            return Signal()
+
+    def pin(self, job_id: str) -> None:
+        """Touch this job no more; what it holds stays counted."""
+        self._unfinished(job_id)
+        self._change(job_id, {names.PIN: "released by its user"})
+
+    def release(self) -> int:
+        for view in self._service.board.all():
+            if view["state"] not in ENDED:
+                self._service.board.mark(view["uid"], released=True)
+        released = self._world.release()
+        self._world.wake()
+        return released
+
+    def _first(self, manifest: Mapping[str, Any]) -> Json:
+        now = time.time()
+        report = self._service.report_of(str(manifest["metadata"]["uid"]))
+        return shown(self._service.board.first(manifest, report, now), now)
+
+    def _unfinished(self, job_id: str) -> Job:
+        state, _ = self._service.seen
+        row = state.by_id.get(job_id)
+        if row is None:
+            view = self.view(job_id)
+            message = f"{job_id} is {view['state']}: there is nothing to ask for"
+            raise ConflictError(message)
+        return row
+
+    def _judged(self, row: Job, state: ClusterState | None = None) -> Answer:
+        seen, predictor = self._service.seen
+        with self._service.deciding:
+            return ask(state or seen, row, predictor, self._service.policy)
+
+    def _change(self, job_id: str, annotations: Mapping[str, str | None]) -> None:
+        self._world.annotate(job_id, annotations)
+        self._world.wake()
+
+    def _probe(self, job_id: str) -> None:
+        """Two epochs as best effort under another name; then the job is asked for again."""
+        job = self._world.job(job_id)
+        self._world.submit(probe_of(job, TrainingSpec.from_manifest(job)))
+        self._world.wake()
+
+    def _workload(self, job_id: str, view: Json) -> Workload:
+        if self._service.state is not None:
+            row = self._service.state.by_id.get(job_id)
+            if row is not None:
+                return row.workload
+        try:
+            return Workload.of(TrainingSpec.from_manifest(self._world.job(job_id)))
+        except (QoSError, UnknownJobError):
+            return Workload(model=view["model"] or job_id, epochs=max(1, view["epochs"]))
+
+
+def decision_view(row: Any) -> Json:
+    """A journalled decision as `explain` lists it."""
+    body = orjson.loads(row.body)
+    decision = {"kind": row.kind}
+    decision |= {
+        name: body[name] for name in ("workers", "nodes", "at", "beneficiary") if name in body
+    }
+    return {
+        "cycle": row.cycle,
+        "at": row.at,
+        "decision": decision,
+        "reason_code": row.reason_code,
+        "reason": row.reason,
+    }
+
+
+def _node(state: ClusterState, node_id: str) -> Json:
+    node = next(node for node in state.nodes if node.id == node_id)
+    return {
+        "id": node.id,
+        "gpus": node.gpus,
+        "free_gpus": node.free_gpus,
+        "gpu_type": node.gpu_type,
+        "pool": node.pool,
+        "reclaim_at": finite(node.reclaim_at),
+    }

@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Self
+from urllib.parse import urlencode
 from weakref import WeakSet
 
 import aiohttp
 import orjson
 
 from laxity_k8s.api import NOT_ALLOWED, ApiError, Json
+from laxity_k8s.lines import Lines
 
 # To all that is patched here the same as a merge patch (no list is merged by keys, null takes away),
 # and an eighth cheaper to the server.
@@ -63,6 +65,7 @@ class Wire:
             limit=0, ssl=tls if tls is not None else True, socket_factory=self._socket
         )
         self._session = aiohttp.ClientSession(connector=self._connector)
+        self._lines = Lines(self._host, tls)
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -103,6 +106,7 @@ class Wire:
 
         The connector forgets a connection as soon as it starts to close; its loop must outlive it.
         """
+        await self._lines.close()
         await self._connector.close(abort_ssl=True)
         await self._session.close()
         for one in self._sockets:
@@ -188,6 +192,8 @@ class Wire:
         headers = {**await self._authorize(), "Accept": "application/json"}
         if sent is not None:
             headers["Content-Type"] = content_type
+        if method == "PATCH" and sent is not None:
+            return await self._short(method, _target(path, query), headers, sent, timeout_s)
         try:
             async with self._session.request(
                 method,
@@ -197,9 +203,22 @@ class Wire:
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
             ) as reply:
-                return reply.status, await reply.read(), _retry_after_s(reply)
+                again = reply.headers.get("Retry-After", "")
+                return reply.status, await reply.read(), _retry_after_s(again)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return 0, f"{type(error).__name__}: {error}".encode(), 0.0
+            return _no_answer(error)
+
+    async def _short(
+        self, method: str, target: str, headers: Mapping[str, str], sent: bytes, timeout_s: float
+    ) -> tuple[int, bytes, float]:
+        """The same for what is sent by the thousands."""
+        try:
+            reply = await self._lines.ask(
+                method, target, headers=headers, body=sent, timeout_s=timeout_s
+            )
+        except (TimeoutError, OSError) as error:
+            return _no_answer(error)
+        return reply.status, reply.body, _retry_after_s(reply.retry_after)
 
     async def stream(
         self, path: str, query: Mapping[str, str], *, silence_s: float
@@ -222,9 +241,17 @@ class Wire:
         return reply
 
 
-def _retry_after_s(reply: aiohttp.ClientResponse) -> float:
+def _target(path: str, query: Mapping[str, str] | None) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _no_answer(error: Exception) -> tuple[int, bytes, float]:
+    return 0, f"{type(error).__name__}: {error}".encode(), 0.0
+
+
+def _retry_after_s(said: str) -> float:
     try:
-        return min(30.0, float(reply.headers.get("Retry-After", "0")))
+        return min(30.0, float(said or "0"))
     except ValueError:
         return 0.0
 

@@ -120,11 +120,12 @@ def _add(draft: _Draft, decision: Decision, roomy: Sequence[str]) -> None:
 def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
     """The verdict, its instants, and for which terms it was given."""
     told: Verdict = verdict_after(draft.row, decision, draft.now)
+    p90 = instant(told.p90_at)
     draft.annotations |= {
         names.VERDICT: verdict_text(told),
-        names.PROMISED_FINISH: instant(told.p90_at) if isinstance(told, Promise) else None,
+        names.PROMISED_FINISH: p90 if isinstance(told, Promise) else None,
         names.P50_FINISH: instant(getattr(told, "p50_at", float("inf"))),
-        names.P90_FINISH: instant(told.p90_at),
+        names.P90_FINISH: p90,
     }
     draft.labels |= {
         names.VERDICT_LABEL: verdict_label(told),

@@ -7,11 +7,11 @@ left out, so that an idle job costs a few dozen bytes, and a journal written bef
 can still be read.
 """
 
-import math
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from math import copysign, isfinite
 from operator import attrgetter
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
@@ -103,12 +103,24 @@ def _writer(wanted: Any) -> Write:
     if origin is frozenset:
         return sorted
     if origin is tuple:
-        items = tuple(_writer(argument) for argument in arguments)
-        return lambda row: [write(value) for write, value in zip(items, row, strict=True)]
+        return _row_writer([_writer(argument) for argument in arguments])
     if isinstance(origin, type) and issubclass(origin, Mapping):
         item = _writer(arguments[1])
         return lambda table: {key: item(table[key]) for key in sorted(table)}
     return _same
+
+
+def _row_writer(items: Sequence[Write]) -> Write:
+    """A tuple of so many values; facts of reasons are pairs, and there are many of them."""
+    if len(items) != 2:
+        return lambda row: [write(value) for write, value in zip(items, row, strict=True)]
+    first, second = items
+
+    def write_pair(row: Any) -> list[Any]:
+        one, two = row
+        return [one if first is _same else first(one), two if second is _same else second(two)]
+
+    return write_pair
 
 
 def _record_writer(record: type) -> Write:
@@ -131,8 +143,8 @@ def _record_writer(record: type) -> Write:
         for (name, write, default, unsaid), value in zip(columns, values(row), strict=True):
             if value is default:  # as nearly all are: it need not even be written to be compared
                 continue
-            text = write(value)
-            if text is not unsaid and not _alike(text, unsaid):
+            text = value if write is _same else write(value)
+            if unsaid is _UNSET or not _alike(text, unsaid):
                 written[name] = text
         return written
 
@@ -143,7 +155,7 @@ def _alike(one: Any, other: Any) -> bool:
     """Equal and of one type; 0.0 and -0.0 are not alike."""
     if type(one) is not type(other) or one != other:
         return False
-    return not isinstance(one, float) or math.copysign(1.0, one) == math.copysign(1.0, other)
+    return not isinstance(one, float) or copysign(1.0, one) == copysign(1.0, other)
 
 
 def _union_writer(members: tuple[Any, ...]) -> Write:
@@ -217,8 +229,10 @@ def _same(value: Any) -> Any:
 
 
 def _float_out(value: Any) -> float | int | str:
+    if type(value) is float and isfinite(value):
+        return value
     number = value if type(value) in (float, int) else float(value)
-    if type(number) is float and not math.isfinite(number):
+    if type(number) is float and not isfinite(number):
         return repr(number)
     return number if type(number) is float else _int_out(number)
 
@@ -240,7 +254,11 @@ def _int_in(value: Any) -> int:
 
 def _mixed_out(value: Any) -> Any:
     """A fact of a reason: text, a number or nothing; what JSON cannot say stands in a list."""
-    if isinstance(value, str | bool) or value is None:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and isfinite(value):
+        return float(value)
+    if isinstance(value, bool) or value is None:
         return value
     number = value if type(value) is int or isinstance(value, float) else int(value)
     text = _int_out(number) if type(number) is int else _float_out(float(number))

@@ -29,6 +29,10 @@ CONTROLLERS: Final = (
 
 
 ACCOUNT: Final = "system:serviceaccount:laxity:laxity"
+MUTATES: Final = (  # Kubernetes 1.34 and 1.35 serve MutatingAdmissionPolicy when told to
+    "--feature-gates=MutatingAdmissionPolicy=true",
+    "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+)
 
 
 class Cluster:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.cluster import Cluster
+from tests.kube.cluster import MUTATES, Cluster
 from tests.kube.kubectl import kubectl
 from tests.kube.mortal import Nursery
 
@@ -27,12 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         pytest.skip(WHY_NOT)
     started = Cluster(Path(assets), tmp_path_factory.mktemp("cluster"))
     try:
-        started.up(
-            api_flags=[
-                "--feature-gates=MutatingAdmissionPolicy=true",
-                "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
-            ]
-        )
+        started.up(api_flags=MUTATES)
         started.add_nodes(4, gpus=4)
         yield started
     finally:

@@ -24,7 +24,7 @@ from laxity.client import Client
 from laxity.durations import format_instant
 from laxity.views import JobView
 from tests.kube import podtrainings
-from tests.kube.cluster import DIES_WITH_US, Cluster, free_ports
+from tests.kube.cluster import DIES_WITH_US, MUTATES, Cluster, free_ports
 from tests.kube.kubectl import kubectl
 from tests.kube.realnode import IMAGE, Host, RealNode
 from tests.kube.service import Service
@@ -51,7 +51,7 @@ class PodGround:
 
     def up(self) -> None:
         self._mlflow = self._start_mlflow()  # it needs longest, so it is waited for last
-        self.cluster.up()
+        self.cluster.up(api_flags=MUTATES)
         for name in ("namespace", "rbac"):
             kubectl(self.cluster, "apply", "-f", str(MANIFESTS / "base" / f"{name}.yaml"))
         self.node.up()

@@ -1,8 +1,11 @@
 """A Job that somebody wrote by hand, as the README shows it, trains on a real node."""
 
+import json
 import os
 import re
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +14,21 @@ import yaml
 
 from laxity import names
 from tests.kube.kubectl import kubectl
-from tests.kube.podground import PATIENCE_S, PodGround
+from tests.kube.podground import MANIFESTS, PATIENCE_S, PodGround
 from tests.kube.podtrainings import weights_after
 from tests.kube.realnode import IMAGE
 from tests.kube.service import LAXITY
+from tests.kube.test_admission import job as any_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 EPOCHS = 90  # as the README says
+POLICIES = [MANIFESTS / "mutating-v1beta1" / f"{name}.yaml" for name in ("environment", "suspend")]
 TRAIN = """
+import sys
+
+sys.path.append({root!r})
 from tests.kube.podtrainings import paced
 
 
@@ -32,20 +40,51 @@ Json = dict[str, Any]
 
 @pytest.mark.parametrize("how", ["kubectl apply", "laxity submit"])
 def test_the_readmes_job_is_promised_and_trains(how: str, ground: PodGround, place: str) -> None:
-    folder = ground.folder / place
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "train.py").write_text(TRAIN.format(folder=str(folder)))
-    (folder / "pace").write_text("0")
+    folder = laid_out(ground, place)
     job = at_home(readmes_job(), ground, folder, place)
-    url = f"--from-literal={names.ENV_URL}={ground.url}"
-    kubectl(ground.cluster, "-n", place, "create", "secret", "generic", "laxity-worker", url)
     if how == "kubectl apply":
         kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
     else:
         submitted(ground, untold(job), folder, place)
 
-    ground.until(lambda: state(ground, place) in {"finished", "failed"}, f"its end; see {folder}")
+    kept_its_promise(ground, place, folder)
 
+
+@pytest.mark.usefixtures("policies")
+def test_two_workers_whose_job_says_nothing_of_their_environment_are_told_by_the_policies(
+    ground: PodGround, place: str
+) -> None:
+    folder = laid_out(ground, place)
+    job = bare(at_home(readmes_job(), ground, folder, place))
+    kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+    kept_its_promise(ground, place, folder)
+    notes = [json.loads(line) for line in (folder / "notes.jsonl").read_text().splitlines()]
+    trained = sorted((one["rank"], one["epoch"]) for one in notes if one["what"] == "trained")
+    assert trained == [(rank, epoch) for rank in (0, 1) for epoch in range(1, EPOCHS + 1)]
+    assert {one["width"] for one in notes} == {2}, "they have found each other"
+
+
+@pytest.fixture
+def policies(ground: PodGround) -> Iterator[None]:
+    """The mutating ones; enforced some moments after they were created."""
+    files = [word for file in POLICIES for word in ("-f", str(file))]
+    kubectl(ground.cluster, "apply", *files)
+    ground.until(lambda: mutates(ground), "the policies to be enforced")
+    yield
+    kubectl(ground.cluster, "delete", *files)
+
+
+def mutates(ground: PodGround) -> bool:
+    probe = any_job("probe", annotations={names.EPOCHS: "1"}, suspend=False)
+    dry = ["create", "-n", "default", "-f", "-", "--dry-run=server", "-o", "json"]
+    made = json.loads(kubectl(ground.cluster, *dry, text=json.dumps(probe)))
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    return made["spec"]["suspend"] is True and {"env", "envFrom"} <= container.keys()
+
+
+def kept_its_promise(ground: PodGround, place: str, folder: Path) -> None:
+    """It trains to its end, and the service has heard of each epoch."""
+    ground.until(lambda: state(ground, place) in {"finished", "failed"}, f"its end; see {folder}")
     view = ground.client.job(f"{place}/nightly")
     assert (view.state, view.verdict, view.epochs_done) == ("finished", "promised", EPOCHS)
     assert view.result["weights"] == pytest.approx(weights_after(EPOCHS))
@@ -53,6 +92,17 @@ def test_the_readmes_job_is_promised_and_trains(how: str, ground: PodGround, pla
         ground.cluster, "-n", place, "get", "job", "nightly", "-o", "jsonpath={.metadata.uid}"
     )
     assert [one.name for one in (folder / "checkpoints").iterdir()] == [uid]
+
+
+def laid_out(ground: PodGround, place: str) -> Path:
+    """The folder with what is trained, beside the secret that tells workers where the service is."""
+    folder = ground.folder / place
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "train.py").write_text(TRAIN.format(folder=str(folder), root=str(ROOT)))
+    (folder / "pace").write_text("0")
+    url = f"--from-literal={names.ENV_URL}={ground.url}"
+    kubectl(ground.cluster, "-n", place, "create", "secret", "generic", "laxity-worker", url)
+    return folder
 
 
 def readmes_job() -> Json:
@@ -82,8 +132,8 @@ def at_home(job: Json, ground: PodGround, folder: Path, place: str) -> Json:
     for row in container["env"]:
         if row["name"] == names.ENV_JOB:
             row["value"] = f"{place}/nightly"
-    paths = {"PATH": ground.host.path, "PYTHONPATH": f"{folder}:{ROOT}"}
-    container["env"] += [{"name": name, "value": value} for name, value in paths.items()]
+    container["env"].append({"name": "PATH", "value": ground.host.path})
+    container["workingDir"] = str(folder)
     assert container["image"] == IMAGE
     return job
 
@@ -92,7 +142,17 @@ def untold(job: Json) -> Json:
     """Without the lines that `laxity submit` adds by itself."""
     (container,) = job["spec"]["template"]["spec"]["containers"]
     del container["envFrom"]
-    container["env"] = [row for row in container["env"] if row["name"] in {"PATH", "PYTHONPATH"}]
+    container["env"] = [row for row in container["env"] if row["name"] == "PATH"]
+    return job
+
+
+def bare(job: Json) -> Json:
+    """Two workers, no word of environment or suspension; one Python is there without a PATH."""
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    del container["envFrom"], container["env"], job["spec"]["suspend"]
+    container["command"][0] = sys.executable
+    job["spec"] |= {"parallelism": 2, "completions": 2}
+    job["metadata"]["annotations"][names.WIDTHS] = "2"
     return job
 
 

@@ -79,7 +79,16 @@ class PoolRun:
         where = f"/apis/batch/v1/namespaces/{variables['namespace']}/jobs"
         made = cluster.ask("POST", where, job)
         assert made, "the API server refused the Job"
+        self._runs_as(cluster, made["metadata"])
         return dict(made)
+
+    def _runs_as(self, cluster: Cluster, job: Json) -> None:
+        from prefect.client.orchestration import get_client
+
+        whole = cluster.ask("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]
+        with get_client(sync_client=True) as client:
+            pid = f"{whole}:{job['namespace']}:{job['name']}"
+            client.update_flow_run(self.id, infrastructure_pid=pid)
 
     async def _job(self, template: Json, variables: Json) -> Json:
         from prefect.client.orchestration import get_client

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_scheduler.telling.announce import Courier, Webhook, Word, events_between
+from laxity_scheduler.telling.announce import Courier, NotYetError, Webhook, Word, events_between
 from laxity_scheduler.telling.announce_mlflow import MlflowRuns, final_figures
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until
@@ -38,6 +38,19 @@ class Listening:
     @property
     def events(self) -> list[str]:
         return [event for word in self.words for event in word.events]
+
+
+class Early(Listening):
+    """Cannot be told of one job for now."""
+
+    def __init__(self, early: str) -> None:
+        super().__init__()
+        self.early = early
+
+    def tell(self, word: Word) -> None:
+        if word.view["uid"] == self.early:
+            raise NotYetError
+        super().tell(word)
 
 
 class Deaf:
@@ -95,6 +108,19 @@ def test_a_listener_who_is_away_is_told_later_everything_and_in_order(tmp_path: 
     assert courier.drain(at_most_s=20.0)
     courier.close()
     assert listener.events == ["promised", "promise_moved", "ended_kept"]
+
+
+def test_a_word_that_cannot_be_told_yet_lets_the_others_go_first_and_is_told_whole() -> None:
+    listener = Early("early")
+    courier = Courier(listener, aside_s=0.01)
+    for uid, event in (("early", "promised"), ("other", "refused"), ("early", "ended_kept")):
+        courier.send(Word({"uid": uid}, (event,)))
+    wait_until(lambda: listener.events == ["refused"], "the other to be told")
+    assert not courier.drain(at_most_s=0.0)
+    listener.early = ""
+    assert courier.drain(at_most_s=20.0)
+    courier.close()
+    assert listener.events == ["refused", "promised", "ended_kept"]
 
 
 def test_a_listener_who_never_answers_holds_up_neither_loop_nor_others(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 
 from laxity_scheduler.running.start import tells_prefect
 from laxity_scheduler.service.settings import Settings, SettingsError
-from laxity_scheduler.telling.announce import Word
-from laxity_scheduler.telling.announce_prefect import REFUSED, PrefectRuns, Wish, wish_of
+from laxity_scheduler.telling.announce import Courier, NotYetError, Word
+from laxity_scheduler.telling.announce_prefect import LOOKS, REFUSED, PrefectRuns, Wish, wish_of
 from laxity_scheduler.telling.cancelled_runs import CancelledRuns
 from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError
 
 Json = dict[str, Any]
+CLUSTER = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
 WHY = "needs 1h, has 10min"
 OFFER = {"kind": "deadline", "deadline_at": 2_000_000_000.0, "widths": [1], "p90_at": 1.9e9}
 
@@ -107,10 +108,19 @@ def test_an_address_that_is_none_is_said_at_the_start() -> None:
 
 
 class Run:
-    """A flow run on the real API."""
+    """A flow run on the real API; `job` is the namespace and name of the Job that it runs as."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: str = "team:flow-run-x") -> None:
         self.id = asyncio.run(_made())
+        if job:
+            self.runs_as(job)
+
+    def runs_as(self, job: str) -> None:
+        """As Prefect's worker writes it down."""
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(self.id, infrastructure_pid=f"{CLUSTER}:{job}")
 
     def becomes(self, kind: str) -> "Run":
         from prefect.client.orchestration import get_client
@@ -217,9 +227,47 @@ def test_a_run_that_is_gone_is_no_reason_to_ask_again_and_an_api_that_is_away_is
         PrefectRuns(PrefectApi("http://127.0.0.1:9/api")).tell(gone)
 
 
-def test_jobs_that_are_no_flow_runs_cost_no_call() -> None:
+@pytest.mark.parametrize("label", ["", "nonsense"])
+def test_jobs_that_are_no_flow_runs_cost_no_call(label: str) -> None:
     nobody = PrefectRuns(PrefectApi("http://127.0.0.1:9/api"))
-    nobody.tell(Word(view(), ("refused",)))
+    nobody.tell(Word(view(flow_run=label), ("refused",)))
+
+
+@pytest.mark.parametrize(
+    "runs_as",
+    [
+        pytest.param("", id="no Job so far"),
+        pytest.param("other:flow-run-x", id="a Job of another namespace"),
+        pytest.param("team:flow-run-y", id="another Job of this namespace"),
+    ],
+)
+def test_a_run_that_names_another_job_than_this_is_neither_ended_nor_written_to(
+    api: PrefectApi, runs_as: str
+) -> None:
+    run, runs = Run(runs_as), PrefectRuns(api)
+    for events in (("refused",), ("promise_broken",)):
+        for _ in range(LOOKS - 1 if events == ("refused",) else 0):
+            with pytest.raises(NotYetError):
+                runs.tell(Word(view(flow_run=str(run.id)), events))
+        runs.tell(Word(view(flow_run=str(run.id)), events))
+    assert run.state()[0] == "PENDING"
+    assert run.logs() == []
+
+
+def test_a_run_hears_of_its_job_once_the_worker_has_written_down_which_it_is(
+    api: PrefectApi,
+) -> None:
+    run, runs = Run(job=""), PrefectRuns(api)
+    refused = Word(view(flow_run=str(run.id)), ("refused",))
+    with pytest.raises(NotYetError, match="runs as nothing yet, not as team/flow-run-x"):
+        runs.tell(refused)
+    courier = Courier(runs, aside_s=0.05)
+    courier.send(refused)
+    run.runs_as("team:flow-run-x")
+    assert courier.drain(at_most_s=20.0)
+    courier.close()
+    assert run.state()[0] == "FAILED"
+    assert len(run.logs()) == 1
 
 
 def test_a_cancelled_run_takes_its_waiting_job_along_and_no_other(api: PrefectApi) -> None:
@@ -231,10 +279,11 @@ def test_a_cancelled_run_takes_its_waiting_job_along_and_no_other(api: PrefectAp
     )
     jobs = {waits: "queued", stopped: "suspended", goes_on: "queued", runs: "running"}
     views = [view(state, flow_run=str(run.id), id=f"n/{run.id}") for run, state in jobs.items()]
-    views.append(view("queued", id="n/no-flow-run"))
+    views += [view("queued", id="n/no-run"), view("queued", id="n/wrong", flow_run="nonsense")]
+    views.append(view("queued", id="n/again", flow_run=str(waits.id).upper()))
     cancelled: list[str] = []
     assert CancelledRuns(api, lambda: views, cancelled.append).read() == 3
-    assert sorted(cancelled) == sorted([f"n/{waits.id}", f"n/{stopped.id}"])
+    assert sorted(cancelled) == sorted([f"n/{waits.id}", f"n/{stopped.id}", "n/again"])
 
 
 def test_an_error_says_whether_asking_again_would_help(api: PrefectApi) -> None:

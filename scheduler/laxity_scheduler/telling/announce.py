@@ -3,7 +3,8 @@
 Each listener has a thread and a bounded queue of its own. A listener that is away is tried again
 with growing pauses, the newest word about each job first to be kept when the queue is full. What was
 told is remembered with the job, so that a service killed in between tells it after its restart, and
-one that told it does not tell it twice.
+one that told it does not tell it twice. A word whose time has not come (`NotYetError`) is set aside, and
+the words about other jobs go on.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from laxity_scheduler.service.views import Json
 
 LOG: Final = logging.getLogger(__name__)
 LONGEST_PAUSE_S: Final = 60.0
+ASIDE_S: Final = 2.0
 MOST_WAITING: Final = 10_000
 WEBHOOK_S: Final = 10.0
 
@@ -47,6 +49,10 @@ class Word:
         return Word(later.view, self.events + later.events, self.points + later.points)
 
 
+class NotYetError(Exception):
+    """This word cannot be told yet, others can."""
+
+
 class Listener(Protocol):
     """Somebody who is told. `tell` may raise anything; it is tried again."""
 
@@ -64,11 +70,14 @@ class Courier:
         *,
         told: Callable[[Word], None] = lambda _word: None,
         first_pause_s: float = 1.0,
+        aside_s: float = ASIDE_S,
     ) -> None:
         self._listener = listener
         self._told = told
         self._first_pause_s = first_pause_s
+        self._aside_s = aside_s
         self._waiting: OrderedDict[str, Word] = OrderedDict()
+        self._due_at: dict[str, float] = {}  # of words set aside, by uid
         self._changed = Condition()
         self._busy = False
         self._ending = False
@@ -88,7 +97,8 @@ class Courier:
             before = self._waiting.pop(uid, None)
             self._waiting[uid] = word if before is None else before.then(word)
             while len(self._waiting) > MOST_WAITING:
-                self._waiting.popitem(last=False)
+                dropped, _ = self._waiting.popitem(last=False)
+                self._due_at.pop(dropped, None)
                 self.dropped += 1
             self._changed.notify_all()
 
@@ -112,6 +122,10 @@ class Courier:
         while (word := self._next()) is not None:
             try:
                 self._listener.tell(word)
+            except NotYetError as error:
+                LOG.debug("%s is told later: %s", self._listener.name, error)
+                self._set_aside(word)
+                continue
             except Exception as error:  # noqa: BLE001 - whatever a listener raises, it is told later
                 LOG.warning("%s was not told: %s", self._listener.name, error)
                 self._again(word, pause_s)
@@ -123,20 +137,31 @@ class Courier:
 
     def _next(self) -> Word | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._ending)
-            if self._ending:
-                return None
-            self._busy = True
-            return self._waiting.popitem(last=False)[1]
+            while not self._ending:
+                now = time.monotonic()
+                due = (uid for uid in self._waiting if self._due_at.get(uid, now) <= now)
+                if (uid := next(due, None)) is not None:
+                    self._busy = True
+                    self._due_at.pop(uid, None)
+                    return self._waiting.pop(uid)
+                self._changed.wait(min(self._due_at.values()) - now if self._due_at else None)
+        return None
 
     def _again(self, word: Word, pause_s: float) -> None:
-        uid = word.view["uid"]
         with self._changed:
-            later = self._waiting.pop(uid, None)
-            self._waiting[uid] = word if later is None else word.then(later)
-            self._busy = False
-            self._changed.notify_all()
+            self._put_back(word)
             self._changed.wait_for(lambda: self._ending, timeout=pause_s)
+
+    def _set_aside(self, word: Word) -> None:
+        with self._changed:
+            self._due_at[word.view["uid"]] = time.monotonic() + self._aside_s
+            self._put_back(word)
+
+    def _put_back(self, word: Word) -> None:
+        uid = word.view["uid"]
+        later = self._waiting.pop(uid, None)
+        self._waiting[uid] = word if later is None else word.then(later)
+        self._done()
 
     def _done(self) -> None:
         with self._changed:

@@ -12,6 +12,7 @@ Failed that follows on Pending is retried by Prefect (its rule for retries start
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,8 +21,8 @@ from typing import Any, Final
 from laxity.outcome import DeadlineRefused, TrainingCancelled, TrainingFailed, instant
 from laxity.views import JobView, job_view
 from laxity_scheduler.service.views import ENDED, Json
-from laxity_scheduler.telling.announce import Word
-from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError
+from laxity_scheduler.telling.announce import NotYetError, Word
+from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError, flow_run_of
 
 LOG: Final = logging.getLogger(__name__)
 REFUSED: Final = "DeadlineRefused: "  # so begins the message of a run that we ended
@@ -30,6 +31,7 @@ TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 STOPPED: Final = "suspended"
 WARNINGS: Final = frozenset({"refused", "promise_in_danger", "promise_broken", "ended_failed"})
 LONGEST_MESSAGE: Final = 4_000
+LOOKS: Final = 6  # for a run to name its Job, as far apart as words are set aside: about 10 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +60,19 @@ class PrefectRuns:
         self._api = api
         self._told: dict[str, tuple[str, Wish | None]] = {}  # by uid: the job's state, the wish
         self._logged: dict[str, tuple[str, ...]] = {}
+        self._looks = Counter[str]()  # by uid, in vain
 
     def tell(self, word: Word) -> None:
-        view, run_id = word.view, word.view.get("flow_run")
+        view, run_id = word.view, flow_run_of(word.view)
         uid, state, wish = view["uid"], view["state"], wish_of(view)
         before, wished = self._told.get(uid, ("", None))
         stopped = (STOPPED,) if state == STOPPED != before else ()
         if not run_id or (not word.events and (state, wish) == (before, wished)):
             return
+        events, news = (*word.events, *stopped), wish if wish != wished else None
         try:
-            self._log(run_id, uid, (*word.events, *stopped), view)
-            if wish is not None and wish != wished:
-                self._put(run_id, wish)
+            if events or news is not None:
+                self._say(run_id, events, news, view)
         except PrefectError as error:
             if not error.for_good:
                 raise
@@ -78,6 +81,28 @@ class PrefectRuns:
         self._logged.pop(uid, None)
         if state in ENDED:
             self._told.pop(uid)
+            self._looks.pop(uid, None)
+
+    def _say(self, run_id: str, events: tuple[str, ...], wish: Wish | None, view: Json) -> None:
+        run = self._api.ask("GET", f"/flow_runs/{run_id}")
+        if not self._is_its_own(run, view):
+            return
+        self._log(run_id, view["uid"], events, view)
+        if wish is not None:
+            self._put(run, wish)
+
+    def _is_its_own(self, run: Json, view: Json) -> bool:
+        """Whether the run names this Job, too. NotYetError while it may be about to."""
+        uid, found = view["uid"], run.get("infrastructure_pid")
+        if runs_as(run, view["id"]):
+            self._looks.pop(uid, None)
+            return True
+        self._looks[uid] += 1
+        words = f"flow run {run['id']} runs as {found or 'nothing yet'}, not as {view['id']}"
+        if self._looks[uid] < LOOKS:
+            raise NotYetError(words)
+        LOG.warning("%s: it is not told", words)
+        return False
 
     def _log(self, run_id: str, uid: str, events: tuple[str, ...], view: Json) -> None:
         """Once, also if what follows fails and all is told again."""
@@ -85,13 +110,22 @@ class PrefectRuns:
             self._api.ask("POST", "/logs/", list(_lines(run_id, events, view)))
             self._logged[uid] = events
 
-    def _put(self, run_id: str, wish: Wish) -> None:
-        state = self._api.ask("GET", f"/flow_runs/{run_id}").get("state") or {}
+    def _put(self, run: Json, wish: Wish) -> None:
+        state = run.get("state") or {}
         kind, message = str(state.get("type")), str(state.get("message") or "")
         if (kind, message) == (wish.kind, wish.message) or not wish.fits(kind, message):
             return
         wished = {"type": wish.kind, "name": wish.name, "message": wish.message}
-        self._api.ask("POST", f"/flow_runs/{run_id}/set_state", {"state": wished})
+        self._api.ask("POST", f"/flow_runs/{run['id']}/set_state", {"state": wished})
+
+
+def runs_as(run: Mapping[str, Any], job_id: str) -> bool:
+    """Whether this flow run's infrastructure, "<cluster uid>:<namespace>:<Job>", is that Job.
+
+    Which cluster is not compared: laxity may not read what Prefect takes its uid from.
+    """
+    _, _, found = str(run.get("infrastructure_pid") or "").partition(":")
+    return found == job_id.replace("/", ":", 1)
 
 
 def wish_of(view: Json) -> Wish | None:

@@ -2,14 +2,15 @@
 
 A pod ends its own run; a Job that waits, or was stopped for another one, has none. Prefect's worker
 deletes the Job of a run that never started, if the worker is there; the Job of a run that has
-started and waits for its next pod is deleted by nobody, and its run would stay Cancelling.
+started and waits for its next pod is deleted by nobody, and its run would stay Cancelling. A Job that
+names another's run can only lose itself by that.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from laxity_scheduler.service.views import Json
-from laxity_scheduler.telling.prefect_api import PrefectApi
+from laxity_scheduler.telling.prefect_api import PrefectApi, flow_run_of
 
 EVERY_S: Final = 5.0
 PER_CALL: Final = 200  # Prefect answers no more rows
@@ -32,8 +33,8 @@ class CancelledRuns:
         """Look once; how many runs were asked for. What the API raises is raised."""
         waiting: dict[str, list[str]] = {}  # a run that was retried by hand has several Jobs
         for view in self._views():
-            if view.get("flow_run") and view["state"] in WITHOUT_PODS:
-                waiting.setdefault(view["flow_run"], []).append(view["id"])
+            if (run_id := flow_run_of(view)) and view["state"] in WITHOUT_PODS:
+                waiting.setdefault(run_id, []).append(view["id"])
         ids = list(waiting)
         for first in range(0, len(ids), PER_CALL):
             asked = {

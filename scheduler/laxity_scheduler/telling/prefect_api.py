@@ -26,6 +26,17 @@ PASSING: Final = frozenset(
 )  # fmt: skip
 
 
+def flow_run_of(view: Mapping[str, Any]) -> str:
+    """The flow run that this job's Job says it is, as Prefect writes it; "" if it names none.
+
+    Who may label a Job may write anything there, and a call about many runs fails with one such.
+    """
+    try:
+        return str(uuid.UUID(view.get("flow_run") or ""))
+    except ValueError:
+        return ""
+
+
 class PrefectError(RuntimeError):
     """Prefect answered no. `for_good`: it would say the same again."""
 

@@ -112,7 +112,7 @@ def test_a_listener_who_is_away_is_told_later_everything_and_in_order(tmp_path: 
 
 def test_a_word_that_cannot_be_told_yet_lets_the_others_go_first_and_is_told_whole() -> None:
     listener = Early("early")
-    courier = Courier(listener, aside_s=0.01)
+    courier = Courier(listener, first_pause_s=3600.0, aside_s=0.01)
     for uid, event in (("early", "promised"), ("other", "refused"), ("early", "ended_kept")):
         courier.send(Word({"uid": uid}, (event,)))
     wait_until(lambda: listener.events == ["refused"], "the other to be told")

@@ -2,13 +2,8 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from laxity import names
@@ -25,6 +20,7 @@ OPTION: Final = {
     names.IDEMPOTENCY_KEY: "idempotency_key",
 }
 MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
+SCRIPT_ENDINGS: Final = (".py", ".py:")
 
 
 def asked_jobs(
@@ -36,6 +32,10 @@ def asked_jobs(
     params: Sequence[str],
 ) -> list[Json]:
     """Manifests; `given` are annotations from options (None: not given), which win over a file's."""
+    if not source or source.endswith(SCRIPT_ENDINGS):
+        place = source.rstrip(":") or "train.py"
+        message = f"{source!r} names no function; write {place}:FUNCTION, or a file of Jobs"
+        raise CommandError(message, code=USAGE)
     if not is_entry(source):
         from laxity.manifest import changed, read_jobs
 
@@ -54,6 +54,11 @@ def is_entry(source: str) -> bool:
         return False
     module, colon, function = source.rpartition(":")
     return bool(module and colon) and all(part.isidentifier() for part in function.split("."))
+
+
+def names_jobs(source: str) -> bool:
+    """Whether it is meant as what `submit` takes, and not as the key of a model."""
+    return is_entry(source) or source.endswith(MANIFEST_ENDINGS + SCRIPT_ENDINGS)
 
 
 def parameters(pairs: Sequence[str]) -> Json:
@@ -83,11 +88,12 @@ def _entry_job(
     params: Sequence[str],
 ) -> Json:
     """The Job of a function: what it declares if it is a deadline_flow, changed by the options."""
+    from laxity.asked_function import loaded
     from laxity.declaration import Declaration, entry_of
     from laxity.flow import bound
     from laxity.qos import QoSError
 
-    function, declared = _loaded(source)
+    function, declared = loaded(source)
     options: Json = {OPTION[key]: value for key, value in given.items() if value is not None}
     if namespace:
         options["namespace"] = namespace
@@ -109,36 +115,3 @@ def _entry_job(
     if not name:
         return spec.to_manifest()
     return replace(spec, name=name).to_manifest()
-
-
-def _loaded(source: str) -> tuple[Callable[..., Any], Any]:
-    """The function and, if it is a deadline_flow, its declaration; Prefect is not imported."""
-    from laxity.flow import ENV_ALONE
-
-    module_name, _, path = source.rpartition(":")
-    os.environ[ENV_ALONE] = "1"
-    try:
-        found: Any = _module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, OSError, SyntaxError) as error:
-        raise CommandError(f"{source}: {error}", code=USAGE) from error
-    finally:
-        del os.environ[ENV_ALONE]
-    return getattr(found, "function", found), getattr(found, "__laxity__", None)
-
-
-def _module(name: str) -> ModuleType:
-    """A module by its file, or by its dotted name as seen from the working folder."""
-    if not name.endswith(".py"):
-        sys.path.insert(0, str(Path.cwd()))
-        return import_module(name)
-    path = Path(name).resolve()
-    # named as Prefect names what it loads by path: so a worker too finds it by its file
-    spec = spec_from_file_location(f"__prefect_loader_{path.stem}__", path)
-    if spec is None or spec.loader is None or not path.exists():
-        raise ImportError(f"no file {path}")
-    module = module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
-    spec.loader.exec_module(module)
-    return module

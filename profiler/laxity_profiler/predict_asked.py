@@ -17,10 +17,11 @@ def asked(
     """The workload and its widths; what is given (fields of Workload) wins over what is declared."""
     from laxity.durations import parse_duration
     from laxity.exits import USAGE, CommandError
-    from laxity.widths import parse_widths
+    from laxity.widths import checked_widths, parse_widths
 
     try:
         widths = parse_widths(workers) if workers else ()
+        checked_widths(widths or (1,))
         user_s = parse_duration(estimate).total_seconds() if estimate else None
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
@@ -32,12 +33,14 @@ def asked(
 
 def _declared(source: str) -> tuple[Workload, tuple[int, ...]]:
     """One epoch of a model, or what a file or a function declares."""
-    from laxity.asked import MANIFEST_ENDINGS, asked_jobs, is_entry
+    from laxity.asked import asked_jobs, names_jobs
     from laxity.exits import USAGE, CommandError
     from laxity.qos import QoSError
     from laxity.spec import TrainingSpec
 
-    if not (is_entry(source) or source.endswith(MANIFEST_ENDINGS)):
+    if not source.strip():
+        raise CommandError("no model is named", code=USAGE)
+    if not names_jobs(source):
         return Workload(source, 1), ()
     jobs = asked_jobs(source, {}, name=None, namespace=None, params=())
     if len(jobs) != 1:

@@ -17,6 +17,8 @@ from laxity import Training, deadline_flow
 def train(training: Training, hidden: int = 64) -> float:
     return 0.0
 
+ANSWER = 42
+
 if __name__ == "__main__":
     raise SystemExit("a script is not run when it is submitted")
 """
@@ -125,7 +127,8 @@ def test_a_function_becomes_the_job_that_its_flow_would_submit(flow: Path) -> No
     [
         pytest.param("train", ("depth=3",), "depth", id="a parameter it does not have"),
         pytest.param("train", ("hidden",), "not KEY=VALUE", id="a parameter without a value"),
-        pytest.param("nothing", (), "nothing", id="a function that is not there"),
+        pytest.param("nothing", (), "there is no nothing in .*; it has: train", id="not there"),
+        pytest.param("ANSWER", (), "is of type int, not a function; it has: train", id="no call"),
     ],
 )
 def test_a_function_that_cannot_be_called_so_is_refused(
@@ -133,6 +136,41 @@ def test_a_function_that_cannot_be_called_so_is_refused(
 ) -> None:
     with pytest.raises(CommandError, match=problem):
         ask(f"{flow}:{entry}", params=params)
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        pytest.param(
+            "raise RuntimeError('boo')", r"RuntimeError: boo \(mine.py, line 1\)", id="it"
+        ),
+        pytest.param("\nimport sys; sys.exit(3)", r"ends the program \(3\).*line 2", id="exit"),
+        pytest.param("def fn(:", "invalid syntax", id="no Python"),
+        pytest.param("import nowhere_at_all", "No module named 'nowhere_at_all'", id="import"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_wrong_usage_and_told_with_its_line(
+    code: str, problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(code)
+
+    with pytest.raises(CommandError, match=problem) as caught:
+        ask(f"{tmp_path}/mine.py:fn")
+
+    assert caught.value.code == USAGE
+
+
+@pytest.mark.parametrize("source", ["", "train.py", "train.py:"])
+def test_a_script_without_a_function_is_told_how_to_name_one(source: str) -> None:
+    with pytest.raises(CommandError, match=r"train\.py:FUNCTION") as caught:
+        ask(source)
+
+    assert caught.value.code == USAGE
+
+
+def test_a_path_that_is_no_module_is_said_to_be_none() -> None:
+    with pytest.raises(CommandError, match="neither a file"):
+        ask("../..:x")
 
 
 def test_parameters_are_json_where_they_are_json() -> None:

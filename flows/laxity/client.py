@@ -8,6 +8,7 @@ import json
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +27,12 @@ def home() -> Path:
 
 
 def full_id(job_id: str) -> str:
-    """The id with its namespace: "name" means "default/name"."""
-    return job_id if "/" in job_id else f"default/{job_id}"
+    """The id with its namespace: "name" means "default/name". ServiceError if it can be no job's."""
+    parts = job_id.split("/")
+    if len(parts) > 2 or not all(parts):
+        message = f"{job_id!r} names no job; write NAME or NAMESPACE/NAME"
+        raise ServiceError("not_found", message, status=HTTPStatus.NOT_FOUND)
+    return job_id if len(parts) > 1 else f"default/{job_id}"
 
 
 def address(url: str | None = None, token: str | None = None) -> tuple[str, str]:
@@ -80,9 +85,9 @@ class Client:
         answer = self._send("GET", "/v1/jobs", query={"namespace": namespace})
         return [job_view(row) for row in answer["jobs"]]
 
-    def cancel(self, job_id: str) -> None:
-        """Stop the job and forget its claim. An ended job stays as it is."""
-        self._send("DELETE", _path(job_id))
+    def cancel(self, job_id: str) -> str:
+        """Stop the job and forget its claim. Its state before: an ended job stays as it is."""
+        return str((self._send("DELETE", _path(job_id)) or {}).get("state", ""))
 
     def amend(self, job_id: str, deadline: str) -> JobView:
         """Ask for another deadline: a new verdict; the old promise stands if it is refused."""

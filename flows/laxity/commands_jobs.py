@@ -9,6 +9,7 @@ import typer
 
 from laxity import names
 from laxity.exits import BROKEN, FAILED, OK, REFUSED, USAGE, CommandError
+from laxity.views import ENDED
 
 if TYPE_CHECKING:
     from laxity.client import Client, JobView
@@ -131,8 +132,8 @@ def cancel(
 
     client = Client(patience_s=5.0)
     for job in jobs:
-        client.cancel(job)
-        typer.echo(f"{job}: cancelled")
+        before = client.cancel(job)
+        typer.echo(f"{job}: already {before}" if before in ENDED else f"{job}: cancelled")
 
 
 def release(

@@ -41,17 +41,18 @@ def top(
     from rich.live import Live
 
     from laxity.client import Client
-    from laxity.live import overview
+    from laxity.live import looked, overview
     from laxity.table import console
 
     client, out = Client(patience_s=0), console()
+    first = looked(client, namespace)  # a service that is away later may come back
     if not out.is_terminal:
-        out.print(overview(client, namespace))
+        out.print(first)
         return
-    with Live(console=out, screen=True, auto_refresh=False) as live:
+    with Live(first, console=out, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(overview(client, namespace), refresh=True)
             time.sleep(every)
+            live.update(overview(client, namespace), refresh=True)
 
 
 def show(job: JobId, *, as_json: AsJson = False) -> None:
@@ -75,6 +76,8 @@ def logs(
     client = Client(patience_s=0)
     written = client.logs(job, index=index, tail=tail)
     sys.stdout.write(written)
+    if not written and tail != 0:
+        typer.echo(f"worker {index} of {job} has written nothing", err=True)
     if not follow:
         return
     seen = client.logs(job, index=index) if tail is not None else written

@@ -91,5 +91,7 @@ def decisions(
     rows = Client(patience_s=0).decisions(job, limit=limit)
     if as_json:
         print_json({"decisions": rows})
+    elif not rows:
+        typer.echo(f"no decisions of {job} are kept" if job else "nothing was decided yet")
     else:
         console().print(decision_table(rows, now=time.time()))

@@ -55,21 +55,26 @@ def run(app: Callable[[], object]) -> NoReturn:
         sys.exit(FAILED)
     except Exception as error:
         code = _service_code(error)
-        if code is None:
+        if code is not None:
+            _say(str(error))
+            sys.exit(code)
+        if not isinstance(error, OSError) or error.filename is None:
             raise
-        _say(str(error))
-        sys.exit(code)
+        _say(f"{error.filename}: {error.strerror}")
+        sys.exit(FAILED)
     sys.exit(OK)
 
 
 def _service_code(error: Exception) -> int | None:
     """The exit code of an error of the service; None if the error is something else."""
-    from laxity.transport import ServiceAwayError, ServiceError
+    from laxity.transport import BAD_ADDRESS, STRANGER, ServiceAwayError, ServiceError
 
     if isinstance(error, ServiceAwayError):
         return AWAY
     if not isinstance(error, ServiceError):
         return None
+    if error.code in {BAD_ADDRESS, STRANGER}:
+        return USAGE
     if error.status == _NOT_FOUND_STATUS:
         return NOT_FOUND
     return USAGE if error.status in _USAGE_STATUS else FAILED

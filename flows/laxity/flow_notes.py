@@ -133,7 +133,10 @@ class RunNotes:
 
     def _note_state(self, job: JobView) -> None:
         if self._changed("state", (job.state, job.workers)):
-            self._log.info("%s: %s", job.id, _sentence(progress_text(job), job.reason))
+            why = "" if job.ended else job.reason  # why it was started is no news at its end
+            self._log.info("%s: %s", job.id, _sentence(progress_text(job), why))
+        if self._changed("error", job.error) and job.error:
+            self._log.warning("%s: a worker failed: %s", job.id, job.error)
 
     def _note_standing(self, job: JobView) -> None:
         """One event for each change; the verdict's artifact follows whatever it shows."""

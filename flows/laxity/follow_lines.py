@@ -20,6 +20,7 @@ class Lines:
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         self._say, self._clock = say, clock
         self._told: tuple[object, ...] = ()
+        self._error = ""
         self._is_away = False
 
     def seen(self, job: JobView) -> None:
@@ -32,6 +33,13 @@ class Lines:
             why = f": {job.reason}" if job.reason else ""
             self._write(f"{job.id}: {standing(job)}, {progress_text(job)}{why}")
         self._told = told
+        self._failure(job)
+
+    def _failure(self, job: JobView) -> None:
+        """A worker that dies is started again, perhaps for hours: what it died of is told once."""
+        if job.error and job.error != self._error and job.state not in SETTLED:
+            self._write(f"{job.id}: a worker failed: {job.error} (see: laxity logs {job.id})")
+        self._error = job.error
 
     def cancelled(self) -> bool:
         """Whoever stops following does not stop the job."""

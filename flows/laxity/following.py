@@ -98,13 +98,15 @@ class Following:
         give_up_at = self.clock() + self.submit_patience_s
         while True:
             try:
-                return self.client.cancel(job_id)
+                self.client.cancel(job_id)
             except ServiceError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
-                    return None
+                    return
                 if not passing(error) or self.clock() >= give_up_at:
                     raise
                 self._wait(error)
+            else:
+                return
 
     def _wait(self, error: ServiceError) -> None:
         self.watcher.away(str(error))

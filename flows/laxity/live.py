@@ -16,11 +16,16 @@ _RANK = {"running": 0, "stopping": 0, "queued": 1, "suspended": 1, "refused": 2}
 
 
 def overview(client: Client, namespace: str | None) -> Group:
-    """One line of the cluster, then its jobs: running first, ended last; or why it cannot be."""
+    """What there is to see, or why it cannot be seen."""
     try:
-        answer, jobs = client.cluster(), client.jobs(namespace)
+        return looked(client, namespace)
     except ServiceError as error:
         return Group(Text(str(error), style="red"))
+
+
+def looked(client: Client, namespace: str | None) -> Group:
+    """One line of the cluster, then its jobs: running first, ended last. May raise ServiceError."""
+    answer, jobs = client.cluster(), client.jobs(namespace)
     return Group(cluster_line(answer), job_table(sorted(jobs, key=rank), now=time.time()))
 
 

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.console import Group, RenderableType
@@ -13,6 +13,8 @@ from rich.text import Text
 from laxity.table import VERDICT_STYLES, console, fact_table, outcome, short, width
 from laxity.times import instant, words
 from laxity.views import JobView, OfferView, offer_view
+
+SEEN_S: Final = 0.5
 
 
 def print_job(job: JobView, *, as_json: bool) -> None:
@@ -45,13 +47,14 @@ def verdict_line(verdict: str, code: str, reason: str) -> Text:
     return line
 
 
-def offers_text(offers: tuple[OfferView, ...], *, now: float, job: str = "JOB") -> Text:
-    """What would do instead, numbered as `laxity accept` counts."""
+def offers_text(offers: tuple[OfferView, ...], *, now: float, job: str) -> Text:
+    """What would do instead, numbered as `laxity accept` counts; no job: nothing was submitted."""
     text = Text("Instead this would do:\n")
     for number, offer in enumerate(offers, start=1):
         text.append(f"  {number}. ", style="bold")
         text.append(f"{offer_words(offer, now)}\n")
-    text.append(f"Take one with: laxity accept {job} [N]", style="dim")
+    take = f"Take one with: laxity accept {job} [N]" if job else "Nothing was submitted"
+    text.append(take, style="dim")
     return text
 
 
@@ -80,15 +83,29 @@ def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     parts.append(fact_table([(name, instant(at, now)) for name, at in facts if at]))
     offers = tuple(offer_view(offer) for offer in answer.get("offers") or ())
     if offers:
-        parts.append(offers_text(offers, now=now))
-    parts.extend(_effect(effect, now) for effect in answer.get("effects") or ())
+        parts.append(offers_text(offers, now=now, job=""))
+    moved = [effect for effect in answer.get("effects") or () if _moves(effect)]
+    if moved:
+        parts.append(Text("It would move others:"))
+    parts.extend(_effect(effect, now) for effect in moved)
     return Group(*parts)
+
+
+def _moves(effect: Mapping[str, Any]) -> bool:
+    """Whether a person would see the difference: by more than half a second."""
+    before, after = effect.get("p90_before"), effect.get("p90_after")
+    return before is None or after is None or abs(after - before) >= SEEN_S
 
 
 def _effect(effect: Mapping[str, Any], now: float) -> Text:
     before, after = effect.get("p90_before"), effect.get("p90_after")
-    moved = f" ({words(after - before)} later)" if before and after else ""
-    return Text(f"{effect.get('job')}: P90 {instant(before, now)} -> {instant(after, now)}{moved}")
+    by = "" if before is None or after is None else f" ({_apart(after - before)})"
+    job = short(str(effect.get("job")))
+    return Text(f"  {job}: P90 {instant(before, now)} -> {instant(after, now)}{by}")
+
+
+def _apart(seconds: float) -> str:
+    return f"{words(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
 def _facts(job: JobView, now: float) -> list[tuple[str, str]]:

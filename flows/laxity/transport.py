@@ -23,6 +23,8 @@ AWAY_STATUS: Final = frozenset(
 )
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
+BAD_ADDRESS: Final = "bad_address"
+STRANGER: Final = "no_laxity"
 ANSWER_LIMIT_BYTES: Final = 256 * 1024 * 1024
 
 
@@ -37,8 +39,8 @@ class ServiceError(RuntimeError):
         self.field = field
 
     def __str__(self) -> str:
-        where = f" (field {self.field})" if self.field else ""
-        return f"{self.message}{where}"
+        said = not self.field or self.message.startswith(f"{self.field}:")
+        return self.message if said else f"{self.message} (field {self.field})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Prefect keeps a failed run's exception as a pickle."""
@@ -134,17 +136,13 @@ class Transport:
         if answer.status in AWAY_STATUS:
             raise ServiceAwayError(self._absent(answer.reason), status=answer.status)
         if answer.status >= HTTPStatus.BAD_REQUEST:
-            raise _refused(answer.status, answer.reason, content)
+            raise _refused(answer.status, answer.reason, content, self.url)
         return _parsed(content, answer.getheader("Content-Type") or "")
 
     def _connection(self, answer_s: float) -> HTTPConnection:
-        parts = urlsplit(self.url)
-        timeout_s = self.timeout_s + answer_s
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            message = f"{self.url!r} is no address of a service: it looks like http://HOST:PORT"
-            raise ServiceError("bad_address", message)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        return kind(parts.hostname, parts.port, timeout=timeout_s)
+        scheme, host, port = _place(self.url)
+        kind = HTTPSConnection if scheme == "https" else HTTPConnection
+        return kind(host, port, timeout=self.timeout_s + answer_s)
 
     def _absent(self, why: object) -> str:
         return f"no laxity service answers at {self.url} ({why}); start one with: laxity up"
@@ -152,6 +150,19 @@ class Transport:
 
 class _UnsentError(OSError):
     """No connection: the request cannot have reached the service."""
+
+
+def _place(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port of an address; ServiceError if it is none."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        scheme, host, port = "", None, None
+    if scheme not in {"http", "https"} or not host:
+        message = f"{url!r} is no address of a service: it looks like http://HOST:PORT"
+        raise ServiceError(BAD_ADDRESS, message)
+    return scheme, host, port
 
 
 def _pauses() -> Iterator[float]:
@@ -168,8 +179,8 @@ def _parsed(content: bytes, kind: str) -> Any:
     return json.loads(content) if content else None
 
 
-def _refused(status: int, phrase: str, content: bytes) -> ServiceError:
-    """The error of an answer: {"error": {"code", "message", "field"?}}, or what there is of it."""
+def _refused(status: int, phrase: str, content: bytes, url: str) -> ServiceError:
+    """The error of an answer: {"error": {"code", "message", "field"?}}, or that it is a stranger's."""
     try:
         said: Json = json.loads(content)["error"]
         return ServiceError(
@@ -179,5 +190,10 @@ def _refused(status: int, phrase: str, content: bytes) -> ServiceError:
             field=str(said.get("field") or ""),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        words = content.decode(errors="replace").strip()[:500] or phrase
-        return ServiceError(f"http_{status}", f"HTTP {status}: {words}", status=status)
+        lines = content.decode(errors="replace").split("\n")
+        words = next((line.strip()[:200] for line in lines if line.strip()), phrase)
+        told = f"HTTP {status}: {words}"
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ServiceError(f"http_{status}", told, status=status)
+        message = f"what answers at {url} is no laxity service ({told})"
+        return ServiceError(STRANGER, message, status=status)

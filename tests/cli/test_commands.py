@@ -7,6 +7,7 @@ import pytest
 
 from laxity import names
 from laxity.cli import main
+from laxity.exits import run
 from tests.cli.answering import Service, job, service
 
 OFFER = {
@@ -105,6 +106,9 @@ def test_following_a_job_ends_with_how_it_came_out(
         pytest.param(("release",), 2, id="neither a job nor --all"),
         pytest.param(("amend", "train"), 2, id="no deadline"),
         pytest.param(("accept", "train", "0"), 2, id="offers count from one"),
+        pytest.param(("--url", "nowhere", "ls"), 2, id="no address"),
+        pytest.param(("--url", "http://127.0.0.1:99999", "ls"), 2, id="no port"),
+        pytest.param(("--url", "http://127.0.0.1:x", "ls"), 2, id="a port in letters"),
     ],
 )
 def test_what_cannot_be_done_has_its_exit_code_and_a_sentence(
@@ -123,8 +127,57 @@ def test_an_absent_service_is_exit_code_five_and_says_how_to_start_one(
 ) -> None:
     monkeypatch.setenv(names.ENV_URL, "http://127.0.0.1:9")
 
-    assert laxity(monkeypatch, "ls") == 5
-    assert "laxity up" in capsys.readouterr().err
+    for command in ("ls", "top"):
+        assert laxity(monkeypatch, command) == 5
+        assert "laxity up" in capsys.readouterr().err
+
+
+def test_another_program_that_answers_there_is_no_missing_job(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/jobs"] = (404, "<h1>not here</h1>")
+
+    assert laxity(monkeypatch, "ls") == 2
+    assert f"what answers at {answering.url} is no laxity service" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unwritable() -> None:
+        with open("/proc/nowhere/file", "w"):  # noqa: PTH123 - the plainest failing write
+            raise AssertionError
+
+    with pytest.raises(SystemExit) as ended:
+        run(unwritable)
+
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "error: /proc/nowhere/file: No such file or directory\n"
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "/a", "a/"])
+def test_what_can_be_no_job_is_not_asked_for(
+    name: str,
+    answering: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert laxity(monkeypatch, "show", name) == 4
+    assert "write NAME or NAMESPACE/NAME" in capsys.readouterr().err
+    assert answering.asked == []
+
+
+def test_a_wrong_field_is_named_once(
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = {"code": "invalid", "message": "deadline: 5 of what?", "field": "deadline"}
+    answering.answers["POST /v1/whatif"] = (422, {"error": error})
+
+    assert laxity(monkeypatch, "whatif", file) == 2
+    assert capsys.readouterr().err == "error: deadline: 5 of what?\n"
 
 
 @pytest.mark.parametrize(
@@ -196,14 +249,19 @@ def test_whatif_shows_the_effect_on_others_and_submits_nothing(
     verdict = {
         "verdict": "refused",
         "reason_code": "capacity_promised_to_others",
-        "effects": [effect],
+        "effects": [effect, effect | {"job": "default/still", "p90_after": 2_000_000_000.1}],
+        "offers": [OFFER],
     }
     answering.answers["POST /v1/whatif"] = (200, verdict)
 
     code = laxity(monkeypatch, "whatif", file)
 
     assert code == 3
-    assert "(1m00s later)" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "(1m00s later)" in shown
+    assert "default/still" not in shown
+    assert "Nothing was submitted" in shown
+    assert "laxity accept" not in shown
     assert [row.path for row in answering.asked] == ["/v1/whatif"]
 
 
@@ -237,6 +295,38 @@ def test_jobs_are_cancelled_one_after_the_other(
     laxity(monkeypatch, "cancel", "a", "b")
 
     assert [row.method for row in answering.asked] == ["DELETE", "DELETE"]
+
+
+def test_an_ended_job_is_not_said_to_be_cancelled(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["DELETE /v1/jobs/default/a"] = (200, job("a", state="finished"))
+    answering.answers["DELETE /v1/jobs/default/b"] = (200, job("b", state="running"))
+
+    assert laxity(monkeypatch, "cancel", "a", "b") == 0
+
+    assert capsys.readouterr().out.splitlines() == ["a: already finished", "b: cancelled"]
+
+
+def test_logs_of_a_worker_that_was_never_there_say_so(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": ""})
+
+    laxity(monkeypatch, "logs", "train", "--index", "7")
+
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "worker 7 of train has written nothing\n")
+
+
+def test_no_decisions_are_said_to_be_none(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/decisions"] = (200, {"decisions": []})
+
+    laxity(monkeypatch, "decisions", "--job", "nobody")
+
+    assert capsys.readouterr().out == "no decisions of nobody are kept\n"
 
 
 def test_logs_are_printed_as_they_are(

@@ -53,6 +53,16 @@ def test_a_line_for_each_change_and_for_each_tenth_of_the_epochs(answering: Serv
     assert "0 of 100 epochs, queued" in said[0]
 
 
+def test_what_workers_die_of_is_told_once_and_not_only_at_the_end(answering: Service) -> None:
+    failing = running(0) | {"error": "No module named 'train'"}
+
+    said = followed(answering, running(0), failing, failing, failing, running(1), END)
+
+    assert [line for line in said if "failed" in line] == [
+        "default/train: a worker failed: No module named 'train' (see: laxity logs default/train)"
+    ]
+
+
 def test_a_service_that_stumbles_is_told_of_once_and_asked_again(answering: Service) -> None:
     said = followed(answering, running(0), 500, 500, 0, running(1), running(2), END)
 

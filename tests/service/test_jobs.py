@@ -45,6 +45,13 @@ def test_taking_a_counter_offer_gets_the_promise_that_was_offered(tmp_path: Path
     assert answer.json()["deadline_at"] == pytest.approx(offered, abs=0.002)
 
 
+def test_an_address_that_there_is_not_is_said_to_be_none(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        answer = stage.http.get("/x/v1/jobs")
+    assert answer.status_code == 404
+    assert "there is no GET /x/v1/jobs here" in answer.json()["error"]["message"]
+
+
 def test_an_offer_that_does_not_exist_is_a_conflict_that_says_which_do(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as stage:
         stage.submit("a", deadline="1h")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
 from threading import Thread
 from typing import Any
 
@@ -75,7 +76,10 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this kind only
     code = CODES.get(error.status_code, f"http_{error.status_code}")
-    return problem(error.status_code, code, str(error.detail))
+    said = str(error.detail)
+    if error.status_code == HTTPStatus.NOT_FOUND:  # a job that is not there is answered elsewhere
+        said = f"there is no {request.method} {request.url.path[:200]} here; /docs lists what is"
+    return problem(error.status_code, code, said)
 
 
 async def _unknown_job(request: Request, error: Exception) -> Response:

@@ -57,16 +57,15 @@ def refit(
 
 
 def _once(store: str, uri: str) -> "Refit":
-    from laxity_profiler.history import HistoryError
     from laxity_profiler.lease import LeaseHeldError
     from laxity_profiler.refit import refit as refitted
     from laxity_profiler.registry_answers import MlflowAwayError
     from laxity_profiler.store_of import opened
 
     try:
-        with opened(store) as engine:
+        with opened(store, may_make=True) as engine:
             return refitted(engine, uri, say=lambda words: typer.echo(words, err=True))
-    except (MlflowAwayError, HistoryError) as error:
+    except MlflowAwayError as error:
         raise CommandError(str(error), code=AWAY) from error
     except LeaseHeldError as error:
         raise CommandError(f"another refit is running: {error}", code=FAILED) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import (
+    URL,
     BigInteger,
     Connection,
     Engine,
@@ -29,7 +30,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel, create_engine
 
@@ -142,7 +143,16 @@ class Watermark(Table, table=True):
 
 def open_engine(url: str) -> Engine:
     """Open `sqlite:///path` or `postgresql://user:password@host/name`; the tables are made."""
-    where = make_url(url)
+    try:
+        engine = _engine_of(make_url(url))
+    except ArgumentError as error:  # its text may hold a password
+        message = "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
+        raise HistoryError(message) from error
+    create_tables(engine)
+    return engine
+
+
+def _engine_of(where: URL) -> Engine:
     if where.drivername in ("postgres", "postgresql"):
         where = where.set(drivername="postgresql+psycopg")
     if where.get_backend_name() != "sqlite":
@@ -152,7 +162,6 @@ def open_engine(url: str) -> Engine:
             Path(where.database).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         engine = create_engine(where)
         event.listen(engine, "connect", _pragmas)
-    create_tables(engine)
     return engine
 
 
@@ -189,7 +198,8 @@ def transaction(engine: Engine) -> Iterator[Connection]:
             yield connection
     except SQLAlchemyError as error:
         where = engine.url.render_as_string()
-        raise HistoryError(f"the history at {where} did not do it: {error}") from error
+        why = getattr(error, "orig", None) or error
+        raise HistoryError(f"the history at {where} did not do it: {why}") from error
 
 
 def insert_new(

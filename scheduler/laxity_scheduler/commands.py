@@ -1,12 +1,13 @@
 """The commands of this floor: serve, up, down, replay. Nothing heavy is imported before one runs."""
 
 import os
+import sqlite3
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from laxity.exits import FAILED, USAGE, CommandError
+from laxity.exits import FAILED, NOT_FOUND, USAGE, CommandError
 
 SERVE_OPTIONS: Final = "Options of the service"
 HomeDir = Annotated[
@@ -15,7 +16,8 @@ HomeDir = Annotated[
 ]
 World = Annotated[str, typer.Option(help="Where jobs run: local or kubernetes.")]
 Slots = Annotated[
-    int | None, typer.Option(min=1, help="GPUs of the local world; its cores if not said.")
+    int | None,
+    typer.Option(min=1, max=4096, help="GPUs of the local world; its cores if not said."),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
 Host = Annotated[str, typer.Option(help="Address to listen on. Beyond loopback a token is needed.")]
@@ -27,7 +29,9 @@ StoreUrl = Annotated[
         help="sqlite:///PATH or postgresql://... [HOME/laxity.db]",
     ),
 ]
-PolicyName = Annotated[str, typer.Option(help="Who decides.")]
+PolicyName = Annotated[
+    str, typer.Option(help="Who decides: qos, elasticflow, pickyman, edf, fifo ...")
+]
 TokensFile = Annotated[
     Path | None, typer.Option("--tokens", help="File of tokens: TOKEN NAMESPACE... a line.")
 ]
@@ -113,11 +117,12 @@ def serve(
         serve_forever(settings, tokens)
     except (SettingsError, TokensError) as error:
         raise CommandError(str(error), code=USAGE) from error
-    except RuntimeError as error:
+    except (RuntimeError, sqlite3.Error) as error:  # SQLite's: the disk is full, or read-only
         raise CommandError(str(error), code=FAILED) from error
 
 
 def up(
+    context: typer.Context,
     *,
     home: HomeDir = None,
     world: World = "local",
@@ -135,11 +140,14 @@ def up(
 ) -> None:
     """Start the service in the background, and wait until it is ready."""
     from laxity_scheduler.running import daemon
+    from laxity_scheduler.service.settings import Settings
 
     place = _place(home)
     running = place.running()
     if running is not None:
         typer.echo(f"already up: {running.url} (process {running.pid})")
+        if _told(context) - {"home"}:
+            typer.echo("its options stay as they are; others count after: laxity down", err=True)
         return
     options = {
         "--world": world, "--slots": slots, "--host": host, "--port": port, "--store": store,
@@ -155,6 +163,9 @@ def up(
     except daemon.DaemonError as error:
         raise CommandError(str(error), code=FAILED) from error
     typer.echo(f"up: {running.url} (process {running.pid}, log {place.log_file})")
+    runs = Settings(home=place.path, tracking_uri=tracking_uri).tracking_url
+    if runs:
+        typer.echo(f"runs: {'' if _is_web(runs) else 'mlflow ui --backend-store-uri '}{runs}")
 
 
 def down(
@@ -171,7 +182,16 @@ def down(
 ) -> None:
     """Stop the service on this machine, and the workers of its jobs."""
     from laxity_scheduler.running import daemon
+    from laxity_scheduler.running.start import world_entry
+    from laxity_scheduler.service.settings import Settings, SettingsError
 
+    try:
+        world_entry(world)
+    except SettingsError as error:
+        raise CommandError(str(error), code=USAGE) from error
+    if not Settings(**_home(home)).home.exists():
+        typer.echo("no service was up")
+        return
     place = _place(home)
     try:
         running = daemon.stop(place)
@@ -196,7 +216,12 @@ def replay(
     from laxity_scheduler.running.replaying import replay_all
     from laxity_scheduler.service.settings import Settings, SettingsError
 
+    if last is not None and last < first:
+        raise CommandError(f"--until {last} comes before --from {first}", code=USAGE)
     url = Settings(**_home(home), store=store).store_url
+    path = Path(url.removeprefix("sqlite:///"))
+    if url.startswith("sqlite:///") and not path.exists():
+        raise CommandError(f"there is no journal at {path}", code=NOT_FOUND)
     try:
         code = replay_all(url, first=first, last=last, policy=policy, as_json=as_json)
     except SettingsError as error:
@@ -204,6 +229,16 @@ def replay(
     except RuntimeError as error:
         raise CommandError(str(error), code=FAILED) from error
     raise typer.Exit(code)
+
+
+def _told(context: typer.Context) -> set[str]:
+    """The options that were typed, and not left at their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def _is_web(url: str) -> bool:
+    return url.startswith(("http://", "https://"))
 
 
 def _home(home: Path | None) -> dict[str, Any]:

@@ -63,8 +63,33 @@ def test_without_a_store_the_command_says_what_to_do(tmp_path: Path) -> None:
     assert "train something first" in str(error)
 
 
-def test_a_width_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
-    error = ask(tmp_path, "mlp", "--workers", "4..1").exception
+def test_a_store_that_is_misspelt_is_neither_made_nor_a_traceback(tmp_path: Path) -> None:
+    misspelt = ask(tmp_path, "mlp", "--store", f"sqlite:///{tmp_path}/nowhere/x.db").exception
+    no_url = ask(tmp_path, "mlp", "--store", "laxity.db").exception
+    (tmp_path / "garbled.db").write_bytes(b"\x07" * 5000)
+    garbled = ask(tmp_path, "mlp", "--store", f"sqlite:///{tmp_path}/garbled.db").exception
+
+    assert isinstance(misspelt, CommandError)
+    assert not (tmp_path / "nowhere").exists()
+    assert "write sqlite:///PATH" in str(no_url)
+    assert str(garbled).endswith("did not do it: file is not a database")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("mlp", "--workers", "4..1"), id="backwards"),
+        pytest.param(("mlp", "--workers", "0"), id="nobody"),
+        pytest.param(("",), id="no model"),
+        pytest.param(("train.py",), id="a script without its function"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_wrong_usage(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+
+    error = ask(tmp_path, *words).exception
 
     assert isinstance(error, CommandError)
     assert error.code == 2

@@ -96,7 +96,9 @@ def test_a_service_killed_in_the_middle_of_a_training_goes_on_and_nothing_is_los
     explained = json.loads(laxity(home, "explain", "a", "--json"))
     down = laxity(home, "down")
     assert up.startswith("up: http://127.0.0.1:")
+    assert f"runs: mlflow ui --backend-store-uri sqlite:///{home}/mlflow.db" not in up  # none
     assert again.startswith("already up: http://127.0.0.1:")
+    assert "its options stay as they are" in again  # it was told a port
     assert (ended.state, ended.raw["outcome"], ended.result) == ("finished", "kept", 40.0)
     assert ended.epochs_done == 40
     assert ended.deadline_at == promised.deadline_at

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from sqlalchemy import BigInteger, Connection, Engine, MetaData, func, insert, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import registry
 from sqlmodel import Field, Session, SQLModel, col, delete, select
 
@@ -164,12 +164,17 @@ class Store:
     @classmethod
     def open(cls, url: str) -> Self:
         """Open and migrate `sqlite:///path` or `postgresql://user:password@host/name`."""
-        engine = engine_of(url)
+        try:
+            engine = engine_of(url)
+        except ArgumentError as error:  # its text may hold a password
+            message = "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
+            raise StoreError(message) from error
         try:
             migrate(engine)
         except SQLAlchemyError as error:
             engine.dispose()
-            message = f"the store at {make_url(url).render_as_string()} cannot be opened: {error}"
+            why = getattr(error, "orig", None) or error
+            message = f"the store at {make_url(url).render_as_string()} cannot be opened: {why}"
             raise StoreError(message) from error
         return cls(engine)
 

@@ -40,6 +40,17 @@ def start(home: Home, arguments: Sequence[str], *, wait_s: float = START_S) -> R
             start_new_session=True,
             env=os.environ | {"LAXITY_HOME": str(home.path)},
         )
+    try:
+        return _until_ready(home, process, began, wait_s)
+    except KeyboardInterrupt:  # who gives up wants no service that comes up later
+        process.terminate()
+        process.wait(STOP_S)
+        raise
+
+
+def _until_ready(
+    home: Home, process: subprocess.Popen[bytes], began: int, wait_s: float
+) -> Running:
     give_up_at = time.monotonic() + wait_s
     while time.monotonic() < give_up_at:
         running = home.running()

@@ -1,6 +1,7 @@
 """The command `replay`: what is printed about cycles that were decided again."""
 
 import json
+from typing import Final
 
 import typer
 
@@ -9,12 +10,14 @@ from laxity_scheduler.memory.journal import replay
 from laxity_scheduler.memory.store import Store
 from laxity_scheduler.running.start import load_predictor, policy_named
 
-SHOWN_CYCLES = 20
+SHOWN_CYCLES: Final = 20
+MOST_CYCLES: Final = 2**62  # what a database counts to
 
 
 def replay_all(url: str, *, first: int, last: int | None, policy: str, as_json: bool) -> int:
     """Print what differs; 1 if a cycle is decided otherwise by the policy that decided it."""
     store = Store.open(url)
+    first = min(first, MOST_CYCLES)
     cycles = 0
     different: list[dict[str, object]] = []
     try:
@@ -45,6 +48,8 @@ def _show(cycle: int, policy: str, lines: tuple[str, ...]) -> None:
 
 
 def _summary(cycles: int, different: int, policy: str) -> str:
+    if not cycles:
+        return "no such cycle is in the journal: nothing was decided again"
     if policy:
         return f"{cycles} cycle(s): {policy} would have decided {different} of them otherwise"
     if different:

@@ -11,10 +11,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import iter_modules
 from typing import Any, Final
 
 from laxity import names
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler import policies
 from laxity_scheduler.engine import LiveWorld, Policy, Report
 from laxity_scheduler.memory.store import Store
 from laxity_scheduler.service.leading import Leadership
@@ -225,6 +227,11 @@ def world_entry(name: str) -> EntryPoint:
     return known[name]
 
 
+POLICIES: Final = tuple(
+    sorted(found.name for found in iter_modules(policies.__path__))
+)  # one paper, one page
+
+
 def policy_named(name: str) -> Policy:
     """The `decide` of a module of policies; SettingsError if there is none."""
     if not name.isidentifier():
@@ -235,7 +242,7 @@ def policy_named(name: str) -> Policy:
     except ModuleNotFoundError as error:
         if error.name != path:
             raise
-        raise SettingsError(f"there is no policy {name!r}") from error
+        raise SettingsError(f"there is no policy {name!r}; known: {', '.join(POLICIES)}") from error
     decide = getattr(module, "decide", None)
     if decide is None:
         raise SettingsError(f"policy {name!r} does not decide by itself: it needs a simulation")

@@ -9,6 +9,7 @@ from typing import Final
 from laxity.client import home as default_home
 
 PORT: Final = 8642
+MOST_SLOTS: Final = 4096  # each is a worker process of this machine
 NO_TRACKING: Final = "none"
 HOUR_S: Final = 3_600.0
 DAY_S: Final = 86_400.0
@@ -45,8 +46,11 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise SettingsError(f"port {self.port} is not between 0 and 65535")
-        if self.slots is not None and self.slots < 1:
-            raise SettingsError(f"slots must be at least 1, got {self.slots}")
+        if self.slots is not None and not 1 <= self.slots <= MOST_SLOTS:
+            raise SettingsError(f"slots must be 1 to {MOST_SLOTS}, got {self.slots}")
+        for name, url in (("public-url", self.public_url), ("webhook", self.webhook)):
+            if url and not url.startswith(("http://", "https://")):
+                raise SettingsError(f"--{name} {url!r}: write http://HOST:PORT")
         if self.lease_s < 1.0:
             raise SettingsError(f"a lease must be at least 1 s long, got {self.lease_s:g}")
 

@@ -1,0 +1,100 @@
+"""What the service's commands say where a home, a store or an option makes no sense."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from laxity.exits import CommandError
+from laxity_scheduler.commands import register
+from laxity_scheduler.memory.store import Store, StoreError
+from laxity_scheduler.running.home import Home
+from laxity_scheduler.running.start import POLICIES, policy_named
+from laxity_scheduler.service.settings import Settings, SettingsError
+
+
+def asked(home: Path, *words: str) -> Result:
+    import typer
+
+    app = typer.Typer()
+    register(app)
+    return CliRunner().invoke(app, [*words], env={"LAXITY_HOME": str(home)})
+
+
+def error_of(home: Path, *words: str) -> CommandError:
+    error = asked(home, *words).exception
+    assert isinstance(error, CommandError), error
+    return error
+
+
+def test_a_journal_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    error = error_of(tmp_path, "replay")
+    assert (error.code, str(error)) == (4, f"there is no journal at {tmp_path}/laxity.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cycles_that_the_journal_does_not_have_are_not_said_to_be_the_same(tmp_path: Path) -> None:
+    Store.open(f"sqlite:///{tmp_path}/laxity.db").close()
+    backwards = error_of(tmp_path, "replay", "--from", "10", "--until", "5")
+    none = asked(tmp_path, "replay", "--from", "9" * 30)
+    assert "--until 5 comes before --from 10" in str(backwards)
+    assert none.output == "no such cycle is in the journal: nothing was decided again\n"
+
+
+def test_a_home_that_is_not_there_has_no_service_and_stays_away(tmp_path: Path) -> None:
+    said = asked(tmp_path / "nowhere", "down")
+    assert said.output == "no service was up\n"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_world_that_is_not_installed_is_wrong_usage_of_down(tmp_path: Path) -> None:
+    error = error_of(tmp_path, "down", "--world", "mars")
+    assert error.code == 2
+    assert "known: kubernetes, local" in str(error)
+
+
+@pytest.mark.parametrize("url", ["laxity.db", "oracle9://u:secret@h/x", "://"])
+def test_a_store_that_is_no_address_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(StoreError, match="write sqlite:///PATH or postgresql") as caught:
+        Store.open(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_policy_that_there_is_not_is_told_which_there_are() -> None:
+    assert "qos" in POLICIES
+    assert "elasticflow" in POLICIES
+    with pytest.raises(SettingsError, match=r"known: chronus, .*, qos, srtf"):
+        policy_named("astrology")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"slots": 99_999_999}, id="more slots than processes"),
+        pytest.param({"webhook": "chat"}, id="a webhook that is no address"),
+        pytest.param({"public_url": "here:80"}, id="an address without its scheme"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_anything_starts(
+    options: dict[str, object],
+) -> None:
+    with pytest.raises(SettingsError, match=r"slots must be 1 to 4096|write http://HOST:PORT"):
+        Settings(**options)  # type: ignore[arg-type] # that is what is tried
+
+
+@pytest.mark.slow
+def test_who_interrupts_up_is_left_no_service(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "laxity.cli", "up", "--port", "0", "--tracking-uri", "none"]
+    starting = subprocess.Popen(command, env=os.environ | {"LAXITY_HOME": str(tmp_path)})
+    give_up_at = time.monotonic() + 60.0
+    while Home(tmp_path).running() is None:
+        assert time.monotonic() < give_up_at
+        assert starting.poll() is None
+    starting.send_signal(signal.SIGINT)
+    assert starting.wait(60.0) == 130
+    assert Home(tmp_path).running() is None

@@ -32,6 +32,7 @@ def show(figures: Mapping[str, Figure], *, as_json: bool, beside: str = "the bas
     if as_json:
         typer.echo(json.dumps(figures))
         return
+    longest = max(map(len, figures), default=0)
     for name, one in figures.items():
         ratio = "" if one["ratio"] is None else f"  {one['ratio']:,.2f} x {beside}"
-        typer.echo(f"{name:<28} {one['value']:>14,.2f} {one['unit']}{ratio}")
+        typer.echo(f"{name:<{longest}} {one['value']:>14,.2f} {one['unit']}{ratio}")

@@ -43,6 +43,18 @@ FLOOR_COMMANDS: Final = (
     FloorCommand("bench", "simulate", STUDY, "Measure this machine, a cluster, or predictions."),
 )
 BY_NAME: Final = {command.name: command for command in FLOOR_COMMANDS}
+CALLED: Final = {
+    **dict.fromkeys(("list", "ps", "queue", "squeue"), "ls"),
+    **dict.fromkeys(("describe", "get", "info", "status"), "show"),
+    **dict.fromkeys(("delete", "kill", "rm", "scancel", "stop"), "cancel"),
+    **dict.fromkeys(("apply", "create", "run", "sbatch"), "submit"),
+    **dict.fromkeys(("dry-run", "plan", "what-if"), "whatif"),
+    "estimate": "predict",
+    "log": "logs",
+    "start": "up",
+    "watch": "top",
+    "why": "explain",
+}  # what other tools call it
 EPILOG: Final = "Exit codes: " + ", ".join(f"{code} {words}" for code, words in MEANINGS.items())
 
 
@@ -63,6 +75,8 @@ class FloorsGroup(TyperGroup):
                 formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in CALLED and args[0] not in self.commands:
+            ctx.fail(f"No such command {args[0]!r}: here it is called {CALLED[args[0]]!r}.")
         name, command, rest = super().resolve_command(ctx, args)
         if name in BY_NAME:
             return name, load(BY_NAME[name]), rest

@@ -1,6 +1,7 @@
 """`laxity profile`: four runs, and the curve that they come to."""
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,19 +38,20 @@ def profile(
     from laxity.widths import parse_widths
     from laxity_profiler.profile_fit import fit
     from laxity_profiler.profiling import Wish, probes, run
+    from laxity_profiler.store_of import opened
 
     try:
         widths = parse_widths(workers) or (1,)
-        sizes = tuple(int(size) for size in batch_sizes.split(",")) if batch_sizes else ()
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
-    if any(size < 1 for size in sizes):
-        raise CommandError(f"--batch-sizes {batch_sizes}: from 1 up", code=USAGE)
+    sizes = _sizes(batch_sizes)
     if plot is not None and not plot.resolve().parent.is_dir():
         raise CommandError(f"--plot {plot}: there is no folder {plot.parent}", code=USAGE)
     wanted = probes(
         Wish(source, widths, sizes, epochs, model, tuple(param or ()), gpus_per_node=gpus_per_node)
     )
+    with opened(store):
+        pass  # a store that is not there is missed now, and not after hours of training
     client = Client(patience_s=5.0)
     for at, probe in enumerate(wanted.runs, 1):
         size = "" if probe.batch_size is None else f", batch {probe.batch_size}"
@@ -64,6 +66,17 @@ def profile(
         typer.echo(json.dumps(_json(wanted.model, version, fitted)))
     else:
         _print(wanted.model, fitted)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Batch sizes as they were typed; CommandError if one is none."""
+    from laxity.exits import USAGE, CommandError
+
+    sizes = [size.strip() for size in text.split(",")] if text else []
+    if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", size) for size in sizes):
+        message = f"--batch-sizes {text[:80]}: write whole numbers from 1 up, such as 64,256"
+        raise CommandError(message, code=USAGE)
+    return tuple(int(size) for size in sizes)
 
 
 def _measured(store: str, wanted: "Probes") -> "tuple[list[Measured], str]":

@@ -94,10 +94,17 @@ def batch_parameter(annotations: Json) -> str | None:
 
 
 def run(client: "Client", manifest: Json) -> None:
-    """Submit the Job and wait for its end; CommandError if it did not finish."""
+    """Submit the Job and wait for its end; CommandError if it did not finish.
+
+    Nobody but us wants a probe: who interrupts us leaves none behind.
+    """
     job = client.submit(manifest)
-    while not job.ended:
-        job = client.job(job.id, wait_s=POLL_S, seen=job.revision)
+    try:
+        while not job.ended:
+            job = client.job(job.id, wait_s=POLL_S, seen=job.revision)
+    except KeyboardInterrupt:
+        client.cancel(job.id)
+        raise
     if job.state != "finished":
         raise CommandError(
             f"{job.id} is {job.state}: {job.error or job.reason or 'no reason said'}"

@@ -50,6 +50,18 @@ def children_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
+@pytest.mark.parametrize(
+    ("typed", "called"),
+    [("why", "explain"), ("list", "ls"), ("delete", "cancel"), ("watch", "top")],
+)
+def test_what_other_tools_call_it_is_told_by_its_name_here(typed: str, called: str) -> None:
+    said = CliRunner().invoke(app, [typed, "job"])
+
+    assert said.exit_code == 2
+    assert f"No such command '{typed}': here it is called '{called}'" in said.output
+    assert not set(floors.CALLED) & set(floors.BY_NAME)
+
+
 def test_help_imports_no_other_floor_and_nothing_heavy() -> None:
     code = (
         "import sys, json\n"

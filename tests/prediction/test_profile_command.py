@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import typer
@@ -15,9 +15,14 @@ from typer.testing import CliRunner, Result
 
 from laxity import names
 from laxity.exits import CommandError
+from laxity.views import JobView
 from laxity_profiler.commands import register
 from laxity_profiler.profile_fit import Measured, fit
+from laxity_profiler.profiling import run
 from tests.prediction.builders import history_in, trained
+
+if TYPE_CHECKING:
+    from laxity.client import Client
 
 FILE = """
 apiVersion: batch/v1
@@ -60,6 +65,31 @@ class Trainer(ThreadingHTTPServer):
 def epoch_of(batch: int, width: int) -> float:
     """900 samples; a step costs a fixed part, its share of the batch, and a little per doubling."""
     return 900 / batch * (0.01 + 0.002 * batch / width + 0.003 * math.log2(width))
+
+
+class Interrupted:
+    """A client whose user presses Ctrl-C while it waits."""
+
+    def __init__(self) -> None:
+        self.cancelled: list[str] = []
+
+    def submit(self, manifest: Any) -> JobView:
+        return JobView(id=f"default/{manifest['metadata']['name']}", state="running")
+
+    def job(self, *_: Any, **__: Any) -> JobView:
+        raise KeyboardInterrupt
+
+    def cancel(self, job_id: str) -> None:
+        self.cancelled.append(job_id)
+
+
+def test_who_interrupts_profiling_leaves_no_probe_behind() -> None:
+    client = Interrupted()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(cast("Client", client), {"metadata": {"name": "probe"}})
+
+    assert client.cancelled == ["default/probe"]
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -215,7 +245,7 @@ def test_the_curve_is_drawn_where_it_was_asked_for(tmp_path: Path) -> None:
         pytest.param(
             ("--batch-sizes", "32,64"), "has no parameter batch_size", id="a file of Jobs"
         ),
-        pytest.param(("--batch-sizes", "32,many"), "invalid literal", id="no number"),
+        pytest.param(("--batch-sizes", "32,many"), "such as 64,256", id="no number"),
         pytest.param(("--batch-sizes", "0"), "from 1 up", id="no samples"),
         pytest.param(
             ("--plot", "/no/such/folder/c.png"), "there is no folder", id="nowhere to draw"
@@ -234,13 +264,34 @@ def test_what_cannot_be_profiled_is_wrong_usage(
     assert service.jobs == {}
 
 
+@pytest.mark.parametrize("sizes", ["x", "0", "-4", "64,", "1e3", "9" * 5000])
+def test_a_batch_size_that_is_none_is_said_with_what_to_write(sizes: str, tmp_path: Path) -> None:
+    error = profile(tmp_path, "http://127.0.0.1:9", "--batch-sizes", sizes).exception
+
+    assert isinstance(error, CommandError)
+    assert error.code == 2
+    assert "such as 64,256" in str(error)
+
+
 def test_epochs_that_another_store_has_are_missed_with_words(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    history_in(tmp_path / "other")
+    with trainer(tmp_path) as service:
+        elsewhere = f"sqlite:///{tmp_path}/other/laxity.db"
+        error = profile(tmp_path, service.url, "--workers", "1", "--store", elsewhere).exception
+
+    assert isinstance(error, CommandError)
+    assert "no epochs of mlp on 1 are in the store" in str(error)
+
+
+def test_a_store_that_is_not_there_is_missed_before_anything_is_trained(tmp_path: Path) -> None:
     with trainer(tmp_path) as service:
         elsewhere = f"sqlite:///{tmp_path}/other.db"
         error = profile(tmp_path, service.url, "--workers", "1", "--store", elsewhere).exception
 
     assert isinstance(error, CommandError)
-    assert "no epochs of mlp on 1 are in the store" in str(error)
+    assert "there is no history at" in str(error)
+    assert service.jobs == {}
 
 
 def test_a_person_sees_the_curve(tmp_path: Path) -> None:

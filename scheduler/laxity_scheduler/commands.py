@@ -117,7 +117,9 @@ def serve(
         serve_forever(settings, tokens)
     except (SettingsError, TokensError) as error:
         raise CommandError(str(error), code=USAGE) from error
-    except (RuntimeError, sqlite3.Error) as error:  # SQLite's: the disk is full, or read-only
+    except sqlite3.Error as error:  # the disk is full, or read-only
+        raise CommandError(f"{settings.home}: {error}", code=FAILED) from error
+    except RuntimeError as error:
         raise CommandError(str(error), code=FAILED) from error
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -63,6 +64,26 @@ def test_a_store_that_is_no_address_is_told_without_its_password(url: str) -> No
     with pytest.raises(StoreError, match="write sqlite:///PATH or postgresql") as caught:
         Store.open(url)
     assert "secret" not in str(caught.value)
+
+
+def test_a_store_of_a_newer_laxity_is_left_as_it_is(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/laxity.db"
+    Store.open(url).close()
+    with sqlite3.connect(tmp_path / "laxity.db") as database:
+        database.execute("update laxity_schema set version_num = '9999'")
+    database.close()
+    with pytest.raises(StoreError, match="is of another laxity, a newer one"):
+        Store.open(url)
+
+
+def test_a_folder_whose_disk_does_not_do_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("laxity_scheduler.running.serving.serve_forever", full)
+    assert str(error_of(tmp_path, "serve")) == f"{tmp_path}: database or disk is full"
 
 
 def test_a_policy_that_there_is_not_is_told_which_there_are() -> None:

@@ -169,8 +169,15 @@ class Store:
         except ArgumentError as error:  # its text may hold a password
             message = "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
             raise StoreError(message) from error
+        from alembic.util import CommandError
+
         try:
             migrate(engine)
+        except CommandError as error:
+            engine.dispose()
+            where = make_url(url).render_as_string()
+            message = f"the store at {where} is of another laxity, a newer one ({error})"
+            raise StoreError(message) from error
         except SQLAlchemyError as error:
             engine.dispose()
             why = getattr(error, "orig", None) or error

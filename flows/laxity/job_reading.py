@@ -160,7 +160,9 @@ def _mapping(
 def _whole(text: str) -> int:
     digits = text.strip().removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
-        what = "has too many digits" if digits.isdigit() else "is not a whole number"
+        what = (
+            "is a whole number of too many digits" if digits.isdigit() else "is not a whole number"
+        )
         raise ValueError(f"{text[:40]!r} {what}")
     return int(text)
 

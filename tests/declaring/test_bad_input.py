@@ -128,7 +128,9 @@ def test_a_qos_that_cannot_be_meant_names_its_field_and_the_remedy(
         pytest.param("parameters", '{"a": NaN}', "parameters", "NaN", id="NaN in JSON"),
         pytest.param("parameters", "[" * 60_000, "parameters", "", id="60,000 brackets"),
         pytest.param("batch-size", "-1", "batch_size", "from 1", id="a negative batch"),
-        pytest.param("samples", "9" * 30, "samples", "whole number", id="10^30 samples"),
+        pytest.param(
+            "samples", "9" * 30, "samples", "whole number of too many digits", id="10^30 samples"
+        ),
         pytest.param("entry", "rm -rf /", "entry", "module:function", id="a command as entry"),
         pytest.param("model", "\x00", "model", "", id="a zero byte as model"),
         pytest.param("submitted-at", "today", "submitted-at", "18:00Z", id="today"),

@@ -97,6 +97,10 @@ class Ledger:
             self._parts[among] = found
         return found
 
+    def knows(self, node: str) -> bool:
+        """Whether the node is in the cluster, and for training."""
+        return node in self._number
+
     def free_on(self, node: str) -> int:
         """Free GPUs of one node; 0 if it is not in the cluster."""
         number = self._number.get(node)

@@ -84,7 +84,7 @@ class Need:
     def _more(self, before: Mapping[str, int], freed: Mapping[str, int]) -> int:
         size, more = self.gpus_per_worker, 0
         for node, gpus in freed.items():
-            if not self.nodes or node in self.nodes:
+            if (not self.nodes or node in self.nodes) and self.ledger.knows(node):
                 free = self.ledger.free_on(node) + before.get(node, 0)
                 more += (free + gpus) // size - free // size
         return more

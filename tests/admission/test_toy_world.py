@@ -184,6 +184,11 @@ def test_no_promise_is_broken_while_predictions_are_right(seed: int) -> None:
     runs_through(seed)
 
 
+def test_a_promise_that_needs_all_of_a_job_that_gives_some_workers_is_kept() -> None:
+    """j0 is asked for one worker, and half a second later j2 needs both: all leave at once."""
+    runs_through(1_963)
+
+
 def tied_world(seed: int) -> ToyWorld:
     """The same on several nodes, of which most jobs may use some only."""
     world, rng = random_world(seed), random.Random(f"sets of {seed}")

@@ -30,6 +30,8 @@ from tests.contract.random_states import Case
 
 ACTING = (Admit, Resize, Preempt)
 VERDICTS = (Promised, Forecasted, Refuse)
+FOLLOW_UPS = frozenset({"node_lost", "stopped_at_epoch", "stop_overdue"})
+DECISIONS = 3
 SAME_S = 1e-6
 
 
@@ -232,17 +234,61 @@ def new_promises_are_in_time_as_they_are_told(answer: Answer) -> None:
 
 
 def deciding_again_at_once_takes_nothing_back(answer: Answer) -> None:
-    plan, after = answer.plan, answer.plan.apply(answer.state)
-    again = answer.policy(after, answer.predictor)
-    again.check(after)
-    first: dict[str, Decision] = {
-        d.job: d
-        for d in plan.decisions
-        if isinstance(d, ACTING) and not (isinstance(d, Resize) and d.reason.code == "reformed")
-    }
-    for decision in again.decisions:
-        if isinstance(decision, ACTING) and decision.job in first:
-            raise AssertionError(f"{first[decision.job]} and then at once {decision}")
+    """Three decisions on one clock: who was started, stopped or resized is left alone from then on.
+
+    One exception: who was asked to give some workers may later be asked for all, once.
+    """
+    plan, state = answer.plan, answer.state
+    acted: dict[str, Decision] = {}
+    for _ in range(DECISIONS - 1):
+        acted |= {d.job: d for d in plan.decisions if isinstance(d, ACTING) and not _formed(d)}
+        state = plan.apply(state)
+        plan = answer.policy(state, answer.predictor)
+        plan.check(state)
+        for decision in plan.decisions:
+            if isinstance(decision, ACTING) and decision.job in acted:
+                first = acted[decision.job]
+                assert _all_after_some(first, decision), f"{first} and then at once {decision}"
+
+
+def _formed(decision: Decision) -> bool:
+    return isinstance(decision, Resize) and decision.reason.code == "reformed"
+
+
+def _all_after_some(first: Decision, then: Decision) -> bool:
+    some = isinstance(first, Resize) and first.at == "epoch"
+    return some and isinstance(then, Preempt) and then.at == "epoch"
+
+
+def nobody_is_stopped_for_whom_enough_is_on_its_way(answer: Answer) -> None:
+    """Counted here without the policy: GPUs held for a job, and of those who stop for it."""
+    state = answer.state
+    for decision in answer.plan.decisions:
+        if not isinstance(decision, Preempt) or decision.beneficiary in {"", decision.job}:
+            continue
+        whom = state.by_id[decision.beneficiary]
+        if decision.reason.code in FOLLOW_UPS:
+            continue
+        coming: Counter[str] = Counter()
+        for job in state.running:
+            stops = job.stop_requested_at is not None or job.parked_epoch is not None
+            if stops and job.stop_for == whom.id and not job.pinned:
+                coming.update(
+                    {name: job.gpus_per_worker * job.nodes.count(name) for name in set(job.nodes)}
+                )
+        for hold in state.holds:
+            if hold.job == whom.id and hold.until_at > state.now:
+                coming[hold.node] += hold.gpus
+        may = _may_use(state, whom)
+        usable = {node.id: node.gpus for node in state.nodes if node.pool != "inference"}
+        workers = sum(
+            min(gpus, usable[name]) // whom.gpus_per_worker
+            for name, gpus in coming.items()
+            if name in usable and name in may
+        )
+        assert workers < max(whom.widths) - whom.workers, (
+            f"{decision}: {dict(coming)} come to {whom.id} already"
+        )
 
 
 CLAIMS: Final[tuple[Claim, ...]] = (
@@ -255,4 +301,5 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     promises_stand,
     new_promises_are_in_time_as_they_are_told,
     deciding_again_at_once_takes_nothing_back,
+    nobody_is_stopped_for_whom_enough_is_on_its_way,
 )

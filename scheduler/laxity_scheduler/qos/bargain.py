@@ -5,12 +5,11 @@ share. Nothing of it outlives the decision.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.facts import CHANGING, SIZE, TERMINATING
 from laxity_scheduler.columns.forecast import Forecasts, stopping
 from laxity_scheduler.decision import Decision, Preempt, Resize
 from laxity_scheduler.ledger import Ledger
@@ -19,6 +18,7 @@ from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.siting import Sites
+from laxity_scheduler.qos.coming import Coming
 from laxity_scheduler.qos.crowd import Crowd, crowd_of
 from laxity_scheduler.reasons import Reason
 from laxity_scheduler.state import FOREVER, ClusterState, Job
@@ -73,17 +73,9 @@ class Bargain:
         self.narrowed: dict[str, tuple[Victim, ...]] = {}
         self.newly: dict[str, Given] = {}  # promises of this decision
         self._wake: list[float] = []
-        self.asked_for: dict[str, list[Job]] = {}
-        self.coming: Counter[str] = Counter()
-        self.restarting: list[Job] = []  # stopped only to start again elsewhere, wider
-        for job in forecasts.facts.where(forecasts.facts.column(CHANGING) > 0.0):
-            if job.stop_for == job.id:
-                self.restarting.append(job)
-            elif job.stop_requested_at is not None and job.stop_for:
-                self.asked_for.setdefault(job.stop_for, []).append(job)
-            elif 0 < job.resize_to < job.workers:
-                self.coming.update(_gpus(job, job.nodes[job.resize_to :]))
-        self.coming.update(_terminating(state, forecasts))
+        self.coming = Coming(state, forecasts)
+        self.ends: set[str] = set()  # somebody waits for the end of these: they are not stopped
+        self.shrunk: dict[str, int] = {}  # who gives workers in this decision, and what it keeps
 
     @cached_property
     def crowd(self) -> Crowd | None:
@@ -124,13 +116,18 @@ class Bargain:
         return min(self._wake, default=FOREVER)
 
     def change(self, decision: Preempt | Resize) -> None:
-        """Decide on a running job, once."""
+        """Decide on a running job, once; who was to give some workers may be asked for all."""
+        if self.shrunk.pop(decision.job, 0):
+            self.decisions = [one for one in self.decisions if not _resizes(one, decision.job)]
+        elif isinstance(decision, Resize) and decision.at == "epoch":
+            self.shrunk[decision.job] = decision.workers
         self.decisions.append(decision)
         self.acted.add(decision.job)
 
     def settled(self, job: Job) -> bool:
-        """Whether a running job may be stopped: it is not pinned, shrinking, stopping or decided.
+        """Whether a running job may be stopped: it is not pinned, stopping, awaited or decided.
 
+        One that shrinks may: at its epoch's end all workers leave as well as some of them.
         What was started or widened at this very instant is left alone until there is something new.
         """
         started = job.resumed_at is not None and job.resumed_at >= self.now
@@ -142,7 +139,7 @@ class Bargain:
             job.workers > 0
             and not job.pinned
             and not stopping(job)
-            and not job.resize_to
+            and job.id not in self.ends
             and job.id not in self.acted
         )
 
@@ -154,7 +151,7 @@ class Bargain:
         if job.width_changed_at is not None and job.width_changed_at >= self.now:
             self.wake(self.now + 1.0)
             return False
-        return self.settled(job) and job.formed == job.workers
+        return self.settled(job) and job.formed == job.workers and not job.resize_to
 
     def cooled_at(self, job: Job) -> float:
         """When its width may be changed again."""
@@ -175,59 +172,17 @@ class Bargain:
         """Whether it holds a promise that can still be kept, perhaps given in this decision."""
         return promised(job, self.now) or job.id in self.newly
 
-    def use_coming(self, need: Need) -> None:
-        """What comes free for nobody in particular goes to a job as far as its own is not enough.
-
-        The rest is left for those after it, so that nobody is stopped twice for the same need.
-        """
-        missing, size = need.workers - need.there, need.gpus_per_worker
-        for node in sorted(self.coming):
-            if missing <= 0:
-                return
-            more = min(missing, need.gain_on(node, self.coming[node]))
-            if more:
-                self.coming[node] = max(0, self.coming[node] - more * size)
-                missing -= more
-
-    def coming_for(self, job: Job) -> Counter[str]:
-        """GPUs by node that are on their way to this job, or held for it already."""
-        coming: Counter[str] = Counter()
-        for victim in self.asked_for.get(job.id, ()):
-            coming.update(_gpus(victim, victim.nodes))
-        for hold in self.state.holds:
-            if hold.job == job.id and hold.until_at > self.now:
-                coming[hold.node] += hold.gpus
-        return coming
+    def keep_parts(self, need: Need, freed: Mapping[str, int], workers: int) -> None:
+        """Keep free GPUs that make places for so many workers only together with what comes."""
+        size, coming = need.gpus_per_worker, Counter(need.coming) + Counter(freed)
+        for node in sorted(coming):
+            free = self.ledger.free_on(node)
+            if workers <= 0 or not free or (need.nodes and node not in need.nodes):
+                continue
+            more = min(workers, (free + coming[node]) // size - free // size)
+            self.ledger.set_aside(node, max(0, more * size - coming[node]))
+            workers -= more
 
 
-def _gpus(job: Job, nodes: Iterable[str]) -> Counter[str]:
-    gpus: Counter[str] = Counter()
-    for node in nodes:
-        gpus[node] += job.gpus_per_worker
-    return gpus
-
-
-def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
-    """GPUs by node of pods that are on their way out and held for nobody.
-
-    A row says how many pods terminate, not where: they are looked for on nodes with busy GPUs that
-    no running worker explains.
-    """
-    facts = forecasts.facts
-    left = int((facts.column(TERMINATING) * facts.column(SIZE)).sum())
-    found: Counter[str] = Counter()
-    if not left:
-        return found
-    ours: Counter[str] = Counter()
-    for job in state.running:
-        ours.update(_gpus(job, job.nodes))
-    held: Counter[str] = Counter()
-    for hold in state.holds:
-        held[hold.node] += hold.gpus
-    for node in state.nodes:
-        awaited = max(0, held[node.id] - max(0, node.free_gpus))  # the others held are free
-        gpus = min(left, node.gpus - node.free_gpus - ours[node.id] - awaited)
-        if gpus > 0:
-            found[node.id] += gpus
-            left -= gpus
-    return found
+def _resizes(decision: Decision, job: str) -> bool:
+    return isinstance(decision, Resize) and decision.job == job

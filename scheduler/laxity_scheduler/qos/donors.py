@@ -4,9 +4,12 @@ Jobs that are wider than they need come first, then best effort, then soft ones,
 with enough slack; of the first tier that does, the cheapest set.
 """
 
+from dataclasses import replace
+
 from laxity_scheduler.decision import Preempt, Resize
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.qos.coming import gpus_of
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.victims import Need, Victim, cheapest, narrowed, victim_of
@@ -23,7 +26,7 @@ def choose(
         victims = [
             victim
             for other in _candidates(bargain)
-            if other.id != job.id and other.id not in bargain.acted
+            if other.id != job.id and _may_give(bargain, other)
             for victim in _victims(bargain, other, job, tier, patience_s)
         ]
         chosen = cheapest(victims, need)
@@ -39,6 +42,13 @@ def _candidates(bargain: Bargain) -> list[Job]:
             job for job in bargain.state.running if job.preemptible and bargain.settled(job)
         ]
     return bargain.candidates
+
+
+def _may_give(bargain: Bargain, other: Job) -> bool:
+    """Nothing is decided on it but, perhaps, that it gives some workers; nobody awaits its end."""
+    if other.id in bargain.ends:
+        return False
+    return other.id not in bargain.acted or other.id in bargain.shrunk
 
 
 def carry_out(bargain: Bargain, chosen: tuple[Victim, ...], job: Job, gpus: int, rank: str) -> None:
@@ -64,9 +74,11 @@ def _victims(
         stopped = bargain.stopped.get(other.id)
         if stopped is None:
             stopped = bargain.stopped[other.id] = victim_of(other, bargain.forecasts, FOREVER)
-        if stopped.delay_s <= patience_s:
-            return (stopped,)
-        return (victim_of(other, bargain.forecasts, patience_s),)
+        if stopped.delay_s > patience_s:
+            stopped = victim_of(other, bargain.forecasts, patience_s)
+        return (_of_the_rest(bargain, other, stopped),)
+    if other.id in bargain.shrunk:
+        return ()
     spare = bargain.narrowed.get(other.id)
     if spare is None:
         keeps = needed_width(bargain, other)
@@ -74,6 +86,15 @@ def _victims(
         spare = (narrowed(other, keeps, bargain.forecasts),) if may else ()
         bargain.narrowed[other.id] = spare
     return spare
+
+
+def _of_the_rest(bargain: Bargain, other: Job, stopped: Victim) -> Victim:
+    """Of a job that shrinks: the workers that leave are counted already."""
+    keeps = bargain.shrunk.get(other.id) or other.resize_to
+    if not 0 < keeps < other.workers:
+        return stopped
+    freed = sorted(gpus_of(other, other.nodes[:keeps]).items())
+    return replace(stopped, frees=tuple(freed))
 
 
 def _tier(bargain: Bargain, job: Job) -> int:

@@ -7,6 +7,7 @@ epochs between changes, a re-forming must cost less than a tenth of what it save
 ends sooner than a restart takes is left alone. A promise in danger knows none of these.
 """
 
+from dataclasses import replace
 from heapq import heappop, heappush
 
 import numpy as np
@@ -31,7 +32,7 @@ from laxity_scheduler.qos.planned_sizes import defended
 from laxity_scheduler.qos.spreading import more_nodes, nodes_for, waited_for
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.victims import Need, Victim, narrowed
+from laxity_scheduler.victims import Need, Victim, freed_by, narrowed
 
 WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much sooner
 
@@ -150,7 +151,7 @@ def narrow(bargain: Bargain) -> None:
         if one.job.id in bargain.waits_for:
             continue
         gpus, may = one.job.gpus_per_worker, bargain.state.eligible(one.job) or frozenset()
-        need = Need(one.workers, gpus, bargain.ledger, may, coming=dict(bargain.coming))
+        need = Need(one.workers, gpus, bargain.ledger, may, coming=dict(bargain.coming.shared))
         if need.there >= one.workers:
             return  # enough is on its way
         missing = need.workers - need.there
@@ -321,24 +322,26 @@ def _grow(bargain: Bargain, job: Job, width: int) -> None:
     nodes = (may or frozenset()) if bargain.grows else own
     if not nodes and not (bargain.grows and may is None):
         return
-    coming = bargain.coming_for(job)
-    gpus = job.gpus_per_worker
+    mine, gpus = bargain.coming.own(job), job.gpus_per_worker
+    coming = mine + bargain.coming.shared
     need = Need(width - job.workers, gpus, bargain.ledger, nodes=nodes, coming=coming)
+    bargain.coming.use(replace(need, coming=mine))
     if need.there >= need.workers:
-        _keep_free(bargain, job, need.workers)
+        _keep_free(bargain, job, need, ())
         return  # on its way
     chosen = choose(bargain, job, need, max(0.0, -_late_s(bargain, job)), tiers=3)
     if chosen:
         carry_out(bargain, chosen, job, need.workers * gpus, "promised")
-        _keep_free(bargain, job, need.workers)
+        _keep_free(bargain, job, need, chosen)
     elif not bargain.grows:
         _restart_wider(bargain, job)
 
 
-def _keep_free(bargain: Bargain, job: Job, workers: int) -> None:
+def _keep_free(bargain: Bargain, job: Job, need: Need, chosen: tuple[Victim, ...]) -> None:
     """What is free is kept for it while the rest of what it needs is on its way."""
-    for _ in range(workers):
+    for placed in range(need.workers):
         if more_nodes(bargain, job, 1) is None:
+            bargain.keep_parts(need, freed_by(chosen), need.workers - placed)
             return
 
 

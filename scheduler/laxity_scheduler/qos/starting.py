@@ -13,18 +13,19 @@ import numpy as np
 from laxity_scheduler.columns.facts import WAITING
 from laxity_scheduler.columns.forecast import TINY_S
 from laxity_scheduler.decision import Preempt
-from laxity_scheduler.ledger import may_ever_start
+from laxity_scheduler.ledger import Ledger, may_ever_start
 from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.queueing import RANKS, Waiting, ages_at, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile
 from laxity_scheduler.qos.bargain import Bargain, Start
+from laxity_scheduler.qos.coming import gpus_of
 from laxity_scheduler.qos.crowd import queue_at_once
 from laxity_scheduler.qos.crowd_starts import start_claimed, start_others
 from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S, kept_out, planned_later
 from laxity_scheduler.qos.donors import carry_out, choose
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.victims import Need
+from laxity_scheduler.victims import Need, Victim, freed_by
 
 
 class Starts:
@@ -35,10 +36,13 @@ class Starts:
         self._forecasts = bargain.forecasts
         self._reservations = bargain.reservations
         self._spare = self._reservations.spare_gpus
-        self._ends: set[str] = set()
+        self._served: set[str] = set()  # others are stopped for these, or need not be
+        self._kept: dict[str, Counter[str]] = {}  # what is kept free for whom, by node
         self._rest: Profile | None = None
         if not self._reservations.roomy:
             self._rest = self._reservations.profile().copy()
+        for name in bargain.coming.asked_for:
+            self._share_surplus(bargain.state.by_id[name])
         crowd, jobs = bargain.crowd, _startable(bargain)
         self.queue = (
             queue_of(jobs, self._reservations)
@@ -46,10 +50,16 @@ class Starts:
             else queue_at_once(crowd, jobs, self._reservations)
         )
 
+    def _share_surplus(self, job: Job) -> None:
+        """Who was stopped for a job with a plan may free more than it needs."""
+        share = self._reservations.shares.get(job.id)
+        if share is not None:
+            self._bargain.coming.share_surplus(job, max(0, share.widest - job.workers))
+
     def restarts(self) -> None:
         """Keep free what jobs will need that were stopped only to start again elsewhere, wider."""
         bargain = self._bargain
-        for job in bargain.restarting:
+        for job in bargain.coming.restarting:
             _, width = slack(job, self._forecasts)
             self._set_aside(job, width - min(width, job.workers))
 
@@ -72,21 +82,57 @@ class Starts:
         return share is not None and share.workers_now > 0
 
     def yields(self) -> None:
-        """Promised jobs that, as planned, make way for others and start again later, in time."""
+        """Promised jobs that, as planned, make way for growth and start again later, in time.
+
+        No more of them than those who grow need beside what is free or on its way.
+        """
         bargain, shares = self._bargain, self._reservations.shares
         if self._reservations.roomy:
             return
         takers = self._takers()
         jobs = bargain.state.running if takers else ()
         now = shares.outline([job.id for job in jobs]).workers_now
-        for place in np.flatnonzero(now == 0).tolist():
-            job = jobs[place]
-            if not (bargain.settled(job) and job.preemptible):
+        ways = [jobs[place] for place in np.flatnonzero(now == 0).tolist()]
+        ways = [job for job in ways if bargain.settled(job) and job.preemptible]
+        trial = bargain.ledger.copy() if takers and ways else bargain.ledger
+        for taker in takers if ways else ():
+            self._make_way(taker, ways, trial)
+
+    def _make_way(self, taker: Job, ways: list[Job], trial: Ledger) -> None:
+        """Stop the first of these that help the taker, until it has what it needs."""
+        bargain = self._bargain
+        own = bargain.coming.own(taker) + self._kept.get(taker.id, Counter())
+        need = self._need_of(taker, trial, own + bargain.coming.shared)
+        if need is None:
+            return
+        bargain.coming.use(replace(need, coming=own))
+        missing, freed = need.workers - need.there, Counter[str]()
+        for job in ways:
+            more = freed + gpus_of(job, job.nodes[: job.resize_to or None])
+            if need.gained(freed) >= missing:
+                break
+            if job.id in (taker.id, *bargain.acted) or need.gained(more) <= need.gained(freed):
                 continue
-            taker = next((one.id for one in takers if _could_use(bargain, one, job)), "")
-            if taker and taker != job.id:
-                why = reason("preempt_for", beneficiary=taker, gpus=job.gpus)
-                bargain.change(Preempt(job.id, "epoch", taker, why))
+            freed = more
+            why = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
+            bargain.change(Preempt(job.id, "epoch", taker.id, why))
+        among = need.nodes or None
+        trial.place(
+            min(need.workers, trial.part(among).slots(taker.gpus_per_worker)),
+            taker.gpus_per_worker,
+            among,
+        )
+
+    def _need_of(self, taker: Job, ledger: Ledger, coming: Counter[str]) -> Need | None:
+        """What a job needs to be as wide as it is planned to be; None if no node is for that."""
+        bargain, may = self._bargain, self._bargain.state.eligible(taker)
+        workers = self._reservations.shares[taker.id].widest - taker.workers
+        among = may or frozenset()
+        if taker.workers and not bargain.grows:
+            among = frozenset(taker.nodes) if may is None else may.intersection(taker.nodes)
+        if may is not None and not among:
+            return None
+        return Need(workers, taker.gpus_per_worker, ledger, among, coming)
 
     def _takers(self) -> list[Job]:
         """The jobs that are planned to have more workers than they have, most urgent first."""
@@ -95,7 +141,8 @@ class Starts:
         has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
         takes = (planned.widest > has) & (planned.workers_now >= has)
         takers = [claims[place] for place in np.flatnonzero(takes).tolist()]
-        takers = [claim for claim in takers if claim.job.id not in starts]
+        gone = starts.keys() | self._served | self._bargain.acted
+        takers = [claim for claim in takers if claim.job.id not in gone]
         takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
         return [claim.job for claim in takers]
 
@@ -176,12 +223,16 @@ class Starts:
         bargain.wake(bargain.now + one.slack_s - least_s)
         return one.slack_s > least_s
 
-    def _set_aside(self, job: Job, workers: int) -> None:
-        """Keep as many free GPUs as it will need from those that come after it."""
+    def _set_aside(self, job: Job, workers: int) -> int:
+        """Keep as many free GPUs as it will need from those that come after it; workers left."""
         ledger, may = self._bargain.ledger, self._bargain.state.eligible(job)
-        for _ in range(workers):
-            if ledger.place(1, job.gpus_per_worker, may) is None:
-                return
+        kept = self._kept.setdefault(job.id, Counter())
+        for placed in range(workers):
+            nodes = ledger.place(1, job.gpus_per_worker, may)
+            if nodes is None:
+                return workers - placed
+            kept.update(gpus_of(job, nodes))
+        return 0
 
     def _hold_s(self, one: Waiting, workers: int) -> float:
         """How long it will be in the way of others, if it starts now."""
@@ -206,13 +257,15 @@ class Starts:
     def _displace(self, one: Waiting) -> None:
         """Tell the cheapest jobs to stop so that it fits, unless enough is on its way already."""
         bargain, job = self._bargain, one.job
-        own = bargain.coming_for(job)
-        own.update(self._ending(job))
-        need = self._need(one, own + bargain.coming)
+        own = bargain.coming.own(job)
+        need = self._need(one, own + bargain.coming.shared)
         if need is None:
             return
-        asked = tuple(victim.id for victim in bargain.asked_for.get(job.id, ()))
-        bargain.use_coming(replace(need, coming=own))
+        asked = bargain.coming.asked(job)
+        bargain.coming.use(replace(need, coming=own))
+        ending = self._ending(job, need)
+        need = replace(need, coming=Counter(need.coming) + ending)
+        chosen: tuple[Victim, ...] = ()
         if need.there >= one.workers:
             bargain.waits_for[job.id] = asked
         elif bargain.displaced < bargain.rules.most_displacing:
@@ -223,23 +276,30 @@ class Starts:
             )
             carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
             bargain.waits_for[job.id] = asked + tuple(victim.job for victim in chosen)
-        self._set_aside(job, one.workers)
+        left = self._set_aside(job, one.workers)
+        if need.there >= one.workers or chosen:
+            self._served.add(job.id)
+            bargain.keep_parts(need, freed_by(chosen), left)
 
-    def _ending(self, job: Job) -> Counter[str]:
-        """GPUs by node of jobs that will have ended when it is planned to start, each once."""
+    def _ending(self, job: Job, need: Need) -> Counter[str]:
+        """GPUs by node of jobs that will have ended when it is planned to start, each once.
+
+        Only as many as it needs: others wait as well.
+        """
         share = self._reservations.shares.get(job.id)
-        gpus: Counter[str] = Counter()
-        if share is None or self._reservations.roomy:
+        gpus, missing = Counter[str](), need.workers - need.there
+        if share is None or self._reservations.roomy or missing <= 0:
             return gpus
         profile = self._reservations.profile()
         until_s = profile.marks[min(profile.slot(share.starts_s) + 1, SLOTS)]
         for other in self._bargain.state.running:
-            if other.id in self._ends or not self._bargain.settled(other):
-                continue
-            if self._forecasts.trajectory_s(other) <= until_s:
-                self._ends.add(other.id)
-                for node in other.nodes:
-                    gpus[node] += other.gpus_per_worker
+            if need.gained(gpus) >= missing:
+                break
+            if self._forecasts.trajectory_s(other) <= until_s and self._bargain.settled(other):
+                more = gpus + gpus_of(other, other.nodes[: other.resize_to or None])
+                if need.gained(more) > need.gained(gpus):
+                    self._bargain.ends.add(other.id)
+                    gpus = more
         return gpus
 
     def _unclaimed(self, one: Waiting) -> None:
@@ -261,11 +321,16 @@ class Starts:
     def _displace_for_soft(self, one: Waiting) -> None:
         """Stop best-effort jobs for a soft one that is about to be late, if it gains by that."""
         bargain, job = self._bargain, one.job
-        if bargain.asked_for.get(job.id) or bargain.displaced >= bargain.rules.most_displacing:
+        if bargain.coming.asked(job) or bargain.displaced >= bargain.rules.most_displacing:
             self._set_aside(job, one.workers)
             return
-        need = self._need(one, bargain.coming_for(job))
+        own = bargain.coming.own(job)
+        need = self._need(one, own + bargain.coming.shared)
         if need is None:
+            return
+        bargain.coming.use(replace(need, coming=own))
+        if need.there >= one.workers:
+            bargain.keep_parts(need, {}, self._set_aside(job, one.workers))
             return
         chosen = choose(bargain, job, need, FOREVER, tiers=2)
         loss_s = sum(victim.loss_s for victim in chosen)
@@ -274,7 +339,8 @@ class Starts:
             bargain.displaced += 1
             carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
             bargain.waits_for[job.id] = tuple(victim.job for victim in chosen)
-            self._set_aside(job, one.workers)
+            left = self._set_aside(job, one.workers)
+            bargain.keep_parts(need, freed_by(chosen), left)
 
     def _leaves_claims(self, job: Job, workers: int) -> bool:
         """Whether claims are kept although this job starts: it can be stopped before they need it."""
@@ -314,12 +380,6 @@ def _startable(bargain: Bargain) -> list[Job]:
 
 def _claimed(one: Waiting) -> bool:
     return RANKS[one.rank] <= RANKS["aged"]
-
-
-def _could_use(bargain: Bargain, taker: Job, victim: Job) -> bool:
-    """Whether a job may use any of the nodes that another one would free."""
-    may = bargain.state.eligible(taker)
-    return may is None or not may.isdisjoint(victim.nodes)
 
 
 def _window_s(job: Job) -> float:

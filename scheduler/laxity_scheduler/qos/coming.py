@@ -1,0 +1,139 @@
+"""GPUs that are on their way: of jobs that stop or shrink, of pods that terminate, held for a job.
+
+Nobody is stopped for what is coming anyway. Who was stopped for a job frees GPUs for that job; what
+it does not need of them, and all that comes for nobody in particular, counts for all who wait, most
+urgent first, each GPU once.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from laxity_scheduler.columns.facts import CHANGING, SIZE, TERMINATING
+from laxity_scheduler.columns.forecast import Forecasts, stopping
+from laxity_scheduler.ledger import USABLE
+from laxity_scheduler.state import ClusterState, Hold, Job
+from laxity_scheduler.victims import Need
+
+
+class Coming:
+    """What is on its way in one snapshot; `shared` is what nobody has counted on yet, by node."""
+
+    def __init__(self, state: ClusterState, forecasts: Forecasts) -> None:
+        self._state = state
+        self._usable = frozenset(node.id for node in state.nodes if node.pool in USABLE)
+        self.asked_for: dict[str, list[Job]] = {}  # who was asked to stop, by beneficiary
+        self.restarting: list[Job] = []  # stopped only to start again elsewhere, wider
+        self.shared: Counter[str] = Counter()
+        self._surplus: dict[str, Counter[str]] = {}
+        for job in forecasts.facts.where(forecasts.facts.column(CHANGING) > 0.0):
+            self._leaves(job)
+        self.shared.update(_terminating(state, forecasts))
+
+    def _leaves(self, job: Job) -> None:
+        if job.pinned:
+            return  # nobody carries out what it was asked for
+        if stopping(job):
+            whom = self._state.by_id.get(job.stop_for)
+            if whom is None or _served(whom, job):
+                self.shared.update(self._gpus(job, 0))
+            elif whom is job:
+                self.restarting.append(job)
+            else:
+                self.asked_for.setdefault(whom.id, []).append(job)
+        elif 0 < job.resize_to < job.workers:
+            self.shared.update(self._gpus(job, job.resize_to))
+
+    def _gpus(self, job: Job, keeps: int) -> Counter[str]:
+        """What it leaves, on nodes that others may use."""
+        return gpus_of(job, [node for node in job.nodes[keeps:] if node in self._usable])
+
+    def asked(self, job: Job) -> tuple[str, ...]:
+        """Who was asked to stop for it."""
+        return tuple(victim.id for victim in self.asked_for.get(job.id, ()))
+
+    def own(self, job: Job) -> Counter[str]:
+        """GPUs by node that are on their way to this job, or held for it already."""
+        found: Counter[str] = Counter()
+        for victim in self.asked_for.get(job.id, ()):
+            found.update(self._gpus(victim, 0))
+        found -= self._surplus.get(job.id, Counter())
+        for hold in self._state.holds:
+            if self._held(hold, job):
+                found[hold.node] += hold.gpus
+        return found
+
+    def _held(self, hold: Hold, job: Job) -> bool:
+        return hold.job == job.id and hold.until_at > self._state.now
+
+    def share_surplus(self, job: Job, workers: int) -> None:
+        """It needs so many more workers: what was stopped for it beyond that is for others."""
+        size, missing = job.gpus_per_worker, workers
+        for hold in self._state.holds:
+            if self._held(hold, job):
+                missing -= hold.gpus // size
+        freed: Counter[str] = Counter()
+        for victim in self.asked_for.get(job.id, ()):
+            freed.update(self._gpus(victim, 0))
+        for node in sorted(freed):
+            takes = min(freed[node] // size, max(0, missing))
+            missing -= takes
+            freed[node] -= takes * size
+        self._surplus[job.id] = +freed
+        self.shared.update(freed)
+
+    def use(self, need: Need) -> None:
+        """What comes for nobody in particular goes to a job as far as its own is not enough.
+
+        The rest is left for those after it, so that nobody is stopped twice for the same need.
+        """
+        missing, size = need.workers - need.there, need.gpus_per_worker
+        for node in sorted(self.shared):
+            if missing <= 0:
+                return
+            more = min(missing, need.gain_on(node, self.shared[node]))
+            if more:
+                self.shared[node] = max(0, self.shared[node] - more * size)
+                missing -= more
+
+
+def gpus_of(job: Job, nodes: Iterable[str]) -> Counter[str]:
+    """GPUs by node of workers on these."""
+    gpus: Counter[str] = Counter()
+    for node in nodes:
+        gpus[node] += job.gpus_per_worker
+    return gpus
+
+
+def _served(whom: Job, victim: Job) -> bool:
+    """Whether it has started or grown since: what was asked for it is held for nobody then."""
+    if whom.id == victim.id or not whom.workers or victim.stop_requested_at is None:
+        return False
+    changes = (at for at in (whom.resumed_at, whom.width_changed_at) if at is not None)
+    return max(changes, default=0.0) >= victim.stop_requested_at
+
+
+def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
+    """GPUs by node of pods that are on their way out and held for nobody.
+
+    A row says how many pods terminate, not where: they are looked for on nodes with busy GPUs that
+    no running worker explains.
+    """
+    facts = forecasts.facts
+    left = int((facts.column(TERMINATING) * facts.column(SIZE)).sum())
+    found: Counter[str] = Counter()
+    if not left:
+        return found
+    ours: Counter[str] = Counter()
+    for job in state.running:
+        ours.update(gpus_of(job, job.nodes))
+    held: Counter[str] = Counter()
+    for hold in state.holds:
+        if hold.until_at > state.now:
+            held[hold.node] += hold.gpus
+    for node in state.nodes:
+        awaited = max(0, held[node.id] - max(0, node.free_gpus))  # the others held are free
+        gpus = min(left, node.gpus - node.free_gpus - ours[node.id] - awaited)
+        if gpus > 0:
+            found[node.id] += gpus
+            left -= gpus
+    return found

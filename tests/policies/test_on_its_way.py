@@ -12,7 +12,7 @@ from tests.builders import Curve, cluster, job, promised
 
 NOW = 1_200.0
 TRUTH = Curve(epoch_s=60.0, stop_s=5.0)
-BEGUN = {"epoch_started_at": NOW - 10.0}
+BEGUN: dict[str, Any] = {"epoch_started_at": NOW - 10.0}
 
 
 def acted(state: ClusterState) -> list[tuple[str, str, str]]:
@@ -36,7 +36,7 @@ def urgent(name: str = "urgent", **fields: Any) -> Job:
 
 def going(name: str = "going", width: int = 1, **fields: Any) -> Job:
     """A best-effort job that runs."""
-    given = {"workers": tuple(range(1, width + 1)), "epochs": 50} | BEGUN | fields
+    given: dict[str, Any] = {"workers": tuple(range(1, width + 1)), "epochs": 50} | BEGUN | fields
     return job(name, running=width, verdict=None, **given)
 
 

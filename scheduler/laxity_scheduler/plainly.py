@@ -37,10 +37,11 @@ def plainly_fits(state: ClusterState, decisions: Sequence[Decision]) -> bool:
         return False
     if any(by_id[name].workers for name in refused):
         return False
-    return _may_start(by_id, starts) and _holds(state, by_id, starts)
+    return _may_start(state, starts) and _holds(state, by_id, starts)
 
 
-def _may_start(by_id: Mapping[str, Job], starts: Sequence[Admit]) -> bool:
+def _may_start(state: ClusterState, starts: Sequence[Admit]) -> bool:
+    by_id = state.by_id
     for start in starts:
         job = by_id[start.job]
         if (
@@ -49,9 +50,11 @@ def _may_start(by_id: Mapping[str, Job], starts: Sequence[Admit]) -> bool:
             or not 0 < start.workers == len(start.nodes)
             or job.terminating_workers
             or job.pinned
-            or job.eligible
             or isinstance(job.verdict, Refusal)
         ):
+            return False
+        may = state.eligible(job)
+        if may is not None and not may.issuperset(start.nodes):
             return False
     return True
 

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from laxity_scheduler import ledger
-from laxity_scheduler.columns import compiled, growing, placing
+from laxity_scheduler.columns import compiled, growing, placing, tying
 from laxity_scheduler.columns.bulk import built, changed
 from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.memory import codec
-from laxity_scheduler.promising import room
+from laxity_scheduler.promising import room, siting
 from laxity_scheduler.qos import crowd, crowd_promises, crowd_starts, crowd_waits
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.simulate.catalogue import decide_of
@@ -21,12 +22,12 @@ from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.decisions import crowd as newcomers
 from laxity_scheduler.simulate.decisions import later, underway
 from laxity_scheduler.simulate.truth import Belief
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.state import ClusterState, Job, NodeSet
 from tests.builders import Curve
-from tests.contract.random_states import drawn
+from tests.contract.random_states import drawn, restricted_cases
 from tests.policies.crowded import crowded
 
-PAGES = (crowd, crowd_promises, crowd_starts, crowd_waits, ledger, room)
+PAGES = (crowd, crowd_promises, crowd_starts, crowd_waits, ledger, room, siting)
 TEN_MINUTES = Curve(epoch_s=600.0, start_s=30.0, stop_s=5.0)
 POLICIES = ("qos", "elasticflow", "laxity")
 SIZES = ((40, 10), (60, 30), (60, 4))  # jobs on nodes of 8 GPUs
@@ -44,10 +45,14 @@ ODD: Kinds = [
 ]
 
 
-def plans(policy: str, *, seed: int, jobs: int, nodes: int) -> Iterator[bytes]:
-    """Of a cold decision on plain and odd jobs, and of the two that follow it."""
+def plans(policy: str, *, seed: int, jobs: int, nodes: int, sets: int = 0) -> Iterator[bytes]:
+    """Of a cold decision on plain and odd jobs, and of the two that follow it.
+
+    `sets`: of nodes, to which jobs are tied.
+    """
     truths, state = newcomers(jobs=jobs, nodes=nodes, seed=seed)
     state = odd(state, np.random.default_rng(seed), share=0.3 * (seed % 2))
+    state = tied(state, np.random.default_rng(seed), sets=sets)
     model = costs("live", cluster_gpus=state.total_gpus)
     predictor = Belief(truths, model, error=0.2)
     decide = decide_of(policy)
@@ -68,14 +73,32 @@ def odd(state: ClusterState, draw: np.random.Generator, *, share: float) -> Clus
     return replace(state, jobs=tuple(rows))
 
 
+def tied(state: ClusterState, draw: np.random.Generator, *, sets: int) -> ClusterState:
+    """Three jobs in ten may use some nodes only: nested, overlapping and disjoint sets of them."""
+    if not sets:
+        return state
+    cuts = draw.integers(len(state.nodes) + 1, size=(sets, 2)).tolist()
+    known = {
+        f"set{number}": NodeSet(frozenset(node.id for node in state.nodes[min(cut) : max(cut)]))
+        for number, cut in enumerate(cuts)
+    }
+    rows = [
+        replace(job, eligible=f"set{int(draw.integers(sets))}") if draw.random() < 0.3 else job
+        for job in state.jobs
+    ]
+    return replace(state, jobs=tuple(rows), sets=known)
+
+
 def every_plan(policy: str) -> list[bytes]:
     found = [
         plan
         for seed in range(4)
         for jobs, nodes in SIZES
-        for plan in plans(policy, seed=seed, jobs=jobs, nodes=nodes)
+        for sets in (0, 1, 4)
+        for plan in plans(policy, seed=seed, jobs=jobs, nodes=nodes, sets=sets)
     ]
     decide = decide_of(policy)
+    found += [codec.plan_bytes(decide(case.state, case.predictor)) for case in restricted_cases(60)]
     found += [codec.plan_bytes(decide(case.state, case.predictor)) for case in drawn(60)]
     return found + [codec.plan_bytes(decide(crowded(seed), TEN_MINUTES)) for seed in range(80)]
 
@@ -114,41 +137,73 @@ def test_claims_that_do_not_fit_together_are_planned_as_one_by_one(
 def test_placing_and_growing_decide_in_cpython_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiled.COMPILES:
         pytest.skip("numba is not installed: there is only one way")
-    fast = [*plans("qos", seed=1, jobs=60, nodes=30), *plans("qos", seed=2, jobs=40, nodes=10)]
+    cases = ((1, 60, 30, 0), (2, 40, 10, 0), (1, 60, 30, 3))
+
+    def decided() -> list[bytes]:
+        return [
+            plan
+            for seed, jobs, nodes, sets in cases
+            for plan in plans("qos", seed=seed, jobs=jobs, nodes=nodes, sets=sets)
+        ]
+
+    fast = decided()
     for page in (placing, growing):
         loops = [name for name, value in vars(page).items() if hasattr(value, "py_func")]
         for name in loops:
             monkeypatch.setattr(page, name, getattr(page, name).py_func)
-    slow = [*plans("qos", seed=1, jobs=60, nodes=30), *plans("qos", seed=2, jobs=40, nodes=10)]
-    assert slow == fast
+    assert decided() == fast
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("sets", [0, 3])
 def test_a_crowd_is_decided_alike_where_numba_is_not_installed(
+    sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets))
+    for page in (ledger, crowd_starts, crowd_promises, room, siting):
+        monkeypatch.setattr(page, "COMPILES", False)
+    assert list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets)) == fast
+
+
+@pytest.mark.usefixtures("at_once")
+def test_jobs_that_may_use_some_nodes_only_are_decided_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fast = list(plans("qos", seed=1, jobs=60, nodes=30))
-    for page in (ledger, crowd_starts, crowd_promises, room):
-        monkeypatch.setattr(page, "COMPILES", False)
-    assert list(plans("qos", seed=1, jobs=60, nodes=30)) == fast
+    """And where their sets of nodes are too many, or GPUs are freed for somebody, one by one."""
+    if not compiled.COMPILES:
+        pytest.skip("without numba they are placed one by one")
+    fast = list(plans("qos", seed=2, jobs=60, nodes=30, sets=3))
+    one_by_one = Mock(wraps=siting.Sites.place)
+    monkeypatch.setattr(siting.Sites, "place", one_by_one)
+    assert next(plans("qos", seed=2, jobs=60, nodes=30, sets=3)) == fast[0]
+    assert not one_by_one.called
+    monkeypatch.undo()
+    for page in PAGES:
+        monkeypatch.setattr(page, "MANY", 1)
+    monkeypatch.setattr(tying, "MOST_CELLS", 1)
+    assert list(plans("qos", seed=2, jobs=60, nodes=30, sets=3)) == fast
 
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("stops", [False, True])
 def test_placing_all_is_placing_one_after_the_other(*, stops: bool) -> None:
-    for seed in range(60):
+    for seed in range(90):
         draw = np.random.default_rng(seed)
         free = draw.integers(0, 9, size=int(draw.integers(1, 150))).tolist()
         tries = draw.choice((0, 1, 2, 4, 8, 16), size=(80, 3)).astype(np.int64)
         gpus = draw.choice((1, 1, 2, 3, 8), size=80).astype(np.int64)
-        one, other = (Ledger([f"n{at}" for at in range(len(free))], free) for _ in range(2))
+        names = [f"n{at}" for at in range(len(free))]
+        sets = [frozenset(name for name in names if draw.random() < 0.5) for _ in range(seed % 3)]
+        among = [([*sets, None])[int(draw.integers(len(sets) + 1))] for _ in range(80)]
+        one, other = (Ledger(names, free) for _ in range(2))
         found = []
-        for widths, size in zip(tries.tolist(), gpus.tolist(), strict=True):
-            nodes = next((got for width in widths if width and (got := one.place(width, size))), ())
+        for widths, size, may in zip(tries.tolist(), gpus.tolist(), among, strict=True):
+            tried = (one.place(width, size, may) for width in widths if width)
+            nodes = next((got for got in tried if got), ())
             if stops and not nodes:
                 break
             found.append(nodes)
-        assert other.place_all(tries, gpus, stops=stops) == found
+        assert other.place_all(tries, gpus, stops=stops, among=among) == found
         assert (other.free, other.total_free) == (one.free, one.total_free)
         assert other.place(3, 1) == one.place(3, 1)
 

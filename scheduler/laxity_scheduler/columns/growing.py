@@ -11,7 +11,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.placing import Nodes, place
+from laxity_scheduler.columns.placing import Nodes, Ties, Wants, site
 from laxity_scheduler.columns.share_table import Ints
 
 
@@ -101,10 +101,18 @@ def offers_of(most: int) -> Offers:
 
 @jit
 def grow(
-    nodes: Nodes, level: Ints, ranks: Ints, gpus: Ints, rest: Floats, width: Ints, grown: Grown
+    nodes: Nodes,
+    ties: Ties,
+    wants: Wants,
+    level: Ints,
+    ranks: Ints,
+    rest: Floats,
+    width: Ints,
+    grown: Grown,
 ) -> int:
     """Raise `level` (n,) while GPUs are free; `rest` and `width` are (n, L). How many steps."""
     jobs, levels = rest.shape
+    gpus = wants.gpus
     offers, steps, at = offers_of(jobs * levels * (levels + 1) // 2 + 1), 0, 0
     for job in np.argsort(ranks):
         offer(offers, job, level[job], ranks[job], gpus[job], rest, width)
@@ -121,7 +129,7 @@ def grow(
             pop(offers)
         job, higher = offers.job[best], offers.level[best]
         more = width[job, higher] - width[job, level[job]]
-        if more <= 0 or not place(nodes, more, gpus[job], grown.taken, at):
+        if more <= 0 or not site(nodes, ties, wants, job, more, grown.taken, at):
             continue
         level[job] = higher
         at += more

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from laxity_profiler.estimate import Floats
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 TINY: Final = 1e-6
 
 # modes, as numbers since loops know no strings

@@ -129,14 +129,14 @@ class Reservations:
         """Count the first of these newcomers, each on one width, as long as all run at once."""
         if self._tally is None:
             return 0
-        many = self._tally.count(widths * sizes)
+        many = self._tally.count(jobs, widths * sizes)
         jobs = jobs[:many]
         self.claims += built(Claim, jobs, due_s[:many].tolist())
         rows = zip(jobs, widths[:many].tolist(), finish_s[:many].tolist(), strict=True)
         self.shares.plain |= {job.id: (width, ends_s) for job, width, ends_s in rows}
         if self._profile is not None:
             for job in jobs:
-                self._profile.reserve(self.shares[job.id], job.gpus_per_worker)
+                self._profile.spend(self.shares[job.id], job)
         return many
 
     def admit_behind(self, jobs: Sequence[Job], plans: "Plans", ones: slice, due_s: Floats) -> int:

@@ -6,13 +6,21 @@ them, and even then after all others, the region of fewest nodes last. Who can b
 may sit anywhere. Without regions (`regions`) there is nothing to think about: any eligible node.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from laxity_scheduler.ledger import Ledger
+import numpy as np
+
+from laxity_scheduler.columns.compiled import COMPILES
+from laxity_scheduler.columns.tying import ALL_CELLS, Tied, cells_of
+from laxity_scheduler.ledger import MANY, Ledger
 from laxity_scheduler.promising.regions import Region, SplitProfile
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.state import FOREVER, NOWHERE, ClusterState, Job
+
+if TYPE_CHECKING:
+    from laxity_scheduler.columns.share_table import Ints
 
 Nodes = frozenset[str] | None  # None: all
 
@@ -24,6 +32,7 @@ class Sites:
         self._state, self._reservations = state, reservations
         self.regions = reservations.room.regions
         self._taken: dict[Region, int] = dict.fromkeys(self.regions, 0)
+        self._known_cells: tuple[Ints, dict[Nodes, int]] | None = None
         self._known: dict[tuple[str, frozenset[str], frozenset[Region]], frozenset[str]] = {}
 
     @cached_property
@@ -68,6 +77,91 @@ class Sites:
         if nodes is not None:
             self._take(job, nodes, hold_s, claimed=claimed)
         return nodes
+
+    def place_all(
+        self, ledger: Ledger, jobs: Sequence[Job], tries: "Ints", gpus: "Ints", *, claimed: bool
+    ) -> list[tuple[str, ...]]:
+        """`place` for one after the other, where all claims run at once, up to the first without."""
+        if not self._state.sets:
+            return ledger.place_all(tries, gpus, stops=True)
+        known = self.tied(ledger, jobs, gpus, claimed=claimed) if len(jobs) >= MANY else None
+        if known is not None:
+            placed = ledger.place_tied(tries, known, stops=True)
+            self.took(known)
+            return placed
+        placed = []
+        for job, wanted in zip(jobs, tries.tolist(), strict=True):
+            places = (
+                self.place(ledger, job, workers, 0.0, claimed=claimed)
+                for workers in wanted
+                if workers > 0
+            )
+            nodes = next((names for names in places if names is not None), ())
+            if not nodes:
+                break
+            placed.append(nodes)
+        return placed
+
+    def tied(
+        self,
+        ledger: Ledger,
+        jobs: Sequence[Job],
+        gpus: "Ints",
+        *,
+        claimed: bool,
+        without: frozenset[str] = NOWHERE,
+    ) -> Tied | None:
+        """Who may go where, for compiled loops; None where these cannot tell.
+
+        They know no GPUs that are freed for somebody, and only so many sets of nodes.
+        """
+        known = self._cells(ledger) if COMPILES else None
+        if known is None or any(region.awaited for region in self.regions):
+            return None
+        from laxity_scheduler.columns.placing import Ties, Wants
+
+        cell, masks = known
+        kinds = {
+            name: kind for kind, name in enumerate(dict.fromkeys(job.eligible for job in jobs))
+        }
+        inside = [[name in region.inside for region in self.regions] for name in kinds]
+        shut = 0
+        if without:
+            hit = np.array([name in without for name in ledger.names], dtype=np.bool_)
+            shut = sum(1 << int(one) for one in np.unique(cell[hit]))
+        left = [self._reservations.spare_on(one) - self._taken[one] for one in self.regions]
+        ties = Ties(
+            np.array([masks[self._state.nodes_of(name)] for name in kinds], dtype=np.int64),
+            np.array(inside, dtype=np.bool_).reshape(len(kinds), len(self.regions)),
+            np.array([masks[region.nodes] for region in self.regions], dtype=np.int64),
+            np.array(left, dtype=np.int64),
+            np.full(1, shut),
+        )
+        wants = Wants(
+            gpus,
+            np.array([kinds[job.eligible] for job in jobs], dtype=np.int64),
+            np.full(len(jobs), claimed),
+            np.array([job.preemptible for job in jobs], dtype=np.bool_),
+        )
+        return Tied(cell, ties, wants)
+
+    def took(self, known: Tied) -> None:
+        """What compiled loops have taken of the regions."""
+        for region, left in zip(self.regions, known.ties.left.tolist(), strict=True):
+            self._taken[region] = self._reservations.spare_on(region) - left
+
+    def _cells(self, ledger: Ledger) -> tuple["Ints", dict[Nodes, int]] | None:
+        """The cell of each node, and sets and regions as masks of cells."""
+        if self._known_cells is None:
+            sets = [one.nodes for one in self.regions]
+            sets += [one.nodes for one in (self._state.sets or {}).values()]
+            sets = list(dict.fromkeys([*sets, NOWHERE]))
+            found = cells_of(ledger.names, sets)
+            if found is None:
+                return None
+            masks: dict[Nodes, int] = {None: ALL_CELLS, **dict(zip(sets, found[1], strict=True))}
+            self._known_cells = found[0], masks
+        return self._known_cells
 
     def place_on(
         self, ledger: Ledger, job: Job, workers: int, hold_s: float, *, claimed: bool

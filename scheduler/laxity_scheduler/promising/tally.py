@@ -109,14 +109,22 @@ class Tally:
             if part.whole(job):
                 yield part.free
 
-    def count(self, gpus: "Ints") -> int:
+    def count(self, jobs: Sequence[Job], gpus: "Ints") -> int:
         """Count the first of these newcomers while their GPUs (n,) are free; how many."""
-        if self._ledger is not None or self._parts:
+        if self._ledger is not None:
             return 0
         sums = np.cumsum(gpus)
         many = int((sums <= min(self._free, self.left)).sum())
+        weights = [part.weighs(jobs, gpus) for part in self._parts]
+        for part, (first_odd, weighs) in zip(self._parts, weights, strict=True):
+            fits = np.cumsum(weighs) <= min(part.free, part.left)
+            bad = np.flatnonzero(~fits & (weighs > 0))
+            many = min([many, first_odd, *bad[:1].tolist()]) if part.left >= 0 else 0
         taken = int(sums[many - 1]) if many else 0
         self._free, self.left = self._free - taken, self.left - taken
+        for part, (_, weighs) in zip(self._parts, weights, strict=True):
+            taken = int(weighs[:many].sum())
+            part.free, part.left = part.free - taken, part.left - taken
         return many
 
     def _alone(self, claim: Claim, after_s: float) -> Share | None:
@@ -151,6 +159,17 @@ class _Part:
 
     def whole(self, job: Job) -> bool:
         return job.eligible in self.region.inside
+
+    def weighs(self, jobs: Sequence[Job], gpus: "Ints") -> tuple[int, "Ints"]:
+        """GPUs (n,) with which newcomers weigh here; and the first that weighs by what it awaits."""
+        awaited, inside = self.region.awaited, self.region.inside
+        odd = (
+            next((at for at, job in enumerate(jobs) if job.id in awaited), len(jobs))
+            if awaited
+            else len(jobs)
+        )
+        mine = np.array([job.eligible in inside for job in jobs], dtype=np.bool_)
+        return odd, np.where(mine, gpus, 0)
 
     def gpus(self, job: Job, workers: int) -> int:
         return self.region.workers(job, workers) * job.gpus_per_worker

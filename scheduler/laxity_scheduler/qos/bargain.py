@@ -79,8 +79,8 @@ class Bargain:
 
     @cached_property
     def crowd(self) -> Crowd | None:
-        """The waiting jobs as columns, if they are many and may use all nodes."""
-        return None if self.state.sets else crowd_of(self.forecasts)
+        """The waiting jobs as columns, if they are many."""
+        return crowd_of(self.forecasts)
 
     @cached_property
     def sites(self) -> Sites:

@@ -76,7 +76,7 @@ class Newcomers:
     @cached_property
     def _plans(self) -> "Plans | None":
         """Room for their shares; None where compiled loops would not pay."""
-        if not COMPILES or len(self._jobs) < MANY:
+        if not COMPILES or len(self._jobs) < MANY or self._reservations.state.sets:
             return None
         from laxity_scheduler.promising.claim_plans import Plans
 
@@ -106,13 +106,14 @@ class Newcomers:
 def _possible(crowd: Crowd, at: Ints, reservations: "Reservations") -> NDArray[np.bool_]:
     """Whether none of the refusals applies that no order of claims can change."""
     room, due_at = reservations.room, crowd.column(DUE_AT)[at]
-    size, width = crowd.waiters.size[at], crowd.waiters.width[at]
-    known = {int(one): room.slots(int(one)) for one in np.unique(size)}
-    slots = np.array([known[one] for one in size.tolist()], dtype=np.int64)
+    size, width, jobs = crowd.waiters.size[at], crowd.waiters.width[at], crowd.waiters.at(at)
+    kinds = list(zip([job.eligible for job in jobs], size.tolist(), strict=True))
+    known = {kind: room.slots_for(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()}
+    slots = np.array([known[kind] for kind in kinds], dtype=np.int64)
     there = (width > 0) & (width <= slots[:, None])
     fastest = np.where(there, crowd.rest_s[at], FOREVER).min(axis=1)
     promised_at = crowd.column(PROMISED_DUE_AT)[at]
-    first = np.array([job.widths[0] for job in crowd.waiters.at(at)], dtype=np.int64)
+    first = np.array([job.widths[0] for job in jobs], dtype=np.int64)
     possible: NDArray[np.bool_] = crowd.column(SERVICE)[at] == HARD
     possible &= promised_at == -FOREVER
     possible &= (due_at < FOREVER) & (due_at > crowd.now) & (crowd.waiters.epochs[at] > 0.0)

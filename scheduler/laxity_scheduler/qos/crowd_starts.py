@@ -9,6 +9,7 @@ from laxity_scheduler.columns.bulk import built
 from laxity_scheduler.columns.compiled import COMPILES
 from laxity_scheduler.columns.facts import DUE_AT
 from laxity_scheduler.columns.forecast import TINY_S
+from laxity_scheduler.columns.tying import untied
 from laxity_scheduler.columns.waiters import MEAN, Ints
 from laxity_scheduler.ledger import MANY, Ledger
 from laxity_scheduler.promising.queueing import Waiting
@@ -47,7 +48,8 @@ def start_claimed(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     in_time = there & (rest <= (left_s + TINY_S)[:, None])
     many = _first_false(in_time.max(axis=1).tolist())
     tries = np.column_stack([_first(width, safe), _first(width, in_time)])[:many]
-    placed = bargain.ledger.place_all(tries, crowd.waiters.size[at[:many]], stops=True)
+    jobs, sizes = [one.job for one in ones[:many]], crowd.waiters.size[at[:many]]
+    placed = bargain.sites.place_all(bargain.ledger, jobs, tries, sizes, claimed=True)
     first = np.where(tries[:, 0] > 0, tries[:, 0], tries[:, 1])
     _start(bargain, ones, placed, first, [_due(one) for one in ones[: len(placed)]])
     return len(placed)
@@ -65,7 +67,8 @@ def start_others(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     soft = np.array([one.rank == "soft" for one in ones[: len(at)]], dtype=np.bool_)
     second = np.where(soft & (least < wanted) & bargain.grows, least, 0)
     tries = np.column_stack([wanted, second])
-    placed = bargain.ledger.place_all(tries, crowd.waiters.size[at], stops=True)
+    jobs, sizes = [one.job for one in ones[: len(at)]], crowd.waiters.size[at]
+    placed = bargain.sites.place_all(bargain.ledger, jobs, tries, sizes, claimed=False)
     terms, many = bargain.rules.terms, len(placed)
     queued_at = np.array([one.job.queued_at for one in ones[:many]])
     runs_s = terms.ageing_runs * np.where(mean_s[:many, 0] < FOREVER, mean_s[:many, 0], 0.0)
@@ -118,8 +121,11 @@ def _start(
     bargain.starts.update(zip([one.job.id for one in ones], starts, strict=False))
 
 
-def grow_starts(bargain: Bargain, jobs: Sequence[Job]) -> bool:
-    """Widen all that start at once, as `sizing.widen`; False if others might grow as well."""
+def grow_starts(bargain: Bargain, jobs: Sequence[Job], without: frozenset[str]) -> bool:
+    """Widen all that start at once, as `sizing.widen`; False if others might grow as well.
+
+    `without`: nodes that those who wait may use.
+    """
     crowd, ledger = bargain.crowd, bargain.ledger
     if crowd is None or len(jobs) < MANY or len(jobs) > len(bargain.starts) or not COMPILES:
         return False
@@ -132,13 +138,23 @@ def grow_starts(bargain: Bargain, jobs: Sequence[Job]) -> bool:
     width = crowd.waiters.width[at]
     held = np.array([start.workers for start in starts], dtype=np.int64)
     level = (width == held[:, None]).argmax(axis=1)
-    nodes = placing.nodes_of(np.array(ledger.free, dtype=np.int64))
+    size = crowd.waiters.size[at]
+    known = (
+        bargain.sites.tied(ledger, jobs, size, claimed=False, without=without)
+        if bargain.state.sets
+        else untied(len(ledger.free), size)
+    )
+    if known is None:
+        return False
+    nodes = placing.nodes_of(np.array(ledger.free, dtype=np.int64), known.cell)
     free, many = int(nodes.total[0]), width.size + 1
     grown = growing.Grown(*(np.empty(size, dtype=np.int64) for size in (free, many, many)))
     rest = crowd.waiters.rest_s(MEAN)[at]
-    size = crowd.waiters.size[at]
-    steps = growing.grow(nodes, level, crowd.by_id[at], size, rest, width, grown)
-    ledger.count(nodes.free.tolist())
+    ranks = crowd.by_id[at]
+    steps = growing.grow(nodes, known.ties, known.wants, level, ranks, rest, width, grown)
+    ledger.count(nodes.free[nodes.place].tolist())
+    if bargain.state.sets:
+        bargain.sites.took(known)
     for job, more in _by_job(grown, steps, ledger):
         start = starts[job]
         start.nodes += more

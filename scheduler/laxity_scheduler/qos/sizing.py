@@ -173,7 +173,7 @@ def widen(bargain: Bargain) -> None:
     rest = None if bargain.reservations.roomy else bargain.reservations.profile().copy()
     heap: list[tuple[float, str, int]] = []
     jobs = _to_widen(bargain)
-    if rest is None and grow_starts(bargain, list(jobs.values())):
+    if rest is None and grow_starts(bargain, list(jobs.values()), taken):
         return
     widths = {
         job.id: bargain.starts[job.id].workers if job.id in bargain.starts else job.workers

@@ -5,6 +5,7 @@ import struct
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,19 @@ def test_a_plan_is_read_back_bit_for_bit(seed: int) -> None:
     maker = Maker(seed)
     plan = Plan(tuple(maker.make(Decision) for _ in range(4)), maker.make(float))
     assert exact(codec.load_plan(codec.plan_bytes(plan))) == exact(plan)
+
+
+@given(seed=SEEDS, many=st.integers(0, 3))
+def test_a_plan_written_decision_by_decision_has_the_bytes_of_the_whole(
+    seed: int, many: int
+) -> None:
+    maker = Maker(seed)
+    plan = Plan(tuple(maker.make(Decision) for _ in range(many)), maker.make(float))
+    text = codec.written(plan)
+    assert text.text == codec.dumps(plan)
+    assert [codec.load_decision(orjson.loads(body)) for body in text.bodies] == [
+        codec.load_decision(said) for said in text.decisions
+    ]
 
 
 @given(old=SEEDS, new=SEEDS)

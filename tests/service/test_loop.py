@@ -1,5 +1,6 @@
 """The loop: a failing cycle acts on nothing and ends nothing; killed, it goes on from what it sees."""
 
+import gc
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from laxity_scheduler.memory.store import Store, StoreError
 from laxity_scheduler.plan import Admit, Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.reasons import reason
+from laxity_scheduler.service.loop import rarely_collected
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until
 from tests.service.memory_world import MemoryWorld
@@ -162,3 +164,22 @@ def test_the_api_answers_while_a_decision_takes_long(tmp_path: Path) -> None:
         answer = stage.http.get("/v1/jobs/default/a")
         go_on.set()
     assert answer.json()["state"] == "queued"
+
+
+def test_garbage_is_looked_for_seldom_during_a_cycle_and_as_before_after_it() -> None:
+    before = gc.get_threshold()
+    seen = []
+
+    def failing() -> None:
+        with rarely_collected():
+            seen.append(gc.get_threshold())
+            with rarely_collected():  # another service of this process
+                pass
+            seen.append(gc.get_threshold())
+            raise RuntimeError("failed")
+
+    with pytest.raises(RuntimeError, match="failed"):
+        failing()
+    assert seen[0] == seen[1] == (seen[0][0], *before[1:])
+    assert seen[0][0] >= 10_000
+    assert gc.get_threshold() == before

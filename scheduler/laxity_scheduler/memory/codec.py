@@ -9,7 +9,7 @@ can still be read.
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from math import copysign, isfinite
 from operator import attrgetter
@@ -41,9 +41,27 @@ def to_json(value: object) -> Any:
     return _writer(cast("Any", type(value)))(value)
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenPlan:
+    """A plan written once, for all who keep it: each decision as plain values and as bytes."""
+
+    decisions: Sequence[dict[str, Any]]
+    bodies: Sequence[bytes]
+    text: bytes
+
+
+def written(plan: Plan) -> WrittenPlan:
+    """The bytes are those of `dumps`; a decision is not written again to stand among the others."""
+    decisions = [decision_json(decision) for decision in plan.decisions]
+    bodies = [orjson.dumps(decision) for decision in decisions]
+    said = {"decisions": [orjson.Fragment(body) for body in bodies]} if bodies else {}
+    text = orjson.dumps({**said, **to_json(Plan(wake_at=plan.wake_at))})
+    return WrittenPlan(decisions, bodies, text)
+
+
 def plan_bytes(plan: Plan) -> bytes:
     """A plan; equal plans give equal bytes."""
-    return dumps(plan)
+    return written(plan).text
 
 
 def load_plan(text: bytes) -> Plan:

@@ -70,9 +70,12 @@ class Journal:
 
     def write(
         self, state: ClusterState, plan: Plan, predictor: Predictor, *, policy: str,
-        decided_s: float, also: Sequence[Fresh] = (),
+        decided_s: float, text: bytes = b"", also: Sequence[Fresh] = (),
     ) -> None:  # fmt: skip
-        """One transaction: the entry, its predictor if it is new, and the rows in `also`."""
+        """One transaction: the entry, its predictor if it is new, and the rows in `also`.
+
+        `text` are the plan's bytes, if they have been made already.
+        """
         old = None if self._since_full + 1 >= self._snapshot_every else self._last
         found = dumps(state) if old is None else orjson.dumps(differences.difference(old, state))
         entry = CycleRow(
@@ -82,7 +85,7 @@ class Journal:
             predictor=predictor.version,
             full=old is None,
             state=found,
-            plan=plan_bytes(plan),
+            plan=text or plan_bytes(plan),
             decided_s=decided_s,
         )
         self._store.record([entry, *self._new_version(predictor, state.now), *also])

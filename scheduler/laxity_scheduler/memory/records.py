@@ -5,11 +5,11 @@ that `explain` shows it stands once, until something else is said of the job.
 """
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
-from laxity_scheduler.memory.codec import decision_json, verdict_json
+from laxity_scheduler.memory.codec import WrittenPlan, verdict_json
 from laxity_scheduler.memory.store import DecisionRow, Fresh, LoanRow, VerdictRow, words
 from laxity_scheduler.plan import (
     Admit,
@@ -28,6 +28,7 @@ from laxity_scheduler.plan import (
 from laxity_scheduler.state import FOREVER, ClusterState
 
 Family = Literal["verdict", "act", "wait", "nodes"]
+Json = dict[str, Any]
 
 
 class Records:
@@ -36,25 +37,28 @@ class Records:
     def __init__(self) -> None:
         self._last: dict[str, dict[Family, object]] = {}
 
-    def rows(self, state: ClusterState, plan: Plan, uids: dict[str, str]) -> list[Fresh]:
+    def rows(
+        self, state: ClusterState, plan: Plan, text: WrittenPlan, uids: dict[str, str]
+    ) -> list[Fresh]:
         """Rows of all decisions of the plan that say something new; `uids` by job id."""
-        return [row for decision in self._new(plan) for row in _rows(state, decision, uids)]
+        found: list[Fresh] = []
+        for decision, said, body in zip(plan.decisions, text.decisions, text.bodies, strict=True):
+            if self._is_new(decision):
+                found += _rows(state, decision, said, body, uids)
+        return found
 
     def written(self, state: ClusterState, plan: Plan) -> None:
         """The rows of this plan are in the store: the same words need not be written again."""
-        for decision in self._new(plan):
+        for decision in filter(self._is_new, plan.decisions):
             said = self._last.setdefault(subject(decision), {})
             said[_family(decision)] = _words_of(decision)
             if _family(decision) == "act":
                 said.pop("wait", None)
         self._last = {job: said for job, said in self._last.items() if job in state.by_id}
 
-    def _new(self, plan: Plan) -> list[Decision]:
-        return [
-            decision
-            for decision in plan.decisions
-            if self._last.get(subject(decision), {}).get(_family(decision)) != _words_of(decision)
-        ]
+    def _is_new(self, decision: Decision) -> bool:
+        said = self._last.get(subject(decision))
+        return said is None or said.get(_family(decision)) != _words_of(decision)
 
 
 def subject(decision: Decision) -> str:
@@ -75,28 +79,37 @@ def _words_of(decision: Decision) -> object:
     return (decision.reason.code, decision.held_by) if isinstance(decision, Wait) else decision
 
 
-def _rows(state: ClusterState, decision: Decision, uids: dict[str, str]) -> Iterator[Fresh]:
-    said = {
+def _rows(
+    state: ClusterState, decision: Decision, said: Json, body: bytes, uids: dict[str, str]
+) -> Iterator[Fresh]:
+    """`said` and `body` are the decision as the journal has it."""
+    row = {
         "cycle": state.cycle,
         "at": state.now,
         "job": words(subject(decision)),
         "kind": type(decision).__name__.lower(),
         "reason_code": decision.reason.code,
         "reason": words(decision.reason.text),
-        "body": orjson.dumps(decision_json(decision)),
+        "body": body,
     }
-    yield Fresh(DecisionRow, said)
+    yield Fresh(DecisionRow, row)
     if isinstance(decision, Promised | Forecasted | Refuse):
-        yield _verdict_row(state, decision, uids.get(decision.job, ""))
+        yield _verdict_row(state, decision, said, uids.get(decision.job, ""))
     if isinstance(decision, Loan):
         for node in decision.nodes:
             taken = {"node": words(node), "cycle": state.cycle, "taken_at": state.now}
             yield Fresh(LoanRow, taken)
 
 
-def _verdict_row(state: ClusterState, decision: Promised | Forecasted | Refuse, uid: str) -> Fresh:
+def _verdict_row(
+    state: ClusterState, decision: Promised | Forecasted | Refuse, text: Json, uid: str
+) -> Fresh:
     job = state.by_id[decision.job]
     said = verdict_after(job, decision, state.now)
+    if isinstance(decision, Promised):  # the journal has it word by word
+        verdict = {"kind": type(said).__name__, **text["promise"]}
+    else:
+        verdict = verdict_json(said)
     values = {
         "uid": uid,
         "job": words(decision.job),
@@ -106,6 +119,6 @@ def _verdict_row(state: ClusterState, decision: Promised | Forecasted | Refuse, 
         "deadline_at": getattr(said, "deadline_at", job.deadline_at),
         "p50_at": getattr(said, "p50_at", FOREVER),
         "p90_at": said.p90_at,
-        "body": orjson.dumps(verdict_json(said)),
+        "body": orjson.dumps(verdict),
     }
     return Fresh(VerdictRow, values)

@@ -8,7 +8,8 @@ whatever reason, acts on nothing; it is counted, and the next one starts from wh
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event, Lock
 from typing import Final, Protocol
@@ -17,6 +18,7 @@ from laxity import names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler import turn
 from laxity_scheduler.engine import LiveWorld, Policy, Report
+from laxity_scheduler.memory.codec import written
 from laxity_scheduler.memory.journal import Journal
 from laxity_scheduler.memory.records import Records
 from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
@@ -36,6 +38,24 @@ REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 FORGET_EVERY: Final = 500  # cycles
+COLLECT_AFTER: Final = 50_000  # objects made and not let go, while a cycle runs
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """A cycle over thousands of jobs makes much that stays and few circles: look for those seldom.
+
+    Seldom, not never: what an API server that hangs leaves waiting must not grow without bound.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(max(COLLECT_AFTER, before[0]), *before[1:])
+    try:
+        yield
+    finally:
+        if (
+            before[0] < COLLECT_AFTER
+        ):  # else another service of this process has set it, and ends it
+            gc.set_threshold(*before)
 
 
 class NotReadyError(RuntimeError):
@@ -143,6 +163,10 @@ class Service:
 
     def step(self) -> None:
         """Observe, decide, journal, act, tell."""
+        with rarely_collected():
+            self._step()
+
+    def _step(self) -> None:
         began = time.perf_counter()
         leads, plan = False, Plan()
         try:
@@ -192,10 +216,11 @@ class Service:
             gc.enable()
         decided_s = time.perf_counter() - began
         self.metrics.decision.observe(decided_s)
-        rows = self._records.rows(state, plan, self._uids() if plan.decisions else {})
+        text = written(plan)
+        rows = self._records.rows(state, plan, text, self._uids() if plan.decisions else {})
         self._journal.write(
             state, plan, predictor,
-            policy=self.settings.policy, decided_s=decided_s, also=rows,
+            policy=self.settings.policy, decided_s=decided_s, text=text.text, also=rows,
         )  # fmt: skip
         self._records.written(state, plan)
         return plan

@@ -14,6 +14,10 @@ Json = dict[str, Any]
 NOT_ALLOWED: Final = "not sent: this replica does not lead (any more)"
 
 
+def unheeded(_: bool, /) -> None:  # noqa: FBT001 - a callback
+    """For who does not care whether a watch is cut."""
+
+
 class ApiError(RuntimeError):
     """The API server did not do it: `status` is the HTTP status, 0 when it could not be reached."""
 
@@ -30,7 +34,7 @@ class Change:
     object: Json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Listing:
     items: tuple[Json, ...]
     resource_version: str
@@ -74,12 +78,22 @@ class ClusterApi(Protocol):
 
     def get(self, kind: Kind, object_id: str) -> Json: ...
 
-    def watch(self, kind: Kind, *, since: str, on_change: Callable[[Change], None]) -> "Watch":
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None] = unheeded,
+    ) -> "Watch":
         """Call back for every change after resourceVersion `since`, from another thread.
 
         Broken connections are resumed; when `since` is too old (410) the kind is listed anew and
         the differences are called back as changes, so the caller never misses or doubles one. While
         many patches are sent, several changes of an object may be called back as the last of them.
+
+        `on_cut(True)`, in turn with the changes: it cannot follow any more, what it has told is of
+        the past. `on_cut(False)`: it follows again; what it had missed is still to come.
         """
         ...
 

@@ -19,7 +19,7 @@ import orjson
 
 from laxity import names
 from laxity_k8s import merge
-from laxity_k8s.api import Change, ClusterApi, Json, Kind, Listing, Outcome, Patch, Watch
+from laxity_k8s.api import Change, ClusterApi, Json, Kind, Listing, Outcome, Patch, Watch, unheeded
 from laxity_k8s.bench_ground import BenchError, Ground
 from laxity_k8s.kubernetes import KubernetesApi
 from laxity_k8s.paths import path
@@ -162,14 +162,21 @@ class Narrowed:
         found = self._api.list(kind, selector=selector)
         return Listing(tuple(filter(self._sees(kind), found.items)), found.resource_version)
 
-    def watch(self, kind: Kind, *, since: str, on_change: Callable[[Change], None]) -> Watch:
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None] = unheeded,
+    ) -> Watch:
         sees = self._sees(kind)
 
         def narrowed(change: Change) -> None:
             if sees(change.object):
                 on_change(change)
 
-        return self._api.watch(kind, since=since, on_change=narrowed)
+        return self._api.watch(kind, since=since, on_change=narrowed, on_cut=on_cut)
 
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
         answers = self._api.patch_many(patches)

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import orjson
 
-from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch
+from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
 from laxity_k8s.paths import collection, path
-from laxity_k8s.watching import KindWatch
+from laxity_k8s.watching import Bell, KindWatch
 from laxity_k8s.wire import STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
@@ -59,7 +60,8 @@ class KubernetesApi:
         )
         self._thread.start()
         self.may_act: Callable[[], bool] = lambda: True
-        self._seen: dict[Kind, Listing] = {}
+        self._seen: WeakValueDictionary[Kind, Listing] = WeakValueDictionary()
+        self._bell = Bell()
         self._in_flight = in_flight
         self._slots = asyncio.Semaphore(in_flight)
         try:
@@ -79,9 +81,16 @@ class KubernetesApi:
     def get(self, kind: Kind, object_id: str) -> Json:
         return self._wait(self._wire.json("GET", path(kind, object_id)))
 
-    def watch(self, kind: Kind, *, since: str, on_change: Callable[[Change], None]) -> "_Watch":
-        watch = _Watch(self._loop, kind, on_change)
-        watched = KindWatch(self._wire, kind, since, watch.take)
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None] = unheeded,
+    ) -> "_Watch":
+        watch = _Watch(self._loop, kind, on_change, on_cut)
+        watched = KindWatch(self._wire, kind, since, watch.take, on_cut=watch.take, bell=self._bell)
         seen = self._seen.pop(kind, None)
         if seen is not None and seen.resource_version == since:
             watched.seed(seen.items)
@@ -259,11 +268,15 @@ class _Watch:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, kind: Kind, on_change: Callable[[Change], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        kind: Kind,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None],
     ) -> None:
         self._loop = loop
-        self._on_change = on_change
-        self._changes: SimpleQueue[Sequence[Change] | None] = SimpleQueue()
+        self._on_change, self._on_cut = on_change, on_cut
+        self._changes: SimpleQueue[Sequence[Change] | bool | None] = SimpleQueue()
         self._teller = threading.Thread(target=self._tell, name=f"laxity-watch-{kind}", daemon=True)
         self.take = self._changes.put
 
@@ -280,6 +293,9 @@ class _Watch:
 
     def _tell(self) -> None:
         while (changes := self._changes.get()) is not None:
+            if isinstance(changes, bool):
+                self._on_cut(changes)
+                continue
             for change in changes:
                 if self._running.cancelled():
                     return

@@ -15,7 +15,7 @@ from typing import Any
 from laxity import names
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import admitted, changed, finished, with_status
-from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch
+from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.controller import Controller
 from laxity_k8s.down import claim, stop_workers
 from laxity_k8s.kubelet import Kit
@@ -62,7 +62,15 @@ class LocalCluster:
     def get(self, kind: Kind, object_id: str) -> Json:
         return self.rows.get(kind, object_id)
 
-    def watch(self, kind: Kind, *, since: str, on_change: Callable[[Change], None]) -> "RowWatch":
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None] = unheeded,
+    ) -> "RowWatch":
+        del on_cut  # nothing stands in between
         return RowWatch(self.rows, kind, since=int(since or 0), on_change=on_change)
 
     def create(self, kind: Kind, body: Mapping[str, Any]) -> Json:

@@ -2,6 +2,11 @@
 
 Answers to our own patches are put in at once, so that the next look sees what was just done, and a
 watch that comes later with the same or an older revision changes nothing.
+
+Each kind has a watch of its own. When one is cut, what is here is of several moments: Jobs of now
+beside pods of seconds ago look as if finished jobs held GPUs. It stays so for a while after all
+watches are back, as what one has missed comes later than what another has. So the mirror counts as
+`torn` from the first cut until all kinds were listed anew, one right after the other.
 """
 
 from collections import defaultdict
@@ -10,7 +15,7 @@ from threading import RLock
 from typing import Final
 
 from laxity_k8s import merge, pods
-from laxity_k8s.api import Change, ClusterApi, Json, Kind, Watch
+from laxity_k8s.api import Change, ClusterApi, Json, Kind, Listing, Watch
 
 TYPES: Final[dict[Kind, Json]] = {
     "jobs": {"apiVersion": "batch/v1", "kind": "Job"},
@@ -32,7 +37,22 @@ class Mirror:
         self._touched: set[str] = set()
         self._nodes_touched = True
         self._on_change = on_change
+        self._cut: set[Kind] = set()
+        self._cuts = 0
+        self._whole_at = 0  # how many cuts there had been when all was listed together
         self._watches: list[Watch] = [self._follow(api, kind) for kind in TYPES]
+
+    @property
+    def cut(self) -> list[Kind]:
+        """Kinds that cannot be followed now."""
+        with self.lock:
+            return sorted(self._cut)
+
+    @property
+    def torn(self) -> bool:
+        """Whether this may be objects of several moments."""
+        with self.lock:
+            return self._whole_at < self._cuts
 
     def take(self) -> tuple[set[str], bool]:
         """Groups (Job ids, or "pod:id" for pods without one) that changed, and whether nodes did."""
@@ -59,14 +79,25 @@ class Mirror:
             self._touch(kind, key, thing)
 
     def drop(self, kind: Kind, key: str, revision: int = 0) -> None:
+        """It is gone, since this revision if one is named: a later one by its name stays."""
         with self.lock:
-            thing = self._table(kind).pop(key, None)
-            if thing is None:
+            thing = self._table(kind).get(key)
+            if thing is None or 0 < revision < _revision(thing):
                 return
+            del self._table(kind)[key]
             self._gone[kind, key] = max(revision, _revision(thing))
             if len(self._gone) > 10_000:
                 self._gone.pop(next(iter(self._gone)))
             self._touch(kind, key, thing, gone=True)
+
+    def mend(self, api: ClusterApi) -> None:
+        """See all objects of all kinds as they are now. ApiError if one kind cannot be listed."""
+        with self.lock:
+            cuts = self._cuts
+        for kind in TYPES:
+            self._replace(kind, api.list(kind))
+        with self.lock:
+            self._whole_at = cuts
 
     def close(self) -> None:
         for watch in self._watches:
@@ -86,7 +117,24 @@ class Mirror:
                 self.put(kind, change.object)
             self._on_change()
 
-        return api.watch(kind, since=listing.resource_version, on_change=on_change)
+        def on_cut(cut: bool, /) -> None:  # noqa: FBT001 - as a watch calls it
+            with self.lock:
+                self._cuts += cut
+                (self._cut.add if cut else self._cut.discard)(kind)
+            self._on_change()
+
+        return api.watch(kind, since=listing.resource_version, on_change=on_change, on_cut=on_cut)
+
+    def _replace(self, kind: Kind, listing: Listing) -> None:
+        """This is all there was at that revision; what is newer is known better here."""
+        revision = _number(listing.resource_version)
+        there = set()
+        for thing in listing.items:
+            there.add(merge.identity(thing))
+            self.put(kind, {**TYPES[kind], **thing})
+        with self.lock:
+            for key in self._table(kind).keys() - there:
+                self.drop(kind, key, revision)
 
     def _table(self, kind: Kind) -> dict[str, Json]:
         return {"jobs": self.jobs, "pods": self.pods, "nodes": self.nodes}[kind]
@@ -108,5 +156,8 @@ class Mirror:
 
 
 def _revision(thing: Json) -> int:
-    text = str(merge.dig(thing, "metadata", "resourceVersion") or "0")
+    return _number(str(merge.dig(thing, "metadata", "resourceVersion") or "0"))
+
+
+def _number(text: str) -> int:
     return int(text) if text.isdigit() else 0

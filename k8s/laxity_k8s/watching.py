@@ -2,25 +2,32 @@
 
 An API server ends a watch every few minutes, forgets old versions (410 Gone) and restarts. What the
 caller has seen is kept as resourceVersions, so after a new list only the differences are told.
+
+Watches of several kinds are cut together and would come back seconds apart, each when its pause is
+over: the first that is back wakes the others.
 """
 
 import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
 import orjson
 
-from laxity_k8s.api import ApiError, Change, Json, Kind
+from laxity_k8s.api import ApiError, Change, Json, Kind, unheeded
 from laxity_k8s.paths import collection, object_id
-from laxity_k8s.wire import Wire
+from laxity_k8s.wire import Patience, Wire
 
 LOG = logging.getLogger("laxity.k8s.watch")
 GONE: Final = 410
 SERVER_TIMEOUT_S: Final = 300
 SILENCE_S: Final = 330.0
+STEADY_S: Final = 1.0  # a watch that was open for so long is opened again at once
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 5.0
 # While patches are sent, each comes back as several changes. They are read together afterwards, the
 # latest of each object alone: that costs far less, and what waits is let in for a moment before.
 HELD_BACK_S: Final = 2.0
@@ -34,14 +41,45 @@ BEGINNING: Final = re.compile(
 OnChanges = Callable[[Sequence[Change]], None]
 
 
-class KindWatch:
-    """One kind, watched until cancelled; changes are called back in order."""
+class Bell:
+    """Wakes the watches of one API server that wait before they try again."""
 
-    def __init__(self, wire: Wire, kind: Kind, since: str, on_changes: OnChanges) -> None:
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+        self._rung = asyncio.Event()
+
+    async def heard(self, longest_s: float) -> bool:
+        """Return when it is rung, or after that time; whether it was rung."""
+        rung = self._rung
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
+                await rung.wait()
+        return rung.is_set()
+
+
+class KindWatch:
+    """One kind, watched until cancelled; changes and cuts are called back in order."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        kind: Kind,
+        since: str,
+        on_changes: OnChanges,
+        *,
+        on_cut: Callable[[bool], None] = unheeded,
+        bell: Bell | None = None,
+    ) -> None:
         self._wire = wire
         self._path = collection(kind)
         self._since = since
-        self._on_changes = on_changes
+        self._on_changes, self._on_cut = on_changes, on_cut
+        self._bell = bell or Bell()
+        self._cut = False
+        self._opened_at = float("inf")
         self._known: dict[str, Json] | None = None  # by id; None: what the caller listed itself
 
     def seed(self, items: tuple[Json, ...]) -> None:
@@ -52,20 +90,37 @@ class KindWatch:
         """Forever; ends by cancellation only."""
         pause_s = 0.0
         while True:
-            try:
-                await self._stream()
+            self._opened_at = float("inf")
+            ended_well = await self._attempt()
+            steady = asyncio.get_running_loop().time() - self._opened_at >= STEADY_S
+            if steady and ended_well:  # as every few minutes
+                continue
+            self._tell_cut(cut=True)
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S + 2 * (0.0 if steady else pause_s))
+            if await self._bell.heard(pause_s):
                 pause_s = 0.0
-            except ApiError as error:
-                if error.status == GONE:
-                    LOG.info("%s: version %s is too old, listing anew", self._path, self._since)
-                    pause_s = await self._relist(pause_s)
-                else:
-                    LOG.info("%s: %s", self._path, error)
-                    pause_s = min(5.0, 0.1 + 2 * pause_s)
-            except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
-                LOG.info("watch of %s cut: %s", self._path, error)
-                pause_s = min(5.0, 0.1 + 2 * pause_s)
-            await asyncio.sleep(pause_s)
+
+    async def _attempt(self) -> bool:
+        """Follow as long as it goes; whether the API server ended it in good order."""
+        try:
+            await self._stream()
+        except ApiError as error:
+            if error.status == GONE:
+                LOG.info("%s: version %s is too old, listing anew", self._path, self._since)
+                self._tell_cut(cut=True)
+                await self._relist()
+            else:
+                LOG.info("%s: %s", self._path, error)
+        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
+            LOG.info("watch of %s cut: %s", self._path, error)
+        else:
+            return True
+        return False
+
+    def _tell_cut(self, *, cut: bool) -> None:
+        if cut != self._cut:
+            self._cut = cut
+            self._on_cut(cut)
 
     async def _stream(self) -> None:
         query = {
@@ -75,6 +130,9 @@ class KindWatch:
             "timeoutSeconds": str(SERVER_TIMEOUT_S),
         }
         reply = await self._wire.stream(self._path, query, silence_s=SILENCE_S)
+        self._opened_at = asyncio.get_running_loop().time()
+        self._tell_cut(cut=False)
+        self._bell.ring()
         held_back = False
         try:
             async for lines in _lines(reply):
@@ -122,16 +180,18 @@ class KindWatch:
         else:
             self._known[object_id(item)] = item
 
-    async def _relist(self, pause_s: float) -> float:
-        """List anew and tell the differences; the pause to make when that failed too.
+    async def _relist(self) -> None:
+        """List anew and tell the differences; if that fails, too, the next attempt comes here again.
 
         The newest there is: an older list would lack what was seen already, as if it were deleted.
         """
         try:
-            answer = await self._wire.json("GET", self._path)
+            answer = await self._wire.json(
+                "GET", self._path, timeout_s=120.0, patience=Patience(attempts=1)
+            )
         except ApiError as error:
             LOG.info("%s: %s", self._path, error)
-            return min(5.0, 0.1 + 2 * pause_s)
+            return
         known = self._known or {}
         fresh = {object_id(item): item for item in answer.get("items") or ()}
         changes = [Change("DELETED", known[gone]) for gone in known.keys() - fresh.keys()]
@@ -142,7 +202,6 @@ class KindWatch:
         self._on_changes(changes)
         self._known = fresh
         self._since = answer["metadata"]["resourceVersion"]
-        return 0.0
 
 
 async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:

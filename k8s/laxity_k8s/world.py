@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from laxity import names
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.admission import finished
 from laxity_k8s.affinity import roomy
+from laxity_k8s.again import alike, at_revision, onto_revision, reset
 from laxity_k8s.api import ApiError, ClusterApi, Json, Outcome, Patch
 from laxity_k8s.collect import ended_at
 from laxity_k8s.events import EventWriter
@@ -35,6 +35,7 @@ from laxity_scheduler.state import ClusterState, NodeSet
 NOT_FOUND = 404
 CONFLICT = 409
 COLLECT_EVERY_S = 600.0
+MEND_EVERY_S = 1.0
 WEEK_S = 7 * 86_400.0
 Wish = Callable[[], JobPatch | None]
 
@@ -67,6 +68,7 @@ class LiveCluster:
         self._events = EventWriter(api)
         self._state: ClusterState | None = None
         self._unsure = False  # whether a patch may have landed of which we know nothing
+        self.blind = ""
 
     def observe(self) -> ClusterState:
         with self._looking:
@@ -176,6 +178,8 @@ class LiveCluster:
             self._collected_at = now
             self.collect()
         due_s = min(self._snapshot.due_at, self._reminders.due_at) - now
+        if self.blind and not self._mirror.cut:
+            due_s = min(due_s, MEND_EVERY_S)
         news = self._news.wait(max(0.0, min(timeout_s, due_s)))
         self._news.clear()
         return news or due_s <= timeout_s
@@ -227,6 +231,7 @@ class LiveCluster:
         if self._unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
+        self.blind = self._mend()
         touched, nodes = self._mirror.take()
         now = time.time()
         for group in list(touched):
@@ -236,6 +241,17 @@ class LiveCluster:
         for job_id in touched & self._snapshot.bad.keys():
             self._tell_bad(self._snapshot.bad[job_id])
         return state
+
+    def _mend(self) -> str:
+        """Why what is seen may be of several moments; "" if it is of one, if need be listed anew."""
+        if self._mirror.torn and not self._mirror.cut:
+            try:
+                self._mirror.mend(self.api)
+            except ApiError as error:
+                return f"after a watch was cut, the cluster cannot be listed: {error}"
+        if cut := self._mirror.cut:
+            return f"the API server cannot be watched for {' and '.join(cut)}"
+        return "a watch was cut" if self._mirror.torn else ""
 
     def _wishes(
         self, decisions: Iterable[Decision], state: ClusterState
@@ -267,13 +283,13 @@ class LiveCluster:
 
     def _send(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""
-        resets = [_reset(one) for one in wished if one.reset_first]
+        resets = [reset(one) for one in wished if one.reset_first]
         cleared = {done.patch.id: done for done in self._done(resets)}
         ready = [one for one in wished if not one.reset_first]
         for one in wished:
             after = cleared.get(one.patch.id) if one.reset_first else None
             if after is not None and after.object is not None:
-                ready.append(_onto_revision(one, after.object))
+                ready.append(onto_revision(one, after.object))
         if not ready and not later:
             return
         said: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -311,9 +327,9 @@ class LiveCluster:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""
         latest = self._latest(lost.patch)
         shown = self._snapshot.shown.get(lost.patch.id)
-        if latest is None or not _alike(latest, shown) or finished(latest):
+        if latest is None or not alike(latest, shown) or finished(latest):
             return lost
-        again = next(iter(self.api.patch_many([_at_revision(lost.patch, latest)])))
+        again = next(iter(self.api.patch_many([at_revision(lost.patch, latest)])))
         if again.status == CONFLICT:
             self._latest(lost.patch)
         return again
@@ -358,39 +374,6 @@ def first_start(job: Json, decisions: Sequence[Decision]) -> bool:
     """Whether they let a Job run that never ran: nothing has to be cleared, or freed, before."""
     starts = any(isinstance(one, Admit) for one in decisions)
     return starts and not merge.dig(job, "status", "startTime")
-
-
-def _reset(one: JobPatch) -> Patch:
-    meta = {"resourceVersion": one.patch.body["metadata"]["resourceVersion"]}
-    body = {"metadata": meta, "status": {"startTime": None}}
-    return Patch("jobs", one.patch.id, body, subresource="status")
-
-
-def _onto_revision(one: JobPatch, job: Json) -> JobPatch:
-    return JobPatch(_at_revision(one.patch, job), one.turn, one.reset_first, one.said)
-
-
-def _at_revision(patch: Patch, job: Json) -> Patch:
-    meta = {**patch.body["metadata"], "resourceVersion": job["metadata"]["resourceVersion"]}
-    return Patch(patch.kind, patch.id, {**patch.body, "metadata": meta}, patch.subresource)
-
-
-def _alike(latest: Json, shown: Json | None) -> bool:
-    """Nothing that was decided on has changed: only the status, or notes of somebody else."""
-    return shown is not None and _decided_on(latest) == _decided_on(shown)
-
-
-def _decided_on(job: Json) -> tuple[Any, ...]:
-    notes = {**merge.labels(job), **merge.annotations(job)}
-    ours = {key: notes[key] for key in notes if key.startswith(f"{names.DOMAIN}/")}
-    return (
-        merge.dig(job, "metadata", "uid"),
-        merge.dig(job, "metadata", "deletionTimestamp"),
-        names.KUEUE_QUEUE in notes,
-        merge.labels(job).get(names.MANAGED),
-        ours,
-        merge.table(job, "spec"),
-    )
 
 
 def _none(there: Mapping[str, str], keys: Iterable[str]) -> dict[str, None]:

@@ -71,9 +71,12 @@ class LiveWorld(World, Protocol):
 
     Ids are "namespace/name". Manifests and Jobs are batch/v1 JSON, the truth about each job.
     `cycle` numbers the cycle that is decided next; it is written onto the Jobs that it changes.
+    `blind` says why what was observed last may be of several moments, and "" if it is of one: on
+    Jobs of now beside pods of a while ago nothing can be decided.
     """
 
     cycle: int
+    blind: str
 
     def submit(self, manifest: Manifest) -> dict[str, Any]:
         """Create the Job, suspended and labelled; the same idempotency key attaches to it."""

@@ -8,7 +8,7 @@ import pytest
 from laxity.qos import QoS
 from laxity.spec import TrainingSpec
 from laxity_k8s.admission import condition
-from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch
+from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.local import LocalCluster, RowWatch, stop_workers
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Report
@@ -35,8 +35,15 @@ class BrokenWire(LocalCluster):
         self._reach()
         return super().get(kind, object_id)
 
-    def watch(self, kind: Kind, *, since: str, on_change: Callable[[Change], None]) -> RowWatch:
-        del since, on_change
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None] = unheeded,
+    ) -> RowWatch:
+        del since, on_change, on_cut
         return super().watch(kind, since=str(10**9), on_change=lambda _: None)
 
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:

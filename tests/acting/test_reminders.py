@@ -1,7 +1,7 @@
 """A signal that no worker comes for is written onto its pod, and obeyed there."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -42,7 +42,7 @@ class Cluster:
     def list(self, kind: str) -> Listing:
         return Listing((), "0")
 
-    def watch(self, kind: str, *, since: str, on_change: Callable[[Any], None]) -> Any:
+    def watch(self, kind: str, **_: Any) -> Any:
         return None
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:

@@ -1,7 +1,7 @@
-"""While patches are sent, watched changes wait, and then come together, the latest of each object."""
+"""Watched changes wait while patches are sent; watches that are cut say so, and come back together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ from aiohttp import web
 
 from laxity_k8s import watching
 from laxity_k8s.api import Change
-from laxity_k8s.watching import KindWatch, latest
+from laxity_k8s.watching import Bell, KindWatch, latest
 from laxity_k8s.wire import Patience, Wire
 
 Told = tuple[str, str, str]  # type, name, resourceVersion
@@ -114,6 +114,101 @@ async def test_at_rest_every_change_is_told() -> None:
         while len(told) < 5:
             told += await there.batch()
         assert told == [("MODIFIED", "a", str(revision)) for revision in range(2, 7)]
+
+
+class Unsteady:
+    """A server whose watches are taken or refused, kind by kind; `cut` breaks the open ones."""
+
+    def __init__(self) -> None:
+        self.refuses: set[str] = set()
+        self.told: asyncio.Queue[tuple[str, bool | str]] = asyncio.Queue()
+        self._open: list[tuple[web.Request, asyncio.Event]] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        kind = request.path.rpartition("/")[2]
+        if kind in self.refuses:
+            return web.Response(status=503)
+        reply, over = web.StreamResponse(), asyncio.Event()
+        await reply.prepare(request)
+        await reply.write(line("ADDED", "a", 2) + b"\n")
+        self._open.append((request, over))
+        await over.wait()
+        return reply
+
+    def cut(self) -> None:
+        for request, over in self._open:
+            if request.transport is not None:
+                request.transport.abort()
+            over.set()
+        self._open.clear()
+
+    def takers(
+        self, kind: str
+    ) -> tuple[Callable[[Sequence[Change]], None], Callable[[bool], None]]:
+        """Both callbacks of a watch, into one queue."""
+
+        def take(changes: Sequence[Change]) -> None:
+            for one in changes:
+                self.told.put_nowait((kind, one.type))
+
+        return take, lambda cut: self.told.put_nowait((kind, cut))
+
+
+@asynccontextmanager
+async def unsteady() -> AsyncIterator[tuple[Unsteady, Wire]]:
+    there = Unsteady()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", there.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with Wire(host, None, _nobody, Patience()) as wire:
+        yield there, wire
+        there.cut()
+    await runner.cleanup()
+
+
+@asynccontextmanager
+async def following(there: Unsteady, wire: Wire, kind: Any, bell: Bell) -> AsyncIterator[None]:
+    on_changes, on_cut = there.takers(kind)
+    running = asyncio.create_task(
+        KindWatch(wire, kind, "1", on_changes, on_cut=on_cut, bell=bell).run()
+    )
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def heard(queue: asyncio.Queue[Any], count: int) -> list[Any]:
+    return [await asyncio.wait_for(queue.get(), 30.0) for _ in range(count)]
+
+
+@pytest.mark.asyncio
+async def test_a_watch_that_is_cut_says_so_and_again_when_it_follows_before_it_tells_more() -> None:
+    async with unsteady() as (there, wire), following(there, wire, "jobs", Bell()):
+        assert await heard(there.told, 1) == [("jobs", "ADDED")]
+        there.cut()
+        assert await heard(there.told, 3) == [("jobs", True), ("jobs", False), ("jobs", "ADDED")]
+
+
+@pytest.mark.asyncio
+async def test_the_first_watch_that_is_back_wakes_those_that_wait_before_they_try_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "FIRST_PAUSE_S", 3_600.0)
+    monkeypatch.setattr(watching, "LONGEST_PAUSE_S", 3_600.0)
+    bell = Bell()
+    async with unsteady() as (there, wire):
+        there.refuses = {"pods", "nodes"}
+        async with following(there, wire, "pods", bell), following(there, wire, "nodes", bell):
+            assert sorted(await heard(there.told, 2)) == [("nodes", True), ("pods", True)]
+            there.refuses = set()
+            async with following(there, wire, "jobs", bell):
+                told = await heard(there.told, 5)
+    assert {("nodes", False), ("pods", False)} < set(told)
 
 
 def test_another_object_by_the_same_name_is_another_object() -> None:

@@ -78,6 +78,10 @@ class Replica:
             return {}
         return found
 
+    def blind(self) -> str:
+        """Why it decides nothing."""
+        return str(self.said().get("blind", ""))
+
     def leads(self) -> bool:
         return bool(self.said().get("leads"))
 

@@ -9,7 +9,7 @@ import pytest
 from laxity_k8s.reconcile import rfc3339
 from tests.kube.audit import Audit
 from tests.kube.cluster import Cluster, simulated_node
-from tests.kube.ground import ELASTIC, GPUS, HARD, WHENEVER, Ground, ground
+from tests.kube.ground import ELASTIC, GPUS, HARD, URGENT, WHENEVER, Ground, ground
 from tests.kube.history import kept, width
 from tests.kube.kubectl import kubectl
 from tests.kube.mortal import Nursery
@@ -117,6 +117,32 @@ def test_a_service_that_was_cut_off_for_too_long_lists_anew_and_sees_what_it_mis
     there.until(lambda: there.finished(later) == 12, "the jobs that came meanwhile to finish")
     assert replica.log.read_text().count("is too old, listing anew") > told
     assert there.running(stays) == 4
+    assert there.problems() == []
+
+
+def test_nothing_is_decided_while_one_watch_is_back_and_the_others_are_not(
+    there: Ground, wire: Proxy, replica: Replica
+) -> None:
+    """Jobs of now beside pods of a while ago: who has finished would seem to hold his GPU."""
+    stays = there.apply(6, HARD, run_s=None)
+    ends = there.apply(10, HARD, run_s=3.0)
+    there.until(lambda: there.running() == 16, "all GPUs to be busy")
+    before = {job["metadata"]["name"]: job["spec"] for job in there.jobs(stays)}
+    wire.shut()
+    audit = Audit(there.cluster)
+    there.until(lambda: there.finished(ends) == 10, "ten jobs to finish unseen")
+    later = there.apply(1, URGENT)
+    cut = "the API server cannot be watched for jobs and nodes and pods"
+    there.until(lambda: replica.blind() == cut, "all watches to be cut")
+    wire.admit(1)
+    there.until(lambda: replica.blind() != cut, "one watch to be back")
+    elapse(3.0)
+    assert "cannot be watched" in replica.blind()
+    assert audit.written(there.namespace) == set()
+    wire.open()
+    there.until(lambda: there.finished(later) == 1, "the job that came meanwhile to finish")
+    assert replica.blind() == ""
+    assert {job["metadata"]["name"]: job["spec"] for job in there.jobs(stays)} == before
     assert there.problems() == []
 
 

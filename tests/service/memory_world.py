@@ -23,10 +23,13 @@ TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ES
 
 
 class MemoryWorld:
-    """Nodes of so many GPUs. `carried_out` keeps every plan; `broken` makes observing fail."""
+    """Nodes of so many GPUs. `carried_out` keeps every plan; `broken` makes observing fail,
+    `blind` what is observed doubtful.
+    """
 
     def __init__(self, *gpus: int) -> None:
         self.cycle = 0
+        self.blind = ""
         self.carried_out: list[Plan] = []
         self.broken: Exception | None = None
         self.observed = 0

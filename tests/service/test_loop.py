@@ -84,6 +84,36 @@ def test_a_cluster_that_cannot_be_seen_is_waited_for(tmp_path: Path) -> None:
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
 
 
+def looked(world: MemoryWorld) -> int:
+    """How often the service has looked at it, which it is asked to do."""
+    world.wake()
+    return world.observed
+
+
+def test_on_a_cluster_that_it_cannot_follow_it_decides_nothing_and_says_why_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.world.blind = "the API server cannot be watched for pods"
+        stage.submit("a", deadline="1h", widths="1")
+        seen = stage.world.observed
+        wait_until(lambda: looked(stage.world) > seen + 1, "two looks")
+        held = stage.http.get("/v1/jobs/default/a").json()
+        ready, metrics = stage.http.get("/readyz"), stage.http.get("/metrics").text
+        carried_out = [plan for plan in stage.world.carried_out if plan.decisions]
+        stage.world.blind = ""
+        stage.world.wake()
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        after = stage.http.get("/readyz").json()
+    assert (held["workers"], held["verdict"], carried_out) == (0, "none", [])
+    assert ready.status_code == 200, "workers report all the same"
+    assert ready.json()["blind"] == "the API server cannot be watched for pods"
+    assert "laxity_blind 1.0" in metrics
+    assert "blind" not in after
+    warnings = [one.message for one in caplog.records if one.levelname == "WARNING"]
+    assert warnings == ["nothing is decided until it is: the API server cannot be watched for pods"]
+
+
 def test_a_service_that_comes_back_knows_all_jobs_and_repeats_no_verdict(tmp_path: Path) -> None:
     world = MemoryWorld(2)
     with staged(tmp_path, world) as stage:

@@ -106,6 +106,7 @@ class Service:
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.completed = 0  # looks that ended, with or without acting
         self.failure = ""
+        self.blind = ""  # why nothing is decided though the service runs
         self._leads = leads
         self._learning = learning
         self.report_of = report_of
@@ -173,6 +174,7 @@ class Service:
             leads = self._lead()
         finally:  # who does not lead, or does not know, looks all the same
             state, predictor = self._look()
+            leads = self._sees() and leads
             try:
                 if leads:
                     plan = self._decided(state, predictor)
@@ -196,6 +198,16 @@ class Service:
         self.leading = leads
         self.metrics.leading.set(leads)
         return leads
+
+    def _sees(self) -> bool:
+        """Whether what was seen can be decided on; told when it no longer can, and when it can."""
+        before, self.blind = self.blind, self.world.blind
+        self.metrics.blind.set(bool(self.blind))
+        if self.blind and not before:
+            LOG.warning("nothing is decided until it is: %s", self.blind)
+        elif before and not self.blind:
+            LOG.info("decisions go on: the cluster is seen again")
+        return not self.blind
 
     def _look(self) -> tuple[ClusterState, Predictor]:
         self.world.cycle = self._journal.last_cycle + 1

@@ -64,6 +64,11 @@ class Metrics:
         self.leading = Gauge(
             "laxity_leading", "1 if this replica is the one that acts", registry=own
         )
+        self.blind = Gauge(
+            "laxity_blind",
+            "1 while nothing is decided, as the cluster cannot be followed",
+            registry=own,
+        )
         self.reports = Counter("laxity_reports", "Lines reported by workers", registry=own)
         self.untold = Gauge("laxity_announcements_waiting", "News not yet told", registry=own)
         self.coverage = Gauge(

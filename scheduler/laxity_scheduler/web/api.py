@@ -266,7 +266,10 @@ async def healthz() -> Response:
 
 @router.get("/readyz")
 async def readyz(service: TheService) -> Response:
-    """The store answers and the cluster has been seen; and which replica acts."""
+    """The store answers and the cluster has been seen; which replica acts, and why it does not.
+
+    A cluster that cannot be followed for a while makes no replica unready: workers report to it.
+    """
     problems = {}
     try:
         await run_in_threadpool(service.store.ping)
@@ -276,7 +279,8 @@ async def readyz(service: TheService) -> Response:
         problems["world"] = service.failure or "not seen yet"
     who = {"leads": service.leading, "leader": service.leader()}
     status_code = 503 if problems else 200
-    return Answer({"ready": not problems, **who, **problems}, status_code=status_code)
+    waits = {"blind": service.blind} if service.blind else {}
+    return Answer({"ready": not problems, **who, **waits, **problems}, status_code=status_code)
 
 
 async def _judged(job_id: str, desk: Desk, service: Service) -> Json:

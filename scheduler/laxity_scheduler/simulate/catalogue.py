@@ -6,6 +6,7 @@ literal cycle with the policy's own `decide`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final, Literal
 
@@ -62,7 +63,9 @@ def find(name: str) -> Listed:
     """UnknownPolicyError names what there is."""
     known = listed()
     if name not in known:
-        message = f"unknown policy {name!r}: one of {', '.join(sorted(known))}"
+        near = get_close_matches(name, known, n=1)
+        asked = f"; did you mean {near[0]}?" if near else ""
+        message = f"unknown policy {name!r}: one of {', '.join(sorted(known))}{asked}"
         raise UnknownPolicyError(message)
     return known[name]
 
@@ -88,11 +91,19 @@ def parse_admission(text: str) -> tuple[Admission, float | None]:
     if kind not in kinds or (value and kind != "priced"):
         message = f"admission is none, greedy, priced or priced:KAPPA, not {text!r}"
         raise ValueError(message)
-    kappa = float(value) if value else None
+    kappa = _number(value) if value else None
     if kappa is not None and not 0 < kappa < float("inf"):
-        message = f"kappa must be positive, not {value}"
+        message = f"kappa of priced:KAPPA is a positive number, not {value!r}"
         raise ValueError(message)
     return kinds[kind], kappa
+
+
+def _number(text: str) -> float:
+    """Not a number: nan."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def decide_of(name: str, *, packing: Packing = "skip", admission: str | None = None) -> Policy:

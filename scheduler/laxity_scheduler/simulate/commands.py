@@ -2,22 +2,30 @@
 
 import json
 import os
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final, get_args
+from typing import Annotated, Final
 
 import typer
 
 from laxity_scheduler.simulate.benches import benches
 from laxity_scheduler.simulate.catalogue import find, parse_admission
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
+from laxity_scheduler.simulate.finding import TRACES, format_of, found, tables_beside, trace_at
+from laxity_scheduler.simulate.limits import failing, instant, real, runs, whole, window
+from laxity_scheduler.simulate.replay import UnsettledError
 from laxity_scheduler.simulate.report import Figures, summary
 from laxity_scheduler.simulate.run import Setting
+from laxity_scheduler.simulate.screen import Screen
 from laxity_scheduler.simulate.sweep import Source, groups, settings, sweep
 from laxity_scheduler.simulate.tables import TableError
-from laxity_scheduler.simulate.traces import FORMATS, Format, TraceError
+from laxity_scheduler.simulate.traces import FORMATS, TraceError
 
-TRACES: Final = "LAXITY_TRACES"
+__all__ = ["instant", "register", "simulate"]
+
+EXIT_FAILED, EXIT_USAGE = 1, 2
 SHOWN: Final = (
     "deadline_met_ratio",
     "avg_jct_s",
@@ -31,7 +39,10 @@ SHOWN: Final = (
 
 
 PolicyOption = Annotated[list[str], typer.Option(help="Policy; repeat for a sweep.")]
-TraceOption = Annotated[Path, typer.Option(help=f"A trace; also looked for under ${TRACES}.")]
+TraceOption = Annotated[
+    Path,
+    typer.Option(help=f"A trace; also looked for under ${TRACES} and in the samples that ship."),
+]
 FormatOption = Annotated[
     str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}; guessed if absent.")
 ]
@@ -39,7 +50,7 @@ ThroughputsOption = Annotated[
     Path | None, typer.Option(help="Folder of throughput tables, MODEL.csv.")
 ]
 NodesOption = Annotated[list[int] | None, typer.Option(help="Nodes; repeat for a sweep.")]
-GpusPerNodeOption = Annotated[int, typer.Option(min=1)]
+GpusPerNodeOption = Annotated[int, typer.Option(help="GPUs of each node.")]
 PooledOption = Annotated[bool, typer.Option("--pooled", help="One pool of GPUs, no nodes.")]
 FromAtOption = Annotated[
     str, typer.Option("--from", help="ISO date or seconds; jobs from then on.")
@@ -49,13 +60,14 @@ CostModelOption = Annotated[
     str, typer.Option(help=f"What stops and resizes cost: {', '.join(COST_NAMES)}.")
 ]
 RestartCostOption = Annotated[
-    float | None, typer.Option(min=0.0, help="Seconds per start or change of width (flat).")
+    float | None, typer.Option(help="Seconds per start or change of width (flat).")
 ]
 ErrorOption = Annotated[
-    list[float] | None, typer.Option(help="Mean absolute prediction error, a share.")
+    list[float] | None,
+    typer.Option(help="Mean absolute prediction error, a share (0.2: 20 %); repeat."),
 ]
 SeedOption = Annotated[int, typer.Option(help="First seed.")]
-SeedsOption = Annotated[int, typer.Option(min=1, help="So many seeds, from --seed on.")]
+SeedsOption = Annotated[int, typer.Option(help="So many seeds, from --seed on.")]
 AdmissionOption = Annotated[
     str | None,
     typer.Option(
@@ -63,12 +75,12 @@ AdmissionOption = Annotated[
     ),
 ]
 PackingOption = Annotated[str, typer.Option(help="skip or strict (ordered policies).")]
-EpochSOption = Annotated[float, typer.Option(min=1.0, help="Seconds of one epoch.")]
+EpochSOption = Annotated[float, typer.Option(help="Seconds of one epoch.")]
 BatchOption = Annotated[
-    int, typer.Option(min=0, help="A closed batch of so many jobs, drawn by the seed.")
+    int, typer.Option(help="A closed batch of so many jobs, drawn by the seed; 0: the trace.")
 ]
 FailsSOption = Annotated[
-    float, typer.Option(min=0.0, help="A node's mean time between failures; 0: none.")
+    float, typer.Option(help="Seconds between a node's failures on average; 0: none.")
 ]
 LiteralOption = Annotated[
     bool, typer.Option("--literal", help="A fresh snapshot at each event, always.")
@@ -76,7 +88,9 @@ LiteralOption = Annotated[
 BoundOption = Annotated[
     bool, typer.Option("--bound", help="Also the bound on deadlines met (a linear program).")
 ]
-ProcessesOption = Annotated[int | None, typer.Option(min=1, help="Default: all cores.")]
+ProcessesOption = Annotated[
+    int | None, typer.Option(help="Runs side by side; all cores if absent.")
+]
 OutOption = Annotated[
     Path | None, typer.Option(help="Folder for runs.json, runs.csv, jobs.csv and pages.")
 ]
@@ -117,32 +131,93 @@ def simulate(
     json_: JsonOption = False,
 ) -> None:
     """Run a policy over a trace of jobs."""
-    try:
-        source = _source(trace, format_, throughputs, from_at, until_at, batch)
+    with _told():
+        real("--error", error or [])
+        failing(fails_s, _epoch(epoch_s))
+        for option, values in (
+            ("--nodes", nodes or []),
+            ("--gpus-per-node", [gpus_per_node]),
+            ("--seed", [seed]),
+            ("--seeds", [seeds]),
+            ("--batch", [batch]),
+            ("--processes", [processes] if processes is not None else []),
+        ):
+            whole(option, values)
+        policies = [name.strip() for given in policy for name in given.split(",")]
+        runs(policies, len(nodes or [64]), len(error or [0.0]), seeds)
+        for name in policies:
+            find(name)
         first = _setting(gpus_per_node, cost_model, restart_cost, admission, packing)
+        source = _source(trace, format_, throughputs, from_at, until_at, batch)
         many = settings(
             _with(first, pooled=pooled, epoch_s=epoch_s, fails_s=fails_s, literal=literal),
-            policies=[name for given in policy for name in given.split(",")],
+            policies=policies,
             nodes=nodes or [64],
             errors=error or [0.0],
             seeds=range(seed, seed + seeds),
         )
-        for setting in many:
-            find(setting.policy)
-        reports = sweep(
-            source, many, bound=bound, processes=processes, done=_progress(len(many), quiet=json_)
-        )
-    except (TraceError, TableError, ValueError) as problem:
-        typer.echo(f"laxity simulate: {problem}", err=True)
-        raise typer.Exit(2) from problem
-    if out is not None:
-        from laxity_scheduler.simulate.pages import write
-
-        write(out, source, many, reports)
+        if out is not None:
+            _can_be_written(out)
+        reports = _swept(source, many, bound=bound, processes=processes, quiet=json_)
     if reports[0]["bad_lines"]:
         lines, worst = reports[0]["bad_lines"], reports[0]["first_bad_line"]
         typer.echo(f"{source.path.name}: {lines} line(s) set aside; the first, {worst}", err=True)
     _print(reports, as_json=json_)
+    if out is not None:
+        from laxity_scheduler.simulate.pages import write
+
+        write(out, source, many, reports)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What cannot be simulated is a sentence and an exit code."""
+    try:
+        yield
+    except (TraceError, TableError, ValueError) as problem:
+        typer.echo(f"laxity simulate: {problem}", err=True)
+        raise typer.Exit(EXIT_USAGE) from problem
+    except UnsettledError as problem:
+        typer.echo(f"laxity simulate: the policy comes to no end: {problem}", err=True)
+        raise typer.Exit(EXIT_FAILED) from problem
+    except BrokenProcessPool as problem:
+        words = "a process of the sweep was killed, perhaps for memory: try fewer --processes"
+        typer.echo(f"laxity simulate: {words}", err=True)
+        raise typer.Exit(EXIT_FAILED) from problem
+
+
+def _swept(
+    source: Source, many: list[Setting], *, bound: bool, processes: int | None, quiet: bool
+) -> list[Figures]:
+    screen = Screen(len(many), quiet=quiet)
+    try:
+        return sweep(
+            source,
+            many,
+            bound=bound,
+            processes=processes,
+            done=screen.done,
+            ended=screen.ended,
+        )
+    finally:
+        screen.clear()
+
+
+def _can_be_written(folder: Path) -> None:
+    """Asked before hours of simulation rather than after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        message = f"--out {folder} cannot be made: {problem.strerror}"
+        raise ValueError(message) from problem
+    if not os.access(folder, os.W_OK | os.X_OK):
+        message = f"--out {folder} cannot be written to: it is not yours to write"
+        raise ValueError(message)
+
+
+def _epoch(epoch_s: float) -> float:
+    real("--epoch-s", [epoch_s])
+    return epoch_s
 
 
 def _with(
@@ -160,10 +235,11 @@ def _setting(
     admission: str | None,
     packing: str,
 ) -> Setting:
+    real("--restart-cost", [] if restart_cost is None else [restart_cost])
     if admission is not None:
         parse_admission(admission)
     if packing not in ("skip", "strict"):
-        message = f"packing is skip or strict, not {packing!r}"
+        message = f"--packing is skip or strict, not {packing!r}"
         raise ValueError(message)
     if cost_model and cost_model not in COST_NAMES:
         message = f"unknown cost model {cost_model!r}: one of {', '.join(COST_NAMES)}"
@@ -186,78 +262,11 @@ def _setting(
 def _source(  # noqa: PLR0917 - as the options come
     trace: Path, format_: str, throughputs: Path | None, from_at: str, until_at: str, batch: int
 ) -> Source:
-    path = found(trace)
-    kind = next((one for one in get_args(Format) if one == (format_ or guessed(path))), None)
-    if kind is None:
-        message = f"unknown trace format {format_!r}: one of {', '.join(FORMATS)}"
-        raise TraceError(message)
-    tables = found(throughputs) if throughputs is not None else _tables_beside(path, kind)
-    return Source(
-        path,
-        kind,
-        tables,
-        instant(from_at) if from_at else -float("inf"),
-        instant(until_at) if until_at else float("inf"),
-        batch,
-    )
-
-
-def found(path: Path) -> Path:
-    """The path, or the same one under LAXITY_TRACES."""
-    folder = os.environ.get(TRACES)
-    if path.exists() or path.is_absolute() or not folder:
-        return path
-    return Path(folder) / path
-
-
-def guessed(path: Path) -> str:
-    """The format, from the file's name or its folder's."""
-    text = f"{path.parent.name}/{path.name}".lower()
-    for format_ in FORMATS:
-        if format_ in text:
-            return format_
-    hints = {"cluster": "itp", "195job": "itp", "vpollux": "elasticflow", "ls6": "mirage"}
-    return next((format_ for hint, format_ in hints.items() if hint in text), "")
-
-
-def _tables_beside(path: Path, format_: Format) -> Path | None:
-    """The tables that belong to a trace of the collection, if they lie beside it."""
-    if format_ not in ("itp", "elasticflow"):
-        return None
-    name = "throughputs_A100" if format_ == "itp" else "throughputs_T4"
-    for folder in (path.parent / name, path.parent.parent / "elasticflow" / name):
-        if folder.is_dir():
-            return folder
-    message = f"traces of format {format_} need --throughputs, a folder of MODEL.csv"
-    raise TraceError(message)
-
-
-def instant(text: str) -> float:
-    """An ISO date (UTC without an offset) or seconds."""
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        message = f"{text!r} is neither a number of seconds nor an ISO date"
-        raise ValueError(message) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-class _progress:  # noqa: N801 - called like a function
-    """Says how many runs are done."""
-
-    def __init__(self, many: int, *, quiet: bool) -> None:
-        self.many, self.quiet, self.done = many, quiet or many < 2, 0
-
-    def __call__(self, figures: Figures) -> None:
-        self.done += 1
-        if not self.quiet:
-            typer.echo(
-                f"[{self.done}/{self.many}] {figures['policy']} {figures['gpus']} GPUs", err=True
-            )
+    from_s, until_s = window(from_at, until_at)
+    path = trace_at(trace)
+    kind = format_of(path, format_)
+    tables = found(throughputs) if throughputs is not None else tables_beside(path, kind)
+    return Source(path, kind, tables, from_s, until_s, batch)
 
 
 def _print(reports: list[Figures], *, as_json: bool) -> None:

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.share_table import TURNED_AWAY
+from laxity_scheduler.columns.share_table import TURNED_AWAY, Ints
 from laxity_scheduler.shares.rows import NOBODY
 from laxity_scheduler.shares.rule import ShareRule
 from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulate.outcome import Run, filled
+from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.replay import asked_columns
 from laxity_scheduler.simulate.truth import Truth, error_factor, sigma_of
 
@@ -41,6 +42,8 @@ NAMES = (
     "resizes",
     "promised_at",
 )
+ENDED_AT = NAMES.index("finished_at")
+CHUNK = 200  # events between two looks at how far it has come
 
 
 def runs_without_rows(jobs: Sequence[Truth], costs: Costs) -> bool:
@@ -59,9 +62,10 @@ def run_rule(
     gpus: int,
     error: float = 0.0,
     seed: int = 0,
+    ended: Ended = nobody,
 ) -> Run:
     """Simulate. The arrays are built first; `cpu_s` counts the loop alone."""
-    from laxity_scheduler.simulate.elastic_loop import Pace, run_shares
+    from laxity_scheduler.simulate.elastic_loop import Pace, beginning, run_shares
 
     many = len(jobs)
     asked = asked_of(jobs, costs, error=error, seed=seed)
@@ -71,11 +75,15 @@ def run_rule(
     out = np.zeros((many, 8))
     out[:, [0, 1, 7]] = np.inf
     state = np.zeros(many, dtype=np.int64)
-    busy = np.zeros((200 * many + 1_000, 2))
-    nobody = asked_of((), costs)
-    run_shares(nobody, how, pace, out, state, busy)  # loads or compiles the loop
+    none = asked_of((), costs)
+    few = np.zeros((1, 2))
+    run_shares(none, how, pace, beginning(0, out, state), few)  # loads or compiles the loop
     began = time.process_time()
-    events, rows = run_shares(asked, how, pace, out, state, busy)
+    live, busy = beginning(many, out, state), [np.zeros((0, 2))]
+    chunk = np.empty((CHUNK, 2))
+    while rows := run_shares(asked, how, pace, live, chunk):
+        busy.append(chunk[:rows].copy())
+        ended(_over(out, state, drops=rule.drops))
     cpu_s = time.process_time() - began
     known: dict[str, Floats] = {name: out[:, place].copy() for place, name in enumerate(NAMES)}
     return Run(
@@ -88,10 +96,16 @@ def run_rule(
             int(row): "capacity_promised_to_others" for row in np.flatnonzero(state == TURNED_AWAY)
         },
         cpu_s=cpu_s,
-        events=events,
-        busy=[(float(at), int(held)) for at, held in busy[:rows]],
+        events=sum(map(len, busy)),
+        busy=[(float(at), int(held)) for at, held in np.concatenate(busy)],
         models=[job.model for job in jobs],
     )
+
+
+def _over(out: Floats, state: Ints, *, drops: bool) -> int:
+    """How many jobs have ended, or were turned away for good."""
+    over = np.isfinite(out[:, ENDED_AT])
+    return int(np.count_nonzero(over | (state == TURNED_AWAY) if drops else over))
 
 
 def asked_of(jobs: Sequence[Truth], costs: Costs, *, error: float = 0.0, seed: int = 0) -> "Asked":

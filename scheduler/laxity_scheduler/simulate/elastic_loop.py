@@ -59,6 +59,8 @@ class Live(NamedTuple):
     recent: Floats  # (MOST_PLANS_REMEMBERED,): GPU-seconds of the latest newcomers, each alone
     state: Ints  # (n,): see `share_table`
     out: Floats  # (n, 8)
+    clock: Floats  # (2,): now, and when to wake
+    counts: Ints  # (4,): newcomers planned, arrived, active, and events so far
 
 
 @jit
@@ -220,13 +222,9 @@ def carried_out(
     return still, held
 
 
-@jit
-def run_shares(
-    asked: Asked, how: How, pace: Pace, out: Floats, state: Ints, busy: Floats
-) -> tuple[int, int]:
-    """Fill `out` (n, 8), `state` (n,) and `busy` (2 x events, 2); how many events and busy rows."""
-    jobs = len(asked.submitted)
-    live = Live(
+def beginning(jobs: int, out: Floats, state: Ints) -> Live:
+    """Before anything has happened."""
+    return Live(
         np.ones(jobs),
         np.full(jobs, -1, dtype=np.int64),
         np.zeros(jobs),
@@ -235,10 +233,20 @@ def run_shares(
         np.zeros(MOST_PLANS_REMEMBERED),
         state,
         out,
+        np.array([0.0, np.inf]),
+        np.zeros(4, dtype=np.int64),
     )
-    now, wake_at, planned = 0.0, np.inf, 0
-    arrived, many, events, rows = 0, 0, 0, 0
-    while True:
+
+
+@jit
+def run_shares(asked: Asked, how: How, pace: Pace, live: Live, busy: Floats) -> int:
+    """Go on from `live` for as many events as `busy` (rows, 2) has rows; how many came. 0: the end."""
+    jobs = len(asked.submitted)
+    now, wake_at = live.clock[0], live.clock[1]
+    planned, arrived = live.counts[0], live.counts[1]
+    many, events = live.counts[2], live.counts[3]
+    row = 0
+    while row < len(busy):
         at = next_event(asked, live, now, wake_at, arrived, many)
         if at == np.inf:
             break
@@ -255,12 +263,14 @@ def run_shares(
             view = view_of(asked, live, now, many)
             given, target = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
             for place in range(many):
-                given[place] = state[live.active[place]]
+                given[place] = live.state[live.active[place]]
             most_paid = pace.kappa * typical(live.recent, planned)
             wake_s = allocate(view, how, most_paid, given, target)
             wake_at = now + max(wake_s, 1.0)
             periodic = pace.rounds_between > 0 and events % pace.rounds_between == 0
             many, held = carried_out(asked, live, view, how, pace, now, periodic, given, target)
-        busy[rows, 0], busy[rows, 1] = now, held
-        rows += 1
-    return events, rows
+        busy[row, 0], busy[row, 1] = now, held
+        row += 1
+    live.clock[0], live.clock[1] = now, wake_at
+    live.counts[0], live.counts[1], live.counts[2], live.counts[3] = planned, arrived, many, events
+    return row

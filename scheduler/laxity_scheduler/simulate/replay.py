@@ -11,6 +11,7 @@ from laxity_scheduler.engine import Policy, cycle
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.live import Live
 from laxity_scheduler.simulate.outcome import Run, filled
+from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.truth import Truth
 from laxity_scheduler.simulate.world import SimWorld
 from laxity_scheduler.state import FOREVER, ClusterState
@@ -24,7 +25,9 @@ class UnsettledError(RuntimeError):
     """A policy goes on deciding at one instant, or waking for nothing."""
 
 
-def replay(world: SimWorld, policy: Policy, predictor: Predictor) -> list[float]:
+def replay(
+    world: SimWorld, policy: Policy, predictor: Predictor, *, ended: Ended = nobody
+) -> list[float]:
     """Run to the end; seconds of each decision."""
     took: list[float] = []
 
@@ -37,6 +40,7 @@ def replay(world: SimWorld, policy: Policy, predictor: Predictor) -> list[float]
     at, again, idle = -FOREVER, 0, 0
     while not world.done and world.advance():
         plan = cycle(world, decide, predictor)
+        ended(len(world.finished) + len(world.left))
         again = again + 1 if world.now == at else 0
         idle = 0 if plan.decisions or world.busy[-1][1] else idle + 1
         at = world.now
@@ -108,10 +112,11 @@ def literal(
     world: SimWorld,
     policy: Policy,
     predictor: Predictor,
+    ended: Ended = nobody,
 ) -> Run:
     """A Run by the literal cycle."""
     began = time.process_time()
-    took = replay(world, policy, predictor)
+    took = replay(world, policy, predictor, ended=ended)
     cpu_s = time.process_time() - began
     columns, refused = columns_of(world, jobs)
     return Run(

@@ -16,6 +16,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.order import Order, Pool, Queue, Shape, pack
 from laxity_scheduler.simulate.outcome import Run, filled
+from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 from laxity_scheduler.simulate.truth import rigid_shape
 
@@ -28,6 +29,7 @@ def run_order(
     gpus_per_node: int,
     pooled: bool = False,
     predicted_s: Callable[[TraceJob], float] | None = None,
+    ended: Ended = nobody,
 ) -> Run:
     """Simulate; `predicted_s` is what the policy believes of a run time (default: the truth).
 
@@ -41,7 +43,14 @@ def run_order(
     shapes = [(1, job.gpus) if pooled else rigid_shape(job.gpus, gpus_per_node) for job in jobs]
     keys = [order.key(job.submitted_at, job.deadline_at, believe(job), job.gpus) for job in jobs]
     starts = _starts(
-        jobs, shapes, keys, order=order, nodes=nodes, gpus_per_node=gpus_per_node, pooled=pooled
+        jobs,
+        shapes,
+        keys,
+        order=order,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        pooled=pooled,
+        ended=ended,
     )
     cpu_s = time.process_time() - began
     gc.enable()
@@ -68,6 +77,7 @@ def _starts(
     nodes: int,
     gpus_per_node: int,
     pooled: bool,
+    ended: Ended,
 ) -> list[float]:
     """When each job starts; infinity for one that can never fit."""
     forever, packing = math.inf, order.packing
@@ -80,7 +90,7 @@ def _starts(
     capacity = nodes * gpus_per_node
     queue = Queue()
     finishes: list[tuple[float, int, tuple[str, ...]]] = []
-    arrived = 0
+    arrived, over = 0, 0
     while True:
         next_finish = finishes[0][0] if finishes else forever
         now = min(arrivals[arrived], next_finish)
@@ -90,11 +100,13 @@ def _starts(
             while finishes and finishes[0][0] == now:
                 _, number, named = heappop(finishes)
                 workers, per_worker = shapes[number]
+                over += 1
                 if pooled:
                     pool.give_back(workers * per_worker)
                 else:
                     ledger.give(named, per_worker)
             queue.freed()
+            ended(over)
         while arrivals[arrived] == now:
             workers, per_worker = shapes[arrived]
             if workers * per_worker <= capacity:

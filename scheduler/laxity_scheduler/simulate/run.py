@@ -13,6 +13,7 @@ from laxity_scheduler.simulate.costs import CostName, Costs, costs, scaled
 from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.outcome import Run
+from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.report import SHARES_DONE
 from laxity_scheduler.simulate.rigid import run_order
@@ -71,11 +72,14 @@ class Setting:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-def simulate(trace: Trace, setting: Setting) -> Run:
-    """Run one policy over a trace. The same arguments give the same Run, but for its times."""
+def simulate(trace: Trace, setting: Setting, *, ended: Ended = nobody) -> Run:
+    """Run one policy over a trace. The same arguments give the same Run, but for its times.
+
+    `ended` is told as it goes how many jobs have ended, or been turned away.
+    """
     began = time.perf_counter()
     policy = find(setting.policy)
-    run = _run(trace, setting, policy)
+    run = _run(trace, setting, policy, ended)
     wall_s = time.perf_counter() - began
     said = {**setting.to_json(), "wall_s": wall_s}
     return replace(run, setting=said, ape_at=_errors_later(trace, setting, policy))
@@ -92,7 +96,7 @@ def _errors_later(trace: Trace, setting: Setting, policy: Listed) -> dict[int, F
     return {share: belief_errors(factors, seen, share) for share in SHARES_DONE}
 
 
-def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
+def _run(trace: Trace, setting: Setting, policy: Listed, ended: Ended) -> Run:
     cycles = _by_cycles(setting, policy)
     if policy.way == "order" and not cycles:
         sigma = sigma_of(setting.error)
@@ -108,6 +112,7 @@ def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
                 job.duration_s
                 * error_factor(f"{job.namespace}/{job.id}", sigma=sigma, seed=setting.seed)
             ),
+            ended=ended,
         )
     jobs = truths(
         trace,
@@ -127,8 +132,9 @@ def _run(trace: Trace, setting: Setting, policy: Listed) -> Run:
             gpus=setting.gpus,
             error=setting.error,
             seed=setting.seed,
+            ended=ended,
         )
-    return _cycles(trace.name, setting, jobs)
+    return _cycles(trace.name, setting, jobs, ended)
 
 
 def _by_cycles(setting: Setting, policy: Listed) -> bool:
@@ -138,7 +144,7 @@ def _by_cycles(setting: Setting, policy: Listed) -> bool:
     return cycles or (policy.way == "order" and (asks or setting.paid_starts))
 
 
-def _cycles(trace: str, setting: Setting, jobs: list[Truth]) -> Run:
+def _cycles(trace: str, setting: Setting, jobs: list[Truth], ended: Ended) -> Run:
     """By the literal cycle. An order's jobs pay nothing for their only start, unless told to."""
     unpaid = find(setting.policy).way == "order" and not setting.paid_starts
     model = costs("free", cluster_gpus=setting.gpus) if unpaid else setting.costs
@@ -153,6 +159,7 @@ def _cycles(trace: str, setting: Setting, jobs: list[Truth]) -> Run:
         world=SimWorld(jobs, nodes, model, failures=failures),
         policy=decide_of(setting.policy, packing=setting.packing, admission=setting.admission),
         predictor=Belief(jobs, model, error=setting.error, seed=setting.seed),
+        ended=ended,
     )
 
 

@@ -1,19 +1,26 @@
 """Many simulations on all cores: every policy with every cluster size, error and seed."""
 
+import math
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, Final
 
 from laxity_scheduler.simulate.bound import bound_of
+from laxity_scheduler.simulate.progress import Tally
 from laxity_scheduler.simulate.refusals import false_refusals
 from laxity_scheduler.simulate.report import Figures, report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import Tables, load_tables
-from laxity_scheduler.simulate.traces import Format, Trace, load
+from laxity_scheduler.simulate.traces import Format, Trace, TraceError, load
+
+LOOK_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +35,29 @@ class Source:
     most_jobs: int = 0  # a sample of so many, by seed, submitted within an hour; 0: the trace
 
     def load(self) -> Trace:
+        """The jobs that are asked for. TraceError if there are none: they would make empty figures."""
         tables: Tables = {} if self.throughputs is None else load_tables(self.throughputs)
-        return load(
+        trace = load(
             self.path, self.format, tables=tables, from_at=self.from_at, until_at=self.until_at
         )
+        if not trace.jobs:
+            raise TraceError(self._why_none(load(self.path, self.format, tables=tables)))
+        return trace
+
+    def _why_none(self, whole: Trace) -> str:
+        if whole.jobs:
+            first, last = whole.jobs[0].submitted_at, whole.jobs[-1].submitted_at
+            return (
+                f"none of the {len(whole.jobs):,} jobs of {self.path.name} was submitted between "
+                f"{_told_at(self.from_at)} and {_told_at(self.until_at)}: the first was at "
+                f"{_told_at(first)}, the last at {_told_at(last)}"
+            )
+        if whole.bad_lines:
+            return (
+                f"{self.path.name} has no job that can be used: {len(whole.bad_lines):,} line(s) "
+                f"set aside; the first, {whole.bad_lines[0]}"
+            )
+        return f"{self.path.name} has no jobs: nothing stands below its heading"
 
 
 def settings(
@@ -49,17 +75,31 @@ def settings(
     ]
 
 
+def _told_at(at: float) -> str:
+    """An instant as --from and --until take it: a date where the trace has dates, else seconds."""
+    if not math.isfinite(at):
+        return "the beginning" if at < 0 else "the end"
+    dated = _YEAR_2000 <= at < _YEAR_3000
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S}" if dated else f"{at:.15g} s"
+
+
+_YEAR_2000: Final = 946_684_800.0
+_YEAR_3000: Final = 32_503_680_000.0
+
+
 def one(source: Source, setting: Setting, *, bound: bool = False) -> Figures:
     """Load, simulate, report."""
-    return _reported(source.load(), source, setting, bound=bound)
+    return _reported(source.load(), source, setting, bound=bound, tally=Tally())
 
 
-def _reported(trace: Trace, source: Source, setting: Setting, *, bound: bool) -> Figures:
+def _reported(
+    trace: Trace, source: Source, setting: Setting, *, bound: bool, tally: Tally
+) -> Figures:
     if source.most_jobs:
         from laxity_scheduler.simulate.generate import closed_batch
 
         trace = closed_batch(trace, jobs=source.most_jobs, seed=setting.seed)
-    run = simulate(trace, setting)
+    run = simulate(trace, setting, ended=tally.run(len(trace.jobs)))
     figures = report(run)
     figures["false_refusals"] = false_refusals(run, trace, setting)
     figures["bad_lines"] = len(trace.bad_lines)
@@ -70,13 +110,24 @@ def _reported(trace: Trace, source: Source, setting: Setting, *, bound: bool) ->
 
 
 _LOADED: dict[Source, Trace] = {}  # per worker process
+_TALLY: list[Tally] = []  # of this worker process, on the counts that all share
+
+
+def _begin(counts: Any) -> None:
+    """In a worker process: whoever interrupts the sweep hears of it once, from its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _TALLY[:] = [Tally(counts, counts.get_lock())]
 
 
 def _work(source: Source, setting: Setting, bound: bool) -> Figures:  # noqa: FBT001 - a pool calls it
+    return _loaded(source, setting, bound=bound, tally=_TALLY[0])
+
+
+def _loaded(source: Source, setting: Setting, *, bound: bool, tally: Tally) -> Figures:
     if source not in _LOADED:
         _LOADED.clear()
         _LOADED[source] = source.load()
-    return _reported(_LOADED[source], source, setting, bound=bound)
+    return _reported(_LOADED[source], source, setting, bound=bound, tally=tally)
 
 
 def sweep(
@@ -86,15 +137,31 @@ def sweep(
     bound: bool = False,
     processes: int | None = None,
     done: Callable[[Figures], None] = lambda _figures: None,
+    ended: Callable[[int, int], None] = lambda _ended, _jobs: None,
 ) -> list[Figures]:
-    """A report for each setting, in their order; `done` is told each one as it comes."""
+    """A report for each setting, in their order; `done` is told each one as it comes.
+
+    `ended` is told how many jobs have ended in all runs so far, and how many one run has.
+    """
     workers = min(processes or os.cpu_count() or 1, len(many))
     if workers <= 1:
-        return [_told(_work(source, setting, bound), done) for setting in many]
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        tally = Tally(told=ended)
+        return [_told(_loaded(source, setting, bound=bound, tally=tally), done) for setting in many]
+    spawn = get_context("spawn")
+    counts = spawn.Array("q", 2)
+    pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_begin, initargs=(counts,))
+    with pool:
         futures = [pool.submit(_work, source, setting, bound) for setting in many]
-        for future in as_completed(futures):
-            done(future.result())
+        try:
+            pending = set(futures)
+            while pending:
+                over, pending = wait(pending, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+                for future in over:
+                    done(future.result())
+                ended(counts[0], counts[1])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # what one run says, all would say
+            raise
         return [future.result() for future in futures]
 
 

@@ -87,7 +87,7 @@ def load(
     jobs: list[TraceJob] = []
     bad: list[BadLine] = []
     try:
-        with _opened(path) as lines:
+        with opened(path) as lines:
             for number, parse in read(lines, tables or {}):
                 try:
                     job = parse()
@@ -103,7 +103,7 @@ def load(
     return Trace(path.name.removesuffix(".gz").rpartition(".")[0], tuple(jobs), tuple(bad))
 
 
-def _opened(path: Path) -> TextIO:
+def opened(path: Path) -> TextIO:
     """As text; bytes that are no UTF-8 spoil their own field only."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")

@@ -1,8 +1,9 @@
 """`laxity study`: make the rows behind a claim, in a folder, one by one."""
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -26,23 +27,24 @@ def study(
     samples: Annotated[
         bool, typer.Option("--samples", help="In small, on the traces that ship.")
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="So many seeds, from 0 on.")] = 5,
+    seeds: Annotated[int, typer.Option(help="So many seeds, from 0 on.")] = 5,
     where: Annotated[
         list[str] | None,
         typer.Option(help="LABEL=VALUE: only these rows, such as trace=01; repeat."),
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Trials side by side.")] = 1,
+    processes: Annotated[int, typer.Option(help="Trials side by side.")] = 1,
 ) -> None:
     """Make a study's rows; those that the folder has are not computed again."""
+    from laxity_scheduler.simulate.limits import whole
     from laxity_scheduler.simulate.studies.shelf import shelf
     from laxity_scheduler.simulate.studies.study import STUDIES, conduct
     from laxity_scheduler.simulate.traces import TraceError
 
     if name not in STUDIES:
-        for one in STUDIES.values():
-            typer.echo(f"{one.name:<12} {one.asks}", err=bool(name))
-        raise typer.Exit(EXIT_USAGE if name else 0)
+        _list(name)
     try:
+        whole("--seeds", [seeds])
+        whole("--processes", [processes])
         problems = conduct(
             STUDIES[name],
             shelf(samples=samples),
@@ -52,6 +54,9 @@ def study(
             wanted=_wanted(where or []),
             told=_tell,
         )
+    except OSError as problem:
+        typer.echo(f"laxity study: {problem.filename}: {problem.strerror}", err=True)
+        raise typer.Exit(EXIT_FAILED) from problem
     except (TraceError, ValueError) as problem:
         typer.echo(f"laxity study: {problem}", err=True)
         raise typer.Exit(EXIT_USAGE) from problem
@@ -60,6 +65,19 @@ def study(
         typer.echo(f"no row for {line}", err=True)
     if problems:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _list(unknown: str) -> NoReturn:
+    """The studies that there are; with a name that is none of them, on stderr."""
+    from laxity_scheduler.simulate.studies.study import STUDIES
+
+    if unknown:
+        near = get_close_matches(unknown, STUDIES, n=1)
+        asked = f"; did you mean {near[0]}?" if near else ""
+        typer.echo(f"laxity study: no study {unknown!r} among these{asked}", err=True)
+    for one in STUDIES.values():
+        typer.echo(f"{one.name:<12} {one.asks}", err=bool(unknown))
+    raise typer.Exit(EXIT_USAGE if unknown else 0)
 
 
 def _tell(done: int, many: int, told: "Told") -> None:

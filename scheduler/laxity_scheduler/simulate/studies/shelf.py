@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from laxity_scheduler.simulate.finding import SAMPLES, TRACES
 from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.simulate.traces import Format, TraceError
-
-SAMPLES: Final = Path(__file__).parents[1] / "samples"
-TRACES: Final = "LAXITY_TRACES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class Shelf:
         """TraceError if it is not there."""
         source = BOOKS[name].source(self.folder)
         if not source.path.is_file():
-            message = f"no trace {name} at {source.path}: set {TRACES}, or take the samples"
+            message = f"no trace {name} at {source.path}: set {TRACES}, or take the --samples"
             raise TraceError(message)
         return source
 
@@ -76,6 +74,9 @@ def shelf(*, samples: bool = False) -> Shelf:
         return Shelf(SAMPLES, samples=True)
     folder = os.environ.get(TRACES)
     if not folder:
-        message = f"{TRACES} names no folder of traces; the shipped samples go without it"
+        message = f"{TRACES} names no folder of traces; --samples takes those that ship"
+        raise TraceError(message)
+    if not Path(folder).is_dir():
+        message = f"{TRACES} is {folder}, which is no folder; --samples takes those that ship"
         raise TraceError(message)
     return Shelf(Path(folder))

@@ -10,7 +10,13 @@ from typing import Final
 from laxity_scheduler.simulate.studies import deadlines, errors, pickyman, qos
 from laxity_scheduler.simulate.studies.keep import read, write
 from laxity_scheduler.simulate.studies.shelf import Shelf
-from laxity_scheduler.simulate.studies.trial import Row, Trial, key
+from laxity_scheduler.simulate.studies.trial import LABELS, Row, Trial, key, text
+from laxity_scheduler.simulate.traces import TraceError
+
+
+class NoSuchRowsError(ValueError):
+    """Labels were asked for that no row has together."""
+
 
 Trials = Callable[[Shelf, Sequence[int]], list[Trial]]
 Told = tuple[Trial, Row | None, str]  # a trial, its row, or what went wrong
@@ -51,7 +57,13 @@ def conduct(
     told: Callable[[int, int, Told], None] = lambda _done, _many, _told: None,
 ) -> list[str]:
     """Compute the rows that the folder lacks; what went wrong, a line for each."""
-    trials = [trial for trial in study.trials(shelf, seeds) if wanted(trial)]
+    every = study.trials(shelf, seeds)
+    if not every:
+        message = f"{shelf.folder} has no trace that study {study.name} takes; --samples has some"
+        raise TraceError(message)
+    trials = [trial for trial in every if wanted(trial)]
+    if not trials:
+        raise NoSuchRowsError(_labels(study.name, every))
     rows = {key(row): row for row in read(folder, study.name)}
     lacking = [trial for trial in trials if trial.key not in rows]
     problems = []
@@ -65,6 +77,13 @@ def conduct(
             write(folder, study.name, rows.values())
         told(done, len(lacking), one)
     return problems
+
+
+def _labels(study: str, trials: Sequence[Trial]) -> str:
+    """Which labels can be asked for."""
+    found = {name: sorted({text(trial.labels.get(name)) for trial in trials}) for name in LABELS}
+    several = [f"{name}={'|'.join(values)}" for name, values in found.items() if len(values) > 1]
+    return f"no row of study {study} has all these labels; there is {', '.join(several)}"
 
 
 def _computed(trials: Sequence[Trial], processes: int) -> Iterator[Told]:

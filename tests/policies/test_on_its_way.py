@@ -117,3 +117,11 @@ def test_a_job_asked_for_some_workers_is_asked_for_all_where_a_promise_needs_the
     shrinks = going(width=2, resize_to=1)
     state = cluster(gpus=2, jobs=[shrinks, big], now=NOW)
     assert acted(state) == [("Preempt", "team/going", "team/big")]
+
+
+def test_two_promised_jobs_make_way_for_one_worker_that_needs_both_their_gpus() -> None:
+    """Neither alone makes a place; both are in time when they start again behind it."""
+    big = urgent("big", gpus_per_worker=2)
+    state = cluster(gpus=2, jobs=[*kept(2), big], now=NOW)
+    stops = [("Preempt", "team/kept0", "team/big"), ("Preempt", "team/kept1", "team/big")]
+    assert sorted(acted(state)) == stops

@@ -22,7 +22,7 @@ from laxity_scheduler.qos.coming import gpus_of
 from laxity_scheduler.qos.crowd import queue_at_once
 from laxity_scheduler.qos.crowd_starts import start_claimed, start_others
 from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S, kept_out, planned_later
-from laxity_scheduler.qos.donors import carry_out, choose
+from laxity_scheduler.qos.donors import carry_out, choose, making_way
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.victims import Need, Victim, freed_by
@@ -106,16 +106,9 @@ class Starts:
         if need is None:
             return
         bargain.coming.use(replace(need, coming=own))
-        missing, freed = need.workers - need.there, Counter[str]()
-        for job in ways:
-            more = freed + gpus_of(job, job.nodes[: job.resize_to or None])
-            if need.gained(freed) >= missing:
-                break
-            if job.id in (taker.id, *bargain.acted) or need.gained(more) <= need.gained(freed):
-                continue
-            freed = more
-            why = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
-            bargain.change(Preempt(job.id, "epoch", taker.id, why))
+        for victim in making_way(bargain, [job for job in ways if job.id != taker.id], need):
+            why = reason("preempt_for", beneficiary=taker.id, gpus=bargain.state.by_id[victim].gpus)
+            bargain.change(Preempt(victim, "epoch", taker.id, why))
         among = need.nodes or None
         trial.place(
             min(need.workers, trial.part(among).slots(taker.gpus_per_worker)),
@@ -292,14 +285,18 @@ class Starts:
             return gpus
         profile = self._reservations.profile()
         until_s = profile.marks[min(profile.slot(share.starts_s) + 1, SLOTS)]
+        found: list[tuple[str, Counter[str]]] = []
         for other in self._bargain.state.running:
             if need.gained(gpus) >= missing:
                 break
             if self._forecasts.trajectory_s(other) <= until_s and self._bargain.settled(other):
-                more = gpus + gpus_of(other, other.nodes[: other.resize_to or None])
-                if need.gained(more) > need.gained(gpus):
-                    self._bargain.ends.add(other.id)
-                    gpus = more
+                found.append((other.id, gpus_of(other, other.nodes[: other.resize_to or None])))
+                gpus += found[-1][1]
+        for name, freed in found:
+            if need.gained(gpus - freed) < need.gained(gpus):
+                self._bargain.ends.add(name)
+            else:
+                gpus -= freed
         return gpus
 
     def _unclaimed(self, one: Waiting) -> None:

@@ -39,6 +39,7 @@ class Ties(NamedTuple):
     inside: Bools  # (K, R): which regions a kind cannot leave
     region: Ints  # (R,): cells of a region, small regions first
     left: Ints  # (R,): GPUs that no claim needs
+    spare: Ints  # (R,): the same for one job, as it is placed
     shut: Ints  # (1,): cells that nobody may use
 
 
@@ -143,46 +144,17 @@ def lay(
 
 
 @jit
-def stage(
-    nodes: Nodes,
-    ties: Ties,
-    kind: int,
-    gpus: int,
-    closed: int,
-    spare: Ints,
-    workers: int,
-    taken: Ints,
-    at: int,
-) -> int:
-    """Places for up to so many workers outside the first regions, and where none is spare."""
-    found = 0
-    while found < workers:
-        cells, most = ties.may[kind] & ~ties.shut[0], workers - found
-        for region in range(len(spare)):
-            if ties.inside[kind, region]:
-                continue
-            if region < closed or spare[region] < gpus:
-                cells &= ~ties.region[region]
-            else:
-                most = min(most, spare[region] // gpus)
-        more = place(nodes, most, gpus, cells, taken, at + found)
-        if not more:
-            break
-        lay(nodes, ties, taken, at + found, at + found + more, gpus, spare)
-        found += more
-    return found
-
-
-@jit
-def spare_for(ties: Ties, wants: Wants, job: int, gpus: int) -> Ints:
-    """GPUs of the regions that so many GPUs of a job may be of; none at all if they are too many."""
-    if wants.stops[job] and not wants.claims[job]:
-        return np.full(len(ties.region), NO_LIMIT)
-    if not wants.claims[job]:
-        for region in range(len(ties.region)):
-            if ties.inside[wants.kind[job], region] and gpus > ties.left[region]:
-                return np.empty(0, dtype=np.int64)
-    return ties.left.copy()
+def outside(ties: Ties, kind: int, gpus: int, closed: int, workers: int) -> tuple[int, int]:
+    """Cells without the first regions and those where no worker is spare; and how many may go there."""
+    cells, most = ties.may[kind] & ~ties.shut[0], workers
+    for region in range(len(ties.region)):
+        if ties.inside[kind, region]:
+            continue
+        if region < closed or ties.spare[region] < gpus:
+            cells &= ~ties.region[region]
+        else:
+            most = min(most, ties.spare[region] // gpus)
+    return cells, most
 
 
 @jit
@@ -191,18 +163,36 @@ def in_stages(
 ) -> int:
     """`Sites._placed`: outside all regions first, then with the largest of them, and so on."""
     gpus, kind, found = wants.gpus[job], wants.kind[job], 0
-    spare = spare_for(ties, wants, job, workers * gpus)
-    for closed in range(len(spare), -1, -1):
-        if len(spare) and (closed == len(spare) or not ties.inside[kind, closed]):
-            left = workers - found
-            found += stage(nodes, ties, kind, gpus, closed, spare, left, taken, at + found)
-    if found == workers and (wants.claims[job] or not wants.stops[job]):
-        before = ties.left.copy()
-        lay(nodes, ties, taken, at, at + workers, gpus, ties.left)
-        for region in range(len(spare)):
-            if wants.claims[job] and ties.inside[kind, region]:  # it was counted there
-                ties.left[region] = before[region]
+    claims, limited = wants.claims[job], wants.claims[job] or not wants.stops[job]
+    for region in range(len(ties.region)):
+        ties.spare[region] = ties.left[region] if limited else NO_LIMIT
+        if not claims and ties.inside[kind, region] and workers * gpus > ties.spare[region]:
+            return 0
+    for closed in range(len(ties.region), -1, -1):
+        if closed < len(ties.region) and ties.inside[kind, closed]:
+            continue
+        while found < workers:
+            cells, most = outside(ties, kind, gpus, closed, workers - found)
+            more = place(nodes, most, gpus, cells, taken, at + found)
+            if not more:
+                break
+            if limited:
+                lay(nodes, ties, taken, at + found, at + found + more, gpus, ties.spare)
+            found += more
     return found
+
+
+@jit
+def count_in(
+    nodes: Nodes, ties: Ties, wants: Wants, job: int, taken: Ints, at: int, end: int
+) -> None:
+    """A job has started on these nodes: `Sites._take`."""
+    if wants.claims[job] or not wants.stops[job]:
+        ties.spare[:] = ties.left
+        lay(nodes, ties, taken, at, end, wants.gpus[job], ties.left)
+        for region in range(len(ties.region)):
+            if wants.claims[job] and ties.inside[wants.kind[job], region]:  # it was counted there
+                ties.left[region] = ties.spare[region]
 
 
 @jit
@@ -221,7 +211,9 @@ def site(
     if found < workers:
         for worker in range(at, at + found):
             change(nodes, taken[worker], gpus)
-    return bool(found == workers)
+        return False
+    count_in(nodes, ties, wants, job, taken, at, at + workers)
+    return True
 
 
 @jit

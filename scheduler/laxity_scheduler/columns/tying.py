@@ -49,7 +49,7 @@ def untied(nodes: int, gpus: Ints) -> Tied:
     kind, flags = np.zeros(len(gpus), dtype=np.int64), np.ones(len(gpus), dtype=np.bool_)
     none = np.zeros(0, dtype=np.int64)
     every = np.full(1, ALL_CELLS), np.zeros((1, 0), dtype=np.bool_)
-    ties = Ties(*every, none, none.copy(), np.zeros(1, dtype=np.int64))
+    ties = Ties(*every, none, none.copy(), none.copy(), np.zeros(1, dtype=np.int64))
     return Tied(np.zeros(nodes, dtype=np.int64), ties, Wants(gpus, kind, flags, flags))
 
 

@@ -14,7 +14,7 @@ Where every job may use every node there are no regions, and a profile is a plai
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.columns.forecast import stopping
 from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.promising.reserve import SLOTS, Profile, Share
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.state import ClusterState, Job, NodeSet
 
 MOST_REGIONS: Final = 32
 
@@ -65,17 +65,29 @@ def regions_of(state: ClusterState) -> tuple[Region, ...]:
     """The regions of a snapshot, small ones first; none where every job may use every node."""
     if not state.sets:
         return ()
-    usable = frozenset(node.id for node in state.nodes if node.pool in USABLE)
-    mine = {name: one.nodes & usable for name, one in state.sets.items()}
+    usable = tuple([node.id for node in state.nodes if node.pool in USABLE])
+    known = _LAST[0] if _LAST else None
+    if known is None or known[:2] != (usable, state.sets):
+        _LAST[:] = [(usable, state.sets, _cut(frozenset(usable), state.sets))]
+    found, awaited = _LAST[0][2], _awaited(state)
+    if not awaited:
+        return found
+    return tuple([replace(one, awaited=_within(awaited, one.nodes)) for one in found])
+
+
+_LAST: list[tuple[tuple[str, ...], Mapping[str, NodeSet], tuple[Region, ...]]] = []
+
+
+def _cut(usable: frozenset[str], sets: Mapping[str, NodeSet]) -> tuple[Region, ...]:
+    """The regions of these nodes; the same as long as nobody labels or adds a node."""
+    mine = {name: one.nodes & usable for name, one in sets.items()}
     closed, exact = unions({*mine.values()} - {usable})
-    awaited = _awaited(state)
     return tuple(
         Region(
             nodes,
             frozenset(
                 name for name, own in mine.items() if own <= nodes or (own & nodes and not exact)
             ),
-            _within(awaited, nodes),
         )
         for nodes in sorted(closed - {usable}, key=lambda nodes: (len(nodes), sorted(nodes)))
     )
@@ -87,8 +99,8 @@ def _awaited(state: ClusterState) -> Counter[tuple[str, str]]:
     for hold in state.holds:
         if hold.until_at > state.now:
             found[hold.job, hold.node] += hold.gpus
-    for job in state.running:
-        if job.stop_for and stopping(job):
+    for job in [job for job in state.running if job.stop_for]:
+        if stopping(job):
             for node in job.nodes:
                 found[job.stop_for, node] += job.gpus_per_worker
     return found

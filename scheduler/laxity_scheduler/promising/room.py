@@ -23,6 +23,7 @@ from laxity_scheduler.promising.claims import ORDERS, Order, Terms, by_deadline,
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region, SplitProfile, regions_of
 from laxity_scheduler.promising.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
+from laxity_scheduler.promising.seats import Seats, seats_of
 from laxity_scheduler.state import FOREVER, NOTHING, ClusterState, Job
 
 if TYPE_CHECKING:
@@ -219,27 +220,42 @@ class Room:
 
     @cached_property
     def _on_regions(self) -> Mapping[Region, "OnRegion"]:
-        return {region: self._looked_at(region) for region in self.regions}
+        if not self.regions:
+            return {}
+        found = zip(self.regions, self._looked_at(), strict=True)
+        return dict(found)
 
-    def _looked_at(self, region: Region) -> "OnRegion":
+    @cached_property
+    def seats(self) -> Seats:
+        """On which regions running jobs sit."""
+        return seats_of(self.state, tuple([region.nodes for region in self.regions]))
+
+    def _looked_at(self) -> Iterable["OnRegion"]:
         """Busy GPUs that no worker explains are of pods that terminate, first.
 
         A row says how many pods terminate, not where; the rest is other people's.
         """
-        state = self.state
-        nodes = [node for node in state.nodes if node.pool in USABLE and node.id in region.nodes]
-        busy = sum(node.gpus - node.free_gpus for node in nodes)
-        ours = sum(region.holds(job.nodes) * job.gpus_per_worker for job in state.running)
-        leaving = [job for job in state.jobs if job.terminating_workers]
-        going = sum(job.terminating_workers * job.gpus_per_worker for job in leaving)
-        unexplained = max(0, busy - ours)
-        training = [node for node in nodes if node.pool == "training"]
-        return OnRegion(
-            capacity=sum(node.gpus for node in training) - max(0, unexplained - going),
-            free=sum(node.free_gpus for node in training),
-            terminating=min(unexplained, going),
-            terminated_s=max((_terminated_s(job, self.forecasts) for job in leaving), default=0.0),
+        nodes, facts, seats = self.state.nodes, self.forecasts.facts, self.seats
+        gpus, free = (
+            np.array([getattr(node, name) for node in nodes]) for name in ("gpus", "free_gpus")
         )
+        usable = np.array([node.pool in USABLE for node in nodes], dtype=np.bool_)
+        training = np.array([node.pool == "training" for node in nodes], dtype=np.bool_)
+        runs = np.where(facts.column(WORKERS) > 0.0, facts.column(SIZE), 0.0)
+        ours = (seats.workers * runs[:, None]).sum(axis=0).tolist()
+        leaving = [job for job in self.state.jobs if job.terminating_workers]
+        going = sum(job.terminating_workers * job.gpus_per_worker for job in leaving)
+        terminated_s = max((_terminated_s(job, self.forecasts) for job in leaving), default=0.0)
+        for at in range(len(self.regions)):
+            mine = seats.member[:-1, at]
+            busy = int((gpus - free)[mine & usable].sum())
+            unexplained = max(0, busy - int(ours[at]))
+            yield OnRegion(
+                capacity=int(gpus[mine & training].sum()) - max(0, unexplained - going),
+                free=int(free[mine & training].sum()),
+                terminating=min(unexplained, going),
+                terminated_s=terminated_s,
+            )
 
     @cached_property
     def awaited(self) -> dict[str, float]:

@@ -135,6 +135,7 @@ class Sites:
             np.array(inside, dtype=np.bool_).reshape(len(kinds), len(self.regions)),
             np.array([masks[region.nodes] for region in self.regions], dtype=np.int64),
             np.array(left, dtype=np.int64),
+            np.array(left, dtype=np.int64),
             np.full(1, shut),
         )
         wants = Wants(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laxity_scheduler.columns.facts import PROMISED_DUE_AT, SIZE
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.facts import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.columns.forecast import TINY_S, stopping
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.promising.lazy_shares import LazyShares
@@ -70,11 +71,26 @@ class Tally:
         self.left -= int((width * facts.column(SIZE)[rows])[counts].sum())
         found = zip(names, width.tolist(), finish_s.tolist(), counts.tolist(), strict=True)
         shares.plain = {name: (int(wide), ends_s) for name, wide, ends_s, one in found if one}
-        for part in self._parts:
-            by_id = self._room.state.by_id
-            part.left -= sum(
-                part.gpus(by_id[name], wide) for name, (wide, _) in shares.plain.items()
-            )
+        if self._parts:
+            self._weigh(rows[counts], width[counts])
+
+    def _weigh(self, rows: "Ints", width: Floats) -> None:
+        """These rows run on these widths: so many GPUs less are left on the regions they are on."""
+        facts, seats = self._room.forecasts.facts, self._room.seats
+        jobs, size, held = facts.at(rows), facts.column(SIZE)[rows], facts.column(WORKERS)[rows]
+        kinds = [job.eligible for job in jobs]
+        known = np.array([len(job.nodes) for job in jobs]) == held
+        seated = seats.workers[rows]
+        fewer = np.flatnonzero(known & (width < held))
+        first = zip(facts.at(rows[fewer]), width[fewer].tolist(), strict=True)
+        seated[fewer] = seats.of([job.nodes[: int(wide)] for job, wide in first])
+        nowhere = np.flatnonzero(~known).tolist()
+        for at, part in enumerate(self._parts):
+            inside = part.region.inside
+            whole = np.array([kind in inside for kind in kinds], dtype=np.bool_)
+            weighs = np.where(whole, width, seated[:, at]) * size
+            part.left -= int(weighs[known].sum())
+            part.left -= sum(part.gpus(jobs[row], int(width[row])) for row in nowhere)
 
     def add(self, claim: Claim, *, keep: bool) -> Share | None:
         """Its share, counted if `keep`; None (nothing counted) if it does not fit with the rest."""

@@ -1,0 +1,66 @@
+"""On which regions the workers of running jobs sit, for ten thousand of them at once.
+
+A row says on which nodes its workers are. How many of these lie in each region changes only with the
+row or the regions, so it is kept between decisions and read again for other rows alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.columns.rows import carried
+from laxity_scheduler.columns.share_table import Bools
+from laxity_scheduler.state import ClusterState, Job
+
+Parts = tuple[frozenset[str], ...]  # the nodes of each region
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """R regions: their nodes among those of the snapshot, and workers on them by row."""
+
+    parts: Parts
+    names: tuple[str, ...]
+    number: Mapping[str, int]
+    member: Bools  # (nodes + 1, R): the last is none of the snapshot's
+    jobs: tuple[Job, ...]
+    workers: Floats  # (n, R)
+
+    def of(self, named: Sequence[tuple[str, ...]]) -> Floats:
+        """How many of these nodes lie in each region, (len(named), R)."""
+        flat = list(map(self.number.get, chain.from_iterable(named), repeat(len(self.names))))
+        sums = np.zeros((len(flat) + 1, len(self.parts)))
+        np.cumsum(self.member[np.array(flat, dtype=np.int64)], axis=0, out=sums[1:])
+        ends = np.cumsum(list(map(len, named)), dtype=np.int64)
+        found: Floats = sums[ends] - sums[np.append(0, ends[:-1])]
+        return found
+
+
+_LAST: list[Seats] = []  # what was read last; answers do not depend on it
+
+
+def seats_of(state: ClusterState, parts: Parts) -> Seats:
+    """Of all rows. What-ifs ask beside the loop: the memory is replaced as a whole."""
+    names = tuple([node.id for node in state.nodes])
+    last = _LAST[0] if _LAST else None
+    if last is None or last.names != names or last.parts != parts:
+        last = _empty(names, parts)
+    if last.jobs is not state.jobs:
+        arrays, changed = carried(last.jobs, state.jobs, (last.workers,))
+        workers = arrays[0] if last.jobs else np.zeros((len(state.jobs), len(parts)))
+        if changed:
+            workers[changed] = last.of([state.jobs[row].nodes for row in changed])
+        last = Seats(last.parts, last.names, last.number, last.member, state.jobs, workers)
+        _LAST[:] = [last]
+    return last
+
+
+def _empty(names: tuple[str, ...], parts: Parts) -> Seats:
+    member = np.zeros((len(names) + 1, len(parts)), dtype=np.bool_)
+    for at, nodes in enumerate(parts):
+        member[:-1, at] = [name in nodes for name in names]
+    number = dict(zip(names, range(len(names)), strict=True))
+    return Seats(parts, names, number, member, (), np.zeros((0, len(parts))))

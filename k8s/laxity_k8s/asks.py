@@ -9,8 +9,10 @@ Kubernetes itself sets on nodes in trouble are passed over: they come and go.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
+
+import orjson
 
 from laxity_k8s import merge, pods
 from laxity_k8s.affinity import NAME, REQUIRED, own_terms
@@ -19,6 +21,8 @@ from laxity_k8s.api import Json
 KEEPS_OFF: Final = ("NoSchedule", "NoExecute")
 PASSING: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 LONGEST: Final = 200  # of a name
+ASKING: Final = ("affinity", "nodeName", "nodeSelector", "tolerations")  # fields of a pod's spec
+KEPT_TEXTS: Final = 16_384  # as many as there may be Jobs whose nodes are named
 
 Requirement = tuple[str, str, tuple[str, ...]]  # (key, operator, values)
 Toleration = tuple[str, str, str, str]  # (key, operator, value, effect)
@@ -60,7 +64,27 @@ NOTHING: Final = Asks()
 
 
 def asks_of(template: Json) -> Asks:
-    """What a pod or a pod template asks for, laxity's own words left out."""
+    """What a pod or a pod template asks for, laxity's own words left out.
+
+    Thousands of Jobs are made from a few templates: what was read once is known by its text.
+    """
+    spec = merge.table(template, "spec")
+    asked = {key: spec[key] for key in ASKING if spec.get(key)}
+    if not asked:
+        return NOTHING
+    try:
+        text = orjson.dumps({"kind": template.get("kind"), "spec": asked})
+    except orjson.JSONEncodeError:
+        return _read(template)
+    return _known(text)
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _known(text: bytes) -> Asks:
+    return _read(orjson.loads(text))
+
+
+def _read(template: Json) -> Asks:
     spec = merge.table(template, "spec")
     labels = tuple(
         sorted((str(key), str(one)) for key, one in merge.table(spec, "nodeSelector").items())

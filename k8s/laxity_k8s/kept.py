@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -50,16 +51,15 @@ class Kept:
 
     def to_text(self) -> str:
         """JSON of all that differs from a fresh state."""
-        written = {
-            name: getattr(self, name)
-            for name in FIELDS
-            if getattr(self, name) != getattr(FRESH, name)
-        }
+        told = zip(FIELDS, VALUES(self), UNSAID, strict=True)
+        written = {name: value for name, value, unsaid in told if value != unsaid}
         return orjson.dumps(written, option=orjson.OPT_SORT_KEYS).decode()
 
 
 FRESH = Kept()
 FIELDS = tuple(field.name for field in fields(Kept))
+VALUES = attrgetter(*FIELDS)
+UNSAID = VALUES(FRESH)
 
 
 def kept(job: Json) -> Kept:

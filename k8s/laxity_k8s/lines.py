@@ -50,16 +50,22 @@ class Line(asyncio.Protocol):
         """Whether a request may be sent: nothing is under way and the server has not hung up."""
         return self._answer is None and not self._transport.is_closing()
 
-    async def ask(self, request: bytes) -> Reply:
-        """ConnectionError if the connection ends before the answer does."""
+    async def ask(self, request: bytes, until: float) -> Reply:
+        """ConnectionError if the connection ends before the answer does, TimeoutError if it is late.
+
+        `until` is the loop's time. A timer is half as dear as a timeout around the task.
+        """
         self._reply = Reply()
         self._parser = HttpResponseParser(self)
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Reply] = loop.create_future()
         self._answer = answer
+        late = loop.call_at(until, self._fail, TimeoutError("no answer in time"))
         self._transport.write(request)
         try:
             return await answer
         finally:  # an answer that nobody waits for any more must not be taken for the next one's
+            late.cancel()
             if not answer.done() or answer.cancelled() or answer.exception() is not None:
                 self.hang_up()
 
@@ -73,11 +79,11 @@ class Line(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
-            self._fail(f"not HTTP: {error}")
+            self._fail(ConnectionError(f"not HTTP: {error}"))
             self.hang_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(CLOSED if exc is None else f"{CLOSED}: {exc}")
+        self._fail(ConnectionError(CLOSED if exc is None else f"{CLOSED}: {exc}"))
         if not self.lost.done():
             self.lost.set_result(None)
 
@@ -102,10 +108,10 @@ class Line(asyncio.Protocol):
         if answer is not None and not answer.done():
             answer.set_result(self._reply)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: OSError) -> None:
         answer, self._answer = self._answer, None
         if answer is not None and not answer.done():
-            answer.set_exception(ConnectionError(why))
+            answer.set_exception(why)
 
 
 class Lines:
@@ -116,6 +122,8 @@ class Lines:
         self._host, self._port = url.hostname or "", url.port or (443 if tls else 80)
         self._authority, self._prefix = url.netloc, url.path.rstrip("/")
         self._tls = tls
+        self._headers: dict[str, str] | None = None
+        self._said = ""
         self._lines: set[Line] = set()
         self._free: list[Line] = []
 
@@ -132,12 +140,14 @@ class Lines:
 
         `target` is path and query. What was on its way may have arrived all the same.
         """
-        said = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in headers.items())
         start = f"{method} {self._prefix}{_one_line(target)} HTTP/1.1\r\n"
-        head = f"{start}Host: {self._authority}\r\n{said}Content-Length: {len(body)}\r\n\r\n"
-        async with asyncio.timeout(timeout_s):
-            line = self._kept() or await self._open()
-            reply = await line.ask(head.encode("latin-1") + body)
+        head = f"{start}{self._common(headers)}Content-Length: {len(body)}\r\n\r\n"
+        until = asyncio.get_running_loop().time() + timeout_s
+        line = self._kept()
+        if line is None:
+            async with asyncio.timeout_at(until):
+                line = await self._open()
+        reply = await line.ask(head.encode("latin-1") + body, until)
         self._free.append(line)
         return reply
 
@@ -147,6 +157,13 @@ class Lines:
         for line in self._lines:
             line.hang_up()
         await asyncio.gather(*[line.lost for line in self._lines])
+
+    def _common(self, headers: Mapping[str, str]) -> str:
+        """The headers as text: made once for the thousands of requests that have the same."""
+        if headers != self._headers:
+            said = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in headers.items())
+            self._headers, self._said = dict(headers), f"Host: {self._authority}\r\n{said}"
+        return self._said
 
     def _kept(self) -> Line | None:
         """The connection used last, so that those not needed any more are left to the server."""

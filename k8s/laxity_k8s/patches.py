@@ -64,6 +64,7 @@ class _Draft:
     job: Json
     row: Job
     now: float
+    notes: Mapping[str, str]  # the Job's annotations as they are
     state: Kept
     annotations: dict[str, str | None] = field(default_factory=dict)
     labels: dict[str, str | None] = field(default_factory=dict)
@@ -86,10 +87,11 @@ def job_patch(
 
     `roomy` are nodes that the Job may grow onto later, besides those it is admitted to.
     """
-    draft = _Draft(job, row, now, kept(job))
+    was = kept(job)
+    draft = _Draft(job, row, now, merge.annotations(job), was)
     for decision in decisions:
         _add(draft, decision, roomy)
-    _keep(draft, cycle)
+    _keep(draft, was, cycle)
     body = _body(draft)
     if not body:
         return None
@@ -131,7 +133,7 @@ def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
         names.VERDICT_LABEL: verdict_label(told),
         names.CLASS_LABEL: draft.row.service_class,
     }
-    said = merge.annotations(draft.job).get(names.DEADLINE, "")
+    said = draft.notes.get(names.DEADLINE, "")
     draft.state = replace(draft.state, terms=terms(draft.job), asked_deadline=said)
     _say(draft, decision.reason)
     if isinstance(told, Refusal) and told.offers:
@@ -215,7 +217,7 @@ def _widest_within(draft: _Draft, decision: Resize) -> int:
 
 def _preempt(draft: _Draft, decision: Preempt) -> None:
     if decision.at == "epoch":
-        if names.STOP not in merge.annotations(draft.job):
+        if names.STOP not in draft.notes:
             asked = {"at": draft.now, "for": decision.beneficiary}
             draft.annotations[names.STOP] = json.dumps(asked)
         _say(draft, decision.reason)
@@ -248,10 +250,10 @@ def _say(draft: _Draft, why: Reason) -> None:
     draft.said.append((why.code, text))
 
 
-def _keep(draft: _Draft, cycle: int) -> None:
-    if draft.state != kept(draft.job):
+def _keep(draft: _Draft, was: Kept, cycle: int) -> None:
+    if draft.state is not was and draft.state != was:
         draft.annotations[names.STATUS] = draft.state.to_text()
-    if cycle and _changes(merge.annotations(draft.job), draft.annotations):
+    if cycle and _changes(draft.notes, draft.annotations):
         draft.annotations[names.CYCLE] = str(cycle)
 
 
@@ -259,7 +261,7 @@ def _body(draft: _Draft) -> Json:
     """Only what differs from the Job: a decision repeated is no patch at all."""
     spec = merge.table(draft.job, "spec")
     metadata = {
-        "annotations": _changes(merge.annotations(draft.job), draft.annotations),
+        "annotations": _changes(draft.notes, draft.annotations),
         "labels": _changes(merge.labels(draft.job), draft.labels),
     }
     changed = {key: value for key, value in draft.spec.items() if spec.get(key) != value}

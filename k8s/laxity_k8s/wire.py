@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Self
 from urllib.parse import urlencode
 from weakref import WeakSet
@@ -242,7 +243,13 @@ class Wire:
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:
-    return f"{path}?{urlencode(query)}" if query else path
+    return f"{path}?{_encoded(tuple(query.items()))}" if query else path
+
+
+@lru_cache(maxsize=16)
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    """What thousands of patches say alike."""
+    return urlencode(query)
 
 
 def _no_answer(error: Exception) -> tuple[int, bytes, float]:

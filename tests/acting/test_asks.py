@@ -242,3 +242,16 @@ def test_a_local_pod_goes_where_labels_and_taints_allow() -> None:
     assert bound(nodeSelector={"gpu": "y"}) == "c"
     assert bound(nodeSelector={"gpu": "z"}) == ""
     assert bound(nodeSelector={"gpu": "y"}, tolerations=[{"operator": "Exists"}]) == "b"
+
+
+def test_words_that_are_no_text_are_read_all_the_same() -> None:
+    odd = template(nodeSelector={"gpu": "\ud800"})
+    assert asks_of(odd).labels == (("gpu", "\ud800"),)
+    assert asks_of(template(nodeSelector={"gpu": 2**70})).labels == (("gpu", str(2**70)),)
+
+
+def test_a_pod_is_bound_to_a_node_and_a_template_that_names_one_asks_for_it() -> None:
+    named = template(nodeName="a")
+    assert asks_of(named).terms
+    assert asks_of({**named, "kind": "Pod"}) is NOTHING
+    assert asks_of(named) == asks_of(template(nodeName="a"))

@@ -79,6 +79,16 @@ async def test_one_connection_serves_request_after_request_with_path_headers_and
 
 
 @pytest.mark.asyncio
+async def test_a_token_that_rotates_is_sent_from_then_on() -> None:
+    async with served() as (server, lines):
+        for token in ("old", "old", "new"):
+            headers = {"Authorization": f"Bearer {token}"}
+            await lines.ask("PATCH", "/", headers=headers, body=b"", timeout_s=10.0)
+    sent = [request.split(b"Bearer ")[1].split(b"\r\n")[0] for request in server.requests]
+    assert sent == [b"old", b"old", b"new"]
+
+
+@pytest.mark.asyncio
 async def test_requests_in_flight_have_a_connection_each_and_get_their_own_answers() -> None:
     async with served() as (server, lines):
         server.gate.clear()

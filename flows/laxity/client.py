@@ -129,9 +129,16 @@ class Client:
         }
         return dict(self._post(_path(job_id, "signal"), body, answer_s=wait_s))
 
-    def release(self) -> Json:
-        """Let all Jobs go: laxity's label and annotations are dropped. How many there were."""
-        return dict(self._post("/v1/release", {}))
+    def release(self, job_id: str | None = None) -> Json:
+        """Pin this running job: it is counted, and never resized or stopped any more.
+
+        Without one, let all Jobs go: laxity's label and annotations are dropped. How many there were.
+        """
+        return dict(self._post("/v1/release" if job_id is None else _path(job_id, "release"), {}))
+
+    def take_back(self, job_id: str) -> Json:
+        """Remove the pin of a job, whoever set it."""
+        return dict(self._send("DELETE", _path(job_id, "release")))
 
     def cluster(self) -> Json:
         return dict(self._send("GET", "/v1/cluster"))

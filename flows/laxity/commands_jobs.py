@@ -137,20 +137,39 @@ def cancel(
 
 
 def release(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="namespace/name, or name.")
+    ] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Really all jobs.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take it back.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let all jobs go: they run on without laxity.
+    """Leave a running job alone: still counted and listed, never resized or stopped.
 
-    Its label and annotations are dropped, and it never touches these Jobs again.
+    It is pinned by the annotation laxity.dev/pin; --undo removes that. With --all, every job goes
+    on without laxity: its label and annotations are dropped, and it never touches these Jobs again.
     """
+    if everything == (job is not None):
+        raise CommandError("say one JOB, or --all to let every job go", code=USAGE)
+    if everything and undo:
+        raise CommandError("--all cannot be undone: submit those jobs again", code=USAGE)
+    answer, said = _released(job, undo=undo)
+    typer.echo(json.dumps(answer) if as_json else said)
+
+
+def _released(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
+    """What the service answered, and in words."""
     from laxity.client import Client
 
-    if not everything:
-        raise CommandError("this lets every job go: say --all", code=USAGE)
-    answer = Client(patience_s=5.0).release()
-    typer.echo(json.dumps(answer) if as_json else f"released: {answer.get('released')} job(s)")
+    client = Client(patience_s=5.0)
+    if job is None:
+        answer = client.release()
+        return answer, f"released: {answer.get('released')} job(s)"
+    if undo:
+        return client.take_back(job), f"{job}: taken back, it is decided about again"
+    back = f"laxity release {job} --undo takes that back"
+    return client.release(job), f"{job}: pinned, it is never resized or stopped; {back}"
 
 
 def _verdict(client: "Client", job_id: str) -> "JobView":

@@ -138,4 +138,6 @@ def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
 
 
 def _state(job: JobView) -> str:
+    if job.pinned and not job.ended:
+        return f"{job.state}, pinned: counted, never resized or stopped"
     return f"{job.state}, stops at the end of its epoch" if job.state == "stopping" else job.state

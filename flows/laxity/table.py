@@ -79,7 +79,7 @@ def job_cells(job: JobView, now: float) -> list[Text]:
     return [
         Text(short(job.id), style="bold"),
         Text(job.service_class),
-        Text(job.state, style=STATE_STYLES.get(job.state, "")),
+        Text(state(job), style=STATE_STYLES.get(job.state, "")),
         Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "dim")),
         Text(clock(job.deadline_at, now)),
         Text(_expected(job, job.p50_at, now)),
@@ -89,6 +89,11 @@ def job_cells(job: JobView, now: float) -> list[Text]:
         Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
         Text(outcome(job) or job.error or job.reason, no_wrap=True, overflow="ellipsis"),
     ]
+
+
+def state(job: JobView) -> str:
+    """What it does, and whether laxity leaves it alone."""
+    return f"{job.state}, pinned" if job.pinned and not job.ended else job.state
 
 
 def outcome(job: JobView) -> str:

@@ -54,6 +54,7 @@ class JobView:
     epochs: int = 0
     epochs_done: int = 0
     preemptions: int = 0
+    pinned: bool = False
     attempt: int = 1
     offers: tuple[OfferView, ...] = ()
     held_by: tuple[str, ...] = ()

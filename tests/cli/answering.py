@@ -94,6 +94,7 @@ def job(name: str = "train", **changes: Any) -> dict[str, Any]:
         "epochs": 10,
         "epochs_done": 3,
         "preemptions": 0,
+        "pinned": False,
         "attempt": 1,
         "offers": [],
         "held_by": [],

@@ -104,6 +104,10 @@ def test_following_a_job_ends_with_how_it_came_out(
         pytest.param(("show", "nobody"), 4, id="no such job"),
         pytest.param(("submit", "nowhere.yaml"), 2, id="no such file"),
         pytest.param(("release",), 2, id="neither a job nor --all"),
+        pytest.param(("release", "train", "--all"), 2, id="a job and --all"),
+        pytest.param(("release", "--all", "--undo"), 2, id="all taken back"),
+        pytest.param(("release", "nobody"), 4, id="no such job to release"),
+        pytest.param(("release", "nobody", "--undo"), 4, id="no such job to take back"),
         pytest.param(("amend", "train"), 2, id="no deadline"),
         pytest.param(("accept", "train", "0"), 2, id="offers count from one"),
         pytest.param(("--url", "nowhere", "ls"), 2, id="no address"),
@@ -120,6 +124,38 @@ def test_what_cannot_be_done_has_its_exit_code_and_a_sentence(
 ) -> None:
     assert laxity(monkeypatch, *arguments) == code
     assert "rror" in capsys.readouterr().err
+
+
+def test_a_job_is_released_and_taken_back(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["POST /v1/jobs/default/train/release"] = (200, {"released": "default/train"})
+    answering.answers["DELETE /v1/jobs/default/train/release"] = (
+        200,
+        {"taken_back": "default/train"},
+    )
+
+    assert laxity(monkeypatch, "release", "train") == 0
+    assert laxity(monkeypatch, "release", "train", "--undo", "--json") == 0
+    released, taken_back = capsys.readouterr().out.splitlines()
+    assert "never resized or stopped; laxity release train --undo takes that back" in released
+    assert json.loads(taken_back) == {"taken_back": "default/train"}
+
+
+def test_a_pinned_job_is_listed_and_shown_as_pinned_until_it_ends(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = job("gone", pinned=True, state="finished", finished_at=1_999_999_999.0)
+    views = [job(pinned=True), job("other"), ended]
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": views})
+    answering.answers["GET /v1/jobs/default/train"] = (200, views[0])
+
+    assert laxity(monkeypatch, "ls", "--all") == 0
+    _, pinned, other, gone = capsys.readouterr().out.splitlines()
+    assert laxity(monkeypatch, "show", "train") == 0
+    assert "running, pinned" in pinned
+    assert "pinned" not in other + gone
+    assert "running, pinned: counted, never resized or stopped" in capsys.readouterr().out
 
 
 def test_an_absent_service_is_exit_code_five_and_says_how_to_start_one(

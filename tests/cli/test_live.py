@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,11 @@ class Live:
         return json.loads(self.laxity(*arguments, "--json").stdout)
 
     def ended(self, name: str) -> JobView:
+        return self.until(name, lambda job: job.ended)
+
+    def until(self, name: str, so: Callable[[JobView], bool]) -> JobView:
         job = self.client.job(name)
-        while not job.ended:
+        while not so(job):
             job = self.client.job(name, wait_s=20, seen=job.revision)
         return job
 
@@ -160,6 +163,26 @@ def test_lists_and_figures_are_there_for_people_and_machines(live: Live) -> None
     assert len(decisions["decisions"]) == 3
     assert live.laxity("cluster").returncode == 0
     assert live.laxity("decisions").returncode == 0
+
+
+def test_a_running_job_is_released_and_taken_back(live: Live, entry: str) -> None:
+    live.laxity("submit", entry, "--name", "alone", "--epochs", "2000", "--workers", "1")
+    live.until("alone", lambda view: view.workers == 1)
+
+    released = live.laxity("release", "alone")
+    live.until("alone", lambda view: view.pinned)
+    listed, shown = live.laxity("ls"), live.laxity("show", "alone")
+    taken_back = live.laxity("release", "alone", "--undo")
+    view = live.until("alone", lambda view: not view.pinned)
+    unknown = live.laxity("release", "nobody")
+    live.laxity("cancel", "alone")
+
+    assert (released.returncode, taken_back.returncode) == (0, 0), released.stderr
+    assert (view.state, view.workers) == ("running", 1)
+    assert "running, pinned" in listed.stdout
+    assert "running, pinned" in shown.stdout
+    assert unknown.returncode == 4
+    assert "nobody" in unknown.stderr
 
 
 def test_everything_is_let_go(live: Live) -> None:

@@ -13,9 +13,10 @@ from laxity import names
 from laxity_k8s import merge
 from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
 from laxity_scheduler.engine import LiveWorld
-from laxity_scheduler.plan import Admit, Forecasted, Plan, Preempt, Promised, Resize
+from laxity_scheduler.plan import Admit, Forecasted, Plan, PlanError, Preempt, Promised, Resize
 from laxity_scheduler.state import ClusterState
 from laxity_scheduler.verdict import Forecast, Promise
+from laxity_scheduler.web.desk import RELEASED, TAKEN_BACK
 from tests.contract.world_exam import WHY, Question, Stage, admit, do, free, row
 
 
@@ -93,6 +94,26 @@ def a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed(stage: LiveSt
     by_hand(stage, job_id, {"metadata": {"annotations": {names.PIN: None}}})
     state = stage.until(lambda state: not row(state, job_id).pinned, "it is let go")
     assert row(state, job_id).workers == 2
+
+
+def a_released_job_runs_on_untouched_until_it_is_taken_back(stage: LiveStage) -> None:
+    """Asked to stop before, its workers wait for nothing any more."""
+    job_id, other = stage.submit("alone"), stage.submit("other")
+    admit(stage, job_id, "a", "a")
+    do(stage, Preempt(job_id, "epoch", other, WHY))
+    stage.until(lambda state: row(state, job_id).stop_requested_at is not None, "it is asked")
+    stage.world.annotate(job_id, RELEASED)
+    state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
+    assert (row(state, job_id).workers, row(state, job_id).stop_requested_at) == (2, None)
+    assert free(state) == {"a": 2, "b": 4}
+    assert not stage.world.signal(job_id).stop
+    with pytest.raises(PlanError, match="the job is pinned"):
+        Plan((Preempt(job_id, "now", other, WHY),)).check(state)
+    stage.world.annotate(job_id, TAKEN_BACK)
+    state = stage.until(lambda state: not row(state, job_id).pinned, "it is taken back")
+    assert row(state, job_id).workers == 2
+    do(stage, Preempt(job_id, "now", other, WHY))
+    stage.until(lambda state: row(state, job_id).workers == 0, "it is stopped")
 
 
 def a_job_that_makes_no_sense_harms_only_itself(stage: LiveStage) -> None:
@@ -281,6 +302,7 @@ LIVE_EXAM: tuple[Question, ...] = (
     a_plan_made_before_somebody_changed_the_job_is_not_carried_out,
     a_job_let_go_by_hand_is_pinned_and_counted,
     a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed,
+    a_released_job_runs_on_untouched_until_it_is_taken_back,
     a_job_that_makes_no_sense_harms_only_itself,
     a_job_put_right_is_decided_on,
     a_changed_deadline_asks_again,

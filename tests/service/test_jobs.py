@@ -251,6 +251,26 @@ def test_a_released_job_is_pinned_and_touched_no_more(tmp_path: Path) -> None:
     assert "laxity.dev/pin" in pinned
 
 
+def test_a_job_that_does_not_run_is_not_released_and_one_not_pinned_not_taken_back(
+    tmp_path: Path,
+) -> None:
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.submit("runs", deadline="1h", widths="1")
+        stage.until("default/runs", lambda view: view["workers"] > 0, "running")
+        stage.submit("waits")
+        stage.until("default/waits", lambda view: view["verdict"] != "none", "told")
+        waits = stage.http.post("/v1/jobs/default/waits/release", json={})
+        not_pinned = stage.http.delete("/v1/jobs/default/runs/release")
+        unknown = [
+            stage.http.post("/v1/jobs/default/nobody/release", json={}),
+            stage.http.delete("/v1/jobs/default/nobody/release"),
+        ]
+    assert waits.status_code == not_pinned.status_code == 409
+    assert "default/waits is queued: only a running job is released" in waits.text
+    assert "default/runs is not pinned" in not_pinned.text
+    assert [answer.status_code for answer in unknown] == [404, 404]
+
+
 def test_letting_everything_go_ends_every_job_for_the_service(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(2)) as stage:
         stage.submit("a", deadline="1h")

@@ -211,6 +211,7 @@ def _written(manifest: Mapping[str, Any]) -> Json:
         "epochs": _whole(said.get(names.EPOCHS)),
         "epochs_done": 0,
         "preemptions": 0,
+        "pinned": names.PIN in said,
         "attempt": _whole(said.get(names.ATTEMPT)) or 1,
         "held_by": [],
         "expected_start_at": None,
@@ -250,6 +251,7 @@ def _decided(row: Job, now: float) -> Json:
         "epochs": row.workload.epochs,
         "epochs_done": row.progress.epochs_done,
         "preemptions": row.preemptions,
+        "pinned": row.pinned,
         "promised_p90_at": None,
     }
 

@@ -219,9 +219,16 @@ async def whatif(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Respon
 
 @router.post("/v1/jobs/{namespace}/{name}/release")
 async def release_one(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
-    """Pin one Job: it is counted, and laxity changes nothing of it until the pin is removed."""
+    """Pin one running Job: it is counted, and never resized or stopped until it is taken back."""
     await run_in_threadpool(desk.pin, job_id)
     return Answer({"released": job_id})
+
+
+@router.delete("/v1/jobs/{namespace}/{name}/release")
+async def take_back(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
+    """Remove the pin of a Job, whoever set it: laxity decides about it again."""
+    await run_in_threadpool(desk.unpin, job_id)
+    return Answer({"taken_back": job_id})
 
 
 @router.post("/v1/release")

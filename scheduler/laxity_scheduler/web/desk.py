@@ -35,6 +35,13 @@ MOST_ALIKE: Final = 3
 MOST_COMPARED: Final = 1_000  # names, letter by letter
 
 
+# What the workers were asked for and have not done yet is withdrawn: they would wait for ever.
+RELEASED: Final[Mapping[str, str | None]] = {
+    names.PIN: "released by its user", names.STOP: None, names.RESIZE_TO: None,
+}  # fmt: skip
+TAKEN_BACK: Final[Mapping[str, str | None]] = {names.PIN: None}
+
+
 class ConflictError(RuntimeError):
     """The job's present state does not allow this: what it is, and what would do."""
 
@@ -252,9 +259,20 @@ class Desk:
             return Signal()
 
     def pin(self, job_id: str) -> None:
-        """Touch this job no more; what it holds stays counted."""
-        self._unfinished(job_id)
-        self._change(job_id, {names.PIN: "released by its user"})
+        """Touch this running job no more; what it holds stays counted."""
+        row = self._unfinished(job_id)
+        if not row.workers:
+            state = self.view(job_id)["state"]
+            message = f"{job_id} is {state}: only a running job is released; cancel ends this one"
+            raise ConflictError(message)
+        self._change(job_id, RELEASED)
+
+    def unpin(self, job_id: str) -> None:
+        """Look after this job again."""
+        if not self._unfinished(job_id).pinned:
+            message = f"{job_id} is not pinned: it is looked after as it is"
+            raise ConflictError(message)
+        self._change(job_id, TAKEN_BACK)
 
     def release(self) -> int:
         for view in self._service.board.all():

@@ -19,7 +19,6 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.state: Literal["open", "closed"] = "open"
-        self._admits = 0
         self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
@@ -34,10 +33,6 @@ class Proxy:
 
     def open(self) -> None:
         self.state = "open"
-
-    def admit(self, count: int) -> None:
-        """Take so many connections more, though it is shut."""
-        self._admits = count
 
     def close(self) -> None:
         self.shut()
@@ -59,10 +54,9 @@ class Proxy:
             end.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.state == "closed" and not self._admits:
+        if self.state == "closed":
             writer.transport.abort()
             return
-        self._admits = max(0, self._admits - 1)
         try:
             there = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:

@@ -1,10 +1,12 @@
 """`laxity serve --world kubernetes` as a process of its own on the test cluster.
 
+Started as people start it, or forked where a nursery is given: then a start takes a moment.
 It acts as the service account of the manifests, with the rights that they give it and no others.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -15,6 +17,7 @@ from typing import Any, Final
 
 from laxity import names
 from tests.kube.cluster import DIES_WITH_US, Cluster, free_ports
+from tests.kube.mortal import Nursery
 
 LAXITY: Final = Path(sys.executable).with_name("laxity")
 START_S: Final = 60.0
@@ -26,9 +29,15 @@ class Service:
     """One service; `home` may be another one after a restart: the Jobs are the record."""
 
     def __init__(
-        self, cluster: Cluster, folder: Path, *, tracking_uri: str = "none", prefect_api: str = ""
+        self,
+        cluster: Cluster,
+        folder: Path,
+        *,
+        tracking_uri: str = "none",
+        prefect_api: str = "",
+        nursery: Nursery | None = None,
     ) -> None:
-        self.cluster, self.folder = cluster, folder
+        self.cluster, self.folder, self.nursery = cluster, folder, nursery
         self.tracking_uri, self.prefect_api = tracking_uri, prefect_api
         self.port = free_ports(1)[0]
         self.log = folder / "serve.log"
@@ -41,25 +50,32 @@ class Service:
     def _spawn(self, home: Path) -> None:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("LAXITY_", "KUBE"))}
         env = {
-            **inherited,
             "KUBECONFIG": str(self.cluster.service_kubeconfig),
             "LAXITY_HOME": str(home),
             "PREFECT_API_URL": self.prefect_api,
         }
+        arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]
+        arguments += ["--tracking-uri", self.tracking_uri]
+        if self.nursery is not None:
+            self.life = self.nursery.birth(arguments, env, self.log)
+            return
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [
-                    *DIES_WITH_US, str(LAXITY), "serve", "--world", "kubernetes",
-                    "--port", str(self.port), "--tracking-uri", self.tracking_uri,
-                ],
-                env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                [*DIES_WITH_US, str(LAXITY), *arguments],
+                env={**inherited, **env}, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
 
     def kill(self) -> None:
+        if self.nursery is not None:
+            self.life.end()
+            return
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> None:
+        if self.nursery is not None:
+            self.life.end(signal.SIGTERM)
+            return
         self.process.terminate()
         try:
             self.process.wait(timeout=20)
@@ -67,7 +83,7 @@ class Service:
             self.kill()
 
     def _ready(self) -> bool:
-        if self.process.poll() is not None:
+        if self._dead():
             raise AssertionError(f"the service ended: {self.log.read_text()[-3000:]}")
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as reply:
@@ -78,6 +94,11 @@ class Service:
         except OSError:
             return False
         return True
+
+    def _dead(self) -> bool:
+        if self.nursery is not None:
+            return not self.life.state()
+        return self.process.poll() is not None
 
 
 def training_job(

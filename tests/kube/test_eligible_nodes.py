@@ -12,6 +12,7 @@ import pytest
 from laxity import names
 from tests.kube.cluster import Cluster, simulated_node
 from tests.kube.kubectl import apply
+from tests.kube.mortal import Nursery
 from tests.kube.service import Service, training_job, verdict_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -27,9 +28,9 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def service(
-    cluster: Cluster, account: None, tmp_path_factory: pytest.TempPathFactory
+    cluster: Cluster, account: None, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    made = Service(cluster, tmp_path_factory.mktemp("service"))
+    made = Service(cluster, tmp_path_factory.mktemp("service"), nursery=nursery)
     for kind in ("a100", "t4"):
         node = simulated_node(f"exam-{kind}", 2)
         node["metadata"]["labels"] |= {KIND: kind}

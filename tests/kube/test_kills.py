@@ -14,7 +14,10 @@ from tests.kube.replicas import Replica
 
 pytestmark = pytest.mark.cluster
 
-RUN_S = (0.5, 1.0, 1.5, 2.0)  # of the urgent jobs
+# Of the urgent jobs. They are more than a node has GPUs: else those who give way could all be of one
+# node, and would never find their GPUs on another one.
+RUN_S = (0.4, 0.8, 1.2, 1.6, 2.0, 2.4)
+FEWEST = 5
 
 
 @pytest.fixture
@@ -83,7 +86,7 @@ class Waves:
         if replica.dead():
             return True
         if self._calm():
-            for run_s in self.rng.permutation(RUN_S)[: self.rng.integers(2, len(RUN_S) + 1)]:
+            for run_s in self.rng.permutation(RUN_S)[: self.rng.integers(FEWEST, len(RUN_S) + 1)]:
                 self.there.apply(1, URGENT, run_s=float(run_s))
         return False
 

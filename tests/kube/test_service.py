@@ -10,6 +10,7 @@ from laxity import names
 from laxity_k8s.binding import allowed
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import apply, kubectl
+from tests.kube.mortal import Nursery
 from tests.kube.service import MINE, Json, Service, training_job, verdict_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -20,10 +21,12 @@ HARD = {"class": "hard", "epochs": "3", "epoch-estimate": "5s", "deadline": "10m
 
 
 @pytest.fixture(scope="module")
-def service(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(
+    cluster: Cluster, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
     for name in ("namespace", "rbac"):
         kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / f"{name}.yaml"))
-    made = Service(cluster, tmp_path_factory.mktemp("service"))
+    made = Service(cluster, tmp_path_factory.mktemp("service"), nursery=nursery)
     try:
         made.start()
         yield made

@@ -133,8 +133,8 @@ def test_nothing_is_decided_while_pods_cannot_be_watched_and_all_else_can(
         wire.cut()
         cut = "the API server cannot be watched for pods"
         there.until(lambda: replica.blind() == cut, "the other watches to be back")
-        audit = Audit(there.cluster)
         there.until(lambda: there.finished(ends) == 10, "ten jobs to finish")
+        audit = Audit(there.cluster)
         later = there.apply(1, URGENT)
         elapse(3.0)
         assert replica.blind() == cut

@@ -6,6 +6,8 @@ network, and their checkpoints lie in a folder of the host.
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -68,7 +70,7 @@ class PodGround:
         if self.service is not None:
             self.service.stop()
         if self._mlflow is not None:
-            self._mlflow.kill()
+            os.killpg(self._mlflow.pid, signal.SIGKILL)  # it is a child of it that serves
             self._mlflow.wait()
         self.node.down()
         self.cluster.down()
@@ -123,7 +125,7 @@ class PodGround:
                     "--host", "127.0.0.1", "--port", self.tracking_uri.rpartition(":")[2],
                     "--workers", "1",
                 ],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=store,
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=store, start_new_session=True,
             )  # fmt: skip
 
     def _mlflow_answers(self) -> bool:

@@ -2,12 +2,15 @@
 
 import sys
 import time
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from laxity.commands_jobs import AsJson, JobId, Namespace
 from laxity.exits import FAILED, OK
+
+if TYPE_CHECKING:
+    from laxity.client import Client
 
 POLL_S: Final = 1.0
 
@@ -77,7 +80,7 @@ def logs(
     written = client.logs(job, index=index, tail=tail)
     sys.stdout.write(written)
     if not written and tail != 0:
-        typer.echo(f"worker {index} of {job} has written nothing", err=True)
+        typer.echo(f"worker {index} of {job} has written nothing{_error_of(job, client)}", err=True)
     if not follow:
         return
     seen = client.logs(job, index=index) if tail is not None else written
@@ -91,6 +94,17 @@ def logs(
         if ended:
             raise typer.Exit(OK if client.job(job).state == "finished" else FAILED)
         time.sleep(POLL_S)
+
+
+def _error_of(job: str, client: "Client") -> str:
+    """What the job says it failed of, for those who look in the wrong worker's log."""
+    from laxity.client import ServiceError
+
+    try:
+        error = client.job(job).error
+    except ServiceError:
+        return ""
+    return f"; the job says: {error}" if error else ""
 
 
 def cluster(*, as_json: AsJson = False) -> None:

@@ -25,7 +25,7 @@ from laxity.declaration import Declaration
 from laxity.flow import bound
 from laxity.notices import say
 from laxity.pool import ENV_FAILED, USAGE
-from laxity.termination import STOPPED, Termination
+from laxity.termination import AGAIN, STOPPED, Termination
 from laxity.training import Training
 
 ENV_RUN: Final = "PREFECT__FLOW_RUN_ID"
@@ -54,8 +54,8 @@ def train_as_job(
     """Train in this flow run as worker 0 of its Job; raises what the training raises."""
     failed = Path(os.environ.get(ENV_FAILED, os.devnull))
     call = _Call(function, arguments)
-    code = worker.AGAIN
-    while code == worker.AGAIN:  # another worker was lost: from the last checkpoint
+    code = AGAIN
+    while code == AGAIN:  # another worker was lost: from the last checkpoint
         code = _train(call, declared)
     if code == STOPPED:
         raise TerminationSignal(signal=signal.SIGTERM)

@@ -57,6 +57,7 @@ RESERVED_ENV: Final = frozenset(
         names.ENV_POD_IP,
     }
 )
+LAST_WORDS: Final = "FallbackToLogsOnError"  # a pod that fails tells its last lines itself
 ORDERS: Final = "laxity"  # the volume that shows a pod its own signal annotation
 FROM_THE_POD: Final = (
     (names.ENV_JOB_UID, "metadata.labels['batch.kubernetes.io/controller-uid']"),
@@ -86,6 +87,7 @@ def pod_template(
         "volumeMounts": [*(overrides.get("volumeMounts") or ()), orders_mount()],
         "resources": {**resources, "limits": {**(resources.get("limits") or {}), **limits}},
     }
+    container.setdefault("terminationMessagePolicy", LAST_WORDS)
     if command is not None:
         python = "python" if image else sys.executable
         container["command"] = [python, "-m", "laxity.worker", literal(command)]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+AGAIN: Final = 75  # another worker was lost: start again
 STOPPED: Final = 143  # what a shell shows for a process that SIGTERM ended
 
 

@@ -9,7 +9,7 @@ the container, all else stays; a Job that is no training is left alone.
 from typing import Any, Final
 
 from laxity import names, orders
-from laxity.pod import ORDERS, literal, orders_mount, orders_volume, own_fields
+from laxity.pod import LAST_WORDS, ORDERS, literal, orders_mount, orders_volume, own_fields
 
 Json = dict[str, Any]
 WORKER_SECRET: Final = "laxity-worker"  # noqa: S105 - its name: LAXITY_URL and LAXITY_TOKEN are in it
@@ -29,6 +29,7 @@ def complete(job: Json) -> None:
         return
     _add_env(container, job)
     _add_orders(container, pod)
+    container.setdefault("terminationMessagePolicy", LAST_WORDS)
 
 
 def _trains(job: Json) -> bool:

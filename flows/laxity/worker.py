@@ -18,13 +18,12 @@ from laxity import blame, names
 from laxity.assignment import Assignment, AssignmentError
 from laxity.entry import arguments, load_function
 from laxity.notices import say
-from laxity.termination import STOPPED, Termination, TrainingStopped
+from laxity.termination import AGAIN, STOPPED, Termination, TrainingStopped
 from laxity.training import Training
 
 RESULT: Final = "result.json"
 FAILED: Final = 1
 USAGE: Final = 2
-AGAIN: Final = 75
 INTERRUPTED: Final = 130
 ERROR_LENGTH: Final = 2000
 NEVER_LOOPED: Final = "the function never called training.epochs(): nothing was timed or saved"

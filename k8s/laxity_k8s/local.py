@@ -20,7 +20,7 @@ from laxity_k8s.controller import Controller
 from laxity_k8s.down import claim, stop_workers
 from laxity_k8s.kubelet import Kit
 from laxity_k8s.processes import Processes
-from laxity_k8s.reconcile import Backoff, rfc3339
+from laxity_k8s.reconcile import Backoff, rfc3339, seconds
 from laxity_k8s.rows import Rows
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
@@ -117,6 +117,14 @@ class LocalCluster:
         if tail is None:
             return text
         return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
+
+    def log_left(self, job: Json, index: int) -> str:
+        """What a worker of this Job wrote whose pod is gone: a Job that fails drops the others."""
+        path = self.kit.log(merge.identity(job), index)
+        created_at = seconds(job["metadata"]["creationTimestamp"])
+        if not path.exists() or path.stat().st_mtime < created_at:
+            return ""
+        return path.read_text(errors="replace")
 
     def log_path(self, job_id: str, index: int) -> str:
         return str(self.kit.log(job_id, index))

@@ -139,6 +139,7 @@ def _row(
         on_miss=spec.qos.on_miss,
         asked=told_verdict is None or state.terms != terms(job),
         fitting_workers=fitting(own, workers) if workers and had_time else None,
+        died=pods.died(own, workers) if workers else "",
     )
 
 

@@ -1,13 +1,18 @@
 """Reading a Pod: whose it is, which index, where, how many GPUs, and whether it still counts."""
 
+import signal
 from collections.abc import Iterable
+from typing import Final
 
+from laxity.termination import AGAIN, STOPPED
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.podenv import COMPLETION_INDEX
 
 GPU = "nvidia.com/gpu"
 TERMINAL = ("Succeeded", "Failed")
+MAKING_WAY: Final = frozenset({AGAIN, STOPPED})  # exit codes of workers that start again
+LONGEST_WORD: Final = 300
 
 
 def phase(pod: Json) -> str:
@@ -79,6 +84,56 @@ def exit_code(pod: Json) -> int | None:
         if isinstance(code, int):
             return code
     return None
+
+
+def failure(pod: Json) -> str:
+    """Why a worker failed: its exit code, and the last line that it wrote."""
+    found = merge.items(pod, "status", "containerStatuses")
+    ends: list[Json] = [merge.table(one, "state", "terminated") for one in found]
+    end = next((one for one in ends if one.get("exitCode")), {})
+    lines = [line.strip() for line in str(end.get("message") or "").splitlines() if line.strip()]
+    last = f": {lines[-1][:LONGEST_WORD]}" if lines else ""
+    killed = _killed(end)
+    return f"worker {index(pod) or 0} failed with exit code {exit_code(pod)}{killed}{last}"
+
+
+def died(own: Iterable[Json], workers: int) -> str:
+    """Why the first of these workers that has failed did; "" if all run or only make way.
+
+    Each index is judged by its newest pod. The others of a training fail for want of the first.
+    """
+    newest: dict[int, Json] = {}
+    for pod in sorted(own, key=_created):
+        newest[index(pod) or 0] = pod
+    failed = [
+        pod
+        for number, pod in newest.items()
+        if number < workers
+        and phase(pod) == "Failed"
+        and not disrupted(pod)
+        and exit_code(pod) not in MAKING_WAY
+    ]
+    return failure(min(failed, key=_ended_at)) if failed else ""
+
+
+def _killed(end: Json) -> str:
+    """What a signal or the kubelet ended; "" if the worker exited by itself."""
+    if end.get("reason") == "OOMKilled":
+        return " (out of memory)"
+    code = end.get("exitCode") or 0
+    name = next((one.name for one in signal.Signals if code == 128 + one), "")
+    out_of_memory = ", perhaps out of memory" if name == "SIGKILL" else ""
+    return f" ({name}{out_of_memory})" if name else ""
+
+
+def _created(pod: Json) -> str:
+    return str(merge.dig(pod, "metadata", "creationTimestamp") or "")
+
+
+def _ended_at(pod: Json) -> str:
+    found = merge.items(pod, "status", "containerStatuses")
+    ends = (merge.dig(one, "state", "terminated", "finishedAt") for one in found)
+    return min((str(end) for end in ends if end), default="")
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -232,9 +232,7 @@ def _blamed(own: Sequence[Json]) -> str:
     if not failed:
         return ""
     first = min(failed, key=ended_at)
-    said = [merge.dig(one, "state", "terminated", "message") for one in _containers(first)]
-    last = f": {said[0]}" if said and said[0] else ""
-    return f"worker {pods.index(first) or 0} failed with exit code {pods.exit_code(first)}{last}"
+    return pods.failure(first)
 
 
 def _containers(pod: Json) -> list[Json]:

@@ -2,8 +2,8 @@
 
 A job that was asked to stop parks at its epoch's end: now its pods can go. One that was asked to
 shrink has re-formed: the others can go. One that does not reach an epoch's end in a sane time is
-stopped as it is, one that has lost a node starts anew elsewhere, and one whose pods do not all start
-goes on with those that do.
+stopped as it is, one that has lost a node starts anew elsewhere, and one whose pods do not all start,
+for want of room or since they fail, goes on with those that do.
 """
 
 from typing import Final
@@ -76,7 +76,10 @@ def _fitted(job: Job) -> Preempt | Resize:
     """Not all pods of an admitted job run: it goes on with those that do, or is suspended."""
     fits = job.fitting_workers or 0
     limit = "the time pods are given to start"
-    why = reason("pods_do_not_fit", running=fits, workers=job.workers, limit=limit)
+    if job.died:
+        why = reason("workers_fail", running=fits, workers=job.workers, died=job.died)
+    else:
+        why = reason("pods_do_not_fit", running=fits, workers=job.workers, limit=limit)
     if fits in job.widths:
         return Resize(job.id, fits, job.nodes[:fits], "now", why)
     return Preempt(job.id, "now", "", why)

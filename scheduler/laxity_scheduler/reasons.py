@@ -92,6 +92,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "reformed": "the workers re-formed at {workers}: the others can go",
     "stop_overdue": "asked to stop {ago} ago and has not reached an epoch's end: stopped now",
     "pods_do_not_fit": "only {running} of {workers} pods ran within {limit}",
+    "workers_fail": "only {running} of {workers} workers run: {died}",
     "node_lost": "node {node} is gone",
     "pinned": "changed by hand: counted, not touched, until annotation laxity.dev/pin is removed",
     "cancelled": "cancelled by its user",

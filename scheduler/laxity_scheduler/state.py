@@ -61,6 +61,7 @@ class Job:
     chain: str = ""  # chained jobs under a wall-clock limit share one name
     wall_limit_s: float = FOREVER
     fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
+    died: str = ""  # why a worker that should run has failed, as its pod tells it; "": none has
     eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
 
     @property

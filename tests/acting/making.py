@@ -65,6 +65,9 @@ def pod(
     ended: str = CREATED,
     tracked: bool = True,
     disrupted: bool = False,
+    said: str = "",
+    why: str = "Error",
+    created: str = CREATED,
 ) -> Json:
     """A pod of a Job, by default running, with the finalizer that says it was not counted yet."""
     meta: Json = {
@@ -72,7 +75,7 @@ def pod(
         "namespace": "default",
         "uid": f"pod-{of}-{index}",
         "resourceVersion": "3",
-        "creationTimestamp": CREATED,
+        "creationTimestamp": created,
         "annotations": {} if index is None else {COMPLETION_INDEX: str(index)},
         "ownerReferences": [{"kind": "Job", "name": of, "uid": f"uid-of-{of}", "controller": True}],
     }
@@ -86,7 +89,8 @@ def pod(
     if disrupted:
         status["conditions"].append({"type": "DisruptionTarget", "status": "True"})
     if code is not None:
-        ending = {"terminated": {"exitCode": code, "finishedAt": ended}}
+        end = {"exitCode": code, "finishedAt": ended, "reason": why, "message": said}
+        ending = {"terminated": end}
         status["containerStatuses"] = [{"name": "train", "state": ending}]
     container = {"name": "train", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     spec: Json = {"containers": [container]}

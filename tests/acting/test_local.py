@@ -192,6 +192,30 @@ def test_a_failing_worker_is_replaced_until_the_limit_fails_the_job(machine: Mac
     assert codes == {3}
 
 
+def test_what_a_worker_wrote_is_kept_when_its_pod_goes_with_the_failed_job(
+    machine: Machine,
+) -> None:
+    program = """
+import os, sys, time
+print('I am', os.environ['JOB_COMPLETION_INDEX'], flush=True)
+if os.environ['JOB_COMPLETION_INDEX'] == '1':
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    sys.exit(3)
+open(sys.argv[1], 'w').close()
+time.sleep(60)
+"""
+    mark = str(machine.home / "mark")
+    job_id = machine.run("both", program, mark, width=2, backoffLimit=0)
+    with Eyes(machine.api) as eyes:
+        eyes.until(lambda: condition(eyes.job(job_id), "Failed") == "True", "it fails")
+        job = eyes.job(job_id)
+    assert [pods.index(pod) for pod in machine.api.list("pods").items] == [1]
+    assert machine.api.log_left(job, 0) == "I am 0\n"
+    job["metadata"]["creationTimestamp"] = "2999-01-01T00:00:00Z"  # a later Job of this name
+    assert machine.api.log_left(job, 0) == ""
+
+
 def test_a_worker_that_fails_once_is_replaced_alone(machine: Machine, tmp_path: Path) -> None:
     once = """
 import os, sys

@@ -276,3 +276,51 @@ def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
 def test_a_node_has_the_gpus_that_may_be_used(made: Json, want: int | None) -> None:
     found = objects.node_row(made, busy_gpus=1)
     assert (found.free_gpus if found else None) == want
+
+
+LATER, LATEST = "2026-11-21T08:01:00Z", "2026-11-21T08:02:00Z"
+
+
+def failed(index: int = 0, code: int = 1, said: str = "", **more: Any) -> Json:
+    return pod(index, node="a", phase="Failed", code=code, said=said, **more)
+
+
+@pytest.mark.parametrize(
+    ("own", "died"),
+    [
+        pytest.param([pod(0), pod(1)], "", id="all run"),
+        pytest.param(
+            [failed(said="Traceback ...\nImportError: no module named x\n\n"), pod(1)],
+            "worker 0 failed with exit code 1: ImportError: no module named x",
+            id="its last line",
+        ),
+        pytest.param(
+            [failed(code=139)], "worker 0 failed with exit code 139 (SIGSEGV)", id="signal"
+        ),
+        pytest.param(
+            [failed(code=137)],
+            "worker 0 failed with exit code 137 (SIGKILL, perhaps out of memory)",
+            id="killed",
+        ),
+        pytest.param(
+            [failed(code=137, why="OOMKilled")],
+            "worker 0 failed with exit code 137 (out of memory)",
+            id="killed for its memory",
+        ),
+        pytest.param(
+            [failed(0, said="lost 1", ended=LATEST), failed(1, said="no GPU", ended=LATER)],
+            "worker 1 failed with exit code 1: no GPU",
+            id="the first of two",
+        ),
+        pytest.param([failed(said="x"), pod(0, created=LATER)], "", id="started again"),
+        pytest.param([failed(code=143), failed(1, code=75)], "", id="told to stop, start again"),
+        pytest.param([failed(disrupted=True)], "", id="its node went"),
+        pytest.param([failed(2), pod(0), pod(1)], "", id="beyond the width"),
+    ],
+)
+def test_a_worker_that_fails_before_it_can_report_is_told_by_its_pod(
+    own: list[Json], died: str
+) -> None:
+    made = job(width=2, suspend=False)
+    assert row(made, tuple(own), now=CREATED_AT).died == died
+    assert row(job(width=2), tuple(own), now=CREATED_AT).died == ""

@@ -152,3 +152,14 @@ def test_a_pod_of_a_job_that_is_not_told_which_says_so_and_trains_alone(tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert f"{names.ENV_JOB} is not set" in done.stdout + done.stderr
+
+
+def test_a_pod_that_fails_tells_its_last_lines_unless_its_writer_says_otherwise() -> None:
+    mine, theirs = by_hand(), by_hand(terminationMessagePolicy="File")
+    for made in (mine, theirs):
+        complete(made)
+    policies = [
+        made["spec"]["template"]["spec"]["containers"][0]["terminationMessagePolicy"]
+        for made in (mine, theirs)
+    ]
+    assert policies == ["FallbackToLogsOnError", "File"]

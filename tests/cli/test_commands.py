@@ -355,6 +355,19 @@ def test_logs_of_a_worker_that_was_never_there_say_so(
     assert (said.out, said.err) == ("", "worker 7 of train has written nothing\n")
 
 
+def test_logs_of_a_worker_without_words_say_what_the_job_failed_of(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": ""})
+    failed = job("train", state="failed", error="worker 1 failed with exit code 3")
+    answering.answers["GET /v1/jobs/default/train"] = (200, failed)
+
+    laxity(monkeypatch, "logs", "train")
+
+    said = capsys.readouterr().err
+    assert said.endswith("has written nothing; the job says: worker 1 failed with exit code 3\n")
+
+
 def test_no_decisions_are_said_to_be_none(
     answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

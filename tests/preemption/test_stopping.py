@@ -180,6 +180,13 @@ def test_pods_that_do_not_all_fit(fits: int, kind: type) -> None:
     assert found.reason.code == "pods_do_not_fit"
 
 
+def test_workers_that_fail_are_not_said_to_be_pods_that_do_not_fit() -> None:
+    died = "worker 0 failed with exit code 1: ImportError: no module named x"
+    (found,) = followed(job("a", running=2, workers=(1, 2), fitting_workers=0, died=died))
+    assert isinstance(found, Preempt)
+    assert found.reason.text == f"only 0 of 2 workers run: {died}"
+
+
 def test_a_pinned_job_is_not_followed_up() -> None:
     parked = job("a", running=1, parked_epoch=4, stop_requested_at=50.0, pinned=True)
     assert followed(parked) == ()

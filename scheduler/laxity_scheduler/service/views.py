@@ -76,9 +76,14 @@ def view_of(
             "expected_start_at": finite(said.expected_start_at),
         }
     view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
-    view |= {"result": report.result, "error": report.failed or view["error"]}
+    view |= {"result": report.result, "error": report.failed or _died(row) or view["error"]}
     view |= _ended(manifest, view, now)
     return view | {"outcome": outcome(view), "laxity_s": laxity_s(view, now)}
+
+
+def _died(row: Job | None) -> str:
+    """What a worker that cannot report it any more died of, as the cluster tells it."""
+    return "" if row is None else row.died
 
 
 def gone(before: Mapping[str, Any], now: float) -> Json:

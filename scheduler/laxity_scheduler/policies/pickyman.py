@@ -10,6 +10,12 @@ helped: waiting jobs that start on the GPUs that are left to them. Whom to stop 
 division of the running set: one waiting job after the other takes the cheapest set whose nodes hold
 it (`victims`); who has had others stopped for it keeps the place until it starts.
 
+Shortest first alone would leave the longest jobs to the end, when most GPUs idle. A job is critical
+once its own rest is as long as that of the whole cluster (`drain`): whatever the order, all is done
+no sooner than that job is. From then on, and no sooner, it goes first (of several the longest), free
+GPUs are kept where it will fit first, and what a stop costs it counts twice, since the end of all is
+put off as well. This is our own reading of the abstract's second goal, the makespan.
+
 A victim must have more left (P10) than the newcomer needs in all (P90) with the overhead, have run
 for a while since its last start, and have been stopped less than three times; one with a deadline
 must have the slack, unless that deadline is lost anyway and was never promised. The papers' formulas
@@ -27,6 +33,7 @@ from typing import Final
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit, Decision, Preempt
+from laxity_scheduler.drain import drain_s, least_gpus
 from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Plan
@@ -51,19 +58,39 @@ class PickyMan:
         return _Division(state, Forecasts(state, predictor), self).plan()
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A running job that may be stopped for somebody who needs little enough time."""
+
+    job: Job
+    victim: Victim
+    over_s: float  # until its GPUs are free, and to start again
+    surely_s: float  # its rest, P10
+    slack_s: float  # FOREVER without a deadline, or with one that is lost anyway
+
+    def spares(self, needs_s: float) -> bool:
+        """Whether a newcomer that needs so long may have it stopped."""
+        over_s = self.over_s
+        return self.surely_s > needs_s + over_s and self.slack_s > over_s + needs_s
+
+
 class _Division:
     def __init__(self, state: ClusterState, forecasts: Forecasts, rule: PickyMan) -> None:
         self.state, self.forecasts, self.rule = state, forecasts, rule
         self.ledger = Ledger.of(state)
         self.waiting: list[Job] = []  # that nobody is stopped for yet, in order
         self.ahead = 0  # GPUs that those before it still wait for
-        running = [job for job in state.running if movable(job)]
-        self.running = sorted(running, key=lambda job: (job.submitted_at, job.id))
-        self.rest_s = {job.id: forecasts.rest_s(job, job.workers, "mean") for job in state.running}
+        self.rest_s = {
+            job.id: forecasts.rest_s(job, job.workers or job.widths[0], "mean")
+            for job in state.jobs
+            if job.workers or not (job.refused or never_fits(state, job))
+        }
         self.ends = sorted(state.running, key=lambda job: (self.rest_s[job.id], job.id))
+        self.drain_s = drain_s(state, self.rest_s)
+        self.running: list[_Candidate] = []
 
     def plan(self) -> Plan:
-        waiting = [job for job in self.state.queued if never_fits(self.state, job) is None]
+        waiting = [job for job in self.state.queued if job.id in self.rest_s]
         queue = sorted(waiting, key=self._order)
         stops_for = {job.stop_for for job in self.state.running}
         served = stops_for | {hold.job for hold in self.state.holds}
@@ -74,22 +101,33 @@ class _Division:
             if not start:
                 coming = [other for other in self.state.running if other.stop_for == job.id]
                 self._keep_place(job, coming)
-                self.ahead += _gpus(job)
+                self.ahead += least_gpus(job)
         for job in (job for job in queue if job.id not in served):
             start = self._start(job)
             decisions += start
-            if not start:
+            if not start and self._critical(job.id):
+                self._keep_place(job, self._first_to_end(job))
+                self.ahead += least_gpus(job)
+            elif not start:
                 self.waiting.append(job)
+        self.running = self._candidates() if self.waiting else []
         for place, job in enumerate(self.waiting[:MOST_TRIED]):
             stops = self._stops(job, place) if self.running else []
             decisions += stops
-            self.ahead += _gpus(job) if not stops else 0
+            self.ahead += least_gpus(job) if not stops else 0
         return Plan(tuple(decisions))
 
-    def _order(self, job: Job) -> tuple[int, float, float, str]:
-        """Jobs with a deadline first, then the least GPU-time."""
+    def _order(self, job: Job) -> tuple[int, int, float, float, str]:
+        """Jobs with a deadline first; then who decides the makespan; then the least GPU-time."""
+        critical = self._critical(job.id)
         run_s = self.forecasts.curve(job).total_s(job.widths[0], "mean")
-        return (int(job.deadline_at == FOREVER), run_s * _gpus(job), job.submitted_at, job.id)
+        short = -self.rest_s[job.id] if critical else run_s * least_gpus(job)
+        best_effort = job.deadline_at == FOREVER
+        return (int(best_effort), int(not critical), short, job.submitted_at, job.id)
+
+    def _critical(self, job: str) -> bool:
+        """Whether all is done no sooner than this job is."""
+        return FOREVER > self.rest_s[job] >= self.drain_s
 
     def _start(self, job: Job) -> list[Decision]:
         self.ledger.open_holds(job.id)
@@ -123,17 +161,31 @@ class _Division:
             short = workers * job.gpus_per_worker - freed[node]
             self.ledger.set_aside(node, max(0, short))
 
+    def _first_to_end(self, job: Job) -> Sequence[Job]:
+        """The jobs after whose ends it fits; none if it never does."""
+        later = self._after(job, ())
+        for many, other in enumerate(self.ends, start=1):
+            later.give(other.nodes, other.gpus_per_worker)
+            if self._fits(later, job):
+                return self.ends[:many]
+        return ()
+
+    def _fits(self, ledger: Ledger, job: Job) -> bool:
+        part = ledger.part(self.state.eligible(job))
+        return part.slots(job.gpus_per_worker) >= job.widths[0]
+
     def _stops(self, job: Job, place: int) -> list[Decision]:
-        candidates = [self._victim(other) for other in self.running if self._may_stop(other, job)]
+        needs_s = self.forecasts.rest_s(job, job.widths[0], "p90")
+        candidates = [one.victim for one in self.running if one.spares(needs_s)]
         may = self.state.eligible(job) or frozenset()
         need = Need(job.widths[0], job.gpus_per_worker, self.ledger, may)
         victims = cheapest(candidates, need)
         if not victims or self._benefit_s(victims, job, place) <= 0.0:
             return []
         stopped = {victim.job for victim in victims}
-        chosen = [other for other in self.running if other.id in stopped]
+        chosen = [one.job for one in self.running if one.job.id in stopped]
         self._keep_place(job, chosen)
-        self.running = [other for other in self.running if other.id not in stopped]
+        self.running = [one for one in self.running if one.job.id not in stopped]
         return [
             Preempt(
                 other.id,
@@ -155,26 +207,36 @@ class _Division:
             loss_s=share * lost_s,
         )
 
-    def _may_stop(self, job: Job, newcomer: Job) -> bool:
-        rule, curve = self.rule, self.forecasts.curve(job)
+    def _candidates(self) -> list[_Candidate]:
+        running = [job for job in self.state.running if movable(job)]
+        running.sort(key=lambda job: (job.submitted_at, job.id))
+        return [one for job in running if (one := self._candidate(job)) is not None]
+
+    def _candidate(self, job: Job) -> _Candidate | None:
+        rule, forecasts = self.rule, self.forecasts
         ran_s = 0.0 if job.resumed_at is None else self.state.now - job.resumed_at
         if job.preemptions >= rule.most_stops or ran_s < rule.cooldown_s or not ran_s:
-            return False
-        over_s = rule.overhead * (
-            self.forecasts.freed_s(job, "mean") + curve.start_s(job.workers, "mean")
-        )
-        needs_s = self.forecasts.rest_s(newcomer, newcomer.widths[0], "p90")
-        if self.forecasts.rest_s(job, job.workers, "p10") <= needs_s + over_s:
-            return False
+            return None
+        again_s = forecasts.curve(job).start_s(job.workers, "mean")
         slack_s = job.deadline_at - self.state.now - self.rest_s[job.id]
         lost = slack_s < 0.0 and not promised(job, self.state.now)
-        return lost or slack_s > over_s + needs_s
+        return _Candidate(
+            job,
+            self._victim(job),
+            over_s=rule.overhead * (forecasts.freed_s(job, "mean") + again_s),
+            surely_s=forecasts.rest_s(job, job.workers, "p10"),
+            slack_s=FOREVER if lost else slack_s,
+        )
 
     def _benefit_s(self, victims: Sequence[Victim], job: Job, place: int) -> float:
         run_s = self.forecasts.rest_s(job, job.widths[0], "mean")
         with_s = max(victim.delay_s for victim in victims)
-        caused_s = sum(victim.loss_s + run_s for victim in victims)
+        caused_s = sum(self._weight(victim.job) * (victim.loss_s + run_s) for victim in victims)
         return self._helped(victims, place) * (self._wait_s(job) - with_s) - caused_s
+
+    def _weight(self, job: str) -> int:
+        """What delays a critical job delays the end of all as well: it counts twice."""
+        return 1 + self._critical(job)
 
     def _helped(self, victims: Sequence[Victim], place: int) -> int:
         """How many waiting jobs start on what the victims leave, the first one included."""
@@ -190,19 +252,12 @@ class _Division:
 
     def _wait_s(self, job: Job) -> float:
         """When it fits, behind those before it, if nobody is stopped."""
-        later, need = self.ledger.copy(), _gpus(job) + self.ahead
+        later, need = self.ledger.copy(), least_gpus(job) + self.ahead
         for other in self.ends:
             later.give(other.nodes, other.gpus_per_worker)
-            part = later.part(self.state.eligible(job))
-            fits = part.slots(job.gpus_per_worker) >= job.widths[0]
-            if fits and later.total_free >= need:
+            if self._fits(later, job) and later.total_free >= need:
                 return self.rest_s[other.id]
         return FOREVER
-
-
-def _gpus(job: Job) -> int:
-    """What it needs to start."""
-    return job.widths[0] * job.gpus_per_worker
 
 
 decide = PickyMan()

@@ -159,6 +159,16 @@ def a_smaller_width_at_the_epochs_end_is_asked_for_and_nobody_leaves(stage: Stag
     assert (job.workers, job.resize_to, job.terminating_workers) == (2, 1, 0)
 
 
+def a_job_asked_for_some_workers_may_be_asked_for_all(stage: Stage) -> None:
+    job_id, other = stage.submit("some"), stage.submit("waiting")
+    admit(stage, job_id, "a", "a")
+    do(stage, Resize(job_id, 1, ("a",), "epoch", WHY))
+    do(stage, Preempt(job_id, "epoch", other, WHY))
+    job = row(stage.world.observe(), job_id)
+    assert (job.workers, job.stop_for) == (2, other)
+    assert job.stop_requested_at is not None
+
+
 def freed_gpus_are_held_for_whom_they_were_freed_until_it_starts(stage: Stage) -> None:
     victim, other = stage.submit("victim", stop_s=0.3), stage.submit("beneficiary")
     admit(stage, victim, "a", "a")
@@ -230,6 +240,7 @@ EXAM: tuple[Question, ...] = (
     gpus_of_a_stopped_job_are_free_only_when_its_pods_are_gone,
     a_stop_at_the_epochs_end_is_asked_for_and_the_job_runs_on,
     a_smaller_width_at_the_epochs_end_is_asked_for_and_nobody_leaves,
+    a_job_asked_for_some_workers_may_be_asked_for_all,
     freed_gpus_are_held_for_whom_they_were_freed_until_it_starts,
     a_stopped_job_is_resumed_with_its_history,
     verdicts_are_read_back_as_they_were_given,

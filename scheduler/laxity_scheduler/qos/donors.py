@@ -4,7 +4,6 @@ Jobs that are wider than they need come first, then best effort, then soft ones,
 with enough slack; of the first tier that does, the cheapest set.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from laxity_scheduler.decision import Preempt, Resize
@@ -43,28 +42,6 @@ def _candidates(bargain: Bargain) -> list[Job]:
             job for job in bargain.state.running if job.preemptible and bargain.settled(job)
         ]
     return bargain.candidates
-
-
-def making_way(bargain: Bargain, ways: Iterable[Job], need: Need) -> list[str]:
-    """Which of these, that as planned make way for somebody, stop now: the cheapest that do.
-
-    Where they do not on these very nodes, as many as the plan counts on, which pools all GPUs.
-    """
-    victims = [
-        _of_the_rest(bargain, job, victim_of(job, bargain.forecasts, FOREVER))
-        for job in ways
-        if job.id not in bargain.acted
-    ]
-    chosen = cheapest(victims, need)
-    if chosen is not None:
-        return [victim.job for victim in chosen]
-    found, missing = list[str](), (need.workers - need.there) * need.gpus_per_worker
-    for victim in victims:
-        gpus = sum(gpus for node, gpus in victim.frees if not need.nodes or node in need.nodes)
-        if missing > 0 and gpus:
-            found.append(victim.job)
-            missing -= gpus
-    return found
 
 
 def _may_give(bargain: Bargain, other: Job) -> bool:

@@ -8,12 +8,9 @@ cannot wait, running jobs are told to stop at the end of their epochs, cheapest 
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
-
 from laxity_scheduler.columns.facts import WAITING
 from laxity_scheduler.columns.forecast import TINY_S
-from laxity_scheduler.decision import Preempt
-from laxity_scheduler.ledger import Ledger, may_ever_start
+from laxity_scheduler.ledger import may_ever_start
 from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.queueing import RANKS, Waiting, ages_at, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile
@@ -22,7 +19,8 @@ from laxity_scheduler.qos.coming import gpus_of
 from laxity_scheduler.qos.crowd import queue_at_once
 from laxity_scheduler.qos.crowd_starts import start_claimed, start_others
 from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S, kept_out, planned_later
-from laxity_scheduler.qos.donors import carry_out, choose, making_way
+from laxity_scheduler.qos.donors import carry_out, choose
+from laxity_scheduler.qos.yielding import make_way
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.victims import Need, Victim, freed_by
@@ -82,62 +80,8 @@ class Starts:
         return share is not None and share.workers_now > 0
 
     def yields(self) -> None:
-        """Promised jobs that, as planned, make way for growth and start again later, in time.
-
-        No more of them than those who grow need beside what is free or on its way.
-        """
-        bargain, shares = self._bargain, self._reservations.shares
-        if self._reservations.roomy:
-            return
-        takers = self._takers()
-        jobs = bargain.state.running if takers else ()
-        now = shares.outline([job.id for job in jobs]).workers_now
-        ways = [jobs[place] for place in np.flatnonzero(now == 0).tolist()]
-        ways = [job for job in ways if bargain.settled(job) and job.preemptible]
-        trial = bargain.ledger.copy() if takers and ways else bargain.ledger
-        for taker in takers if ways else ():
-            self._make_way(taker, ways, trial)
-
-    def _make_way(self, taker: Job, ways: list[Job], trial: Ledger) -> None:
-        """Stop the first of these that help the taker, until it has what it needs."""
-        bargain = self._bargain
-        own = bargain.coming.own(taker) + self._kept.get(taker.id, Counter())
-        need = self._need_of(taker, trial, own + bargain.coming.shared)
-        if need is None:
-            return
-        bargain.coming.use(replace(need, coming=own))
-        for victim in making_way(bargain, [job for job in ways if job.id != taker.id], need):
-            why = reason("preempt_for", beneficiary=taker.id, gpus=bargain.state.by_id[victim].gpus)
-            bargain.change(Preempt(victim, "epoch", taker.id, why))
-        among = need.nodes or None
-        trial.place(
-            min(need.workers, trial.part(among).slots(taker.gpus_per_worker)),
-            taker.gpus_per_worker,
-            among,
-        )
-
-    def _need_of(self, taker: Job, ledger: Ledger, coming: Counter[str]) -> Need | None:
-        """What a job needs to be as wide as it is planned to be; None if no node is for that."""
-        bargain, may = self._bargain, self._bargain.state.eligible(taker)
-        workers = self._reservations.shares[taker.id].widest - taker.workers
-        among = may or frozenset()
-        if taker.workers and not bargain.grows:
-            among = frozenset(taker.nodes) if may is None else may.intersection(taker.nodes)
-        if may is not None and not among:
-            return None
-        return Need(workers, taker.gpus_per_worker, ledger, among, coming)
-
-    def _takers(self) -> list[Job]:
-        """The jobs that are planned to have more workers than they have, most urgent first."""
-        claims, starts = self._reservations.claims, self._bargain.starts
-        planned = self._reservations.shares.outline([claim.job.id for claim in claims])
-        has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
-        takes = (planned.widest > has) & (planned.workers_now >= has)
-        takers = [claims[place] for place in np.flatnonzero(takes).tolist()]
-        gone = starts.keys() | self._served | self._bargain.acted
-        takers = [claim for claim in takers if claim.job.id not in gone]
-        takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
-        return [claim.job for claim in takers]
+        """Promised jobs that, as planned, make way for others and start again later, in time."""
+        make_way(self._bargain, self._served, self._kept)
 
     def others(self) -> None:
         """Jobs without one."""

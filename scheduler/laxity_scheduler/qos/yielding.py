@@ -1,0 +1,92 @@
+"""Promised jobs that make way for others: they stop now and start again later, in time all the same.
+
+Plans say who runs and who waits. Carrying that out to the letter would stop promised jobs for
+somebody for whom enough is free, or is being freed, already.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from laxity_scheduler.decision import Preempt
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import Job
+from laxity_scheduler.victims import Need
+
+Kept = Mapping[str, Counter[str]]  # what is kept free for whom, by node
+
+
+def make_way(bargain: Bargain, served: Collection[str], kept: Kept) -> None:
+    """Stop those that are planned to wait, for the first that is planned to take GPUs and lacks them.
+
+    None where all who take have what they need, free or on its way; else no more GPUs than are
+    planned to be taken in all. For who is `served`, others are stopped already or need not be.
+    """
+    reservations = bargain.reservations
+    if reservations.roomy:
+        return
+    shares, takers = reservations.shares, _takers(bargain, served)
+    jobs = bargain.state.running if takers else ()
+    now = shares.outline([job.id for job in jobs]).workers_now
+    ways = [jobs[place] for place in np.flatnonzero(now == 0).tolist()]
+    ways = [job for job in ways if bargain.settled(job) and job.preemptible]
+    taker = _first_short(bargain, takers, kept) if ways else None
+    if taker is None:
+        return
+    left = sum((shares[one.id].widest - one.workers) * one.gpus_per_worker for one in takers)
+    for job in ways:
+        if left > 0 and job.id != taker.id and _could_use(bargain, taker, job):
+            left -= job.gpus
+            why = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
+            bargain.change(Preempt(job.id, "epoch", taker.id, why))
+
+
+def _takers(bargain: Bargain, served: Collection[str]) -> list[Job]:
+    """The jobs that are planned to have more workers than they have, most urgent first."""
+    claims = bargain.reservations.claims
+    planned = bargain.reservations.shares.outline([claim.job.id for claim in claims])
+    has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
+    takes = (planned.widest > has) & (planned.workers_now >= has)
+    takers = [claims[place] for place in np.flatnonzero(takes).tolist()]
+    gone = {*bargain.starts, *served, *bargain.acted}
+    takers = [claim for claim in takers if claim.job.id not in gone]
+    takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
+    return [claim.job for claim in takers]
+
+
+def _first_short(bargain: Bargain, takers: list[Job], kept: Kept) -> Job | None:
+    """The most urgent of these for whom not enough is free or on its way."""
+    trial = bargain.ledger.copy()
+    for taker in takers:
+        own = bargain.coming.own(taker) + kept.get(taker.id, Counter())
+        need = _need_of(bargain, taker, trial, own + bargain.coming.shared)
+        if need is None:
+            continue
+        bargain.coming.use(replace(need, coming=own))
+        if need.there < need.workers:
+            return taker
+        size, among = taker.gpus_per_worker, need.nodes or None
+        trial.place(min(need.workers, trial.part(among).slots(size)), size, among)
+    return None
+
+
+def _need_of(bargain: Bargain, taker: Job, ledger: Ledger, coming: Counter[str]) -> Need | None:
+    """What a job needs to be as wide as it is planned to be; None if no node is for that."""
+    may = bargain.state.eligible(taker)
+    workers = bargain.reservations.shares[taker.id].widest - taker.workers
+    among = may or frozenset()
+    if taker.workers and not bargain.grows:
+        among = frozenset(taker.nodes) if may is None else may.intersection(taker.nodes)
+    if may is not None and not among:
+        return None
+    return Need(workers, taker.gpus_per_worker, ledger, among, coming)
+
+
+def _could_use(bargain: Bargain, taker: Job, victim: Job) -> bool:
+    """Whether a job may use any of the nodes that another one would free."""
+    may = bargain.state.eligible(taker)
+    return may is None or not may.isdisjoint(victim.nodes)

@@ -1,7 +1,10 @@
 """How a command ends: the exit codes that scripts may rely on, and errors as sentences."""
 
+import errno
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NoReturn
 
 import typer
@@ -15,6 +18,7 @@ REFUSED: Final = 3
 NOT_FOUND: Final = 4
 AWAY: Final = 5
 BROKEN: Final = 6
+INTERRUPTED: Final = 130
 
 MEANINGS: Final = {
     OK: "done, promised or kept",
@@ -26,6 +30,7 @@ MEANINGS: Final = {
     BROKEN: "a promise was broken",
 }
 
+_OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})
 _USAGE_STATUS: Final = frozenset({400, 413, 422})
 _NOT_FOUND_STATUS: Final = 404
 
@@ -46,7 +51,9 @@ def run(app: Callable[[], object]) -> NoReturn:
         _say(str(error))
         sys.exit(error.code)
     except KeyboardInterrupt:
-        sys.exit(130)
+        with suppress(ValueError):  # another thread may not say so
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends it without a word
+        sys.exit(INTERRUPTED)
     except ModuleNotFoundError as error:
         message = advice(error)
         if message is None:
@@ -58,9 +65,11 @@ def run(app: Callable[[], object]) -> NoReturn:
         if code is not None:
             _say(str(error))
             sys.exit(code)
-        if not isinstance(error, OSError) or error.filename is None:
+        if not isinstance(error, OSError):
             raise
-        _say(f"{error.filename}: {error.strerror}")
+        if error.filename is None and error.errno not in _OUTPUT_ERRORS:
+            raise
+        _say(f"{error.filename or 'what is printed cannot be written'}: {error.strerror}")
         sys.exit(FAILED)
     sys.exit(OK)
 

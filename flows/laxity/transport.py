@@ -193,7 +193,7 @@ def _refused(status: int, phrase: str, content: bytes, url: str) -> ServiceError
         lines = content.decode(errors="replace").split("\n")
         words = next((line.strip()[:200] for line in lines if line.strip()), phrase)
         told = f"HTTP {status}: {words}"
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED:
             return ServiceError(f"http_{status}", told, status=status)
         message = f"what answers at {url} is no laxity service ({told})"
         return ServiceError(STRANGER, message, status=status)

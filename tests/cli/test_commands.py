@@ -1,5 +1,8 @@
+import errno
 import json
+import os
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -413,3 +416,32 @@ def test_top_into_a_pipe_prints_once(
 
     assert code == 0
     assert "3 of 4 GPUs busy" in capsys.readouterr().out
+
+
+class FullDisk(StringIO):
+    def write(self, _text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_disk_that_is_full_is_said_and_no_traceback(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": [job()]})
+    monkeypatch.setattr("sys.stdout", FullDisk())
+    code = laxity(monkeypatch, "ls", "--json")
+    said = capsys.readouterr().err
+    assert (code, said.startswith("error: what is printed cannot be written: No space")) == (
+        1,
+        True,
+    )
+
+
+def test_another_program_that_cannot_take_a_job_is_no_laxity_service(
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answering.answers["POST /v1/jobs"] = (501, "<!DOCTYPE HTML>")
+    assert laxity(monkeypatch, "submit", file) == 2
+    assert "is no laxity service (HTTP 501: " in capsys.readouterr().err

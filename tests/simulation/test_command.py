@@ -2,6 +2,7 @@
 
 import json
 from io import StringIO
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -279,6 +280,19 @@ def test_a_script_that_reads_json_hears_no_progress() -> None:
     told.ended(1, 10)
     told.done({"policy": "fifo", "gpus": 64})
     assert not out.getvalue()
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_leaves_no_process_behind() -> None:
+    def interrupted(_figures: object) -> None:
+        raise KeyboardInterrupt
+
+    before = set(active_children())
+    many = [Setting("fifo", 8, 8, pooled=True, seed=seed) for seed in range(50)]
+    source = Source(SAMPLES / "philly" / "philly.csv", "philly")
+    with pytest.raises(KeyboardInterrupt):
+        sweep(source, many, processes=2, done=interrupted)
+    assert set(active_children()) == before
 
 
 @pytest.mark.slow

@@ -2,9 +2,8 @@
 
 import math
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
@@ -17,6 +16,7 @@ from laxity_scheduler.simulate.progress import Tally
 from laxity_scheduler.simulate.refusals import false_refusals
 from laxity_scheduler.simulate.report import Figures, report
 from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.simulate.side_by_side import side_by_side
 from laxity_scheduler.simulate.tables import Tables, load_tables
 from laxity_scheduler.simulate.traces import Format, Trace, TraceError, load
 
@@ -114,8 +114,7 @@ _TALLY: list[Tally] = []  # of this worker process, on the counts that all share
 
 
 def _begin(counts: Any) -> None:
-    """In a worker process: whoever interrupts the sweep hears of it once, from its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """In a worker process."""
     _TALLY[:] = [Tally(counts, counts.get_lock())]
 
 
@@ -147,21 +146,15 @@ def sweep(
     if workers <= 1:
         tally = Tally(told=ended)
         return [_told(_loaded(source, setting, bound=bound, tally=tally), done) for setting in many]
-    spawn = get_context("spawn")
-    counts = spawn.Array("q", 2)
-    pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_begin, initargs=(counts,))
-    with pool:
-        futures = [pool.submit(_work, source, setting, bound) for setting in many]
-        try:
-            pending = set(futures)
-            while pending:
-                over, pending = wait(pending, timeout=LOOK_S, return_when=FIRST_COMPLETED)
-                for future in over:
-                    done(future.result())
-                ended(counts[0], counts[1])
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # what one run says, all would say
-            raise
+    counts = get_context("spawn").Array("q", 2)
+    calls = [(source, setting, bound) for setting in many]
+    with side_by_side(workers, _work, calls, begin=_begin, given=(counts,)) as futures:
+        pending = set(futures)
+        while pending:
+            over, pending = wait(pending, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+            for future in over:
+                done(future.result())
+            ended(counts[0], counts[1])
         return [future.result() for future in futures]
 
 

@@ -1,12 +1,12 @@
 """Run a study: its trials one after another, or side by side, each kept as soon as it is done."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from laxity_scheduler.simulate.side_by_side import side_by_side
 from laxity_scheduler.simulate.studies import deadlines, errors, pickyman, qos
 from laxity_scheduler.simulate.studies.keep import read, write
 from laxity_scheduler.simulate.studies.shelf import Shelf
@@ -90,8 +90,8 @@ def _computed(trials: Sequence[Trial], processes: int) -> Iterator[Told]:
     if processes <= 1:
         yield from (_tried(trial) for trial in trials)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(_tried, trial) for trial in trials]):
+    with side_by_side(processes, _tried, [(trial,) for trial in trials]) as futures:
+        for future in as_completed(futures):
             yield future.result()
 
 

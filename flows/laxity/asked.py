@@ -110,8 +110,6 @@ def _entry_job(
             idempotency_key=declared.idempotency_key(arguments, ""),
             env=env,
         )
+        return (replace(spec, name=name) if name else spec).to_manifest()
     except (QoSError, TypeError) as error:
         raise CommandError(f"{source}: {error}", code=USAGE) from error
-    if not name:
-        return spec.to_manifest()
-    return replace(spec, name=name).to_manifest()

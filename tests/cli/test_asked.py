@@ -191,3 +191,9 @@ def test_parameters_are_json_where_they_are_json() -> None:
 )
 def test_a_function_is_told_from_a_file(source: str, *, want: bool) -> None:
     assert is_entry(source) is want
+
+
+def test_a_name_that_no_job_can_have_is_wrong_usage(flow: Path) -> None:
+    with pytest.raises(CommandError, match="'A B' is no DNS label") as refused:
+        asked_jobs(f"{flow}:train", {}, name="A B", namespace=None, params=[])
+    assert refused.value.code == USAGE

@@ -7,10 +7,11 @@ whoever changed the Job in between wins, and the next cycle decides anew.
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from laxity import names
 from laxity_k8s import merge
@@ -35,6 +36,8 @@ from laxity_scheduler.state import Job
 from laxity_scheduler.verdict import Offer, Promise, Refusal, Verdict
 
 LONGEST_REASON = 1024
+BATCH = 24  # patches; fewer than are in flight, so that the API server never waits for them
+Made = TypeVar("Made")
 
 
 class Turn(IntEnum):
@@ -101,6 +104,23 @@ def job_patch(
     }
     patch = Patch("jobs", merge.identity(job), body)
     return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.said))
+
+
+def in_batches(made: Iterable[Made]) -> Iterator[Made]:
+    """What is made one by one, many at a stroke: a third less work than making each in between.
+
+    The first go out at once, and while the API server has as many to answer the next are made. What
+    was made before one that cannot be made goes out before that is raised.
+    """
+    rest = iter(made)
+    yield from islice(rest, BATCH)
+    batch = [*islice(rest, 1)]
+    while batch:
+        try:
+            batch.extend(islice(rest, BATCH - 1))
+        finally:
+            yield from batch
+        batch = [*islice(rest, 1)]
 
 
 def _add(draft: _Draft, decision: Decision, roomy: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from laxity_k8s.collect import ended_at
 from laxity_k8s.events import EventWriter
 from laxity_k8s.intake import submit
 from laxity_k8s.mirror import TYPES, Mirror
-from laxity_k8s.patches import JobPatch, Turn, job_patch
+from laxity_k8s.patches import JobPatch, Turn, in_batches, job_patch
 from laxity_k8s.reminders import Reminders
 from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
@@ -296,7 +296,7 @@ class LiveCluster:
         said: dict[str, tuple[tuple[str, str], ...]] = {}
 
         def patches() -> Iterator[Patch]:
-            for one in chain(ready, (wish() for wish in later)):
+            for one in chain(ready, in_batches(wish() for wish in later)):
                 if one is not None:
                     said[one.patch.id] = one.said
                     yield one.patch

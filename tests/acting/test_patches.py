@@ -1,6 +1,8 @@
 """Each decision is one merge patch, and a decision repeated is none."""
 
 import json
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.kept import Kept, kept
 from laxity_k8s.objects import job_row
-from laxity_k8s.patches import JobPatch, Turn, job_patch
+from laxity_k8s.patches import BATCH, JobPatch, Turn, in_batches, job_patch
 from laxity_scheduler.plan import Admit, Decision, Preempt, Promised, Refuse, Resize, Wait
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import Job
@@ -199,3 +201,30 @@ def test_a_job_that_is_not_indexed_keeps_its_completions() -> None:
     body = patched(made, Admit("default/job", 1, ("a",), WHY)).patch.body
     assert body["spec"]["suspend"] is False
     assert "completions" not in body["spec"]
+
+
+def made(many: int, log: list[int], *, failing: int = -1) -> Iterator[int]:
+    for number in range(many):
+        if number == failing:
+            raise ValueError(f"{number} cannot be made")
+        log.append(number)
+        yield number
+
+
+def test_the_first_patches_go_out_as_they_are_made_and_the_next_are_made_together() -> None:
+    log: list[int] = []
+    patches = in_batches(made(100, log))
+    at_once = [len(log) for _ in islice(patches, BATCH)]
+    assert at_once == list(range(1, BATCH + 1))
+    assert next(patches) == BATCH
+    assert len(log) == 2 * BATCH
+    assert [*range(BATCH + 1), *patches] == log == list(range(100))
+
+
+@pytest.mark.parametrize("failing", [0, 3, BATCH, BATCH + 1, 2 * BATCH, 2 * BATCH + 5])
+def test_all_that_were_made_before_one_that_cannot_be_made_go_out(failing: int) -> None:
+    sent: list[int] = []
+    patches = in_batches(made(100, [], failing=failing))
+    with pytest.raises(ValueError, match=f"{failing} cannot be made"):
+        sent.extend(patches)
+    assert sent == list(range(failing))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from laxity_scheduler.memory import codec
 from laxity_scheduler.memory.records import Records
 from laxity_scheduler.memory.store import DecisionRow, Fresh, VerdictRow
-from laxity_scheduler.plan import Admit, Decision, Forecasted, Plan, Promised, Refuse, verdict_after
+from laxity_scheduler.plan import Admit, Forecasted, Plan, Promised, Refuse, verdict_after
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.verdict import Forecast, Promise, Refusal
 from tests.builders import cluster, job
@@ -18,7 +18,7 @@ FITS = reason("fits", p90_in_s=90.0, slack_s=10.0, workers=1)
 OLD = Promise(deadline_at=80.0, p50_at=20.0, p90_at=30.0, runs=((30.0, 1),), reason=FITS)
 
 
-def told(kind: str, seed: int) -> Decision:
+def told(kind: str, seed: int) -> Promised | Forecasted | Refuse:
     """A decision of this kind about job "a", its verdict of wild numbers."""
     maker = Maker(seed)
     if kind == "promise":

@@ -38,7 +38,7 @@ REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 FORGET_EVERY: Final = 500  # cycles
-COLLECT_AFTER: Final = 50_000  # objects made and not let go, while a cycle runs
+COLLECT_AFTER: Final = 200_000  # objects made and not let go, while a cycle runs
 
 
 @contextmanager

@@ -159,21 +159,33 @@ class Ledger:
 
         Shapes (n, K) and (n,). A try of 0 workers is none. `stops` at the first that has no place: the list ends there.
         """
-        if len(gpus) >= MANY and COMPILES:
-            known = tied(self.names, among or [None] * len(gpus), gpus)
-            if known is not None:
-                return self.place_tied(tries, known, stops=stops)
-        return self._place_each(tries, gpus, among or [None] * len(gpus), stops=stops)
-
-    def place_tied(self, tries: "Ints", known: Tied, *, stops: bool) -> list[tuple[str, ...]]:
-        """The same by compiled loops; what of `known` changes is changed there."""
+        if len(gpus) < MANY or not COMPILES:
+            return self._place_each(tries, gpus, among or [None] * len(gpus), stops=stops)
+        if among:
+            known = tied(self.names, among)
+            if known is None:
+                return self._place_each(tries, gpus, among, stops=stops)
+            return self.place_tied(tries, gpus, known, stops=stops)
         from laxity_scheduler.columns import placing
 
-        nodes = placing.nodes_of(np.array(self.free, dtype=np.int64), known.cell)
+        nodes = placing.nodes_of(np.array(self.free, dtype=np.int64))
         taken = np.empty(int(tries.max(axis=1).sum()), dtype=np.int64)
         ends = np.empty(len(tries), dtype=np.int64)
-        many = placing.place_all(nodes, known.ties, known.wants, tries, stops, taken, ends)
-        self.count(nodes.free[nodes.place].tolist())
+        many = placing.place_all(nodes, tries, gpus, stops, taken, ends)
+        self.count(nodes.free.tolist())
+        return self.named(taken, ends[:many])
+
+    def place_tied(
+        self, tries: "Ints", gpus: "Ints", known: Tied, *, stops: bool
+    ) -> list[tuple[str, ...]]:
+        """The same where jobs may use some nodes only; what of `known` changes is changed there."""
+        from laxity_scheduler.columns import tied_placing
+
+        nodes = tied_placing.spots_of(np.array(self.free, dtype=np.int64), known.cell)
+        taken = np.empty(int(tries.max(axis=1).sum()), dtype=np.int64)
+        ends = np.empty(len(tries), dtype=np.int64)
+        many = tied_placing.place_all(nodes, known.ties, tries, gpus, stops, taken, ends)
+        self.count(nodes.spot[nodes.where[:, 0], 0].tolist())
         return self.named(taken, ends[:many])
 
     def named(self, taken: "Ints", ends: "Ints") -> list[tuple[str, ...]]:

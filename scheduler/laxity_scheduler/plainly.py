@@ -6,8 +6,9 @@ by decision, by the code that also says what is wrong (`plan`).
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
+from operator import attrgetter, le
 from typing import Final
 
 from laxity_scheduler.decision import Admit, Decision, Forecasted, Promised, Refuse, Wait
@@ -15,35 +16,33 @@ from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Refusal
 
-TOLD: Final = (Promised, Forecasted, Wait)
-PLAIN: Final = frozenset({*TOLD, Refuse, Admit})
+PLAIN: Final = frozenset({Promised, Forecasted, Wait, Refuse, Admit})
+NAME, WORKERS, SIZE = map(attrgetter, ("job", "workers", "gpus_per_worker"))
 
 
 def plainly_fits(state: ClusterState, decisions: Sequence[Decision]) -> bool:
     """Whether there are verdicts, waits and starts alone, and all fit. False: look closer."""
-    if state.holds:
+    kinds = list(map(type, decisions))
+    if state.holds or not PLAIN.issuperset(kinds):
         return False
-    kinds = set(map(type, decisions))
-    if not kinds <= PLAIN:
+    try:
+        jobs = list(map(state.by_id.__getitem__, map(NAME, decisions)))
+    except KeyError:
         return False
-    by_id = state.by_id
-    starts = [decision for decision in decisions if isinstance(decision, Admit)]
-    refused = [decision.job for decision in decisions if isinstance(decision, Refuse)]
-    told = [decision.job for decision in decisions if isinstance(decision, TOLD)]
-    started = {decision.job for decision in starts}
-    if len(started) < len(starts) or not started.isdisjoint(refused):
+    refused = [job for job, kind in zip(jobs, kinds, strict=True) if kind is Refuse]
+    starts = [one for one in decisions if isinstance(one, Admit)]
+    starting = [job for job, kind in zip(jobs, kinds, strict=True) if kind is Admit]
+    if any(map(WORKERS, refused)):
         return False
-    if not by_id.keys() >= started.union(told, refused):
+    started = set(map(NAME, starts))
+    if len(started) < len(starts) or any(job.id in started for job in refused):
         return False
-    if any(by_id[name].workers for name in refused):
-        return False
-    return _may_start(state, starts) and _holds(state, by_id, starts)
+    return _may_start(state, starts, starting) and _holds(state, starts, starting)
 
 
-def _may_start(state: ClusterState, starts: Sequence[Admit]) -> bool:
-    by_id = state.by_id
-    for start in starts:
-        job = by_id[start.job]
+def _may_start(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
+    """Whether these jobs, one per start, wait and may have these widths and nodes."""
+    for start, job in zip(starts, jobs, strict=True):  # each row once: that spares the caches
         if (
             job.workers
             or start.workers not in job.widths
@@ -53,21 +52,26 @@ def _may_start(state: ClusterState, starts: Sequence[Admit]) -> bool:
             or isinstance(job.verdict, Refusal)
         ):
             return False
-        may = state.eligible(job)
-        if may is not None and not may.issuperset(start.nodes):
-            return False
+        if job.eligible:
+            may = state.eligible(job)
+            if may is not None and not may.issuperset(start.nodes):
+                return False
     return True
 
 
-def _holds(state: ClusterState, by_id: Mapping[str, Job], starts: Sequence[Admit]) -> bool:
+def _holds(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
     """Whether the nodes hold all workers that are named on them."""
-    if not starts:
-        return True
-    sizes = [by_id[start.job].gpus_per_worker for start in starts]
+    sizes = list(map(SIZE, jobs))
     taken: Counter[str] = Counter()
     for size in set(sizes):
         named = [start.nodes for start, mine in zip(starts, sizes, strict=True) if mine == size]
-        for node, workers in Counter(chain.from_iterable(named)).items():
-            taken[node] += workers * size
+        workers = Counter(chain.from_iterable(named))
+        if size == 1 and not taken:
+            taken = workers
+            continue
+        for node, many in workers.items():
+            taken[node] += many * size
     free = {node.id: node.free_gpus for node in state.nodes if node.pool in USABLE}
-    return all(gpus <= free.get(node, -1) for node, gpus in taken.items())
+    if not free.keys() >= taken.keys():
+        return False
+    return all(map(le, taken.values(), map(free.__getitem__, taken)))

@@ -172,7 +172,7 @@ class ClusterState:
 
     @cached_property
     def by_id(self) -> Mapping[str, Job]:
-        return {job.id: job for job in self.jobs}
+        return dict(zip(map(attrgetter("id"), self.jobs), self.jobs, strict=True))
 
     @cached_property
     def queued(self) -> tuple[Job, ...]:

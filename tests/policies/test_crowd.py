@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laxity_scheduler import ledger
-from laxity_scheduler.columns import compiled, growing, placing, tying
+from laxity_scheduler.columns import compiled, growing, placing, tied_placing, tying
 from laxity_scheduler.columns.bulk import built, changed
 from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit
@@ -147,7 +147,7 @@ def test_placing_and_growing_decide_in_cpython_as_compiled(monkeypatch: pytest.M
         ]
 
     fast = decided()
-    for page in (placing, growing):
+    for page in (placing, tied_placing, growing):
         loops = [name for name, value in vars(page).items() if hasattr(value, "py_func")]
         for name in loops:
             monkeypatch.setattr(page, name, getattr(page, name).py_func)

@@ -19,6 +19,7 @@ PAGES: Final = (
     "shares/plans.py",
     "shares/surplus.py",
     "columns/placing.py",
+    "columns/tied_placing.py",
     "columns/growing.py",
     "columns/walking.py",
     "promising/planning.py",

@@ -8,6 +8,7 @@ share one curve, and all new rows of a snapshot are one question to the predicto
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from threading import Lock
 from typing import Final, Literal
 
@@ -98,12 +99,12 @@ class CurveMemory:
             return {}
         shared = list(
             zip(  # by identity, which is fast, of what lives on
-                map(id, [job.workload for job in jobs]),
-                map(id, [job.progress for job in jobs]),
-                [job.widths for job in jobs],
-                [job.workers for job in jobs],
-                [job.formed for job in jobs],
-                [job.resize_to for job in jobs],
+                map(id, map(attrgetter("workload"), jobs)),
+                map(id, map(attrgetter("progress"), jobs)),
+                map(attrgetter("widths"), jobs),
+                map(attrgetter("workers"), jobs),
+                map(attrgetter("formed"), jobs),
+                map(attrgetter("resize_to"), jobs),
                 strict=True,
             )
         )
@@ -111,8 +112,8 @@ class CurveMemory:
         keys = [(job.workload, job.progress, _levels(job), job.widths) for job in firsts.values()]
         curves = self._asked(dict.fromkeys(keys))
         by_row = dict(zip(firsts, [curves[key] for key in keys], strict=True))
-        found = [by_row[one] for one in shared]
-        ids = [job.id for job in jobs]
+        found = list(map(by_row.__getitem__, shared))
+        ids = list(map(attrgetter("id"), jobs))
         self.known.update(zip(ids, zip(jobs, found, strict=True), strict=True))
         return dict(zip(ids, found, strict=True))
 

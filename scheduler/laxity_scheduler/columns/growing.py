@@ -11,8 +11,9 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.placing import Nodes, Ties, Wants, site
+from laxity_scheduler.columns.placing import Nodes, place
 from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.columns.tied_placing import Ground, site
 
 
 class Offers(NamedTuple):
@@ -102,17 +103,19 @@ def offers_of(most: int) -> Offers:
 @jit
 def grow(
     nodes: Nodes,
-    ties: Ties,
-    wants: Wants,
+    ground: Ground | None,
     level: Ints,
     ranks: Ints,
+    gpus: Ints,
     rest: Floats,
     width: Ints,
     grown: Grown,
 ) -> int:
-    """Raise `level` (n,) while GPUs are free; `rest` and `width` are (n, L). How many steps."""
+    """Raise `level` (n,) while GPUs are free; `rest` and `width` are (n, L). How many steps.
+
+    Where some jobs may use some nodes only, they are placed on `ground`; `nodes` shares its total.
+    """
     jobs, levels = rest.shape
-    gpus = wants.gpus
     offers, steps, at = offers_of(jobs * levels * (levels + 1) // 2 + 1), 0, 0
     for job in np.argsort(ranks):
         offer(offers, job, level[job], ranks[job], gpus[job], rest, width)
@@ -129,7 +132,13 @@ def grow(
             pop(offers)
         job, higher = offers.job[best], offers.level[best]
         more = width[job, higher] - width[job, level[job]]
-        if more <= 0 or not site(nodes, ties, wants, job, more, grown.taken, at):
+        if more <= 0:
+            continue
+        if ground is None:  # compiled without the other branch
+            placed = place(nodes, more, gpus[job], grown.taken, at)
+        else:
+            placed = site(ground.spots, ground.ties, job, more, gpus[job], grown.taken, at)
+        if not placed:
             continue
         level[job] = higher
         at += more

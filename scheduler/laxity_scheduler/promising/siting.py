@@ -84,9 +84,9 @@ class Sites:
         """`place` for one after the other, where all claims run at once, up to the first without."""
         if not self._state.sets:
             return ledger.place_all(tries, gpus, stops=True)
-        known = self.tied(ledger, jobs, gpus, claimed=claimed) if len(jobs) >= MANY else None
+        known = self.tied(ledger, jobs, claimed=claimed) if len(jobs) >= MANY else None
         if known is not None:
-            placed = ledger.place_tied(tries, known, stops=True)
+            placed = ledger.place_tied(tries, gpus, known, stops=True)
             self.took(known)
             return placed
         placed = []
@@ -106,7 +106,6 @@ class Sites:
         self,
         ledger: Ledger,
         jobs: Sequence[Job],
-        gpus: "Ints",
         *,
         claimed: bool,
         without: frozenset[str] = NOWHERE,
@@ -118,7 +117,7 @@ class Sites:
         known = self._cells(ledger) if COMPILES else None
         if known is None or any(region.awaited for region in self.regions):
             return None
-        from laxity_scheduler.columns.placing import Ties, Wants
+        from laxity_scheduler.columns.tied_placing import Ties
 
         cell, masks = known
         kinds = {
@@ -131,6 +130,9 @@ class Sites:
             shut = sum(1 << int(one) for one in np.unique(cell[hit]))
         left = [self._reservations.spare_on(one) - self._taken[one] for one in self.regions]
         ties = Ties(
+            np.array([kinds[job.eligible] for job in jobs], dtype=np.int64),
+            np.full(len(jobs), claimed),
+            np.array([job.preemptible for job in jobs], dtype=np.bool_),
             np.array([masks[self._state.nodes_of(name)] for name in kinds], dtype=np.int64),
             np.array(inside, dtype=np.bool_).reshape(len(kinds), len(self.regions)),
             np.array([masks[region.nodes] for region in self.regions], dtype=np.int64),
@@ -138,13 +140,7 @@ class Sites:
             np.array(left, dtype=np.int64),
             np.full(1, shut),
         )
-        wants = Wants(
-            gpus,
-            np.array([kinds[job.eligible] for job in jobs], dtype=np.int64),
-            np.full(len(jobs), claimed),
-            np.array([job.preemptible for job in jobs], dtype=np.bool_),
-        )
-        return Tied(cell, ties, wants)
+        return Tied(cell, ties)
 
     def took(self, known: Tied) -> None:
         """What compiled loops have taken of the regions."""

@@ -7,7 +7,8 @@ step does the first so many jobs and says how many; from there on it goes job by
 
 from collections.abc import Sequence
 from functools import cached_property
-from operator import lt
+from itertools import takewhile
+from operator import attrgetter, lt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 NAMES: Final[tuple[Rank, ...]] = tuple(sorted(RANKS, key=lambda rank: RANKS[rank]))
 PROMISED, AGED, SOFT, HOPELESS, LEAST = range(5)
+NAME: Final = attrgetter("id")
 
 
 class Crowd:
@@ -45,16 +47,20 @@ class Crowd:
         self.now = forecasts.now
         self._rows = rows
         self.waiters: Waiters = waiters_of(facts.at(rows), forecasts)
-        self.place = {job.id: at for at, job in enumerate(self.waiters.jobs)}
+        names = map(NAME, self.waiters.jobs)
+        self.place = dict(zip(names, range(len(rows)), strict=True))
 
     def column(self, field: int) -> Floats:
         return self._facts.column(field)[self._rows]
 
     def at(self, jobs: Sequence[Job]) -> Ints:
         """Their places; up to the first that is not among the waiting."""
-        found = list(map(self.place.get, [job.id for job in jobs]))
-        known = found.index(None) if None in found else len(found)
-        return np.array(found[:known], dtype=np.int64)
+        place, names = self.place, map(NAME, jobs)
+        try:
+            return np.fromiter(map(place.__getitem__, names), np.int64, len(jobs))
+        except KeyError:
+            known = takewhile(place.__contains__, map(NAME, jobs))
+            return np.array(list(map(place.__getitem__, known)), dtype=np.int64)
 
     @cached_property
     def rest_s(self) -> Floats:

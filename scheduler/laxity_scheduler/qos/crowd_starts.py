@@ -9,7 +9,6 @@ from laxity_scheduler.columns.bulk import built
 from laxity_scheduler.columns.compiled import COMPILES
 from laxity_scheduler.columns.facts import DUE_AT
 from laxity_scheduler.columns.forecast import TINY_S
-from laxity_scheduler.columns.tying import untied
 from laxity_scheduler.columns.waiters import MEAN, Ints
 from laxity_scheduler.ledger import MANY, Ledger
 from laxity_scheduler.promising.queueing import Waiting
@@ -105,19 +104,22 @@ def _start(
     why: Iterable[Why],
 ) -> None:
     """Starts on these nodes; who gets fewer workers than it was to have first grows later."""
+    widths = list(map(len, placed))
+    known = {width: ("workers", width) for width in set(widths)}
     codes: list[str] = []
     facts: list[tuple[tuple[str, float], ...]] = []
-    for nodes, wanted, (code, fact) in zip(placed, first.tolist(), why, strict=False):
+    for width, wanted, (code, fact) in zip(widths, first.tolist(), why, strict=False):
         if code != "due_first":
             codes.append(code)
             facts.append(fact)
-            continue
-        narrower = len(nodes) < wanted
-        codes.append("planned_growth" if narrower else code)
-        workers = (("workers", len(nodes)),)
-        facts.append(workers if narrower else fact + workers)
+        elif width < wanted:
+            codes.append("planned_growth")
+            facts.append((known[width],))
+        else:
+            codes.append(code)
+            facts.append((*fact, known[width]))
     reasons = built(Reason, codes, facts)
-    starts = map(Start, ones, map(len, placed), placed, reasons)
+    starts = map(Start, ones, widths, placed, reasons)
     bargain.starts.update(zip([one.job.id for one in ones], starts, strict=False))
 
 
@@ -129,32 +131,34 @@ def grow_starts(bargain: Bargain, jobs: Sequence[Job], without: frozenset[str]) 
     crowd, ledger = bargain.crowd, bargain.ledger
     if crowd is None or len(jobs) < MANY or len(jobs) > len(bargain.starts) or not COMPILES:
         return False
-    from laxity_scheduler.columns import growing, placing
+    from laxity_scheduler.columns import growing, placing, tied_placing
 
-    at = crowd.at(jobs)
+    at, sites = crowd.at(jobs), bargain.sites
     if len(at) < len(jobs):
         return False
+    known = None
+    if bargain.state.sets:
+        known = sites.tied(ledger, jobs, claimed=False, without=without)
+        if known is None:
+            return False
     starts = [bargain.starts[job.id] for job in jobs]
     width = crowd.waiters.width[at]
     held = np.array([start.workers for start in starts], dtype=np.int64)
     level = (width == held[:, None]).argmax(axis=1)
-    size = crowd.waiters.size[at]
-    known = (
-        bargain.sites.tied(ledger, jobs, size, claimed=False, without=without)
-        if bargain.state.sets
-        else untied(len(ledger.free), size)
-    )
-    if known is None:
-        return False
-    nodes = placing.nodes_of(np.array(ledger.free, dtype=np.int64), known.cell)
-    free, many = int(nodes.total[0]), width.size + 1
-    grown = growing.Grown(*(np.empty(size, dtype=np.int64) for size in (free, many, many)))
-    rest = crowd.waiters.rest_s(MEAN)[at]
-    ranks = crowd.by_id[at]
-    steps = growing.grow(nodes, known.ties, known.wants, level, ranks, rest, width, grown)
-    ledger.count(nodes.free[nodes.place].tolist())
-    if bargain.state.sets:
-        bargain.sites.took(known)
+    many = width.size + 1
+    grown = growing.Grown(*(np.empty(room, np.int64) for room in (ledger.total_free, many, many)))
+    rest, size, ranks = crowd.waiters.rest_s(MEAN)[at], crowd.waiters.size[at], crowd.by_id[at]
+    free = np.array(ledger.free, dtype=np.int64)
+    nodes, ground = placing.nodes_of(free), None
+    if known is not None:
+        ground = tied_placing.Ground(tied_placing.spots_of(free, known.cell), known.ties)
+        nodes = nodes._replace(total=ground.spots.total)
+    steps = growing.grow(nodes, ground, level, ranks, size, rest, width, grown)
+    if ground is None or known is None:
+        ledger.count(nodes.free.tolist())
+    else:
+        ledger.count(ground.spots.spot[ground.spots.where[:, 0], 0].tolist())
+        sites.took(known)
     for job, more in _by_job(grown, steps, ledger):
         start = starts[job]
         start.nodes += more

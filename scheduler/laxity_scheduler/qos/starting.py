@@ -5,6 +5,7 @@ start; but a promised or aged job that has to wait keeps the free GPUs it will n
 cannot wait, running jobs are told to stop at the end of their epochs, cheapest first.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 
@@ -47,6 +48,8 @@ class Starts:
             if crowd is None
             else queue_at_once(crowd, jobs, self._reservations)
         )
+        last = RANKS["aged"]
+        self._claims = bisect_right(self.queue, last, key=lambda one: RANKS[one.rank])
 
     def _share_surplus(self, job: Job) -> None:
         """Who was stopped for a job with a plan may free more than it needs."""
@@ -64,7 +67,7 @@ class Starts:
     def first(self) -> None:
         """Jobs with a claim: those that are planned to start now before those that must wait."""
         bargain = self._bargain
-        claimed = [one for one in self.queue if _claimed(one)]
+        claimed = self.queue[: self._claims]
         waits = [False] * len(claimed)
         if not self._reservations.roomy:
             claimed, waits = planned_later(bargain, claimed)
@@ -85,7 +88,7 @@ class Starts:
 
     def others(self) -> None:
         """Jobs without one."""
-        others = [one for one in self.queue if not _claimed(one)]
+        others = self.queue[self._claims :]
         others = others[start_others(self._bargain, others) :]
         for one, out in zip(others, kept_out(self._bargain, others, self._rest), strict=True):
             if out:

@@ -3,7 +3,7 @@
 A *cold* decision finds nothing promised and nothing read: every job is judged and most are started.
 A *warm* one finds all under way, and those 2 % of them changed that have ended an epoch in the last
 two seconds. *Contended*: there are GPUs for one job in twenty at its widest, so that promises are
-planned over time. Nodes have 8 GPUs.
+planned over time. *Tied*: one job in ten may use only a fifth of the nodes. Nodes have 8 GPUs.
 
 The baseline is what a plain loop does with the same rows: sort them by deadline and count who fits;
 `ratio` says how many times as long the policy takes, which says more than milliseconds on a machine
@@ -24,13 +24,14 @@ from laxity_scheduler.engine import Policy
 from laxity_scheduler.simulate.catalogue import decide_of
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.truth import Belief, Truth
-from laxity_scheduler.state import ClusterState, Job, Node
+from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
 
 WARM_DECISIONS: Final = 40
 WIDTHS: Final = (1, 2, 4, 8)
 EPOCHS_S: Final = {width: 600.0 / width**0.9 for width in WIDTHS}
 STARTED_S: Final = 100.0  # a start takes at most 96 s (`costs`, live)
 STEP_S: Final = 2.0
+TIED: Final = 0.1
 POLICIES: Final = ("elasticflow", "qos")
 
 
@@ -41,6 +42,8 @@ def decision_figures(*, quick: bool) -> dict[str, Figure]:
     for name in POLICIES:
         for kind, nodes in (("", jobs // 2), ("_contended", jobs // 20)):
             figures |= _timed_figures(f"decision_{name}{kind}", name, jobs=jobs, nodes=nodes)
+        prefix = f"decision_{name}_tied"
+        figures |= _timed_figures(prefix, name, jobs=jobs, nodes=jobs // 2, tied=TIED)
     slowest = {
         f"decision_{kind}": max(
             (figures[f"decision_{name}_{kind}"] for name in POLICIES), key=lambda one: one["value"]
@@ -56,8 +59,10 @@ def decision_figures(*, quick: bool) -> dict[str, Figure]:
     return found
 
 
-def _timed_figures(prefix: str, name: str, *, jobs: int, nodes: int) -> dict[str, Figure]:
-    cold_ms, warm_ms = decisions(name, jobs=jobs, nodes=nodes)
+def _timed_figures(
+    prefix: str, name: str, *, jobs: int, nodes: int, tied: float = 0.0
+) -> dict[str, Figure]:
+    cold_ms, warm_ms = decisions(name, jobs=jobs, nodes=nodes, tied=tied)
     plain_ms = plain_decision_ms(crowd(jobs=jobs, nodes=nodes, seed=0)[1])
     return {
         f"{prefix}_cold_ms": figure(cold_ms, "ms", plain_ms),
@@ -82,16 +87,16 @@ def plain_decision_ms(state: ClusterState, *, times: int = 3) -> float:
 
 
 def decisions(
-    name: str, *, jobs: int, nodes: int, warm: int = WARM_DECISIONS
+    name: str, *, jobs: int, nodes: int, warm: int = WARM_DECISIONS, tied: float = 0.0
 ) -> tuple[float, list[float]]:
     """Milliseconds of a cold decision (decide and check), and of warm ones."""
-    truths, state = crowd(jobs=jobs, nodes=nodes, seed=0)
+    truths, state = crowd(jobs=jobs, nodes=nodes, seed=0, tied=tied)
     model = costs("live", cluster_gpus=state.total_gpus)
     predictor = Belief(truths, model)
     decide = decide_of(name)
     for many, each in ((40, 4), (1_000, 4), (3_000, max(4, jobs // nodes))):
         # compiles: some loops are for many jobs only, some where these share too few GPUs
-        other_truths, other = crowd(jobs=many, nodes=many // each, seed=1)
+        other_truths, other = crowd(jobs=many, nodes=many // each, seed=1, tied=tied)
         believed = Belief(other_truths, model)
         _, other = _timed(decide, other, believed)
         _timed(decide, underway(other, np.random.default_rng(2)), believed)
@@ -161,8 +166,13 @@ def _epoch_on(job: Job, now: float) -> Job:
     )
 
 
-def crowd(*, jobs: int, nodes: int, seed: int) -> tuple[list[Truth], ClusterState]:
-    """A snapshot with so many queued jobs of 40 models, on nodes of 8 GPUs; half have deadlines."""
+def crowd(
+    *, jobs: int, nodes: int, seed: int, tied: float = 0.0
+) -> tuple[list[Truth], ClusterState]:
+    """A snapshot with so many queued jobs of 40 models, on nodes of 8 GPUs; half have deadlines.
+
+    A share `tied` of the jobs may use the first fifth of the nodes only.
+    """
     draw = np.random.default_rng(seed)
     kinds = [
         Truth(
@@ -192,4 +202,15 @@ def crowd(*, jobs: int, nodes: int, seed: int) -> tuple[list[Truth], ClusterStat
         ]
     )
     machines = tuple([Node(f"node-{number:05d}", 8, 8) for number in range(nodes)])
-    return kinds, ClusterState(now=0.0, nodes=machines, jobs=rows)
+    if not tied:
+        return kinds, ClusterState(now=0.0, nodes=machines, jobs=rows)
+    some = frozenset(node.id for node in machines[: max(1, nodes // 5)])
+    hit = draw.random(jobs) < tied
+    rows = tuple(
+        [
+            replace(job, eligible="zone=a") if one else job
+            for job, one in zip(rows, hit, strict=True)
+        ]
+    )
+    sets = {"zone=a": NodeSet(some, "not in zone a")}
+    return kinds, ClusterState(now=0.0, nodes=machines, jobs=rows, sets=sets)

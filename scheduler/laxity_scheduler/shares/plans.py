@@ -54,6 +54,7 @@ def plan_in(
 ) -> int:
     """Levels by slot with at most `most`, into `chosen`; the number of slots used, -1 if late."""
     at_s, before, due_s = 0.0, jobs.level[job], jobs.due[job]
+    unpaid_s = jobs.pause[job]  # of a change: longer than a slot, it goes on in the next
     for slot in range(SLOTS):
         length = lengths[slot]
         if at_s >= due_s - TINY:
@@ -65,11 +66,10 @@ def plan_in(
                 break
         chosen[slot] = now_at
         if now_at >= 0:
-            useful = min(length, due_s - at_s)
             if now_at != before:
-                useful -= jobs.change[job, now_at]
-            elif slot == 0:
-                useful -= jobs.pause[job]
+                unpaid_s = jobs.change[job, now_at]
+            useful = min(length, due_s - at_s) - unpaid_s
+            unpaid_s = max(0.0, -useful)
             if useful > 0.0:
                 work -= useful / jobs.total[job, now_at]
             before = now_at

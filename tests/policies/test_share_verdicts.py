@@ -170,7 +170,7 @@ def test_a_job_whose_epochs_are_all_done_takes_no_time_on_any_width() -> None:
 
 def test_a_job_that_is_stopped_is_told_which_policy_gives_its_gpus_away() -> None:
     runs = job("runs", epochs=100, running=1)
-    short = job("short", epochs=1, due_at=70.0, submitted_at=1.0)
+    short = job("short", epochs=1, due_at=130.0, submitted_at=1.0)
     plan = laxity.decide(cluster(gpus=1, jobs=[runs, short], now=1.0), MINUTE_EPOCHS)
     (stop,) = [d for d in plan.decisions if isinstance(d, Preempt)]
     assert stop.reason.text == "policy laxity gives its 1 GPU(s) to others"

@@ -28,18 +28,22 @@ LEAST_S: Final = 1e-3  # of a job whose epochs are all done and that has yet to 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One workload on its widths: seconds of an epoch, and of a start, by level."""
+    """One workload on its widths: seconds of an epoch, of a start and of a stop, by level."""
 
     widths: tuple[int, ...]
     gpus: tuple[int, ...]
     epoch_s: tuple[float, ...]  # P90
     mean_s: tuple[float, ...]
     start_s: tuple[float, ...]
+    stop_s: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """n jobs and L levels: see `share_table.Jobs`."""
+    """n jobs and L levels: see `share_table.Jobs`.
+
+    `freed`: seconds until a job's GPUs are free if it is told to stop now, 0 where it does not run.
+    """
 
     due: Floats
     left: Floats
@@ -52,6 +56,7 @@ class Columns:
     promised: NDArray[np.bool_]
     asks: NDArray[np.bool_]
     hard: NDArray[np.bool_]
+    freed: Floats  # (n,)
 
     def rests(self, rows: Ints) -> Floats:
         """Seconds to the end of these jobs by level, from now on; shape (len(rows), L)."""
@@ -83,14 +88,14 @@ class Rows:
         self._known: dict[str, int] = {}
         self._rows: list[Job | None] = []
         self._table = np.zeros((0, FIXED))
-        self._kind_arrays: tuple[Floats, Ints, Floats, Ints] | None = None
+        self._kind_arrays: tuple[Floats, Ints, Floats, Floats, Ints] | None = None
 
     def columns(self, jobs: list[Job], now: float) -> Columns:
         """All jobs as columns at this instant."""
         places = self._places(jobs)
         table = self._table[places]
         kinds = table[:, 0].astype(np.int64)
-        epoch, width, start, count = self._by_kind()
+        epoch, width, start, stop, count = self._by_kind()
         level, left_epochs, factor = table[:, 1].astype(np.int64), table[:, 2], table[:, 3]
         work = np.maximum(left_epochs * factor, TINY)  # inf x 0 is no number
         total = np.maximum(LEAST_S, epoch[kinds] * work[:, None])
@@ -106,6 +111,10 @@ class Rows:
         change = start[kinds]
         own_start = change[np.arange(len(jobs)), np.maximum(level, 0)]
         pause = np.where(table[:, 5] > 0, np.clip(table[:, 6] + own_start - now, 0.0, own_start), 0)
+        pause = np.maximum(pause, np.clip(begun - now, 0.0, None))
+        parked = trains & (table[:, 4] == -np.inf) & (table[:, 5] == 0)
+        boundary = np.where(parked, 0.0, pause + (1.0 - phi) * epoch_now)
+        saves = stop[kinds, np.maximum(level, 0)]
         return Columns(
             due=table[:, 7] - now,
             left=1.0 - phi / np.maximum(left_epochs, 1.0),
@@ -113,11 +122,12 @@ class Rows:
             width=width[kinds],
             count=count[kinds],
             level=level,
-            pause=np.maximum(pause, np.clip(begun - now, 0.0, None)),
+            pause=pause,
             change=change,
             promised=table[:, 8] > 0,
             asks=table[:, ASKS] > 0,
             hard=table[:, HARD] > 0,
+            freed=np.where(trains, boundary + np.where(parked, 0.0, saves), 0.0),
         )
 
     def _places(self, jobs: list[Job]) -> Ints:
@@ -199,6 +209,7 @@ class Rows:
             number = self._kinds[key] = len(self._tables)
             estimates = [self.predictor.epoch_time(job.workload, width) for width in job.widths]
             starts = [self.predictor.resume_cost(job.workload, width) for width in job.widths]
+            stops = [self.predictor.suspend_cost(job.workload, width) for width in job.widths]
             self._tables.append(
                 Kind(
                     job.widths,
@@ -206,23 +217,26 @@ class Rows:
                     tuple(estimate.p90_s for estimate in estimates),
                     tuple(estimate.mean_s for estimate in estimates),
                     tuple(start.mean_s for start in starts),
+                    tuple(stop.mean_s for stop in stops),
                 )
             )
             self._kind_arrays = None
         return number
 
-    def _by_kind(self) -> tuple[Floats, Ints, Floats, Ints]:
+    def _by_kind(self) -> tuple[Floats, Ints, Floats, Floats, Ints]:
         if self._kind_arrays is None:
             deepest = max(len(kind.widths) for kind in self._tables)
             epoch = np.full((len(self._tables), deepest), np.inf)
             start = np.zeros((len(self._tables), deepest))
+            stop = np.zeros((len(self._tables), deepest))
             width = np.full((len(self._tables), deepest), NOBODY, dtype=np.int64)
             for row, kind in enumerate(self._tables):
                 epoch[row, : len(kind.widths)] = kind.epoch_s
                 start[row, : len(kind.widths)] = kind.start_s
+                stop[row, : len(kind.widths)] = kind.stop_s
                 width[row, : len(kind.widths)] = kind.gpus
             count = np.array([len(kind.widths) for kind in self._tables], dtype=np.int64)
-            self._kind_arrays = (epoch, width, start, count)
+            self._kind_arrays = (epoch, width, start, stop, count)
         return self._kind_arrays
 
 

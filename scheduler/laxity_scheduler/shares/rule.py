@@ -21,6 +21,7 @@ from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.shares.promises import promised
 from laxity_scheduler.shares.rows import Columns, Rows
 from laxity_scheduler.shares.starts import started
+from laxity_scheduler.shares.waits import with_waits
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Promise, Refusal
 
@@ -111,9 +112,11 @@ class _Decision:
     def plan(self) -> Plan:
         if not self.jobs:
             return Plan()
+        held = self._held()
         columns = self.rows.columns(self.jobs, self.state.now)
+        columns = with_waits(columns, held, self.ledger.total_free)
         verdicts, target = self._allocate(columns)
-        changed = np.flatnonzero(target != self._held())
+        changed = np.flatnonzero(target != held)
         judged = np.flatnonzero(columns.asks) if self.rule.admission != "none" else changed[:0]
         decisions = [
             *self._told(judged, columns, verdicts, target),
@@ -124,6 +127,7 @@ class _Decision:
     def verdicts(self) -> tuple[Promised | Forecasted | Refuse, ...]:
         if not any(job.asked and job.service_class == "hard" for job in self.jobs):
             return ()
+        # who runs is up to the policy behind: when it has others stop is not known here
         columns = self.rows.columns(self.jobs, self.state.now)
         verdicts, target = self._allocate(columns)
         return tuple(self._told(np.flatnonzero(columns.asks), columns, verdicts, target))

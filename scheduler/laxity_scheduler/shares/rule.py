@@ -114,7 +114,8 @@ class _Decision:
             return Plan()
         held = self._held()
         columns = self.rows.columns(self.jobs, self.state.now)
-        columns = with_waits(columns, held, self.ledger.total_free)
+        if self.rule.reserves:  # else only the present counts, not when GPUs come
+            columns = with_waits(columns, held, self.ledger.total_free)
         verdicts, target = self._allocate(columns)
         changed = np.flatnonzero(target != held)
         judged = np.flatnonzero(columns.asks) if self.rule.admission != "none" else changed[:0]

@@ -24,13 +24,19 @@ from laxity_scheduler.simulate.truth import Belief
 def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_common_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def counted(name: str, *, jobs: int, nodes: int, warm: int = 40) -> tuple[float, list[float]]:
+    def counted(
+        name: str, *, jobs: int, nodes: int, warm: int = 40, tied: float = 0.0
+    ) -> tuple[float, list[float]]:
         return (2.0, [5.0]) if name == "qos" else (3.0, [4.0])
 
     monkeypatch.setattr("laxity_scheduler.simulate.decisions.decisions", counted)
     figures = decision_figures(quick=True)
     kinds = ("cold_ms", "warm_p50_ms", "warm_p99_ms")
-    names = [f"decision_{who}{kind}" for who in ("", "elasticflow_", "qos_") for kind in kinds]
+    names = [
+        f"decision_{who}{kind}"
+        for who in ("", "elasticflow_", "qos_", "qos_tied_")
+        for kind in kinds
+    ]
     assert set(names) <= set(figures)
     assert figures["decision_cold_ms"]["value"] == 3.0
     assert figures["decision_warm_p99_ms"]["value"] == 5.0
@@ -42,6 +48,15 @@ def test_a_decision_is_timed_cold_and_warm(policy: str) -> None:
     cold_ms, warm_ms = decisions(policy, jobs=60, nodes=30, warm=3)
     assert cold_ms > 0.0
     assert len(warm_ms) == 3
+
+
+def test_one_job_in_ten_of_a_tied_crowd_may_use_a_fifth_of_the_nodes() -> None:
+    _, free = crowd(jobs=2_000, nodes=100, seed=0)
+    _, state = crowd(jobs=2_000, nodes=100, seed=0, tied=0.1)
+    tied = [job for job in state.jobs if job.eligible]
+    assert 150 < len(tied) < 250
+    assert {len(state.eligible(job) or ()) for job in tied} == {20}
+    assert [job.deadline_at for job in state.jobs] == [job.deadline_at for job in free.jobs]
 
 
 def test_a_warm_decision_finds_about_two_per_cent_of_the_jobs_in_another_epoch() -> None:

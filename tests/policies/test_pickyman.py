@@ -163,12 +163,15 @@ def test_a_deadline_that_is_lost_anyway(verdict: Promise | None, *, stops: bool)
     assert decided(victim, job("new", epochs=2)) == ({"v"} if stops else set())
 
 
-def test_the_two_ablations_believe_that_stops_are_free_and_one_keeps_the_limits() -> None:
-    """8 epochs: it would be believed that 585 - 510 > 0; 599 s after a start only `blind` stops."""
+def test_the_ablations_lack_the_costs_the_limits_or_both() -> None:
+    """8 epochs: it would be believed that 585 - 510 > 0; 599 s after a start only two may stop."""
     just = runs("v", 10, resumed_at=NOW - 599.0)
     assert decided(runs("v", 10), job("new", epochs=8), pickyman.zero) == {"v"}
     assert decided(just, job("new", epochs=8), pickyman.zero) == set()
     assert decided(just, job("new", epochs=8), pickyman.blind) == {"v"}
+    assert decided(just, job("new", epochs=8), pickyman.unguarded) == set()
+    assert decided(just, job("new", epochs=2), pickyman.unguarded) == {"v"}
+    assert decided(just, job("new", epochs=2)) == set()
 
 
 # Whom to stop: the ordered division on one node, where a set costs the sum of what each loses.

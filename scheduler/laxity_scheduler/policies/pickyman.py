@@ -21,13 +21,14 @@ for a while since its last start, and have been stopped less than three times; o
 must have the slack, unless that deadline is lost anyway and was never promised. The papers' formulas
 are not public: the reading is ours (algorithms 2.5).
 
-Two ablations. `overhead` 0 believes that stopping costs nothing (`zero`); `blind` therefore knows
-neither a pause between stops nor a limit to them.
+Three ablations: `zero` believes that stopping costs nothing (`overhead` 0); `unguarded` knows neither
+a pause between stops nor a limit to them, so that nothing but the costs holds it back; `blind` has
+neither the costs nor these.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
@@ -261,5 +262,6 @@ class _Division:
 
 
 decide = PickyMan()
-zero = PickyMan(overhead=0.0)  # the ablation: nothing else differs
-blind = PickyMan(overhead=0.0, cooldown_s=0.0, most_stops=1_000)
+zero = PickyMan(overhead=0.0)
+unguarded = PickyMan(cooldown_s=0.0, most_stops=1_000)
+blind = replace(unguarded, overhead=0.0)

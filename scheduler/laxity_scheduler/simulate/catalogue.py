@@ -36,6 +36,7 @@ _CYCLES: Final = {
     "las": False,
     "pickyman": False,
     "pickyman_blind": False,
+    "pickyman_unguarded": False,
     "pickyman_zero": False,
     "chronus": False,
     "drf": True,

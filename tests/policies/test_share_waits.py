@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Resize
+from laxity_scheduler.plan import Admit, Plan, Preempt, Promised
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
 from laxity_scheduler.shares.rule import policy_of
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
@@ -60,16 +60,6 @@ def test_the_gpus_of_those_without_a_promise_are_the_first_to_be_waited_for() ->
         state = cluster(gpus=2, jobs=[kept, other, new], now=1.0)
         plan = elasticflow.decide(state, MINUTE_EPOCHS)
         assert ("new" in promises(plan)) is promise
-
-
-def test_a_job_whose_epoch_has_just_begun_does_not_grow_to_be_done_before_the_next() -> None:
-    """One epoch of 60 s is left: new workers would join when it is over."""
-    last = job("last", epochs=10, done=9, workers=(1, 2), running=1)
-    plan = laxity.decide(cluster(gpus=2, jobs=[last], now=1.0), MINUTE_EPOCHS)
-    assert not [d for d in plan.decisions if isinstance(d, Resize)]
-    early = job("early", epochs=10, workers=(1, 2), running=1)
-    plan = laxity.decide(cluster(gpus=2, jobs=[early], now=1.0), MINUTE_EPOCHS)
-    assert [d.workers for d in plan.decisions if isinstance(d, Resize)] == [2]
 
 
 @PROMISING

@@ -1,14 +1,12 @@
-"""How long a start or a growth waits for GPUs that others hold to the end of their epochs.
+"""How long a start waits for GPUs that others hold to the end of their epochs.
 
-A rule's plans count all GPUs as one pool that is shared anew at every instant. Whoever is told to
-give GPUs back does so at the end of its epoch, once it has saved; and new workers join when the
-epoch of the old ones ends. To a plan both are a cost of the change, beside that of the start:
-
-    start     the time until so many GPUs are free, without those that hold promises if that does
-    growth    the work that the wider job would have done until its new workers join, and the save
+A rule's plans count all GPUs as one pool that is shared anew at every instant. But whoever is told
+to give GPUs back does so at the end of its epoch, once it has saved. To a plan that wait is a cost
+of the start, beside the start itself.
 
 Who holds no promise gives first, and of these whose epoch ends first. A start that is planned for
-later counts the wait as well: whoever holds the GPUs then has an epoch to end, too.
+later counts the wait as well: whoever holds the GPUs then has an epoch to end, too. Growth does not:
+counted there, it makes what runs look dear to widen, and breeds stops.
 """
 
 from dataclasses import replace
@@ -22,7 +20,7 @@ from laxity_scheduler.shares.rows import NOBODY, Columns
 
 
 def with_waits(columns: Columns, held: Ints, free: int) -> Columns:
-    """The columns, with waits among what changes cost.
+    """The columns, with waits among what starts cost.
 
     `held` (n,): the level of the GPUs that each job holds, -1 without; `free`: GPUs that nobody
     holds.
@@ -30,24 +28,11 @@ def with_waits(columns: Columns, held: Ints, free: int) -> Columns:
     runs = held >= 0
     if not runs.any():
         return columns
-    has = np.where(runs, columns.width[np.arange(len(held)), np.maximum(held, 0)], 0)
-    need = np.where(columns.width < NOBODY, columns.width - has[:, None], 0)
     givers = np.flatnonzero(runs)
-    wait_s = _waits(need, free, has[givers], columns.freed[givers], columns.promised[givers])
-    wider = need > 0
-    cost = columns.change + np.where(wider, wait_s, 0.0)
-    trains = np.flatnonzero(columns.level >= 0)
-    cost[trains] = np.where(wider[trains], _growth(columns, trains, cost[trains]), cost[trains])
-    return replace(columns, change=cost)
-
-
-def _growth(columns: Columns, rows: Ints, joins: Floats) -> Floats:
-    """What growing costs jobs that train: they go on as they are until the new workers join."""
-    now_s = columns.total[rows, columns.level[rows]][:, None]
-    then_s = np.maximum(joins, columns.freed[rows][:, None])
-    with np.errstate(invalid="ignore"):
-        less = np.clip(1.0 - columns.total[rows] / now_s, 0.0, 1.0)
-    return np.where(np.isfinite(less), then_s * less, joins)
+    gives = columns.width[givers, held[givers]]
+    wait_s = _waits(columns.width, free, gives, columns.freed[givers], columns.promised[givers])
+    starts = ~runs[:, None] & (columns.width < NOBODY)
+    return replace(columns, change=columns.change + np.where(starts, wait_s, 0.0))
 
 
 def _waits(

@@ -3,7 +3,9 @@
 Modules that use `jit` are imported on first use, since importing numba takes most of a second.
 
 Machine code is kept on disk. numba looks at the page of a loop only to see whether it has changed,
-but a loop holds the code of the loops that it calls, from other pages. So all pages count.
+but a loop holds the code of the loops that it calls, from other pages. So all pages count. They
+count as numba's own version does, which is read first: what follows names types of these pages, and
+cannot be read where one of them is gone.
 """
 
 from collections.abc import Callable
@@ -38,7 +40,7 @@ def jit(loop: Loop) -> Loop:
     compiled = numba.njit(cache=True)(loop)
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if index is not None:
-        index._source_stamp = stamp()  # noqa: SLF001 - numba offers no other way
+        index._version = f"{numba.__version__} {stamp()}"  # noqa: SLF001 - there is no other way
     return cast("Loop", compiled)
 
 

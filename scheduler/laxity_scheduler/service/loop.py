@@ -52,9 +52,7 @@ def rarely_collected() -> Iterator[None]:
     try:
         yield
     finally:
-        if (
-            before[0] < COLLECT_AFTER
-        ):  # else another service of this process has set it, and ends it
+        if before[0] < COLLECT_AFTER:  # else another service of this process set it, and ends it
             gc.set_threshold(*before)
 
 

@@ -38,8 +38,8 @@ class Rules:
     moved: float = 0.05  # a promise has moved when its P90 shifts by this share of its window
     cooldown_epochs: float = 2.0  # between two changes of a job's width
     scale_share: float = 0.10  # re-forming may cost at most this share of what it saves
-    least_run_s: float = 60.0  # a job runs so long before it is stopped for one without a promise
-    most_preemptions: int = 5  # ... and is stopped for such at most so often
+    least_run_s: float = 60.0  # a job runs so long before it is stopped for one that can wait
+    most_preemptions: int = 5  # for one without a promise, at most so often
     most_displacing: int = 50  # jobs per decision for which others are stopped
     refuses: bool = True  # a hard job that cannot be promised goes; else it runs on as soft
     terms: Terms = field(default_factory=Terms)
@@ -158,6 +158,22 @@ class Bargain:
         changed_at = max(job.width_changed_at or 0.0, job.resumed_at or 0.0)
         epoch_s = self.forecasts.curve(job).epoch_s(job.workers, "mean")
         return changed_at + self.rules.cooldown_epochs * epoch_s
+
+    def just_started(self, job: Job, patience_s: float) -> bool:
+        """Whether a promised job has run too short a time to be stopped for another that can wait.
+
+        Two that are stopped for each other as soon as they start would both get nothing done.
+        """
+        if job.resumed_at is None:
+            return False
+        again_s = job.resumed_at + self.rules.least_run_s - self.now
+        curve, width = self.forecasts.curve(job), job.formed or job.workers
+        freed_s = curve.epoch_s(width, "p90") + curve.stop_s(width, "p90")  # an epoch begins then
+        freed_s = max(freed_s, self.forecasts.freed_s(job))
+        if again_s <= 0.0 or again_s + freed_s > patience_s:
+            return False
+        self.wake(self.now + again_s)
+        return True
 
     def left_s(self, job: Job) -> float:
         """Seconds to the deadline in force."""

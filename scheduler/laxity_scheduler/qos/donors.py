@@ -70,7 +70,7 @@ def _victims(
     bargain: Bargain, other: Job, job: Job, tier: int, patience_s: float
 ) -> tuple[Victim, ...]:
     """What this job could give at this tier: nothing, some of its workers, or all."""
-    if tier and _tier(bargain, other) <= tier and _may_be_stopped(bargain, other, job):
+    if tier and _tier(bargain, other) <= tier and _may_be_stopped(bargain, other, job, patience_s):
         stopped = bargain.stopped.get(other.id)
         if stopped is None:
             stopped = bargain.stopped[other.id] = victim_of(other, bargain.forecasts, FOREVER)
@@ -103,7 +103,7 @@ def _tier(bargain: Bargain, job: Job) -> int:
     return 1 if job.service_class == "best_effort" else 2
 
 
-def _may_be_stopped(bargain: Bargain, other: Job, job: Job) -> bool:
+def _may_be_stopped(bargain: Bargain, other: Job, job: Job, patience_s: float) -> bool:
     if not other.preemptible:
         return False
     forecasts, rules = bargain.forecasts, bargain.rules
@@ -111,6 +111,8 @@ def _may_be_stopped(bargain: Bargain, other: Job, job: Job) -> bool:
         share = bargain.reservations.shares.get(other.id)
         if share is not None and not share.workers_now:
             return True  # as planned: it gives way and is in time all the same
+        if bargain.just_started(other, patience_s):
+            return False
         curve = forecasts.curve(other)
         lost_s = forecasts.freed_s(other) + curve.start_s(other.workers, "p90")
         waits_s = forecasts.trajectory_s(job)

@@ -189,6 +189,11 @@ def test_a_promise_that_needs_all_of_a_job_that_gives_some_workers_is_kept() -> 
     runs_through(1_963)
 
 
+def test_of_two_that_may_make_way_the_one_goes_that_frees_its_gpu_in_time() -> None:
+    """j2's epoch ends 4.1 s from when j5 asks, j3's 0.1 s; j5 has 1.3 s to spare."""
+    runs_through(1_944)
+
+
 def tied_world(seed: int) -> ToyWorld:
     """The same on several nodes, of which most jobs may use some only."""
     world, rng = random_world(seed), random.Random(f"sets of {seed}")

@@ -12,6 +12,7 @@ import numpy as np
 
 from laxity_scheduler.decision import Preempt
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.bargain import Bargain
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import Job
@@ -38,6 +39,8 @@ def make_way(bargain: Bargain, served: Collection[str], kept: Kept) -> None:
     if taker is None:
         return
     left = sum((shares[one.id].widest - one.workers) * one.gpus_per_worker for one in takers)
+    patience_s, _ = slack(taker, bargain.forecasts)
+    ways.sort(key=lambda job: bargain.forecasts.freed_s(job) > patience_s)  # in time for it first
     for job in ways:
         if left > 0 and job.id != taker.id and _could_use(bargain, taker, job):
             left -= job.gpus

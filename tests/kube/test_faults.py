@@ -203,7 +203,8 @@ def unwatchable(cluster: Cluster, resource: str) -> Iterator[None]:
         else rule
         for rule in role["rules"]
     ]
-    meta = {"name": "laxity"}
+    kept = ("name", "labels", "annotations")  # with what `kubectl apply` knows of it
+    meta = {key: value for key, value in role["metadata"].items() if key in kept}
     assert cluster.ask("PUT", where, {**role, "metadata": meta, "rules": less})
     try:
         yield

@@ -6,7 +6,7 @@ import pytest
 
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.claims import Terms
-from laxity_scheduler.promising.promise import effects, judge
+from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promise, promised
@@ -237,22 +237,6 @@ def test_a_refused_job_that_asks_again_can_be_promised_and_started_at_once() -> 
     after = decide(state, MINUTE_EPOCHS).apply(state).by_id["team/a"]
     assert isinstance(after.verdict, Promise)
     assert after.workers == 1
-
-
-def test_whatif_names_whose_finish_would_move() -> None:
-    state = cluster(gpus=1, jobs=[job("be", running=1)])
-    verdict, moved = effects(state, job("hard", due_at=700.0, epochs=5), MINUTE_EPOCHS)
-    assert isinstance(verdict, Promise)
-    assert [effect.job for effect in moved] == ["team/be"]
-    assert moved[0].p90_before == 600.0
-    assert moved[0].p90_after > 850.0
-
-
-def test_whatif_of_a_refused_job_moves_nobody() -> None:
-    state = cluster(gpus=1, jobs=[job("be", running=1)])
-    verdict, moved = effects(state, job("hard", due_at=7.0), MINUTE_EPOCHS)
-    assert isinstance(verdict, Refusal)
-    assert moved == ()
 
 
 def test_a_best_effort_job_that_waited_too_long_is_counted_before_newcomers() -> None:

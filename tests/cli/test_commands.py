@@ -1,17 +1,15 @@
 import errno
 import json
 import os
-from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laxity import names
-from laxity.cli import main
 from laxity.exits import run
-from tests.cli.answering import Service, job, service
+from tests.cli.answering import Service, job
+from tests.cli.calling import laxity
 
 OFFER = {
     "kind": "deadline",
@@ -29,31 +27,6 @@ REFUSED = job(
     offers=[OFFER],
     workers=0,
 )
-
-
-@pytest.fixture
-def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    with service() as running:
-        monkeypatch.setenv(names.ENV_URL, running.url)
-        monkeypatch.delenv(names.ENV_TOKEN, raising=False)
-        yield running
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> str:
-    path = tmp_path / "job.json"
-    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}}
-    path.write_text(json.dumps(manifest))
-    return str(path)
-
-
-def laxity(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Run the command in this process; its exit code."""
-    monkeypatch.setattr("sys.argv", ["laxity", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    code = ended.value.code
-    return code if isinstance(code, int) else 0
 
 
 def answer_job(answering: Service, view: dict[str, Any]) -> None:
@@ -347,30 +320,6 @@ def test_an_ended_job_is_not_said_to_be_cancelled(
     assert capsys.readouterr().out.splitlines() == ["a: already finished", "b: cancelled"]
 
 
-def test_logs_of_a_worker_that_was_never_there_say_so(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": ""})
-
-    laxity(monkeypatch, "logs", "train", "--index", "7")
-
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", "worker 7 of train has written nothing\n")
-
-
-def test_logs_of_a_worker_without_words_say_what_the_job_failed_of(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": ""})
-    failed = job("train", state="failed", error="worker 1 failed with exit code 3")
-    answering.answers["GET /v1/jobs/default/train"] = (200, failed)
-
-    laxity(monkeypatch, "logs", "train")
-
-    said = capsys.readouterr().err
-    assert said.endswith("has written nothing; the job says: worker 1 failed with exit code 3\n")
-
-
 def test_no_decisions_are_said_to_be_none(
     answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -379,31 +328,6 @@ def test_no_decisions_are_said_to_be_none(
     laxity(monkeypatch, "decisions", "--job", "nobody")
 
     assert capsys.readouterr().out == "no decisions of nobody are kept\n"
-
-
-def test_logs_are_printed_as_they_are(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answering.answers["GET /v1/jobs/default/train/logs"] = (200, {"text": "epoch 1\n"})
-
-    laxity(monkeypatch, "logs", "train", "--tail", "5")
-
-    assert capsys.readouterr().out == "epoch 1\n"
-    assert answering.asked[0].path.endswith("?index=0&tail=5")
-
-
-def test_followed_logs_show_each_line_once_and_end_with_the_job(
-    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    texts = iter(["one\n", "one\ntwo\n"])
-    finished = job(state="finished", finished_at=1_999_999_999.0)
-    answering.answers["GET /v1/jobs/default/train/logs"] = lambda _: (200, {"text": next(texts)})
-    answering.answers["GET /v1/jobs/default/train"] = (200, finished)
-
-    code = laxity(monkeypatch, "logs", "train", "-f")
-
-    assert code == 0
-    assert capsys.readouterr().out == "one\ntwo\n"
 
 
 def test_top_into_a_pipe_prints_once(

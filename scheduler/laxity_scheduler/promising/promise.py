@@ -9,14 +9,12 @@ stands, and its deadline stays the one in force (`plan.verdict_after`). A job th
 promise is not refused but told a forecast: it runs on as soft.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.eligible import never_fits
-from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.promising.claims import Terms, promised, wants_promise
 from laxity_scheduler.promising.queueing import (
     Waiting,
@@ -308,94 +306,3 @@ class _Case:
         )
         soft = Offer("soft", job.deadline_at, job.widths, now + share.finish_s, now)
         return self._refusal(why, (soft,), p90_in_s=share.finish_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What a newcomer would do to another job's P90 finish."""
-
-    job: str
-    p90_before: float
-    p90_after: float
-
-
-def effects(
-    state: ClusterState, job: Job, predictor: Predictor, *, terms: Terms = TERMS
-) -> tuple[Verdict, tuple[Effect, ...]]:
-    """The newcomer's verdict, and whose finish it would move by more than a second."""
-    forecasts = Forecasts(state, predictor)
-    current = Judge(state, forecasts, terms)
-    before = finishes(state, current.reservations)
-    verdict = current.verdict(job)
-    if isinstance(verdict, Refusal):
-        return verdict, ()
-    newcomer = replace(job, verdict=verdict, asked=False)
-    jobs = (*(other for other in state.jobs if other.id != job.id), newcomer)
-    after_state = replace(state, jobs=jobs)
-    after_forecasts = Forecasts(after_state, predictor)
-    after = finishes(after_state, Reservations(after_state, after_forecasts, terms))
-    return verdict, tuple(
-        Effect(job_id, p90_at, after[job_id])
-        for job_id, p90_at in before.items()
-        if job_id != job.id and abs(_moved_s(p90_at, after[job_id])) > 1.0
-    )
-
-
-def _moved_s(before: float, after: float) -> float:
-    return 0.0 if before == after else after - before
-
-
-def finishes(state: ClusterState, reservations: Reservations) -> Mapping[str, float]:
-    """The P90 finish of every job that runs or waits, as an instant.
-
-    Running jobs without a claim are stopped, cheapest first, as far as waiting claims need it.
-    """
-    forecasts, now = reservations.forecasts, state.now
-    found: dict[str, float] = {}
-    displaced_s = _displaced(state, reservations)
-    for job in state.running:
-        share = reservations.shares.get(job.id)
-        rest_s = share.finish_s if share is not None else forecasts.trajectory_s(job)
-        found[job.id] = now + rest_s + displaced_s.get(job.id, 0.0)
-    queue = queue_of(list(state.queued), reservations)
-    starts = expected_starts(queue, reservations, state)
-    for one in queue:
-        share = reservations.shares.get(one.job.id)
-        rest_s = (
-            share.finish_s
-            if share is not None and one.rank == "promised"
-            else forecasts.rest_s(one.job, one.workers, after_s=starts[one.job.id])
-        )
-        found[one.job.id] = now + rest_s
-    return found
-
-
-def _displaced(state: ClusterState, reservations: Reservations) -> dict[str, float]:
-    """How much later stopped jobs end: as long as the claims that displace them run."""
-    forecasts = reservations.forecasts
-    ledger = Ledger.of(state)
-    stoppable = sorted(
-        (
-            job
-            for job in state.running
-            if job.preemptible and not job.pinned and job.id not in reservations.shares
-        ),
-        key=lambda job: (forecasts.freed_s(job), job.id),
-    )
-    delays: dict[str, float] = {}
-    for claim in reservations.claims:
-        share = reservations.shares.get(claim.job.id)
-        if claim.job.workers or share is None:
-            continue
-        need = share.workers * claim.job.gpus_per_worker
-        may = state.eligible(claim.job)
-        if ledger.place(share.workers, claim.job.gpus_per_worker, may) is not None:
-            continue
-        useful = [one for one in stoppable if may is None or not may.isdisjoint(one.nodes)]
-        while need > 0 and useful:
-            victim = useful.pop(0)
-            stoppable.remove(victim)
-            again_s = forecasts.curve(victim).start_s(victim.workers, "p90")
-            delays[victim.id] = share.finish_s - forecasts.freed_s(victim) + again_s
-            need -= victim.gpus
-    return delays

@@ -134,15 +134,12 @@ def simulate(
     with _told():
         real("--error", error or [])
         failing(fails_s, _epoch(epoch_s))
-        for option, values in (
-            ("--nodes", nodes or []),
-            ("--gpus-per-node", [gpus_per_node]),
-            ("--seed", [seed]),
-            ("--seeds", [seeds]),
-            ("--batch", [batch]),
-            ("--processes", [processes] if processes is not None else []),
-        ):
-            whole(option, values)
+        whole("--nodes", nodes or [])
+        whole("--gpus-per-node", [gpus_per_node])
+        whole("--seed", [seed])
+        whole("--seeds", [seeds])
+        whole("--batch", [batch])
+        whole("--processes", [] if processes is None else [processes])
         policies = [name.strip() for given in policy for name in given.split(",")]
         runs(policies, len(nodes or [64]), len(error or [0.0]), seeds)
         for name in policies:
@@ -159,14 +156,19 @@ def simulate(
         if out is not None:
             _can_be_written(out)
         reports = _swept(source, many, bound=bound, processes=processes, quiet=json_)
-    if reports[0]["bad_lines"]:
-        lines, worst = reports[0]["bad_lines"], reports[0]["first_bad_line"]
-        typer.echo(f"{source.path.name}: {lines} line(s) set aside; the first, {worst}", err=True)
+    _set_aside(source, reports[0])
     _print(reports, as_json=json_)
     if out is not None:
         from laxity_scheduler.simulate.pages import write
 
         write(out, source, many, reports)
+
+
+def _set_aside(source: Source, first: Figures) -> None:
+    """Tell which lines of the trace could not be used."""
+    if first["bad_lines"]:
+        words = f"{first['bad_lines']} line(s) set aside; the first, {first['first_bad_line']}"
+        typer.echo(f"{source.path.name}: {words}", err=True)
 
 
 @contextmanager

@@ -128,11 +128,12 @@ class Bargain:
         """Whether a running job may be stopped: it is not pinned, stopping, awaited or decided.
 
         One that shrinks may: at its epoch's end all workers leave as well as some of them.
-        What was started or widened at this very instant is left alone until there is something new.
+        What was started or widened at this very instant, or narrowed to the pods that fit, is left
+        alone until there is something new.
         """
         started = job.resumed_at is not None and job.resumed_at >= self.now
         changed = job.width_changed_at is not None and job.width_changed_at >= self.now
-        if started or (changed and 0 < job.formed < job.workers):
+        if started or (changed and job.formed < job.workers):
             self.wake(self.now + 1.0)
             return False
         return (

@@ -76,6 +76,15 @@ def test_a_job_that_would_start_later_is_named_as_an_effect() -> None:
     assert [(effect["job"], effect["decision"]) for effect in effects] == [("team/patient", "wait")]
 
 
+def test_a_refused_job_moves_nobody() -> None:
+    running = job("long", epochs=1000, running=1)
+    state = cluster(gpus=1, jobs=[replace(running, asked=False)], now=30.0)
+    newcomer = job("hopeless", epochs=2, due_at=37.0, submitted_at=30.0)
+    answer = ask(state, newcomer, TRUTH, qos.decide)
+    assert isinstance(answer.verdict, Refusal)
+    assert answer_json(answer, state, newcomer)["effects"] == []
+
+
 def test_a_policy_that_gives_no_verdicts_answers_none() -> None:
     state = cluster(gpus=1, now=5.0)
     answer = ask(state, job("a"), TRUTH, lambda _state, _predictor: Plan())

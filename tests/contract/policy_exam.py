@@ -280,6 +280,8 @@ def nobody_is_stopped_for_whom_enough_is_on_its_way(answer: Answer) -> None:
             if hold.job == whom.id and hold.until_at > state.now:
                 coming[hold.node] += hold.gpus
         may = _may_use(state, whom)
+        if whom.workers:
+            may &= frozenset(whom.nodes)  # one that runs grows on its own nodes only
         usable = {node.id: node.gpus for node in state.nodes if node.pool != "inference"}
         workers = sum(
             min(gpus, usable[name]) // whom.gpus_per_worker

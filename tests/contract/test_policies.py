@@ -38,6 +38,7 @@ FOUND = (
     pytest.param("qos, no promises", 311, id="widened and at once stopped for a promise"),
     pytest.param("qos", 42_380, id="nothing left to train, and no start in sight"),
     pytest.param("qos, with follow-ups", 1_730, id="narrowed to what fits and at once stopped"),
+    pytest.param("qos, with follow-ups", 14_707, id="held where the one it is for cannot grow"),
     pytest.param("qos", 1_479, id="stopped for one whom enough is on its way to"),
     pytest.param("qos, priced promises", 996, id="a new promise later than its deadline by a slot"),
 )

@@ -236,7 +236,8 @@ def new_promises_are_in_time_as_they_are_told(answer: Answer) -> None:
 def deciding_again_at_once_takes_nothing_back(answer: Answer) -> None:
     """Three decisions on one clock: who was started, stopped or resized is left alone from then on.
 
-    One exception: who was asked to give some workers may later be asked for all, once.
+    One exception: who was asked to give some workers at its epoch's end may later be asked for all,
+    once; at once, where a promise cannot wait for that end.
     """
     plan, state = answer.plan, answer.state
     acted: dict[str, Decision] = {}
@@ -257,7 +258,7 @@ def _formed(decision: Decision) -> bool:
 
 def _all_after_some(first: Decision, then: Decision) -> bool:
     some = isinstance(first, Resize) and first.at == "epoch"
-    return some and isinstance(then, Preempt) and then.at == "epoch"
+    return some and isinstance(then, Preempt)
 
 
 def nobody_is_stopped_for_whom_enough_is_on_its_way(answer: Answer) -> None:

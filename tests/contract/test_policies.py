@@ -36,6 +36,7 @@ LONG = 100
 FOUND = (
     pytest.param("qos", 4_169, id="widened and at once stopped for another"),
     pytest.param("qos, no promises", 311, id="widened and at once stopped for a promise"),
+    pytest.param("qos", 17_114, id="asked for some at its epoch's end, then for all at once"),
     pytest.param("qos", 42_380, id="nothing left to train, and no start in sight"),
     pytest.param("qos, with follow-ups", 1_730, id="narrowed to what fits and at once stopped"),
     pytest.param("qos, with follow-ups", 14_707, id="held where the one it is for cannot grow"),

@@ -187,6 +187,10 @@ class Narrowed:
         )
         return outcomes
 
+    def expect(self, patches: int) -> None:
+        if isinstance(self._api, KubernetesApi):
+            self._api.expect(patches)
+
     def get(self, kind: Kind, object_id: str) -> Json:
         return self._api.get(kind, object_id)
 

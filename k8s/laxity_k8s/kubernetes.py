@@ -112,6 +112,10 @@ class KubernetesApi:
         """Patches that are still being made go out one by one; answers are read when asked for."""
         return map(_outcome, self._wait(self._patch_all(iter(patches))))
 
+    def expect(self, patches: int) -> None:
+        """Open connections for so many patches while they are still being decided on or written."""
+        self._loop.call_soon_threadsafe(self._wire.expect, min(patches, self._in_flight))
+
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         body: Json = {"propagationPolicy": "Background"}
         if uid:

@@ -8,6 +8,7 @@ watches stay with aiohttp, which also unpacks what is compressed.
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -126,6 +127,18 @@ class Lines:
         self._said = ""
         self._lines: set[Line] = set()
         self._free: list[Line] = []
+        self._coming: deque[asyncio.Task[Line]] = deque()
+
+    def expect(self, requests: int) -> None:
+        """So many are about to come, at once: begin to open what connections they lack.
+
+        Returns at once; a request takes one of these as soon as it is open.
+        """
+        self._free = [line for line in self._free if line.free]
+        for _ in range(requests - len(self._free) - len(self._coming)):
+            coming = asyncio.create_task(self._open())
+            coming.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._coming.append(coming)
 
     async def ask(
         self,
@@ -146,7 +159,7 @@ class Lines:
         line = self._kept()
         if line is None:
             async with asyncio.timeout_at(until):
-                line = await self._open()
+                line = await self._next()
         reply = await line.ask(head.encode("latin-1") + body, until)
         self._free.append(line)
         return reply
@@ -154,6 +167,10 @@ class Lines:
     async def close(self) -> None:
         """Hang up; returns when every connection is gone."""
         self._free.clear()
+        for coming in self._coming:
+            coming.cancel()
+        await asyncio.gather(*self._coming, return_exceptions=True)
+        self._coming.clear()
         for line in self._lines:
             line.hang_up()
         await asyncio.gather(*[line.lost for line in self._lines])
@@ -172,6 +189,17 @@ class Lines:
             if line.free:
                 return line
         return None
+
+    async def _next(self) -> Line:
+        """A connection that is being opened already, or another one."""
+        while self._coming:
+            coming = self._coming.popleft()
+            if coming.done() and (coming.cancelled() or coming.exception()):
+                continue  # why that one could not be opened is no news any more
+            line = await coming
+            if line.free:
+                return line
+        return await self._open()
 
     async def _open(self) -> Line:
         loop = asyncio.get_running_loop()

@@ -95,6 +95,10 @@ class Wire:
             async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
                 await self._at_rest.wait()
 
+    def expect(self, patches: int) -> None:
+        """So many are about to be sent at once. Called on the loop."""
+        self._lines.expect(patches)
+
     async def authorized(self) -> Mapping[str, str]:
         """The headers that say who calls."""
         return await self._authorize()

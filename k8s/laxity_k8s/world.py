@@ -74,6 +74,11 @@ class LiveCluster:
         with self._looking:
             return self._observe()
 
+    def expect(self, plan: Plan) -> None:
+        ready = getattr(self.api, "expect", None)
+        if ready is not None:
+            ready(len({one.job for one in plan.decisions if not isinstance(one, Loan | Reclaim)}))
+
     def carry_out(self, plan: Plan) -> None:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
         with self._looking:

@@ -78,6 +78,10 @@ class LiveWorld(World, Protocol):
     cycle: int
     blind: str
 
+    def expect(self, plan: Plan) -> None:
+        """This will be carried out in a moment: get ready, change nothing. Returns at once."""
+        ...
+
     def submit(self, manifest: Manifest) -> dict[str, Any]:
         """Create the Job, suspended and labelled; the same idempotency key attaches to it."""
         ...

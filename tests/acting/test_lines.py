@@ -102,6 +102,69 @@ async def test_requests_in_flight_have_a_connection_each_and_get_their_own_answe
     assert server.connections == 4
 
 
+@pytest.mark.asyncio
+async def test_connections_are_opened_before_the_requests_that_are_expected_come() -> None:
+    async with served() as (server, lines):
+        lines.expect(3)
+        lines.expect(2)  # three are on their way already
+        await asyncio.wait([*lines._coming])
+        assert not server.requests
+        assert len(lines._lines) == 3
+        server.gate.clear()
+        asked = [asyncio.create_task(ask(lines, f"{number}".encode())) for number in range(4)]
+        for _ in asked:
+            await server.arrived.get()
+        server.gate.set()
+        assert [reply.body for reply in await asyncio.gather(*asked)] == [b"0", b"1", b"2", b"3"]
+        lines.expect(4)  # all are there
+        assert not lines._coming
+        assert server.connections == 4
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_was_away_when_requests_were_expected_is_asked_when_they_come() -> None:
+    async with served() as (server, lines):
+        port, lines._port = lines._port, 1  # where nobody listens
+        lines.expect(2)
+        await asyncio.wait([*lines._coming])
+        with pytest.raises(ConnectionError):
+            await ask(lines)
+        lines._port = port
+        lines.expect(2)
+        assert (await ask(lines)).body == b"ok"
+        assert server.connections <= 2
+
+
+@pytest.mark.asyncio
+async def test_connections_that_the_server_closed_meanwhile_are_no_longer_counted_on() -> None:
+    async with served(PLAIN + b"!") as (server, lines):
+        await ask(lines)
+        await lines._free[0].lost
+        lines.expect(1)
+        await asyncio.wait([*lines._coming])
+        assert (await ask(lines)).body == b"ok"
+        assert server.connections == 2
+
+
+@pytest.mark.asyncio
+async def test_closing_gives_up_connections_that_are_still_being_opened() -> None:
+    async with served() as (_, lines):
+        lines.expect(3)
+        await lines.close()
+        assert not lines._coming
+        assert not lines._lines
+
+
+@pytest.mark.asyncio
+async def test_a_connection_opened_early_that_the_server_closed_meanwhile_is_left_alone() -> None:
+    async with served() as (server, lines):
+        lines.expect(1)
+        (await lines._coming[0]).hang_up()
+        await lines._coming[0].result().lost
+        assert (await ask(lines)).body == b"ok"
+        assert len(server.requests) == 1
+
+
 CHUNKED = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n4\r\n":1}\r\n0\r\n\r\n'
 INFORMED = b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN
 BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"

@@ -23,14 +23,15 @@ TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ES
 
 
 class MemoryWorld:
-    """Nodes of so many GPUs. `carried_out` keeps every plan; `broken` makes observing fail,
-    `blind` what is observed doubtful.
+    """Nodes of so many GPUs. `carried_out` keeps every plan, `expected` those told of before;
+    `broken` makes observing fail, `blind` what is observed doubtful.
     """
 
     def __init__(self, *gpus: int) -> None:
         self.cycle = 0
         self.blind = ""
         self.carried_out: list[Plan] = []
+        self.expected: list[Plan] = []
         self.broken: Exception | None = None
         self.observed = 0
         self._gpus = gpus
@@ -49,6 +50,9 @@ class MemoryWorld:
                 raise self.broken
             self._state = self._snapshot()
             return self._state
+
+    def expect(self, plan: Plan) -> None:
+        self.expected.append(plan)
 
     def carry_out(self, plan: Plan) -> None:
         with self._lock:

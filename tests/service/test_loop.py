@@ -74,6 +74,29 @@ def test_a_decision_that_cannot_be_journalled_is_not_carried_out(
     assert acted == []
 
 
+def test_the_world_hears_of_a_checked_plan_before_it_is_written_down(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    policy, write = Moody(), Journal.write
+    told: list[bool] = []
+    with staged(tmp_path, world := MemoryWorld(1), policy=policy) as stage:
+
+        def written(journal: Journal, state: Any, plan: Plan, *rest: Any, **more: Any) -> None:
+            told.append(world.expected[-1] is plan and plan not in world.carried_out)
+            write(journal, state, plan, *rest, **more)
+
+        monkeypatch.setattr(Journal, "write", written)
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        policy.mood = "overbooks"
+        world.wake()
+        wait_until(lambda: bool(stage.service.failure), "a plan that does not fit")
+    expected = [decision for plan in world.expected for decision in plan.decisions]
+    assert told
+    assert all(told)
+    assert not [one for one in expected if isinstance(one, Admit) and one.nodes == ("nowhere",)]
+
+
 def test_a_cluster_that_cannot_be_seen_is_waited_for(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
         stage.world.broken = ConnectionError("the API server is away")

@@ -226,6 +226,7 @@ class Service:
             gc.enable()
         decided_s = time.perf_counter() - began
         self.metrics.decision.observe(decided_s)
+        self.world.expect(plan)
         text = written(plan)
         rows = self._records.rows(state, plan, text, self._uids() if plan.decisions else {})
         self._journal.write(

@@ -233,7 +233,7 @@ def test_bad_lines_are_told_with_file_line_field_and_value(tmp_path: Path) -> No
     [
         pytest.param("fifo", 0, id="an order"),
         pytest.param("srtf", 0, id="a rule"),
-        pytest.param("elasticflow", 10, id="shares, with promises"),
+        pytest.param("elasticflow", 9, id="shares, with promises"),
     ],
 )
 def test_every_way_of_simulating_tells_of_each_job_that_ended_or_was_turned_away(

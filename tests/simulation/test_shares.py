@@ -1,5 +1,7 @@
 """Deadline-elastic rules: small cases by hand, the loop against the cycle, published ratios."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,17 @@ def test_priced_promises_meet_more_deadlines_than_greedy_ones_when_gpus_are_scar
         return float(str(figures["deadline_met_ratio"]))
 
     assert met("priced:0.1") > met("greedy") + 0.1
+
+
+def test_the_loop_meets_as_many_deadlines_as_the_literal_cycle_where_each_round_costs() -> None:
+    fast = Setting("elasticflow", 8, 8, pooled=True, cost_model="elasticflow")
+    slow = replace(fast, literal_cycle=True)
+    (met, broken), (met_slowly, broken_slowly) = (
+        (float(str(one["deadline_met_ratio"])), int(str(one["promises_broken"])))
+        for one in (report(simulate(sample(), setting)) for setting in (fast, slow))
+    )
+    assert abs(met - met_slowly) < 0.03
+    assert max(broken, broken_slowly) < 10  # of some 165
 
 
 @pytest.mark.skipif(TRACES is None, reason="LAXITY_TRACES names no folder of traces")

@@ -90,6 +90,22 @@ def test_more_workers_join_at_an_epochs_end_and_fewer_leave_after_reforming() ->
     assert sim.observe().by_id["default/a"].workers == 1
 
 
+def test_only_the_instant_that_a_policy_named_last_wakes_it() -> None:
+    """As live: the loop sleeps until what the last plan said, and forgets what earlier ones did."""
+    sim, _ = world(trace(job("a", runs_s=1_200.0), job("b", at=50.0)), cost="free")
+    sim.advance()
+    sim.carry_out(Plan(wake_at=100.0))
+    sim.advance()
+    assert sim.now == 50.0
+    sim.carry_out(Plan(wake_at=300.0))
+    sim.advance()
+    assert sim.now == 300.0
+    sim.carry_out(Plan(wake_at=400.0))
+    start(sim, "default/a", "node-0")  # of which nothing more is to be seen to
+    sim.advance()
+    assert sim.now == pytest.approx(1_500.0)
+
+
 def test_a_failed_node_stops_its_jobs_which_finish_elsewhere() -> None:
     jobs = random_trace(3, jobs=20, levels=(1, 2))
     made = truths(jobs, elastic=False, gpus_per_node=4, pooled=False)

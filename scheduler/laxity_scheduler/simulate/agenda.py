@@ -5,7 +5,7 @@ from typing import Literal
 
 from laxity_scheduler.state import FOREVER
 
-Kind = Literal["job", "gone", "failure", "repair", "wake"]
+Kind = Literal["job", "gone", "failure", "repair", "wake", "look"]
 
 
 class Agenda:
@@ -16,6 +16,7 @@ class Agenda:
         self._heap: list[tuple[float, int, Kind, str, int]] = []
         self._order = 0
         self._wakes: set[float] = set()
+        self._looks = 0  # times that a policy asked to be woken; the latest counts
 
     @property
     def next_at(self) -> float:
@@ -31,6 +32,16 @@ class Agenda:
         if at not in self._wakes:
             self._wakes.add(at)
             self.add(at, "wake", "")
+
+    def look_at(self, at: float) -> None:
+        """Wake the policy then, and at no instant that it named before: as the live loop sleeps."""
+        self._looks += 1
+        if self.now < at < FOREVER:
+            self.add(at, "look", "", self._looks)
+
+    def overtaken(self, look: int) -> bool:
+        """Whether the policy has decided again since."""
+        return look != self._looks
 
     def pop(self) -> tuple[Kind, str, int]:
         """The next event: its kind, its job or node, and the job's version that it was for."""

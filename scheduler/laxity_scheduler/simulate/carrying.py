@@ -73,8 +73,7 @@ class Carrier:
                     assert_never(decision)
         if self.passage.costs.round_s:
             self.passage.charge_round(self.rounds)
-        if self.now < plan.wake_at < FOREVER:
-            self.agenda.wake_at(plan.wake_at)
+        self.agenda.look_at(plan.wake_at)
 
     def _verdict(self, decision: Promised | Forecasted | Refuse) -> None:
         live = self.passage.live[decision.job]

@@ -122,6 +122,9 @@ class SimWorld:
             elif kind == "gone":
                 if not self._passage.gone(version):
                     return False
+            elif kind == "look":
+                if self._agenda.overtaken(version):
+                    return False
             elif kind == "failure":
                 self._fail(name)
             elif kind == "repair":

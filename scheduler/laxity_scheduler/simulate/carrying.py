@@ -21,7 +21,7 @@ from laxity_scheduler.plan import (
 )
 from laxity_scheduler.simulate.live import TINY, Live
 from laxity_scheduler.simulate.passage import Passage
-from laxity_scheduler.state import FOREVER, Hold
+from laxity_scheduler.state import Hold
 from laxity_scheduler.verdict import Promise, Refusal
 
 HOLD_S: Final = 600.0

@@ -64,6 +64,30 @@ def test_two_workers_whose_job_says_nothing_of_their_environment_are_told_by_the
     assert {one["width"] for one in notes} == {2}, "they have found each other"
 
 
+@pytest.mark.soak  # a minute until a worker counts as one that does not come up
+@pytest.mark.usefixtures("policies")
+def test_what_its_workers_die_of_is_told_with_exit_code_and_last_line(
+    ground: PodGround, place: str
+) -> None:
+    folder = laid_out(ground, place)
+    (folder / "train.py").write_text("import no_such_package\n")
+    job = bare(at_home(readmes_job(), ground, folder, place))
+    kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+    ground.until(lambda: bool(told(ground, place)), "an Event that says why it does not train")
+    assert re.fullmatch(
+        r"only 0 of 2 workers run: worker [01] failed with exit code 1: "
+        r"ModuleNotFoundError: No module named 'no_such_package'",
+        told(ground, place),
+    )
+
+
+def told(ground: PodGround, place: str) -> str:
+    """The Event about workers that fail, as `kubectl describe` shows it; later ones follow."""
+    asked = ["-n", place, "get", "events", "--field-selector=involvedObject.kind=Job", "-o", "json"]
+    events = json.loads(kubectl(ground.cluster, *asked))["items"]
+    return next((str(one["message"]) for one in events if "workers run" in one["message"]), "")
+
+
 @pytest.fixture
 def policies(ground: PodGround) -> Iterator[None]:
     """The mutating ones; enforced some moments after they were created."""

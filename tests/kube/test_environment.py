@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from laxity import names
+from laxity.pod import LAST_WORDS
 from laxity.told import WORKER_SECRET, complete
 from tests.kube.cluster import Cluster
 from tests.kube.fixtures import MANIFESTS
@@ -77,6 +78,7 @@ def test_its_containers_are_told_what_a_submitted_job_is_told(
     assert told == {k: v for k, v in literals(wanted).items() if k != names.ENV_JOB}
     assert fields(wanted).items() <= fields(found).items()
     assert found["envFrom"] == wanted["envFrom"] == [SECRET]
+    assert found["terminationMessagePolicy"] == wanted["terminationMessagePolicy"] == LAST_WORDS
 
 
 @pytest.mark.cluster
@@ -145,6 +147,7 @@ def test_other_jobs_are_left_alone(cluster: Cluster, namespace: str, change: Jso
     (found,) = containers(dry(cluster, namespace, made))
     assert "env" not in found
     assert "envFrom" not in found
+    assert found["terminationMessagePolicy"] == "File"
 
 
 @pytest.mark.cluster

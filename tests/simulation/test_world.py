@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from laxity_profiler.estimate import Predictor
@@ -10,7 +11,7 @@ from laxity_scheduler.follow_up import follow_up, with_follow_up
 from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.simulate.catalogue import decide_of
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.live import Live
 from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
@@ -104,6 +105,31 @@ def test_only_the_instant_that_a_policy_named_last_wakes_it() -> None:
     start(sim, "default/a", "node-0")  # of which nothing more is to be seen to
     sim.advance()
     assert sim.now == pytest.approx(1_500.0)
+
+
+@pytest.mark.parametrize("cost", ["live", "free"])
+def test_each_epochs_end_is_an_event_where_that_is_asked_for(cost: CostName) -> None:
+    jobs = truths(trace(job("a", runs_s=1_800.0)), elastic=False, gpus_per_node=4, pooled=False)
+    sim = SimWorld(jobs, [("node-0", 4)], costs(cost, cluster_gpus=4), each_epoch=True)
+    sim.advance()
+    start(sim, "default/a", "node-0")
+    seen = []
+    while sim.advance():
+        done = [row.progress.epochs_done for row in sim.observe().jobs]
+        seen.append((sim.now, *done))
+        sim.carry_out(Plan())
+    begins = 24.0 if cost == "live" else 0.0
+    epochs = [(begins + 600.0 * number, number) for number in (1, 2)]
+    assert seen == [*map(pytest.approx, epochs), pytest.approx((begins + 1_800.0,))]
+
+
+def test_a_schedule_with_a_look_at_each_epochs_end_has_more_decisions_and_all_jobs_end() -> None:
+    jobs = random_trace(5, jobs=25)
+    setting = Setting("qos", 2, 8, cost_model="live", error=0.2, seed=7)
+    seldom, often = simulate(jobs, setting), simulate(jobs, replace(setting, each_epoch=True))
+    assert len(often.decisions_s) > len(seldom.decisions_s)
+    ended = [np.isfinite(run.column("finished_at")).sum() for run in (seldom, often)]
+    assert ended == [len(jobs.jobs) - len(run.refused) for run in (seldom, often)]
 
 
 def test_a_failed_node_stops_its_jobs_which_finish_elsewhere() -> None:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -85,6 +86,10 @@ FailsSOption = Annotated[
 LiteralOption = Annotated[
     bool, typer.Option("--literal", help="A fresh snapshot at each event, always.")
 ]
+EachEpochOption = Annotated[
+    bool,
+    typer.Option("--each-epoch", help="And at each epoch's end too, as the service does; slower."),
+]
 BoundOption = Annotated[
     bool, typer.Option("--bound", help="Also the bound on deadlines met (a linear program).")
 ]
@@ -125,6 +130,7 @@ def simulate(
     batch: BatchOption = 0,
     fails_s: FailsSOption = 0.0,
     literal: LiteralOption = False,
+    each_epoch: EachEpochOption = False,
     bound: BoundOption = False,
     processes: ProcessesOption = None,
     out: OutOption = None,
@@ -147,7 +153,14 @@ def simulate(
         first = _setting(gpus_per_node, cost_model, restart_cost, admission, packing)
         source = _source(trace, format_, throughputs, from_at, until_at, batch)
         many = settings(
-            _with(first, pooled=pooled, epoch_s=epoch_s, fails_s=fails_s, literal=literal),
+            replace(
+                first,
+                pooled=pooled,
+                epoch_s=epoch_s,
+                fails_s=fails_s,
+                literal_cycle=literal,
+                each_epoch=each_epoch,
+            ),
             policies=policies,
             nodes=nodes or [64],
             errors=error or [0.0],
@@ -220,14 +233,6 @@ def _can_be_written(folder: Path) -> None:
 def _epoch(epoch_s: float) -> float:
     real("--epoch-s", [epoch_s])
     return epoch_s
-
-
-def _with(
-    setting: Setting, *, pooled: bool, epoch_s: float, fails_s: float, literal: bool
-) -> Setting:
-    from dataclasses import replace
-
-    return replace(setting, pooled=pooled, epoch_s=epoch_s, fails_s=fails_s, literal_cycle=literal)
 
 
 def _setting(

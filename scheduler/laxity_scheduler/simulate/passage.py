@@ -22,8 +22,11 @@ SEEN_EPOCHS: Final = 20
 class Passage:
     """What happens to submitted jobs on these nodes at these costs."""
 
-    def __init__(self, agenda: Agenda, fleet: Fleet, costs: Costs) -> None:
-        self.agenda, self.fleet, self.costs = agenda, fleet, costs
+    def __init__(
+        self, agenda: Agenda, fleet: Fleet, costs: Costs, *, each_epoch: bool = False
+    ) -> None:
+        """`each_epoch`: an epoch's end is an event, though nothing waits for it."""
+        self.agenda, self.fleet, self.costs, self.each_epoch = agenda, fleet, costs, each_epoch
         self.live: dict[str, Live] = {}
         self.finished: dict[str, tuple[Live, float]] = {}
         self._leaving: dict[int, tuple[Live, str]] = {}  # stopped workers whose pods still go
@@ -71,6 +74,8 @@ class Passage:
         at = live.finish_at
         if live.changes:
             at = min(at, self._change_at(live))
+        elif self.each_epoch and live.formed:
+            at = min(at, self._epoch_ends_at(live))
         if at < FOREVER:
             self.agenda.add(at, "job", live.truth.id, live.version)
 
@@ -84,6 +89,11 @@ class Passage:
         whole = math.ceil(live.at(ready_at) - TINY)
         trains_from = max(live.since, live.ready_at)
         return max(ready_at, trains_from + (whole - live.position) * live.epoch_s)
+
+    def _epoch_ends_at(self, live: Live) -> float:
+        """The end of the epoch that runs."""
+        whole = math.floor(live.at(max(self.now, live.ready_at)) + TINY) + 1.0
+        return max(live.since, live.ready_at) + (whole - live.position) * live.epoch_s
 
     def settle(self, live: Live) -> None:
         """Its event has come: the end, or a change that waited."""

@@ -40,6 +40,7 @@ class Setting:
     `cost_scale`: the costs of the model, times this.
     `fails_s` and `repair_s`: a node's mean time between failures and to repair; 0: none fails.
     `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
+    `each_epoch`: an epoch's end is an event too, as live; so there is a snapshot at every event.
     """
 
     policy: str
@@ -56,6 +57,7 @@ class Setting:
     fails_s: float = 0.0
     repair_s: float = 3600.0
     literal_cycle: bool = False
+    each_epoch: bool = False
     paid_starts: bool = False
     cost_scale: float = 1.0
 
@@ -139,7 +141,7 @@ def _run(trace: Trace, setting: Setting, policy: Listed, ended: Ended) -> Run:
 
 def _by_cycles(setting: Setting, policy: Listed) -> bool:
     """Whether every event has a literal cycle."""
-    cycles = setting.literal_cycle or setting.fails_s > 0
+    cycles = setting.literal_cycle or setting.each_epoch or setting.fails_s > 0
     asks = setting.admission not in (None, "none")
     return cycles or (policy.way == "order" and (asks or setting.paid_starts))
 
@@ -156,7 +158,7 @@ def _cycles(trace: str, setting: Setting, jobs: list[Truth], ended: Ended) -> Ru
         setting.policy,
         trace,
         jobs,
-        world=SimWorld(jobs, nodes, model, failures=failures),
+        world=SimWorld(jobs, nodes, model, failures=failures, each_epoch=setting.each_epoch),
         policy=decide_of(setting.policy, packing=setting.packing, admission=setting.admission),
         predictor=Belief(jobs, model, error=setting.error, seed=setting.seed),
         ended=ended,

@@ -30,11 +30,13 @@ class SimWorld:
         *,
         failures: Failures | None = None,
         refused_stay: bool = False,
+        each_epoch: bool = False,
         sets: Mapping[str, NodeSet] | None = None,
     ) -> None:
         """`nodes` are (name, GPUs); `jobs` in order of submission; `sets` of nodes that they name.
 
-        A refused job goes away with its flow; on a cluster its row may stay (`refused_stay`).
+        A refused job goes away with its flow; on a cluster its row may stay (`refused_stay`). The
+        live service also looks whenever a worker reports an epoch (`each_epoch`).
         """
         begins_at = jobs[0].submitted_at if jobs else 0.0
         self.jobs, self.costs, self._sets = jobs, costs, sets
@@ -42,7 +44,7 @@ class SimWorld:
         self._arrived = 0
         self._agenda = Agenda(begins_at)
         self._fleet = Fleet(nodes, begins_at)
-        self._passage = Passage(self._agenda, self._fleet, costs)
+        self._passage = Passage(self._agenda, self._fleet, costs, each_epoch=each_epoch)
         self._carrier = Carrier(self._passage, refused_stay=refused_stay)
         self._failures = failures
         self.live = self._passage.live

@@ -33,7 +33,7 @@ COMPARED: list[tuple[str, Row]] = [  # rows on traces that ship: anybody can com
 
 def whole_on_samples(name: str) -> list[Trial]:
     """The trials of the whole study that need no other traces than the samples."""
-    return STUDIES[name].trials(Shelf(SAMPLES.folder), range(3))
+    return STUDIES[name].trials(Shelf(SAMPLES.folder), range(5))
 
 
 def small(_shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:

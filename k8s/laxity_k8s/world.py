@@ -29,7 +29,7 @@ from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.straying import postponed
 from laxity_k8s.tending import tending
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
-from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim, Resize
+from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim, Resize, Wait
 from laxity_scheduler.state import ClusterState, NodeSet
 
 NOT_FOUND = 404
@@ -77,7 +77,8 @@ class LiveCluster:
     def expect(self, plan: Plan) -> None:
         ready = getattr(self.api, "expect", None)
         if ready is not None:
-            ready(len({one.job for one in plan.decisions if not isinstance(one, Loan | Reclaim)}))
+            news = (one for one in plan.decisions if not isinstance(one, Loan | Reclaim | Wait))
+            ready(len({one.job for one in news}))  # that it still waits is said to few, if any
 
     def carry_out(self, plan: Plan) -> None:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""

@@ -3,10 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from laxity_k8s.lines import Lines, Reply
+from laxity_k8s.world import LiveCluster
+from laxity_scheduler.plan import Admit, Plan, Promised, Wait
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.verdict import Promise
+from tests.builders import promised
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -119,6 +125,19 @@ async def test_connections_are_opened_before_the_requests_that_are_expected_come
         lines.expect(4)  # all are there
         assert not lines._coming
         assert server.connections == 4
+
+
+def test_as_many_patches_are_expected_as_jobs_have_news() -> None:
+    seen: list[int] = []
+    api = SimpleNamespace(expect=seen.append)
+    why = reason("order", policy="test")
+    waits = [Wait(f"team/{number}", why) for number in range(50)]
+    acts = [Admit(f"team/{number}", 1, ("n0",), why) for number in range(3)]
+    promise = promised("0", 60.0).verdict
+    assert isinstance(promise, Promise)
+    told = [Promised("team/0", promise, why)]
+    LiveCluster.expect(SimpleNamespace(api=api), Plan((*waits, *acts, *told)))  # type: ignore[arg-type]
+    assert seen == [3]
 
 
 @pytest.mark.asyncio

@@ -1,8 +1,8 @@
 """A cluster that exists only as an event heap and a virtual clock.
 
 It is a World like the live one: `observe` gives a snapshot, `carry_out` takes a plan. Events are
-arrivals, ends, changes of width, stops, failures, repairs and the instants at which a policy wants
-to be woken. The same seed gives the same bytes.
+arrivals, ends, changes of width, stops, failures, repairs, and the instant at which the policy's
+last plan wants to be woken. The same seed gives the same bytes.
 """
 
 from collections.abc import Mapping, Sequence

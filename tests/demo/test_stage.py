@@ -46,17 +46,39 @@ def test_a_users_own_servers_are_none_of_the_demos_business(
     assert found[names.ENV_HOME] == str(tmp_path)
 
 
-def test_a_server_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
-    processes = Processes(tmp_path, {})
-    for name in ("service", "mlflow", "prefect"):
-        words = f"print('{name} has no port'); raise SystemExit(3)"
-        processes.start(name, [sys.executable, "-c", words]).wait(20)
-    stage = Stage(
-        tmp_path, 3, processes, Client("http://127.0.0.1:9", ""), "http://127.0.0.1:9/api"
-    )
+def staged(folder: Path, **programs: str) -> Stage:
+    """The other servers as these programs; `service` starts when the stage starts it."""
+    processes = Processes(folder, {})
+    serve = [sys.executable, "-c", programs.pop("service")]
+    for name, program in programs.items():
+        processes.start(name, [sys.executable, "-c", program]).wait(20)
+    client = Client("http://127.0.0.1:9", "")
+    return Stage(folder, 3, processes, client, "http://127.0.0.1:9/api", serve)
 
-    with pytest.raises(CommandError, match=r"service ended with status 3:\nservice has no port"):
+
+def ends(name: str) -> str:
+    return f"print('{name} has no port'); raise SystemExit(3)"
+
+
+@pytest.mark.parametrize("bad", ["mlflow", "service", "prefect"])
+def test_a_server_that_ends_is_told_with_its_last_words(tmp_path: Path, bad: str) -> None:
+    stays = "import time; time.sleep(60)"
+    programs = {"service": stays, "mlflow": "pass", "prefect": "pass"} | {bad: ends(bad)}
+    if bad != "prefect":
+        del programs["prefect"]
+    stage = staged(tmp_path, **programs)
+    try:
+        with pytest.raises(CommandError, match=rf"{bad} ended with status 3:\n{bad} has no port"):
+            stage.ready(lambda _: None)
+    finally:
+        stage.close()
+
+
+def test_the_service_starts_when_the_tables_of_the_store_are_made(tmp_path: Path) -> None:
+    stage = staged(tmp_path, service=ends("service"), mlflow=ends("mlflow"))
+    with pytest.raises(CommandError, match="mlflow ended"):
         stage.ready(lambda _: None)
+    assert "service" not in stage.processes.running
 
 
 def test_free_ports_are_free_and_different() -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,6 +56,7 @@ class Stage:
     processes: Processes
     client: Client
     prefect_url: str
+    serve: Sequence[str]  # the service's command
 
     @property
     def mlflow_uri(self) -> str:
@@ -64,8 +65,8 @@ class Stage:
     def ready(self, tell: Callable[[str], None]) -> None:
         """Wait until service and Prefect API answer; CommandError with the log's end if not."""
         waits: dict[str, Callable[[], bool]] = {
-            "service": self.client.alive,
-            "mlflow": lambda: self.processes.running["mlflow"].poll() == 0,
+            "mlflow": self._tables_made,
+            "service": lambda: "service" in self.processes.running and self.client.alive(),
             "prefect": lambda: _answers(f"{self.prefect_url}/health"),
         }
         began = time.monotonic()
@@ -84,10 +85,17 @@ class Stage:
                 )
             time.sleep(POLL_S)
 
+    def _tables_made(self) -> bool:
+        """Then the service starts: two that make an MLflow store's tables trip over each other."""
+        made = self.processes.running["mlflow"].poll() == 0
+        if made:
+            self.processes.start("service", self.serve)
+        return made
+
     def check_alive(self, name: str) -> None:
         """CommandError, with the end of its log, if that process has ended."""
-        process = self.processes.running[name]
-        if process.poll() is not None:
+        process = self.processes.running.get(name)
+        if process is not None and process.poll() is not None:
             said = self.processes.tail(name)
             raise CommandError(f"{name} ended with status {process.returncode}:\n{said}")
 
@@ -96,19 +104,26 @@ class Stage:
 
 
 def open_stage(folder: Path, *, slots: int) -> Stage:
-    """Wipe the folder, end what an earlier run left, and start all servers at once."""
+    """Wipe the folder, end what an earlier run left, and start all servers."""
     fresh(folder)
     service_port, prefect_port = free_ports(2)
     service_url = f"http://127.0.0.1:{service_port}"
     prefect_url = f"http://127.0.0.1:{prefect_port}/api"
     environment = surroundings(folder, service_url=service_url, prefect_url=prefect_url)
     processes = Processes(folder, environment)
-    stage = Stage(folder, slots, processes, Client(service_url, "", patience_s=20.0), prefect_url)
     python = sys.executable
-    processes.start(
-        "service",
-        [python, "-m", "laxity.cli", "serve", "--slots", str(slots), "--port", str(service_port)],
-    )
+    serve = [
+        python,
+        "-m",
+        "laxity.cli",
+        "serve",
+        "--slots",
+        str(slots),
+        "--port",
+        str(service_port),
+    ]
+    client = Client(service_url, "", patience_s=20.0)
+    stage = Stage(folder, slots, processes, client, prefect_url, serve)
     processes.start("mlflow", [python, "-c", MIGRATE, f"sqlite:///{folder / 'mlflow.db'}"])
     processes.start(
         "prefect",

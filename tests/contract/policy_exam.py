@@ -237,7 +237,7 @@ def deciding_again_at_once_takes_nothing_back(answer: Answer) -> None:
     """Three decisions on one clock: who was started, stopped or resized is left alone from then on.
 
     One exception: who was asked to give some workers at its epoch's end may later be asked for all,
-    once; at once, where a promise cannot wait for that end.
+    once; before that end for one with a promise only, which cannot wait for it.
     """
     plan, state = answer.plan, answer.state
     acted: dict[str, Decision] = {}
@@ -249,16 +249,20 @@ def deciding_again_at_once_takes_nothing_back(answer: Answer) -> None:
         for decision in plan.decisions:
             if isinstance(decision, ACTING) and decision.job in acted:
                 first = acted[decision.job]
-                assert _all_after_some(first, decision), f"{first} and then at once {decision}"
+                assert _all_after_some(first, decision, state), (
+                    f"{first} and then at once {decision}"
+                )
 
 
 def _formed(decision: Decision) -> bool:
     return isinstance(decision, Resize) and decision.reason.code == "reformed"
 
 
-def _all_after_some(first: Decision, then: Decision) -> bool:
-    some = isinstance(first, Resize) and first.at == "epoch"
-    return some and isinstance(then, Preempt)
+def _all_after_some(first: Decision, then: Decision, state: ClusterState) -> bool:
+    if not (isinstance(first, Resize) and first.at == "epoch" and isinstance(then, Preempt)):
+        return False
+    whom = state.by_id.get(then.beneficiary)
+    return then.at == "epoch" or (whom is not None and isinstance(whom.verdict, Promise))
 
 
 def nobody_is_stopped_for_whom_enough_is_on_its_way(answer: Answer) -> None:

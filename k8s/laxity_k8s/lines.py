@@ -11,7 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpResponseParser
@@ -115,6 +115,30 @@ class Line(asyncio.Protocol):
             answer.set_exception(why)
 
 
+class Resuming:
+    """TLS as asyncio asks for it, each connection going on from the session of an earlier one.
+
+    That spares the API server three quarters of what it costs it to take up 32 at once. A server
+    that does not know the session any more begins a new one.
+    """
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        self._session: ssl.SSLSession | None = None
+
+    def after(self, transport: asyncio.BaseTransport) -> None:
+        """A connection of the same context that has been answered: tickets come before answers."""
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        if tls is not None and tls.session is not None and tls.session.has_ticket:
+            self._session = tls.session
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **said: Any
+    ) -> ssl.SSLObject:
+        """As ssl.SSLContext.wrap_bio."""
+        return self._tls.wrap_bio(incoming, outgoing, session=self._session, **said)
+
+
 class Lines:
     """As many connections to one server as requests are in flight; each is used again."""
 
@@ -122,7 +146,7 @@ class Lines:
         url = urlsplit(host)
         self._host, self._port = url.hostname or "", url.port or (443 if tls else 80)
         self._authority, self._prefix = url.netloc, url.path.rstrip("/")
-        self._tls = tls
+        self._tls: Any = Resuming(tls) if tls is not None else None  # asyncio wants its wrap_bio
         self._headers: dict[str, str] | None = None
         self._said = ""
         self._lines: set[Line] = set()
@@ -139,6 +163,11 @@ class Lines:
             coming = asyncio.create_task(self._open())
             coming.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._coming.append(coming)
+
+    def resume(self, transport: asyncio.BaseTransport | None) -> None:
+        """New connections go on from the session of this one, made with the same TLS settings."""
+        if self._tls is not None and transport is not None:
+            self._tls.after(transport)
 
     async def ask(
         self,

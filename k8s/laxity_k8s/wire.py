@@ -243,6 +243,7 @@ class Wire:
             text = await reply.read()
             reply.release()
             raise ApiError(_words("WATCH", path, reply.status, text), status=reply.status)
+        self._lines.resume(reply.connection.transport if reply.connection is not None else None)
         return reply
 
 

@@ -8,6 +8,7 @@ import pytest
 from laxity_k8s import merge
 from laxity_k8s.api import Json, Patch
 from laxity_k8s.kubernetes import KubernetesApi
+from laxity_k8s.wire import Wire
 from tests.contract.api_answer_exam import ANSWERS
 from tests.contract.cluster_bench import NAMESPACE, Question, job, named
 from tests.contract.job_life_exam import LIVES
@@ -102,6 +103,27 @@ def test_a_patch_that_cannot_be_made_raises_when_those_before_it_are_through(
     with pytest.raises(ZeroDivisionError):
         bench.api.patch_many(patches())
     assert merge.annotations(bench.api.get("jobs", job_id))[NOTE] == "sent"
+
+
+def test_connections_for_patches_go_on_from_the_tls_session_of_a_watch(cluster: Cluster) -> None:
+    async def opened(wire: Wire) -> list[bool]:
+        wire._lines._free.clear()
+        wire.expect(3)
+        lines = [await coming for coming in wire._lines._coming]
+        wire._lines._coming.clear()
+        return [line._transport.get_extra_info("ssl_object").session_reused for line in lines]
+
+    async def watched(wire: Wire) -> None:
+        reply = await wire.stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
+        reply.close()
+
+    api = KubernetesApi(cluster.kubeconfig)
+    try:
+        before = api.call(opened)
+        api.call(watched)
+        assert (before, api.call(opened)) == ([False] * 3, [True] * 3)
+    finally:
+        api.close()
 
 
 def test_patches_of_one_object_are_sent_one_after_the_other(bench: RealBench) -> None:

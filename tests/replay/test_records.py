@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_scheduler.memory import codec
-from laxity_scheduler.memory.records import Records
+from laxity_scheduler.memory.records import Journalled, Records
 from laxity_scheduler.memory.store import DecisionRow, Fresh, VerdictRow
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Promised, Refuse, verdict_after
 from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import ClusterState
 from laxity_scheduler.verdict import Forecast, Promise, Refusal
 from tests.builders import cluster, job
 from tests.replay.random_values import Maker
@@ -28,6 +29,12 @@ def told(kind: str, seed: int) -> Promised | Forecasted | Refuse:
     return Refuse("team/a", maker.record(Refusal, reason=FITS), FITS)
 
 
+def owed(records: Records, state: ClusterState, plan: Plan) -> list[Fresh]:
+    """What is owed once this plan is in the journal."""
+    records.owe(Journalled(state, plan, codec.written(plan), lambda: {"team/a": "uid-a"}))
+    return records.owed()
+
+
 @pytest.mark.parametrize("kind", ["promise", "forecast", "refusal"])
 @pytest.mark.parametrize("old", [None, OLD], ids=["new", "promised before"])
 @given(seed=st.integers(0, 2**32))
@@ -37,7 +44,7 @@ def test_a_row_holds_the_bytes_of_the_decision_and_of_the_verdict_it_came_to(
     state = cluster(jobs=[job("a", verdict=old)], now=40.0)
     said = told(kind, seed)
     plan = Plan((said, Admit("team/a", 1, ("node-0",), FITS)))
-    rows = Records().rows(state, plan, codec.written(plan), {"team/a": "uid-a"})
+    rows = owed(Records(), state, plan)
     assert [row.table for row in rows] == [DecisionRow, VerdictRow, DecisionRow]
     assert [row.values["body"] for row in rows if row.table is DecisionRow] == [
         orjson.dumps(codec.decision_json(one)) for one in plan.decisions
@@ -50,8 +57,18 @@ def test_a_row_holds_the_bytes_of_the_decision_and_of_the_verdict_it_came_to(
 def test_what_was_said_before_is_no_row_again() -> None:
     state = cluster(jobs=[job("a")], now=40.0)
     plan, records = Plan((told("promise", 1),)), Records()
-    first = records.rows(state, plan, codec.written(plan), {})
-    records.written(state, plan)
-    again = records.rows(state, plan, codec.written(plan), {})
+    first = owed(records, state, plan)
+    records.paid()
+    again = owed(records, state, plan)
     assert first
     assert again == list[Fresh]()
+
+
+def test_what_the_store_did_not_take_is_owed_with_what_comes_after_it() -> None:
+    state = cluster(jobs=[job("a"), job("b")], now=40.0)
+    refused = Refuse("team/b", Maker(2).record(Refusal, reason=FITS), FITS)
+    records = Records()
+    first = list(owed(records, state, Plan((told("promise", 1),))))
+    both = owed(records, state, Plan((told("promise", 1), refused)))
+    assert [row.values["job"] for row in both] == ["team/a", "team/a", "team/b", "team/b"]
+    assert both[: len(first)] == first

@@ -1,7 +1,7 @@
 """Two services on one store: who takes over predicts with all that the other one has learned."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,8 @@ from laxity_profiler.estimate import Estimate
 from laxity_profiler.history import History
 from laxity_profiler.learner import Learner
 from laxity_profiler.tables import open_engine
-from laxity_scheduler.memory.store import Store
+from laxity_scheduler.memory.store import Fresh, JobRow, Store, Table
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.running.start import Shared, reports_of, taking_over
 from laxity_scheduler.service.lessons import Lessons
@@ -120,3 +121,87 @@ def test_a_handover_loses_nothing_that_was_learned(
     assert second.learner.coverage() == judged
     first.step()
     assert second.version() == first.version()
+
+
+class Killed(BaseException):
+    """As kill -9: nothing of the service runs after it."""
+
+
+def killed_before_it_tells(store: Store) -> None:
+    """The service of this store ends when it would write down what it said to whom."""
+    record = store.record
+
+    def dies(rows: Iterable[Table | Fresh], jobs: Iterable[JobRow] = ()) -> None:
+        given = list(rows)
+        if any(isinstance(row, Fresh) for row in given):
+            raise Killed
+        record(given, jobs)
+
+    store.record = dies  # type: ignore[method-assign]
+
+
+def said(one: Replica, job_id: str = "default/job") -> list[tuple[int, str]]:
+    return [(row.cycle, row.kind) for row in one.store.decisions([job_id], limit=10)]
+
+
+def test_what_was_decided_last_is_told_by_the_next_service_if_it_was_killed_before(
+    world: MemoryWorld, pair: tuple[Replica, Replica]
+) -> None:
+    first, second = pair
+    first.elected = second.elected = True
+    job = world.submit(manifest("job", epochs=EPOCHS, widths="1", epoch_estimate="10s"))
+    killed_before_it_tells(first.store)
+    with pytest.raises(Killed):
+        first.step()
+    assert world.row("default/job").workers == 1, "it had acted"
+    assert said(second) == []
+
+    second.step()
+    cycle = second.store.last_said()
+    assert said(second) == [(cycle, "admit"), (cycle, "forecasted")]
+    verdicts = second.store.verdicts(job["metadata"]["uid"])
+    assert [(row.cycle, row.kind) for row in verdicts] == [(cycle, "forecast")]
+    second.step()
+    assert len(said(second)) == 2, "and told once"
+
+
+def test_who_is_no_leader_any_more_does_not_tell_what_its_successor_has_told(
+    world: MemoryWorld, pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pair
+    first.elected = True
+    first.store.claim("first", 1.0)
+    world.submit(manifest("job", epochs=EPOCHS, widths="1", epoch_estimate="10s"))
+    carry_out = world.carry_out
+
+    def paused(plan: Plan) -> None:
+        monkeypatch.setattr(world, "carry_out", carry_out)
+        carry_out(plan)
+        second.store.claim("second", 2.0)
+        second.elected = True
+        second.step()
+
+    monkeypatch.setattr(world, "carry_out", paused)
+    first.step()
+    told = said(second)
+    first.elected = False
+    first.step()
+    second.step()
+    assert [kind for _, kind in told] == ["admit", "forecasted"]
+    assert said(second) == told
+
+
+def test_a_journal_that_cannot_be_read_keeps_nobody_from_leading(
+    world: MemoryWorld, pair: tuple[Replica, Replica], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = pair
+    first.elected = second.elected = True
+    world.submit(manifest("job", epochs=EPOCHS, widths="1", epoch_estimate="10s"))
+    killed_before_it_tells(first.store)
+    with pytest.raises(Killed):
+        first.step()
+    with first.store.engine.begin() as connection:
+        connection.exec_driver_sql("update cycles set state = cast('{' as blob)")
+    second.step()
+    assert second.service.leading
+    assert "what was decided last cannot be shown" in caplog.text

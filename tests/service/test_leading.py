@@ -6,8 +6,20 @@ from pathlib import Path
 import orjson
 import pytest
 
-from laxity_scheduler.memory.store import CycleRow, StaleServiceError, Store, StoreError
+from laxity_scheduler.memory.store import (
+    CycleRow,
+    DecisionRow,
+    Fresh,
+    StaleServiceError,
+    Store,
+    StoreError,
+)
 from laxity_scheduler.service.leading import Leadership
+
+SAID = {
+    "cycle": 1, "at": 1.0, "job": "n/a", "kind": "wait", "reason_code": "", "reason": "",
+    "body": b"{}",
+}  # fmt: skip
 
 
 class Lease:
@@ -40,11 +52,16 @@ def opened(folder: Path) -> Store:
     return Store.open(f"sqlite:///{folder}/laxity.db")
 
 
-def test_an_ended_term_writes_no_cycle_but_views_all_the_same(tmp_path: Path) -> None:
+def test_an_ended_term_writes_no_cycle_nor_what_it_said_but_views_all_the_same(
+    tmp_path: Path,
+) -> None:
     old, new = opened(tmp_path), opened(tmp_path)
     terms = [old.claim("old", 1.0), new.claim("new", 2.0)]
     with pytest.raises(StaleServiceError, match="term 1 is over: new leads in term 2"):
         old.record([cycle(1)])
+    with pytest.raises(StaleServiceError):
+        old.record([Fresh(DecisionRow, SAID)])
+    assert new.last_said() == 0
     new.record([cycle(1)])
     old.record([])
     assert terms == [1, 2]

@@ -8,7 +8,7 @@ code changes no decision that it should not.
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.memory import differences
 from laxity_scheduler.memory.codec import dumps, load_state, plan_bytes
-from laxity_scheduler.memory.store import CycleRow, Fresh, PredictorRow, Store
+from laxity_scheduler.memory.store import CycleRow, PredictorRow, Store
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState
 
@@ -70,9 +70,9 @@ class Journal:
 
     def write(
         self, state: ClusterState, plan: Plan, predictor: Predictor, *, policy: str,
-        decided_s: float, text: bytes = b"", also: Sequence[Fresh] = (),
+        decided_s: float, text: bytes = b"",
     ) -> None:  # fmt: skip
-        """One transaction: the entry, its predictor if it is new, and the rows in `also`.
+        """One transaction: the entry, and its predictor if it is new.
 
         `text` are the plan's bytes, if they have been made already.
         """
@@ -88,10 +88,20 @@ class Journal:
             plan=text or plan_bytes(plan),
             decided_s=decided_s,
         )
-        self._store.record([entry, *self._new_version(predictor, state.now), *also])
+        self._store.record([entry, *self._new_version(predictor, state.now)])
         self._versions.add(predictor.version)
         self._last, self.last_cycle = state, state.cycle
         self._since_full = 0 if old is None else self._since_full + 1
+
+    def unsaid(self) -> Entry | None:
+        """The last cycle, if it decided something of which no row for people tells.
+
+        ReplayError if it cannot be rebuilt.
+        """
+        store, last = self._store, self.last_cycle
+        if store.last_said() >= last or not orjson.loads(store.last_plan()).get("decisions"):
+            return None
+        return next(entries(store, last), None)
 
     def forget(self, *, kept_cycles: int, ended_before: float) -> None:
         """Drop what is older than `kept_cycles` cycles, and jobs that ended before an instant."""

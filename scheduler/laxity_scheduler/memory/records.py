@@ -4,12 +4,15 @@ A policy may say in every cycle that a job waits. In the journal that stands eac
 that `explain` shows it stands once, until something else is said of the job.
 """
 
-from collections.abc import Iterator
-from typing import Any, Literal
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import orjson
 
-from laxity_scheduler.memory.codec import WrittenPlan, verdict_json
+from laxity_scheduler.memory.codec import WrittenPlan, load_plan, verdict_json, written
+from laxity_scheduler.memory.journal import Journal, ReplayError
 from laxity_scheduler.memory.store import DecisionRow, Fresh, LoanRow, VerdictRow, words
 from laxity_scheduler.plan import (
     Admit,
@@ -27,34 +30,78 @@ from laxity_scheduler.plan import (
 )
 from laxity_scheduler.state import FOREVER, ClusterState
 
+LOG: Final = logging.getLogger(__name__)
 Family = Literal["verdict", "act", "wait", "nodes"]
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Journalled:
+    """A plan that is in the journal, and whose rows are not made yet; `uids` by job id."""
+
+    state: ClusterState
+    plan: Plan
+    text: WrittenPlan
+    uids: Callable[[], Mapping[str, str]]
+
+
 class Records:
-    """Remembers what was said last about each job."""
+    """Remembers what was said last about each job, and what of it the store does not have yet.
+
+    Rows are made and written after a plan was carried out, as its patches had better not wait for
+    them. A service killed in between leaves them to the next one, which finds the plan in the
+    journal.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, dict[Family, object]] = {}
+        self._journalled: list[Journalled] = []
+        self._owed: list[Fresh] = []
 
-    def rows(
-        self, state: ClusterState, plan: Plan, text: WrittenPlan, uids: dict[str, str]
-    ) -> list[Fresh]:
-        """Rows of all decisions of the plan that say something new; `uids` by job id."""
+    def owe(self, journalled: Journalled) -> None:
+        """What this plan says anew is to be written."""
+        self._journalled.append(journalled)
+
+    def owed(self) -> list[Fresh]:
+        """Rows of all decisions that say something new; owed until `paid` is called."""
+        while self._journalled:
+            self._owed += self._rows(self._journalled.pop(0))
+        return self._owed
+
+    def paid(self) -> None:
+        """What was owed is in the store, or another service has written it."""
+        self._owed = []
+
+    def catch_up(self, journal: Journal, uids: Callable[[], Mapping[str, str]]) -> None:
+        """Who begins to act owes what the last one to act was killed before it could write."""
+        self._journalled, self._owed = [], []
+        try:
+            last = journal.unsaid()
+            plan = load_plan(last.plan) if last is not None else Plan()
+        except (ReplayError, ValueError) as error:
+            LOG.warning("what was decided last cannot be shown: %s", error)
+            return
+        if last is not None:
+            self.owe(Journalled(last.state, plan, written(plan), uids))
+
+    def _rows(self, one: Journalled) -> list[Fresh]:
         found: list[Fresh] = []
-        for decision, said, body in zip(plan.decisions, text.decisions, text.bodies, strict=True):
+        uids = one.uids() if one.plan.decisions else {}
+        text = one.text
+        for decision, said, body in zip(
+            one.plan.decisions, text.decisions, text.bodies, strict=True
+        ):
             if self._is_new(decision):
-                found += _rows(state, decision, said, body, uids)
+                found += _rows(one.state, decision, said, body, uids)
+                self._remember(decision)
+        self._last = {job: said for job, said in self._last.items() if job in one.state.by_id}
         return found
 
-    def written(self, state: ClusterState, plan: Plan) -> None:
-        """The rows of this plan are in the store: the same words need not be written again."""
-        for decision in filter(self._is_new, plan.decisions):
-            said = self._last.setdefault(subject(decision), {})
-            said[_family(decision)] = _words_of(decision)
-            if _family(decision) == "act":
-                said.pop("wait", None)
-        self._last = {job: said for job, said in self._last.items() if job in state.by_id}
+    def _remember(self, decision: Decision) -> None:
+        said = self._last.setdefault(subject(decision), {})
+        said[_family(decision)] = _words_of(decision)
+        if _family(decision) == "act":
+            said.pop("wait", None)
 
     def _is_new(self, decision: Decision) -> bool:
         said = self._last.get(subject(decision))
@@ -80,7 +127,7 @@ def _words_of(decision: Decision) -> object:
 
 
 def _rows(
-    state: ClusterState, decision: Decision, said: Json, body: bytes, uids: dict[str, str]
+    state: ClusterState, decision: Decision, said: Json, body: bytes, uids: Mapping[str, str]
 ) -> Iterator[Fresh]:
     """`said` and `body` are the decision as the journal has it."""
     row = {

@@ -5,9 +5,10 @@ decided, what was promised, and how it came out. SQLite in WAL mode by default, 
 alembic brings the tables of an older laxity up to date when a store is opened. No other module on
 this floor knows SQLModel, and but for `database`, which opens it, none knows SQLAlchemy.
 
-One cycle is one transaction. Its number is the journal's primary key, so a second service that
-decides the same cycle is turned away by the database before it has acted. Among replicas that elect
-a leader, only the one that began the last term writes cycles at all.
+One cycle is one transaction before it acts; what it said to whom is another one, after that. Its
+number is the journal's primary key, so a second service that decides the same cycle is turned away
+by the database before it has acted. Among replicas that elect a leader, only the one that began the
+last term writes either.
 """
 
 from collections import defaultdict
@@ -23,7 +24,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import registry
 from sqlmodel import Field, Session, SQLModel, col, delete, select
 
-from laxity_scheduler.memory.database import engine_of, migrate
+from laxity_scheduler.memory.database import engine_of, migrate, put_off
 
 VERSION_TABLE: Final = "laxity_schema"
 LEADER_LOCK: Final = 0x6C617870  # one replica acts
@@ -251,27 +252,35 @@ class Store:
         with self._session() as session:
             return session.exec(query).one_or_none() or b""
 
+    def last_said(self) -> int:
+        """The last cycle of which decisions stand as rows, 0 before the first."""
+        with self._session() as session:
+            return session.exec(select(func.max(DecisionRow.cycle))).one() or 0
+
     def record(self, rows: Iterable[Table | Fresh], jobs: Iterable[JobRow] = ()) -> None:
         """Write new rows, and jobs as they are now, all or nothing."""
         given = list(rows)
         new = [row for row in given if not isinstance(row, Fresh)]
+        fresh = [row for row in given if isinstance(row, Fresh)]
+        cycles = any(isinstance(row, CycleRow) for row in new)
         with self._session() as session:
-            if any(isinstance(row, CycleRow) for row in new):
+            put_off(session.connection(), checkpoint=cycles)
+            if cycles or fresh:
                 self._check_term(session)
             session.add_all(new)
             try:
                 session.flush()
-                _insert(session.connection(), [row for row in given if isinstance(row, Fresh)])
+                _insert(session.connection(), fresh)
                 _put(session.connection(), [job.model_dump() for job in jobs])
                 session.commit()
             except IntegrityError as error:
-                if not any(isinstance(row, CycleRow) for row in new):
+                if not cycles:
                     raise
                 message = f"this cycle was decided by another service: {error.orig}"
                 raise StaleServiceError(message) from error
 
     def _check_term(self, session: Session) -> None:
-        """In the transaction that writes a cycle: whoever claims a term now waits for its end."""
+        """In the transaction that writes a cycle or what it said: whoever claims a term now waits for its end."""
         if self._term is None:
             return
         row = session.exec(select(LeaderRow).with_for_update(read=True)).one()

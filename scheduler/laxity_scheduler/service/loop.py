@@ -11,17 +11,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import Event, Lock
 from typing import Final, Protocol
 
 from laxity import names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler import turn
-from laxity_scheduler.engine import LiveWorld, Policy, Report
+from laxity_scheduler.engine import LiveWorld, Manifest, Policy, Report
 from laxity_scheduler.memory.codec import written
 from laxity_scheduler.memory.journal import Journal
-from laxity_scheduler.memory.records import Records
-from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.memory.records import Journalled, Records
+from laxity_scheduler.memory.store import Fresh, JobRow, StaleServiceError, Store, StoreError
 from laxity_scheduler.plan import Plan, PlanError
 from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import Board, Look, News
@@ -193,6 +194,7 @@ class Service:
         leads = self._leads()
         if leads and not before:
             self._journal.resync()
+            self._records.catch_up(self._journal, self.board.uids)
         self.leading = leads
         self.metrics.leading.set(leads)
         return leads
@@ -228,18 +230,14 @@ class Service:
         self.metrics.decision.observe(decided_s)
         self.world.expect(plan)
         text = written(plan)
-        rows = self._records.rows(state, plan, text, self._uids() if plan.decisions else {})
         self._journal.write(
             state, plan, predictor,
-            policy=self.settings.policy, decided_s=decided_s, text=text.text, also=rows,
+            policy=self.settings.policy, decided_s=decided_s, text=text.text,
         )  # fmt: skip
-        self._records.written(state, plan)
+        # A job that is decided on may be newer than what the board has seen.
+        uids = partial(_uids, self.world.jobs() if plan.decisions else ())
+        self._records.owe(Journalled(state, plan, text, uids))
         return plan
-
-    def _uids(self) -> dict[str, str]:
-        """Of the jobs that the world shows now: one may be newer than what the board has seen."""
-        seen = (manifest["metadata"] for manifest in self.world.jobs())
-        return {f"{one.get('namespace', 'default')}/{one['name']}": one["uid"] for one in seen}
 
     def _take_in(self, state: ClusterState, predictor: Predictor, plan: Plan) -> None:
         """What was seen becomes views; who waits for news is rung."""
@@ -256,6 +254,7 @@ class Service:
             began=began,
         )
         news = self.board.update(look, self.report_of)
+        self._explain()  # who is rung may ask why
         self._ring(news)
         if self._lessons is not None and self.leading:
             self._lessons.look(state, predictor, self.board.uids())
@@ -315,17 +314,28 @@ class Service:
                 self.bells.ring(name)
         self._generations = {name: self._generations[name] for name in heard}
 
+    def _explain(self) -> None:
+        """What was said to whom, for people who ask why."""
+        rows = self._records.owed()
+        if rows and self._stored(rows, ()):
+            self._records.paid()
+
     def _save(self) -> None:
-        """Views into the store; what could not be written is written next time."""
+        """Views into the store."""
         rows = self.board.unsaved()
-        if not rows:
-            return
-        try:
-            self.store.record([], rows)
-        except StoreError as error:
-            LOG.warning("views were not saved, they will be: %s", error)
-        else:
+        if rows and self._stored((), rows):
             self.board.saved(rows)
+
+    def _stored(self, said: Sequence[Fresh], views: Sequence[JobRow]) -> bool:
+        """Whether the store has it now; what could not be written is written next time."""
+        try:
+            self.store.record(said, views)
+        except StaleServiceError:
+            return True  # who leads now has written it
+        except StoreError as error:
+            LOG.warning("not written to the store yet, it will be: %s", error)
+            return False
+        return True
 
     def _tidy(self, state: ClusterState) -> None:
         if state.cycle % FORGET_EVERY == 1:
@@ -365,3 +375,9 @@ class Service:
         now = time.time()
         due = [job.deadline_at - now for job in self.state.jobs if job.promise is not None]
         return min((left for left in due if left > 0), default=FOREVER) + 0.01
+
+
+def _uids(jobs: Iterable[Manifest]) -> dict[str, str]:
+    """By job id, of the jobs that the world showed."""
+    seen = (manifest["metadata"] for manifest in jobs)
+    return {f"{one.get('namespace', 'default')}/{one['name']}": one["uid"] for one in seen}

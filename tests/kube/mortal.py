@@ -169,7 +169,8 @@ class _Passing:
 def _cut_at(end: End) -> None:
     """Wrap the two doors through which a service acts: the journal's, and the wire's."""
     from laxity_k8s.wire import Wire
-    from laxity_scheduler.memory.store import CycleRow, Store
+    from laxity_scheduler.memory.store import Store
+    from laxity_scheduler.memory.tables import CycleRow
 
     passes = _Passing(end)
     record: Callable[..., None] = Store.record

@@ -3,7 +3,8 @@
 import random
 from pathlib import Path
 
-from laxity_scheduler.memory.store import CycleRow, JobRow, Store
+from laxity_scheduler.memory.store import Store
+from laxity_scheduler.memory.tables import CycleRow, JobRow
 
 MEGABYTE = 2**20
 

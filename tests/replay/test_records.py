@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from laxity_scheduler.memory import codec
 from laxity_scheduler.memory.records import Journalled, Records
-from laxity_scheduler.memory.store import DecisionRow, Fresh, VerdictRow
+from laxity_scheduler.memory.tables import DecisionRow, Fresh, VerdictRow
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Promised, Refuse, verdict_after
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import ClusterState
@@ -32,7 +32,7 @@ def told(kind: str, seed: int) -> Promised | Forecasted | Refuse:
 def owed(records: Records, state: ClusterState, plan: Plan) -> list[Fresh]:
     """What is owed once this plan is in the journal."""
     records.owe(Journalled(state, plan, codec.written(plan), lambda: {"team/a": "uid-a"}))
-    return records.owed()
+    return [row for row in records.owed() if isinstance(row, Fresh)]
 
 
 @pytest.mark.parametrize("kind", ["promise", "forecast", "refusal"])

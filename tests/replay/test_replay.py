@@ -13,7 +13,8 @@ from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.follow_up import with_follow_up
 from laxity_scheduler.memory.journal import Journal, ReplayError, entries, replay
-from laxity_scheduler.memory.store import CycleRow, Store
+from laxity_scheduler.memory.store import Store
+from laxity_scheduler.memory.tables import CycleRow
 from laxity_scheduler.plan import Admit, Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.state import ClusterState, NodeSet

@@ -10,7 +10,8 @@ from laxity_profiler.estimate import Estimate
 from laxity_profiler.history import History
 from laxity_profiler.learner import Learner
 from laxity_profiler.tables import open_engine
-from laxity_scheduler.memory.store import Fresh, JobRow, Store, Table
+from laxity_scheduler.memory.store import Store
+from laxity_scheduler.memory.tables import Fresh, JobRow, Owed, Table
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.running.start import Shared, reports_of, taking_over
@@ -131,7 +132,7 @@ def killed_before_it_tells(store: Store) -> None:
     """The service of this store ends when it would write down what it said to whom."""
     record = store.record
 
-    def dies(rows: Iterable[Table | Fresh], jobs: Iterable[JobRow] = ()) -> None:
+    def dies(rows: Iterable[Table | Owed], jobs: Iterable[JobRow] = ()) -> None:
         given = list(rows)
         if any(isinstance(row, Fresh) for row in given):
             raise Killed

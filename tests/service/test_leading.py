@@ -6,14 +6,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from laxity_scheduler.memory.store import (
-    CycleRow,
-    DecisionRow,
-    Fresh,
-    StaleServiceError,
-    Store,
-    StoreError,
-)
+from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.memory.tables import CycleRow, DecisionRow, Fresh
 from laxity_scheduler.service.leading import Leadership
 
 SAID = {

@@ -19,7 +19,8 @@ from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.memory import differences
 from laxity_scheduler.memory.codec import dumps, load_state, plan_bytes
-from laxity_scheduler.memory.store import CycleRow, PredictorRow, Store
+from laxity_scheduler.memory.store import Store
+from laxity_scheduler.memory.tables import CycleRow, PredictorRow
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState
 

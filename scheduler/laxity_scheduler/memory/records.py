@@ -13,7 +13,15 @@ import orjson
 
 from laxity_scheduler.memory.codec import WrittenPlan, load_plan, verdict_json, written
 from laxity_scheduler.memory.journal import Journal, ReplayError
-from laxity_scheduler.memory.store import DecisionRow, Fresh, LoanRow, VerdictRow, words
+from laxity_scheduler.memory.tables import (
+    DecisionRow,
+    Fresh,
+    LoanRow,
+    Owed,
+    Returned,
+    VerdictRow,
+    words,
+)
 from laxity_scheduler.plan import (
     Admit,
     Decision,
@@ -56,13 +64,13 @@ class Records:
     def __init__(self) -> None:
         self._last: dict[str, dict[Family, object]] = {}
         self._journalled: list[Journalled] = []
-        self._owed: list[Fresh] = []
+        self._owed: list[Owed] = []
 
     def owe(self, journalled: Journalled) -> None:
         """What this plan says anew is to be written."""
         self._journalled.append(journalled)
 
-    def owed(self) -> list[Fresh]:
+    def owed(self) -> list[Owed]:
         """Rows of all decisions that say something new; owed until `paid` is called."""
         while self._journalled:
             self._owed += self._rows(self._journalled.pop(0))
@@ -84,8 +92,8 @@ class Records:
         if last is not None:
             self.owe(Journalled(last.state, plan, written(plan), uids))
 
-    def _rows(self, one: Journalled) -> list[Fresh]:
-        found: list[Fresh] = []
+    def _rows(self, one: Journalled) -> list[Owed]:
+        found: list[Owed] = []
         uids = one.uids() if one.plan.decisions else {}
         text = one.text
         for decision, said, body in zip(
@@ -128,7 +136,7 @@ def _words_of(decision: Decision) -> object:
 
 def _rows(
     state: ClusterState, decision: Decision, said: Json, body: bytes, uids: Mapping[str, str]
-) -> Iterator[Fresh]:
+) -> Iterator[Owed]:
     """`said` and `body` are the decision as the journal has it."""
     row = {
         "cycle": state.cycle,
@@ -146,6 +154,8 @@ def _rows(
         for node in decision.nodes:
             taken = {"node": words(node), "cycle": state.cycle, "taken_at": state.now}
             yield Fresh(LoanRow, taken)
+    if isinstance(decision, Reclaim):
+        yield Returned([words(node) for node in decision.nodes], state.now)
 
 
 def _verdict_row(

@@ -2,8 +2,8 @@
 
 The cluster is the truth about what runs; these tables hold what no cluster keeps: why something was
 decided, what was promised, and how it came out. SQLite in WAL mode by default, PostgreSQL by URL;
-alembic brings the tables of an older laxity up to date when a store is opened. No other module on
-this floor knows SQLModel, and but for `database`, which opens it, none knows SQLAlchemy.
+alembic brings the tables of an older laxity up to date when a store is opened. But for `tables` and
+`database`, which opens it, no other module on this floor knows SQLModel or SQLAlchemy.
 
 One cycle is one transaction before it acts; what it said to whom is another one, after that. Its
 number is the journal's primary key, so a second service that decides the same cycle is turned away
@@ -14,27 +14,30 @@ last term writes either.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, Self
 
-from sqlalchemy import BigInteger, Connection, Engine, MetaData, func, insert, make_url, text
+from sqlalchemy import Connection, Engine, Update, func, insert, make_url, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
-from sqlalchemy.orm import registry
-from sqlmodel import Field, Session, SQLModel, col, delete, select
+from sqlmodel import Session, col, delete, select
 
 from laxity_scheduler.memory.database import engine_of, migrate, put_off
+from laxity_scheduler.memory.tables import (
+    CycleRow,
+    DecisionRow,
+    Fresh,
+    JobRow,
+    LeaderRow,
+    LoanRow,
+    Owed,
+    PredictorRow,
+    Returned,
+    Table,
+    VerdictRow,
+)
 
-VERSION_TABLE: Final = "laxity_schema"
 LEADER_LOCK: Final = 0x6C617870  # one replica acts
-TEXT_LIMIT: Final = 8_000
-OPEN_STATES: Final = ("queued", "running", "stopping", "suspended", "refused")
-_NAMES: Final = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "pk": "pk_%(table_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-}
 
 
 class StoreError(RuntimeError):
@@ -43,115 +46,6 @@ class StoreError(RuntimeError):
 
 class StaleServiceError(StoreError):
     """Another service has decided this cycle already: this one may not act on it."""
-
-
-class Table(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
-    """Tables of this floor; apart from those of other floors in the same database."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fresh:
-    """A row to insert as plain values: an object that watches its fields costs twenty times that."""
-
-    table: type[Table]
-    values: dict[str, Any]
-
-
-class CycleRow(Table, table=True):
-    """One decided cycle: the snapshot (whole, or what changed) and the plan, as codec bytes."""
-
-    __tablename__ = "cycles"
-
-    cycle: int = Field(
-        primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False}
-    )
-    at: float
-    policy: str
-    predictor: str = Field(index=True)
-    full: bool = Field(index=True)
-    state: bytes
-    plan: bytes
-    decided_s: float
-
-
-class PredictorRow(Table, table=True):
-    """The parameters of one predictor version, compressed."""
-
-    __tablename__ = "predictors"
-
-    version: str = Field(primary_key=True)
-    at: float
-    body: bytes
-
-
-class DecisionRow(Table, table=True):
-    """One decision with its reason, for people who ask why."""
-
-    __tablename__ = "decisions"
-
-    id: int | None = Field(default=None, primary_key=True)
-    cycle: int = Field(index=True, sa_type=BigInteger)
-    at: float
-    job: str = Field(index=True)
-    kind: str
-    reason_code: str
-    reason: str
-    body: bytes
-
-
-class VerdictRow(Table, table=True):
-    """One verdict as it was given. Instants are POSIX seconds; no deadline is infinity."""
-
-    __tablename__ = "verdicts"
-
-    id: int | None = Field(default=None, primary_key=True)
-    uid: str = Field(index=True)
-    job: str = Field(index=True)
-    cycle: int = Field(sa_type=BigInteger)
-    at: float
-    kind: str
-    deadline_at: float
-    p50_at: float
-    p90_at: float
-    body: bytes
-
-
-class JobRow(Table, table=True):
-    """A job as it was last seen, so that one that is gone from the cluster can still be shown."""
-
-    __tablename__ = "jobs"
-
-    uid: str = Field(primary_key=True)
-    job: str = Field(index=True)
-    namespace: str = Field(index=True)
-    state: str = Field(index=True)
-    outcome: str = Field(default="", index=True)
-    submitted_at: float
-    finished_at: float | None = None
-    view: bytes
-
-
-class LoanRow(Table, table=True):
-    """An inference node lent to training, until it is handed back."""
-
-    __tablename__ = "loans"
-
-    id: int | None = Field(default=None, primary_key=True)
-    node: str = Field(index=True)
-    cycle: int = Field(sa_type=BigInteger)
-    taken_at: float
-    returned_at: float | None = None
-
-
-class LeaderRow(Table, table=True):
-    """The only row says whose turn it is; a new term ends all earlier ones."""
-
-    __tablename__ = "leader"
-
-    id: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
-    term: int = Field(sa_type=BigInteger)
-    holder: str
-    since: float
 
 
 class Store:
@@ -257,10 +151,10 @@ class Store:
         with self._session() as session:
             return session.exec(select(func.max(DecisionRow.cycle))).one() or 0
 
-    def record(self, rows: Iterable[Table | Fresh], jobs: Iterable[JobRow] = ()) -> None:
+    def record(self, rows: Iterable[Table | Owed], jobs: Iterable[JobRow] = ()) -> None:
         """Write new rows, and jobs as they are now, all or nothing."""
         given = list(rows)
-        new = [row for row in given if not isinstance(row, Fresh)]
+        new = [row for row in given if isinstance(row, Table)]
         fresh = [row for row in given if isinstance(row, Fresh)]
         cycles = any(isinstance(row, CycleRow) for row in new)
         with self._session() as session:
@@ -271,6 +165,9 @@ class Store:
             try:
                 session.flush()
                 _insert(session.connection(), fresh)
+                for one in given:
+                    if isinstance(one, Returned):
+                        session.exec(_end_loans(one))
                 _put(session.connection(), [job.model_dump() for job in jobs])
                 session.commit()
             except IntegrityError as error:
@@ -336,15 +233,6 @@ class Store:
         with self._session() as session:
             return list(session.exec(select(JobRow).order_by(col(JobRow.submitted_at))))
 
-    def return_loans(self, nodes: Sequence[str], at: float) -> None:
-        with self._session() as session:
-            lent = select(LoanRow).where(
-                col(LoanRow.node).in_(nodes), col(LoanRow.returned_at).is_(None)
-            )
-            for row in session.exec(lent):
-                row.returned_at = at
-            session.commit()
-
     def forget(self, *, cycles_before: int, ended_before: float) -> None:
         """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
         with self._session() as session:
@@ -393,6 +281,12 @@ def _insert(connection: Connection, rows: Iterable[Fresh]) -> None:
             connection.exec_driver_sql(str(said), values)
 
 
+def _end_loans(one: Returned) -> Update:
+    lent = col(LoanRow.node).in_(one.nodes), col(LoanRow.returned_at).is_(None)
+    before = col(LoanRow.taken_at) <= one.at
+    return update(LoanRow).where(*lent, before).values(returned_at=one.at)
+
+
 def _put(connection: Connection, jobs: Sequence[dict[str, Any]]) -> None:
     """Insert jobs, or update those that are there, in one statement."""
     if not jobs:
@@ -401,14 +295,6 @@ def _put(connection: Connection, jobs: Sequence[dict[str, Any]]) -> None:
     new = dialect.insert(JobRow)
     changed = {name: new.excluded[name] for name in jobs[0] if name != "uid"}
     connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed), jobs)
-
-
-def words(said: str) -> str:
-    """Text that every database takes: no NUL, no lone surrogate, not without end."""
-    if len(said) <= TEXT_LIMIT and said.isascii() and "\0" not in said:
-        return said
-    clean = said.replace("\0", "\ufffd").encode(errors="replace").decode()
-    return clean if len(clean) <= TEXT_LIMIT else clean[: TEXT_LIMIT - 1] + "\u2026"
 
 
 def _any(conditions: Sequence[Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from laxity_scheduler.engine import Report
-from laxity_scheduler.memory.store import JobRow, words
+from laxity_scheduler.memory.tables import JobRow, words
 from laxity_scheduler.service import views
 from laxity_scheduler.service.views import Finish, Json, Said
 from laxity_scheduler.state import ClusterState, Job

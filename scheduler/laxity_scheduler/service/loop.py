@@ -22,7 +22,8 @@ from laxity_scheduler.engine import LiveWorld, Manifest, Policy, Report
 from laxity_scheduler.memory.codec import written
 from laxity_scheduler.memory.journal import Journal
 from laxity_scheduler.memory.records import Journalled, Records
-from laxity_scheduler.memory.store import Fresh, JobRow, StaleServiceError, Store, StoreError
+from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.memory.tables import JobRow, Owed
 from laxity_scheduler.plan import Plan, PlanError
 from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import Board, Look, News
@@ -326,7 +327,7 @@ class Service:
         if rows and self._stored((), rows):
             self.board.saved(rows)
 
-    def _stored(self, said: Sequence[Fresh], views: Sequence[JobRow]) -> bool:
+    def _stored(self, said: Sequence[Owed], views: Sequence[JobRow]) -> bool:
         """Whether the store has it now; what could not be written is written next time."""
         try:
             self.store.record(said, views)

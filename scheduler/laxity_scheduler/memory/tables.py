@@ -1,0 +1,145 @@
+"""The tables of the service's memory, and what text may stand in them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, MetaData
+from sqlalchemy.orm import registry
+from sqlmodel import Field, SQLModel
+
+VERSION_TABLE: Final = "laxity_schema"
+TEXT_LIMIT: Final = 8_000
+_NAMES: Final = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+}
+
+
+class Table(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
+    """Tables of this floor; apart from those of other floors in the same database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A row to insert as plain values: an object that watches its fields costs twenty times that."""
+
+    table: type[Table]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Lent nodes that go back at an instant: their loans of before it end."""
+
+    nodes: Sequence[str]
+    at: float
+
+
+Owed = Fresh | Returned
+
+
+class CycleRow(Table, table=True):
+    """One decided cycle: the snapshot (whole, or what changed) and the plan, as codec bytes."""
+
+    __tablename__ = "cycles"
+
+    cycle: int = Field(
+        primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False}
+    )
+    at: float
+    policy: str
+    predictor: str = Field(index=True)
+    full: bool = Field(index=True)
+    state: bytes
+    plan: bytes
+    decided_s: float
+
+
+class PredictorRow(Table, table=True):
+    """The parameters of one predictor version, compressed."""
+
+    __tablename__ = "predictors"
+
+    version: str = Field(primary_key=True)
+    at: float
+    body: bytes
+
+
+class DecisionRow(Table, table=True):
+    """One decision with its reason, for people who ask why."""
+
+    __tablename__ = "decisions"
+
+    id: int | None = Field(default=None, primary_key=True)
+    cycle: int = Field(index=True, sa_type=BigInteger)
+    at: float
+    job: str = Field(index=True)
+    kind: str
+    reason_code: str
+    reason: str
+    body: bytes
+
+
+class VerdictRow(Table, table=True):
+    """One verdict as it was given. Instants are POSIX seconds; no deadline is infinity."""
+
+    __tablename__ = "verdicts"
+
+    id: int | None = Field(default=None, primary_key=True)
+    uid: str = Field(index=True)
+    job: str = Field(index=True)
+    cycle: int = Field(sa_type=BigInteger)
+    at: float
+    kind: str
+    deadline_at: float
+    p50_at: float
+    p90_at: float
+    body: bytes
+
+
+class JobRow(Table, table=True):
+    """A job as it was last seen, so that one that is gone from the cluster can still be shown."""
+
+    __tablename__ = "jobs"
+
+    uid: str = Field(primary_key=True)
+    job: str = Field(index=True)
+    namespace: str = Field(index=True)
+    state: str = Field(index=True)
+    outcome: str = Field(default="", index=True)
+    submitted_at: float
+    finished_at: float | None = None
+    view: bytes
+
+
+class LoanRow(Table, table=True):
+    """An inference node lent to training, until it is handed back."""
+
+    __tablename__ = "loans"
+
+    id: int | None = Field(default=None, primary_key=True)
+    node: str = Field(index=True)
+    cycle: int = Field(sa_type=BigInteger)
+    taken_at: float
+    returned_at: float | None = None
+
+
+class LeaderRow(Table, table=True):
+    """The only row says whose turn it is; a new term ends all earlier ones."""
+
+    __tablename__ = "leader"
+
+    id: int = Field(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    term: int = Field(sa_type=BigInteger)
+    holder: str
+    since: float
+
+
+def words(said: str) -> str:
+    """Text that every database takes: no NUL, no lone surrogate, not without end."""
+    if len(said) <= TEXT_LIMIT and said.isascii() and "\0" not in said:
+        return said
+    clean = said.replace("\0", "\ufffd").encode(errors="replace").decode()
+    return clean if len(clean) <= TEXT_LIMIT else clean[: TEXT_LIMIT - 1] + "\u2026"

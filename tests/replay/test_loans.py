@@ -1,0 +1,40 @@
+"""A loan stands in the store from the decision that takes the nodes to the one that returns them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from sqlmodel import Session, select
+
+from laxity_scheduler.memory import codec
+from laxity_scheduler.memory.records import Journalled, Records
+from laxity_scheduler.memory.store import Store
+from laxity_scheduler.memory.tables import LoanRow
+from laxity_scheduler.plan import Loan, Plan, Reclaim
+from laxity_scheduler.reasons import reason
+from tests.builders import cluster
+
+WHY = reason("loan", reason="night")
+PLANS: Mapping[float, Plan] = {
+    10.0: Plan((Loan(("night-0", "night-1"), WHY),)),
+    20.0: Plan((Reclaim(("night-0", "night-1"), WHY),)),
+    30.0: Plan((Loan(("night-1",), WHY),)),
+}
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["each cycle", "written late, all at once"])
+def test_nodes_that_go_back_end_their_loans_and_no_later_ones(
+    at_once: bool, tmp_path: Path
+) -> None:
+    store, records = Store.open(f"sqlite:///{tmp_path}/laxity.db"), Records()
+    for now, plan in PLANS.items():
+        state = cluster(now=now, cycle=int(now))
+        records.owe(Journalled(state, plan, codec.written(plan), dict))
+        if not at_once:
+            store.record(records.owed())
+            records.paid()
+    store.record(records.owed())
+    with Session(store.engine) as session:
+        rows = [(row.node, row.taken_at, row.returned_at) for row in session.exec(select(LoanRow))]
+    assert rows == [("night-0", 10.0, 20.0), ("night-1", 10.0, 20.0), ("night-1", 30.0, None)]
+    store.close()

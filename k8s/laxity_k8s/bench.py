@@ -3,6 +3,7 @@
 Each round has two lanes on equal, fresh, waiting one-GPU Jobs; which lane goes first changes from
 round to round. Figures are medians over the rounds. An admission is counted when the API server has
 answered the patch that lets the Job run; laxity's clock starts before the cycle that decides it.
+`laps_begun_alike` are those that the API server began without garbage; all, where it can be asked.
 """
 
 from statistics import median
@@ -55,6 +56,7 @@ def figures(bare: list[Lap], ours: list[Lap], *, jobs: int) -> dict[str, Figure]
         "client_cpu_per_job_ms": figure(cpu_ms(ours), "ms", cpu_ms(bare)),
         "bare_admissions_per_s": figure(rate(bare), "Jobs/s"),
         "bare_all_running_s": figure(running_s(bare), "s"),
+        "laps_begun_alike": figure(sum(lap.alike for lap in (*bare, *ours)), "laps"),
         "jobs": figure(jobs, "Jobs"),
         "rounds": figure(len(ours), "rounds"),
     }

@@ -168,6 +168,14 @@ class Ground:
             self._run(later())
         raise BenchError(f"waited {limit_s:.0f} s for {what}")
 
+    def collect_garbage(self) -> bool:
+        """Of the API server; False where it does not let us (`--profiling=false`, no right)."""
+        try:
+            self._run(self._wire.text("GET", "/debug/pprof/heap", query={"gc": "1"}))
+        except ApiError:
+            return False
+        return True
+
     def afresh(self, work: Callable[[Wire], Awaitable[Answer]]) -> Answer:
         """Run on a session without open connections, as a service at rest has."""
 

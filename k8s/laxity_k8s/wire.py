@@ -27,6 +27,8 @@ from laxity_k8s.lines import Lines
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 CLOSE_S: Final = 5.0
+# A peer that is gone without a word is noticed after 40 s, also where nothing is sent (a watch).
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 CLOSE_LOOK_S: Final = 0.002
 Authorize = Callable[[], Awaitable[Mapping[str, str]]]
 Allowed = Callable[[], bool]
@@ -123,9 +125,13 @@ class Wire:
             await asyncio.sleep(CLOSE_LOOK_S)
 
     def _socket(self, address: tuple[Any, ...]) -> socket.socket:
-        """A socket as the connector would make it, known until it is closed."""
+        """A socket as the connector would make it, kept alive, known until it is closed."""
         family, kind, protocol = address[:3]
         made = socket.socket(family=family, type=kind, proto=protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, number in KEEPALIVE.items():
+            if hasattr(socket, name):  # Linux has them all
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), number)
         self._sockets.add(made)
         return made
 

@@ -1,5 +1,6 @@
 """A real API server, job controller and scheduler sit the exam of all Cluster APIs."""
 
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -122,6 +123,27 @@ def test_connections_for_patches_go_on_from_the_tls_session_of_a_watch(cluster: 
         before = api.call(opened)
         api.call(watched)
         assert (before, api.call(opened)) == ([False] * 3, [True] * 3)
+    finally:
+        api.close()
+
+
+def test_a_watch_whose_peer_is_gone_without_a_word_ends_within_a_minute(cluster: Cluster) -> None:
+    async def silence_s(wire: Wire) -> int:
+        reply = await wire.stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
+        assert reply.connection is not None
+        assert reply.connection.transport is not None
+        one = reply.connection.transport.get_extra_info("socket")
+        assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, pause, count = (
+            one.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        reply.close()
+        return int(idle + pause * count)
+
+    api = KubernetesApi(cluster.kubeconfig)
+    try:
+        assert api.call(silence_s) <= 60
     finally:
         api.close()
 

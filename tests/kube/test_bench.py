@@ -19,14 +19,15 @@ JOBS = 4
 
 
 def test_rates_are_those_of_the_median_round_and_set_beside_the_bare_loop() -> None:
-    bare = [Lap(2.0, 10.0, 0.2), Lap(1.0, 8.0, 0.1), Lap(8.0, 30.0, 0.9)]
-    ours = [Lap(4.0, 11.0, 0.4), Lap(2.5, 9.0, 0.2), Lap(2.0, 9.0, 0.2)]
+    bare = [Lap(2.0, 10.0, 0.2, True), Lap(1.0, 8.0, 0.1, True), Lap(8.0, 30.0, 0.9, False)]
+    ours = [Lap(4.0, 11.0, 0.4, True), Lap(2.5, 9.0, 0.2, True), Lap(2.0, 9.0, 0.2, True)]
     found = figures(bare, ours, jobs=100)
     assert found["admissions_per_s"] == {
         "value": 40.0, "unit": "Jobs/s", "baseline": 50.0, "ratio": 0.8,
     }  # fmt: skip
     assert found["admissions_ratio_to_bare"]["value"] == 0.8
     assert found["all_running_s"] == {"value": 9.0, "unit": "s", "baseline": 10.0, "ratio": 0.9}
+    assert found["laps_begun_alike"]["value"] == 5
     assert all(set(one) == {"value", "unit", "baseline", "ratio"} for one in found.values())
 
 
@@ -44,6 +45,7 @@ class TestOnACluster:
         found = json.loads(said)
         assert {"admissions_per_s", "admissions_ratio_to_bare", "all_running_s"} <= found.keys()
         assert found["jobs"]["value"] == JOBS
+        assert found["laps_begun_alike"]["value"] == 2
         assert found["admissions_per_s"]["value"] > 0
         rate = found["admissions_per_s"]
         assert rate["ratio"] == pytest.approx(rate["value"] / rate["baseline"])

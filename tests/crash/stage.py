@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from laxity.client import Client
+from laxity.demo.stage import free_ports
 from laxity.qos import QoS
 from laxity.spec import TrainingSpec
 from tests.crash import marked as script
-from tests.kube.cluster import free_ports
 
 SCRIPT = Path(script.__file__)
 LAXITY = Path(sys.executable).with_name("laxity")

@@ -85,6 +85,8 @@ def test_free_ports_are_free_and_different() -> None:
     ports = free_ports(3)
 
     assert len(set(ports)) == 3
+    outgoing = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    assert max(ports) < int(outgoing[0]), "or a connection may take one before a server does"
     for port in ports:
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", port))

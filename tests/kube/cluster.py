@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -17,6 +16,8 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
+
+from laxity.demo.stage import free_ports
 
 # however this process ends, nothing that it started stays
 DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
@@ -230,12 +231,3 @@ def simulated_node(name: str, gpus: int) -> dict[str, Any]:
         "metadata": {"name": name, "labels": {"type": "kwok", "kubernetes.io/hostname": name}},
         "status": {"allocatable": room, "capacity": room},
     }
-
-
-def free_ports(count: int) -> list[int]:
-    """So many ports that nobody listens on, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [opened.getsockname()[1] for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports

@@ -23,10 +23,11 @@ from typing import Any, Final
 
 from laxity import deadline_flow, names
 from laxity.client import Client
+from laxity.demo.stage import free_ports
 from laxity.durations import format_instant
 from laxity.views import JobView
 from tests.kube import podtrainings
-from tests.kube.cluster import DIES_WITH_US, MUTATES, Cluster, free_ports
+from tests.kube.cluster import DIES_WITH_US, MUTATES, Cluster
 from tests.kube.kubectl import kubectl
 from tests.kube.realnode import IMAGE, Host, RealNode
 from tests.kube.service import Service

@@ -7,7 +7,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Final
 
-from tests.kube.cluster import Cluster, free_ports
+from laxity.demo.stage import free_ports
+from tests.kube.cluster import Cluster
 from tests.kube.mortal import WOKEN, End, Life, Nursery
 
 START_S: Final = 90.0

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import names
-from tests.kube.cluster import DIES_WITH_US, Cluster, free_ports
+from laxity.demo.stage import free_ports
+from tests.kube.cluster import DIES_WITH_US, Cluster
 from tests.kube.mortal import Nursery
 
 LAXITY: Final = Path(sys.executable).with_name("laxity")

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from laxity.client import Client
+from laxity.demo.stage import free_ports
 from laxity.qos import QoS
 from laxity.spec import TrainingSpec
 from laxity.views import JobView
 from laxity_profiler.history import History
 from laxity_profiler.tables import open_engine
-from tests.kube.cluster import free_ports
 
 HERE = Path(__file__).parent
 KINDS = HERE.parents[1] / "flows" / "examples" / "kinds"

@@ -16,11 +16,11 @@ from urllib.request import urlopen
 import pytest
 
 from laxity import names
+from laxity.demo.stage import free_ports
 from laxity_profiler.refit import refit
 from laxity_scheduler.telling.announce import Word
 from laxity_scheduler.telling.announce_mlflow import MlflowRuns
 from tests.browser import Page, browser
-from tests.kube.cluster import free_ports
 from tests.prediction.builders import history_in, trained
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]

@@ -4,6 +4,7 @@ All three start side by side, because a fresh Prefect database alone takes ten s
 """
 
 import os
+import random
 import shutil
 import socket
 import sys
@@ -11,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +30,7 @@ MIGRATE: Final = (
     "MlflowClient(sys.argv[1]).search_experiments(); write_ahead(sys.argv[1])"
 )
 POLL_S: Final = 0.2
+PORTS: Final = range(20_000, 32_768)  # below those of outgoing connections, by default
 QUIET: Final = {
     "DO_NOT_TRACK": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -168,15 +171,19 @@ def surroundings(folder: Path, *, service_url: str, prefect_url: str) -> dict[st
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on now, all different."""
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports that nobody listens on now, all different.
+
+    None that the system gives to outgoing connections: a server takes seconds to start, and may
+    find that one has gone meanwhile.
+    """
+    anywhere, found = random.SystemRandom(), list[int]()
+    with ExitStack() as held:
+        while len(found) < number:
+            one = held.enter_context(socket.socket())
+            with suppress(OSError):  # taken
+                one.bind(("127.0.0.1", anywhere.choice(PORTS)))
+                found.append(one.getsockname()[1])
+    return found
 
 
 def _answers(url: str) -> bool:

@@ -200,6 +200,10 @@ class Narrowed:
         if isinstance(self._api, KubernetesApi):
             self._api.expect(patches)
 
+    def settle(self) -> None:
+        if isinstance(self._api, KubernetesApi):
+            self._api.settle()
+
     def get(self, kind: Kind, object_id: str) -> Json:
         return self._api.get(kind, object_id)
 

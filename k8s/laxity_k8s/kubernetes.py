@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
@@ -27,6 +28,7 @@ from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
 
 IN_FLIGHT: Final = 32
+SETTLE_S: Final = 6.0  # a watch that takes longer has said by then that it is cut
 # What is sent is made here from known fields: looking for unknown ones costs the server a sixth.
 FIELD_MANAGER: Final = {"fieldManager": "laxity", "fieldValidation": "Ignore"}
 Answer = TypeVar("Answer")
@@ -114,7 +116,13 @@ class KubernetesApi:
 
     def expect(self, patches: int) -> None:
         """Open connections for so many patches while they are still being decided on or written."""
-        self._loop.call_soon_threadsafe(self._wire.expect, min(patches, self._in_flight))
+        expect = partial(self._wire.expect, patches, in_flight=self._in_flight)
+        self._loop.call_soon_threadsafe(expect)
+
+    def settle(self) -> None:
+        """Return when the watches follow again that left changes unread while patches went out."""
+        if self._wire.unread:
+            self._wait(self._wire.caught_up(SETTLE_S))
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         body: Json = {"propagationPolicy": "Background"}
@@ -177,6 +185,7 @@ class KubernetesApi:
         return sent
 
     async def _send(self, one: Sent) -> None:
+        self._wire.awaited -= 1
         try:
             one.answer = await self._patch(one.patch, self.may_act)
         except ApiError as error:

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
@@ -32,6 +33,11 @@ LONGEST_PAUSE_S: Final = 5.0
 # latest of each object alone: that costs far less, and what waits is let in for a moment before.
 HELD_BACK_S: Final = 2.0
 LET_IN_S: Final = 0.02
+# While many are sent, nothing is watched: making each change into text and sealing it takes from an
+# API server what the patches need. It remembers changes for 75 s, and tells them afterwards.
+MANY_PATCHES: Final = 100
+AWAY_S: Final = 10.0
+LATE_S: Final = 5.0  # a watch that takes longer to open is told as cut
 # How an API server begins each line. Another beginning is no error: such a line is read in any case.
 BEGINNING: Final = re.compile(
     rb'\{"type":"(?:ADDED|MODIFIED|DELETED)","object":\{"kind":"\w+","apiVersion":"[\w./]+",'
@@ -123,25 +129,51 @@ class KindWatch:
             self._on_cut(cut)
 
     async def _stream(self) -> None:
+        reply, was_away = await self._open(), False
+        try:
+            while await self._follow(reply, was_away=was_away):
+                reply.close()
+                was_away = True
+                with self._wire.behind():
+                    await self._wire.rest(AWAY_S)
+                    reply = await self._open()
+                    await asyncio.sleep(LET_IN_S)
+        finally:
+            reply.close()
+
+    async def _open(self) -> aiohttp.ClientResponse:
         query = {
             "watch": "1",
             "resourceVersion": self._since,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(SERVER_TIMEOUT_S),
         }
-        reply = await self._wire.stream(self._path, query, silence_s=SILENCE_S)
-        self._opened_at = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(LATE_S, partial(self._tell_cut, cut=True))
+        try:
+            reply = await self._wire.stream(self._path, query, silence_s=SILENCE_S)
+        finally:
+            late.cancel()
+        self._opened_at = loop.time()
         self._tell_cut(cut=False)
         self._bell.ring()
-        held_back = False
-        try:
-            async for lines in _lines(reply):
-                self._take(latest(lines) if held_back else lines)
-                held_back = self._wire.acting > 0
-                if held_back:
-                    await self._hold_back(reply)
-        finally:
-            reply.close()
+        return reply
+
+    async def _follow(self, reply: aiohttp.ClientResponse, *, was_away: bool) -> bool:
+        """Until the watch ends, or (True) it had better be closed while many patches are sent.
+
+        That once, at most, while they are: patches without end must not keep it closed.
+        """
+        held_back, may_leave = was_away, not self._wire.acting
+        async for lines in _lines(reply):
+            self._take(latest(lines) if held_back else lines)
+            held_back = self._wire.acting > 0
+            may_leave |= not held_back
+            if held_back and may_leave and self._wire.awaited >= MANY_PATCHES:
+                return True
+            if held_back:
+                await self._hold_back(reply)
+        return False
 
     async def _hold_back(self, reply: aiohttp.ClientResponse) -> None:
         """Leave unread what comes until nobody acts, or for so long; then let it all in."""
@@ -149,11 +181,12 @@ class KindWatch:
         if not isinstance(transport, asyncio.ReadTransport):
             return
         transport.pause_reading()
-        try:
-            await self._wire.rest(HELD_BACK_S)
-        finally:
-            transport.resume_reading()
-        await asyncio.sleep(LET_IN_S)
+        with self._wire.behind():
+            try:
+                await self._wire.rest(HELD_BACK_S)
+            finally:
+                transport.resume_reading()
+            await asyncio.sleep(LET_IN_S)
 
     def _take(self, lines: Sequence[bytes]) -> None:
         """What came together is told together, up to an error."""

@@ -60,8 +60,10 @@ class Wire:
         self._authorize = authorize
         self._patience = patience
         self.acting = 0  # who sends patches now: what is read here otherwise had better wait
-        self._at_rest = asyncio.Event()
-        self._at_rest.set()
+        self.awaited = 0  # patches that were announced and are not out yet
+        self.unread = 0  # watches that have left something unread meanwhile
+        self._at_rest = _happened()
+        self._caught_up = _happened()
         self._rng = random.Random()  # noqa: S311 - spreads retries; nothing is decided by it
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(
@@ -93,13 +95,28 @@ class Wire:
 
     async def rest(self, longest_s: float) -> None:
         """Return when nothing urgent is under way, or after that time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
-                await self._at_rest.wait()
+        await _within(self._at_rest, longest_s)
 
-    def expect(self, patches: int) -> None:
-        """So many are about to be sent at once. Called on the loop."""
-        self._lines.expect(patches)
+    @contextmanager
+    def behind(self) -> Iterator[None]:
+        """While this is open, `caught_up` waits."""
+        self.unread += 1
+        self._caught_up.clear()
+        try:
+            yield
+        finally:
+            self.unread -= 1
+            if not self.unread:
+                self._caught_up.set()
+
+    async def caught_up(self, longest_s: float) -> None:
+        """Return when no watch leaves anything unread any more, or after that time."""
+        await _within(self._caught_up, longest_s)
+
+    def expect(self, patches: int, *, in_flight: int) -> None:
+        """So many are about to be sent, so many of them at a time. Called on the loop."""
+        self.awaited = patches
+        self._lines.expect(min(patches, in_flight))
 
     async def authorized(self) -> Mapping[str, str]:
         """The headers that say who calls."""
@@ -251,6 +268,18 @@ class Wire:
             raise ApiError(_words("WATCH", path, reply.status, text), status=reply.status)
         self._lines.resume(reply.connection.transport if reply.connection is not None else None)
         return reply
+
+
+def _happened() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+async def _within(event: asyncio.Event, longest_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
+            await event.wait()
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:

@@ -74,6 +74,11 @@ class LiveCluster:
         with self._looking:
             return self._observe()
 
+    def expect_answers(self, jobs: int) -> None:
+        ready = getattr(self.api, "expect", None)
+        if ready is not None and jobs:
+            ready(jobs)
+
     def expect(self, plan: Plan) -> None:
         ready = getattr(self.api, "expect", None)
         if ready is not None:
@@ -235,6 +240,9 @@ class LiveCluster:
         self._unsure = False
 
     def _observe(self) -> ClusterState:
+        settle = getattr(self.api, "settle", None)
+        if settle is not None:
+            settle()
         if self._unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()

@@ -78,6 +78,10 @@ class LiveWorld(World, Protocol):
     cycle: int
     blind: str
 
+    def expect_answers(self, jobs: int) -> None:
+        """Verdicts of so many are being decided on: get ready, as for `expect`."""
+        ...
+
     def expect(self, plan: Plan) -> None:
         """This will be carried out in a moment: get ready, change nothing. Returns at once."""
         ...

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,14 @@ def test_as_many_patches_are_expected_as_jobs_have_news() -> None:
     told = [Promised("team/0", promise, why)]
     LiveCluster.expect(SimpleNamespace(api=api), Plan((*waits, *acts, *told)))  # type: ignore[arg-type]
     assert seen == [3]
+
+
+def test_as_many_patches_are_expected_as_jobs_ask_for_a_verdict_and_none_where_none_does() -> None:
+    seen: list[int] = []
+    world: Any = SimpleNamespace(api=SimpleNamespace(expect=seen.append))
+    for jobs in (0, 5):
+        LiveCluster.expect_answers(world, jobs)
+    assert seen == [5]
 
 
 @pytest.mark.asyncio

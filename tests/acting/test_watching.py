@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import orjson
@@ -114,6 +114,143 @@ async def test_at_rest_every_change_is_told() -> None:
         while len(told) < 5:
             told += await there.batch()
         assert told == [("MODIFIED", "a", str(revision)) for revision in range(2, 7)]
+
+
+class Reopened:
+    """A server that keeps each watch open; what was asked of it, and its latest answer."""
+
+    def __init__(self) -> None:
+        self.since: asyncio.Queue[str] = asyncio.Queue()
+        self.told: asyncio.Queue[Any] = asyncio.Queue()
+        self.opens = asyncio.Event()
+        self.opens.set()
+        self.over = asyncio.Event()
+        self.reply = web.StreamResponse()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path == "/ping":
+            return web.Response()
+        self.since.put_nowait(request.query["resourceVersion"])
+        await self.opens.wait()
+        self.reply = web.StreamResponse()
+        await self.reply.prepare(request)
+        self.told.put_nowait("open")
+        await self.over.wait()
+        return self.reply
+
+    async def closed(self) -> None:
+        """Return when nobody listens to the latest answer any more."""
+        async with asyncio.timeout(30.0):
+            with suppress(ConnectionResetError):
+                while True:
+                    await self.reply.write(b"\n")
+                    await asyncio.sleep(0.001)
+
+    def take(self, changes: Sequence[Change]) -> None:
+        self.told.put_nowait([one.object["metadata"]["resourceVersion"] for one in changes])
+
+
+@asynccontextmanager
+async def reopened() -> AsyncIterator[tuple[Reopened, Wire]]:
+    there = Reopened()
+    app = web.Application()
+    app.router.add_get("/{path:.*}", there.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with Wire(host, None, _nobody, Patience()) as wire:
+        watch = KindWatch(wire, "jobs", "1", there.take, on_cut=there.told.put_nowait)
+        running = asyncio.create_task(watch.run())
+        try:
+            yield there, wire
+        finally:
+            running.cancel()
+            there.opens.set()
+            there.over.set()
+            await asyncio.gather(running, return_exceptions=True)
+            await runner.cleanup()
+
+
+async def next_of(queue: asyncio.Queue[Any]) -> Any:
+    return await asyncio.wait_for(queue.get(), 30.0)
+
+
+def announced(wire: Wire, patches: int) -> None:
+    """As many are about to be sent, none of them yet."""
+    wire.awaited = patches
+
+
+@pytest.mark.asyncio
+async def test_while_many_patches_are_sent_a_watch_is_closed_and_then_goes_on_where_it_was() -> (
+    None
+):
+    async with reopened() as (there, wire):
+        assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
+        announced(wire, watching.MANY_PATCHES)
+        with wire.urgent():
+            await there.reply.write(line("ADDED", "a", 2) + b"\n")
+            assert await next_of(there.told) == ["2"]
+            await there.closed()
+            for _ in range(20):  # what was sent before has arrived by then
+                await wire.text("GET", "/ping")
+            assert there.since.empty()
+            behind = asyncio.create_task(wire.caught_up(30.0))
+        await behind
+        assert not there.since.empty(), "it was open again before it counted as caught up"
+        assert (await next_of(there.since), await next_of(there.told)) == ("2", "open")
+        await there.reply.write(line("MODIFIED", "a", 3) + b"\n")
+        assert await next_of(there.told) == ["3"], "and no cut was told"
+
+
+@pytest.mark.asyncio
+async def test_a_watch_stays_open_where_few_patches_are_left_to_send() -> None:
+    async with reopened() as (there, wire):
+        assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
+        announced(wire, watching.MANY_PATCHES - 1)
+        with wire.urgent():
+            await there.reply.write(line("ADDED", "a", 2) + b"\n")
+            assert await next_of(there.told) == ["2"]
+            await there.reply.write(line("MODIFIED", "a", 3) + b"\n")
+        assert await next_of(there.told) == ["3"]
+        assert there.since.empty()
+
+
+@pytest.mark.asyncio
+async def test_patches_without_end_close_a_watch_once_and_for_a_while_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "AWAY_S", 0.05)
+    monkeypatch.setattr(watching, "HELD_BACK_S", 0.05)
+    async with reopened() as (there, wire):
+        assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
+        announced(wire, 10 * watching.MANY_PATCHES)
+        with wire.urgent():
+            await there.reply.write(line("ADDED", "a", 2) + b"\n")
+            assert await next_of(there.told) == ["2"]
+            assert (await next_of(there.since), await next_of(there.told)) == ("2", "open")
+            for revision in ("3", "4"):
+                await there.reply.write(line("MODIFIED", "a", int(revision)) + b"\n")
+                assert await next_of(there.told) == [revision]
+            assert there.since.empty()
+
+
+@pytest.mark.asyncio
+async def test_a_watch_that_opens_late_is_told_as_cut_until_it_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "LATE_S", 0.05)
+    async with reopened() as (there, wire):
+        assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
+        announced(wire, watching.MANY_PATCHES)
+        there.opens.clear()
+        with wire.urgent():
+            await there.reply.write(line("ADDED", "a", 2) + b"\n")
+            assert await next_of(there.told) == ["2"]
+        assert await next_of(there.since) == "2"
+        assert await next_of(there.told) is True
+        there.opens.set()
+        assert [await next_of(there.told) for _ in range(2)] == ["open", False]
 
 
 class Unsteady:

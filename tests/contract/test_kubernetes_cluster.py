@@ -1,13 +1,15 @@
 """A real API server, job controller and scheduler sit the exam of all Cluster APIs."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 import pytest
+from aiohttp import ClientResponse
 
-from laxity_k8s import merge
-from laxity_k8s.api import Json, Patch
+from laxity_k8s import merge, watching
+from laxity_k8s.api import Change, Json, Patch
 from laxity_k8s.kubernetes import KubernetesApi
 from laxity_k8s.wire import Wire
 from tests.contract.api_answer_exam import ANSWERS
@@ -109,7 +111,7 @@ def test_a_patch_that_cannot_be_made_raises_when_those_before_it_are_through(
 def test_connections_for_patches_go_on_from_the_tls_session_of_a_watch(cluster: Cluster) -> None:
     async def opened(wire: Wire) -> list[bool]:
         wire._lines._free.clear()
-        wire.expect(3)
+        wire.expect(3, in_flight=32)
         lines = [await coming for coming in wire._lines._coming]
         wire._lines._coming.clear()
         return [line._transport.get_extra_info("ssl_object").session_reused for line in lines]
@@ -146,6 +148,54 @@ def test_a_watch_whose_peer_is_gone_without_a_word_ends_within_a_minute(cluster:
         assert api.call(silence_s) <= 60
     finally:
         api.close()
+
+
+def test_what_many_patches_changed_is_told_afterwards_by_the_watch_that_was_closed_meanwhile(
+    bench: RealBench, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "MANY_PATCHES", 10)
+    made = [job(bench, f"exam-many-{number}")[0] for number in range(30)]
+    told: SimpleQueue[tuple[str, str]] = SimpleQueue()
+    cuts: list[bool] = []
+
+    def note(change: Change) -> None:
+        told.put((merge.identity(change.object), merge.annotations(change.object).get(NOTE, "")))
+
+    api = KubernetesApi(cluster.kubeconfig, in_flight=2)
+    try:
+        opened = counted_streams(monkeypatch)
+        since = api.list("jobs").resource_version
+        watch = api.watch("jobs", since=since, on_change=note, on_cut=cuts.append)
+        api.patch(noted(made[0], "seen"))
+        while told.get(timeout=30.0) != (made[0], "seen"):
+            pass
+        api.expect(90)
+        done = api.patch_many(noted(job_id, text) for text in "abc" for job_id in made)
+        api.settle()
+        assert [outcome.status for outcome in done] == [200] * 90
+        left = {(job_id, "c") for job_id in made}
+        while left:
+            left.discard(told.get(timeout=30.0))
+        watch.stop()
+    finally:
+        api.close()
+    assert len(opened) == 2, "closed once, opened again where it was"
+    assert cuts == []
+
+
+def counted_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the watches that are opened from now on."""
+    opened: list[str] = []
+    stream = Wire.stream
+
+    async def counted(
+        wire: Wire, path: str, query: Mapping[str, str], *, silence_s: float
+    ) -> ClientResponse:
+        opened.append(path)
+        return await stream(wire, path, query, silence_s=silence_s)
+
+    monkeypatch.setattr(Wire, "stream", counted)
+    return opened
 
 
 def test_patches_of_one_object_are_sent_one_after_the_other(bench: RealBench) -> None:

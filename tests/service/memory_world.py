@@ -31,6 +31,7 @@ class MemoryWorld:
         self.cycle = 0
         self.blind = ""
         self.carried_out: list[Plan] = []
+        self.asked: list[int] = []
         self.expected: list[Plan] = []
         self.broken: Exception | None = None
         self.observed = 0
@@ -50,6 +51,9 @@ class MemoryWorld:
                 raise self.broken
             self._state = self._snapshot()
             return self._state
+
+    def expect_answers(self, jobs: int) -> None:
+        self.asked.append(jobs)
 
     def expect(self, plan: Plan) -> None:
         self.expected.append(plan)

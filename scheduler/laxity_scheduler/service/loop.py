@@ -219,6 +219,7 @@ class Service:
 
     def _decided(self, state: ClusterState, predictor: Predictor) -> Plan:
         """A checked plan that is in the journal."""
+        self.world.expect_answers(sum(job.asked for job in state.jobs))
         began = time.perf_counter()
         gc.disable()  # a collection in the middle of a decision costs more than the decision
         try:

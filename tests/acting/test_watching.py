@@ -1,7 +1,7 @@
 """Watched changes wait while patches are sent; watches that are cut say so, and come back together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -116,6 +116,24 @@ async def test_at_rest_every_change_is_told() -> None:
         assert told == [("MODIFIED", "a", str(revision)) for revision in range(2, 7)]
 
 
+@asynccontextmanager
+async def served(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> AsyncIterator[Wire]:
+    """A wire to a server that answers every GET so."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with Wire(host, None, _nobody, Patience()) as wire:
+            yield wire
+    finally:
+        await runner.cleanup()
+
+
 class Reopened:
     """A server that keeps each watch open; what was asked of it, and its latest answer."""
 
@@ -153,13 +171,7 @@ class Reopened:
 @asynccontextmanager
 async def reopened() -> AsyncIterator[tuple[Reopened, Wire]]:
     there = Reopened()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", there.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with Wire(host, None, _nobody, Patience()) as wire:
+    async with served(there.answer) as wire:
         watch = KindWatch(wire, "jobs", "1", there.take, on_cut=there.told.put_nowait)
         running = asyncio.create_task(watch.run())
         try:
@@ -169,7 +181,6 @@ async def reopened() -> AsyncIterator[tuple[Reopened, Wire]]:
             there.opens.set()
             there.over.set()
             await asyncio.gather(running, return_exceptions=True)
-            await runner.cleanup()
 
 
 async def next_of(queue: asyncio.Queue[Any]) -> Any:
@@ -294,16 +305,9 @@ class Unsteady:
 @asynccontextmanager
 async def unsteady() -> AsyncIterator[tuple[Unsteady, Wire]]:
     there = Unsteady()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", there.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with Wire(host, None, _nobody, Patience()) as wire:
+    async with served(there.answer) as wire:
         yield there, wire
         there.cut()
-    await runner.cleanup()
 
 
 @asynccontextmanager

@@ -115,6 +115,17 @@ class Leader:
             self._tell(index, {"do": "mean"}, means)
         return means
 
+    def superseded(self) -> bool:
+        """Whether another worker 0 has begun in this folder since.
+
+        A cluster may start a second one while the first lives: its node was lost and is not dead, or
+        a job controller has not seen the pod that it made. Of the two the later one goes on.
+        """
+        now = Rendezvous.read(self._folder)
+        if now is None or now.uid != self._place.uid:
+            return False
+        return now.token != self._place.token and now.generation >= self._place.generation
+
     def end(self) -> None:
         """The training is over, also for those who never got in or come late."""
         self._place = replace(self._place, ended=True)

@@ -16,6 +16,7 @@ from laxity.course import Course
 from laxity.group import Leader
 from laxity.outbox import Line, Outbox
 from laxity.states import OBJECTS
+from laxity.termination import Superseded
 from laxity.tracking import Point, Tracker
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class Lead:
         return True
 
     def boundary(self) -> bool:
-        """An epoch is done; False if it was the last one."""
+        """An epoch is done; False if it was the last one. Superseded: it does not count here."""
+        self._leave_to_another()
         if self._course.meter is not None:
             self._course.meter.end()
         others_read = self._group.gather_boundary() if self._group else 0
@@ -88,6 +90,11 @@ class Lead:
             self._park_while_told()
             self._reform_or_go()
         return True
+
+    def _leave_to_another(self) -> None:
+        if self._group is not None and self._group.superseded():
+            self._unsaved, self._course.termination.asked = None, True
+            raise Superseded("another worker 0 of this job has begun: this one leaves")
 
     def _watch_reading(self) -> None:
         """The first epoch is told of while it reads; later ones are known by those before."""
@@ -110,7 +117,8 @@ class Lead:
 
     def stopped(self) -> None:
         """SIGTERM: what was trained since the last checkpoint is saved, up to the last boundary."""
-        if self._unsaved is not None:
+        superseded = self._group is not None and self._group.superseded()
+        if self._unsaved is not None and not superseded:
             self._save(self._unsaved)
 
     def end(self) -> None:

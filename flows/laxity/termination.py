@@ -18,6 +18,10 @@ class TrainingStopped(BaseException):
     """This process was told to end; the training goes on from its checkpoint at the next start."""
 
 
+class Superseded(BaseException):
+    """Another worker 0 of this Job has begun: this one writes nothing any more and leaves."""
+
+
 class Termination:
     """Raises TrainingStopped once, in the main thread, and never inside `deferred()`."""
 

@@ -18,7 +18,7 @@ from laxity import blame, names
 from laxity.assignment import Assignment, AssignmentError
 from laxity.entry import arguments, load_function
 from laxity.notices import say
-from laxity.termination import AGAIN, STOPPED, Termination, TrainingStopped
+from laxity.termination import AGAIN, STOPPED, Superseded, Termination, TrainingStopped
 from laxity.training import Training
 
 RESULT: Final = "result.json"
@@ -73,6 +73,9 @@ def ended(training: Training, termination: Termination, entry: str, call: Callab
             _finished(training, termination, entry, result)
     except TrainingStopped:
         return _stopped(training)
+    except Superseded as why:
+        say(str(why))
+        return AGAIN
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job

@@ -33,7 +33,8 @@ class Kept:
     """The STATUS annotation. Instants are POSIX seconds.
 
     `wanted` is the width that laxity asked for last (0: suspended), None before its first word;
-    `terms` is the digest of what was judged.
+    `terms` is the digest of what was judged; after `failed_starts` in a row it is not tried again
+    before `not_before`.
     """
 
     queued_at: float | None = None
@@ -48,6 +49,8 @@ class Kept:
     asked_deadline: str = ""
     terms: str = ""
     wanted: int | None = None
+    failed_starts: int = 0
+    not_before: float = 0.0
 
     def to_text(self) -> str:
         """JSON of all that differs from a fresh state."""
@@ -143,6 +146,6 @@ def _fits(name: str, value: object) -> bool:
         return isinstance(value, str)
     if name == "freed_nodes":
         return isinstance(value, list) and all(isinstance(node, str) for node in value)
-    if name in {"preemptions", "wanted"}:
+    if name in {"preemptions", "wanted", "failed_starts"}:
         return isinstance(value, int) and value >= 0
     return isinstance(value, int | float)

@@ -21,7 +21,7 @@ import orjson
 
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
-from laxity_k8s.paths import collection, path
+from laxity_k8s.paths import collection, path, whole_items
 from laxity_k8s.watching import Bell, KindWatch
 from laxity_k8s.wire import STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.world import LiveCluster
@@ -75,7 +75,7 @@ class KubernetesApi:
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
         query = {"labelSelector": selector} if selector else {}
         answer = self._wait(self._wire.json("GET", collection(kind), query=query, timeout_s=120.0))
-        listing = Listing(tuple(answer.get("items") or ()), answer["metadata"]["resourceVersion"])
+        listing = Listing(whole_items(kind, answer), answer["metadata"]["resourceVersion"])
         if not selector:
             self._seen[kind] = listing
         return listing

@@ -9,6 +9,7 @@ watches are back, as what one has missed comes later than what another has. So t
 `torn` from the first cut until all kinds were listed anew, one right after the other.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from threading import RLock
@@ -17,11 +18,7 @@ from typing import Final
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Change, ClusterApi, Json, Kind, Listing, Watch
 
-TYPES: Final[dict[Kind, Json]] = {
-    "jobs": {"apiVersion": "batch/v1", "kind": "Job"},
-    "pods": {"apiVersion": "v1", "kind": "Pod"},
-    "nodes": {"apiVersion": "v1", "kind": "Node"},
-}
+FOLLOWED: Final[tuple[Kind, ...]] = ("jobs", "pods", "nodes")
 
 
 class Mirror:
@@ -39,8 +36,9 @@ class Mirror:
         self._on_change = on_change
         self._cut: set[Kind] = set()
         self._cuts = 0
+        self.torn_at = 0.0  # when the first watch was cut since all was seen together
         self._whole_at = 0  # how many cuts there had been when all was listed together
-        self._watches: list[Watch] = [self._follow(api, kind) for kind in TYPES]
+        self._watches: list[Watch] = [self._follow(api, kind) for kind in FOLLOWED]
 
     @property
     def cut(self) -> list[Kind]:
@@ -94,7 +92,7 @@ class Mirror:
         """See all objects of all kinds as they are now. ApiError if one kind cannot be listed."""
         with self.lock:
             cuts = self._cuts
-        for kind in TYPES:
+        for kind in FOLLOWED:
             self._replace(kind, api.list(kind))
         with self.lock:
             self._whole_at = cuts
@@ -106,7 +104,7 @@ class Mirror:
     def _follow(self, api: ClusterApi, kind: Kind) -> Watch:
         listing = api.list(kind)
         for thing in listing.items:
-            self.put(kind, {**TYPES[kind], **thing})  # an API server leaves it out of lists
+            self.put(kind, thing)
 
         def on_change(change: Change) -> None:
             if change.type == "BOOKMARK":
@@ -119,6 +117,8 @@ class Mirror:
 
         def on_cut(cut: bool, /) -> None:  # noqa: FBT001 - as a watch calls it
             with self.lock:
+                if cut and self._whole_at == self._cuts:
+                    self.torn_at = time.time()
                 self._cuts += cut
                 (self._cut.add if cut else self._cut.discard)(kind)
             self._on_change()
@@ -131,7 +131,7 @@ class Mirror:
         there = set()
         for thing in listing.items:
             there.add(merge.identity(thing))
-            self.put(kind, {**TYPES[kind], **thing})
+            self.put(kind, thing)
         with self.lock:
             for key in self._table(kind).keys() - there:
                 self.drop(kind, key, revision)

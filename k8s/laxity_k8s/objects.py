@@ -21,6 +21,7 @@ from laxity_k8s.api import Json
 from laxity_k8s.binding import capacity, told, unready_at, usable
 from laxity_k8s.declared import declared
 from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
+from laxity_k8s.noted import may_come
 from laxity_k8s.reconcile import seconds
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Report
@@ -140,6 +141,9 @@ def _row(
         asked=told_verdict is None or state.terms != terms(job),
         fitting_workers=fitting(own, workers) if workers and had_time else None,
         died=pods.died(own, workers) if workers else "",
+        failed_starts=state.failed_starts,
+        not_before=state.not_before,
+        pending=pods.pending(own, workers) if workers and had_time else "",
     )
 
 
@@ -223,7 +227,7 @@ def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
     )
     status = merge.table(job, "status")
     counted = int(status.get("active") or 0) + int(status.get("terminating") or 0)
-    return max(seen, counted - workers, 0)
+    return max(seen, counted - workers, may_come(job))
 
 
 def fitting(own: Iterable[Json], workers: int) -> int | None:
@@ -273,14 +277,14 @@ def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
     return busy
 
 
-def reserved(row: Job, own: Iterable[Json]) -> Counter[str]:
-    """GPUs by node for workers that were sent there and have no pod on any node yet."""
+def reserved(nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]) -> Counter[str]:
+    """GPUs by node for workers that were sent to `nodes` and have no pod on any node yet."""
     there = {index for index, pod in numbered(own) if pods.node(pod) and not pods.over(pod)}
     done = {index for index, pod in numbered(own) if pods.phase(pod) == "Succeeded"}
     waiting: Counter[str] = Counter()
-    for index, node in enumerate(row.nodes):
+    for index, node in enumerate(nodes):
         if node and index not in there and index not in done:
-            waiting[node] += row.gpus_per_worker
+            waiting[node] += gpus_per_worker
     return waiting
 
 

@@ -1,8 +1,8 @@
-"""Where the five kinds live on an API server."""
+"""Where the five kinds live on an API server, and what its lists leave out."""
 
-from typing import Final
+from typing import Any, Final
 
-from laxity_k8s.api import Kind
+from laxity_k8s.api import Json, Kind
 
 GROUPS: Final[dict[Kind, str]] = {
     "jobs": "/apis/batch/v1",
@@ -11,6 +11,23 @@ GROUPS: Final[dict[Kind, str]] = {
     "events": "/api/v1",
     "leases": "/apis/coordination.k8s.io/v1",
 }
+
+KINDS: Final[dict[Kind, str]] = {
+    "jobs": "Job",
+    "pods": "Pod",
+    "nodes": "Node",
+    "events": "Event",
+    "leases": "Lease",
+}
+
+
+def whole_items(kind: Kind, answer: dict[str, Any]) -> tuple[Json, ...]:
+    """The objects of a list. Each says what it is, which only the list itself does by itself."""
+    version = GROUPS[kind].removeprefix("/apis/").removeprefix("/api/")
+    found: list[Json] = answer.get("items") or []
+    for item in found:
+        item["apiVersion"], item["kind"] = version, KINDS[kind]
+    return tuple(found)
 
 
 def collection(kind: Kind, namespace: str = "") -> str:

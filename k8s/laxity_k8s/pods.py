@@ -116,6 +116,29 @@ def died(own: Iterable[Json], workers: int) -> str:
     return failure(min(failed, key=_ended_at)) if failed else ""
 
 
+def pending(own: Iterable[Json], workers: int) -> str:
+    """Why the first of these workers that has not started has not; "" if no pod says."""
+    for pod in sorted(own, key=lambda pod: index(pod) or 0):
+        number = index(pod) or 0
+        if number < workers and phase(pod) == "Pending" and (why := _waits_for(pod)):
+            return f"worker {number} {why}"[:LONGEST_WORD]
+    return ""
+
+
+def _waits_for(pod: Json) -> str:
+    """Its node, or something on it, in the words of the scheduler or the kubelet."""
+    for one in merge.items(pod, "status", "conditions"):
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return f"has no node: {one.get('message') or one.get('reason')}"
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for one in merge.items(pod, "status", field):
+            why = merge.table(one, "state", "waiting")
+            if why.get("reason"):
+                said = f": {why['message']}" if why.get("message") else ""
+                return f"waits on {node(pod)}: {why['reason']}{said}"
+    return ""
+
+
 def _killed(end: Json) -> str:
     """What a signal or the kubelet ended; "" if the worker exited by itself."""
     if end.get("reason") == "OOMKilled":

@@ -7,7 +7,7 @@ set aside at the end.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from laxity_k8s import merge, objects, pods
@@ -17,6 +17,7 @@ from laxity_k8s.binding import allowed, capacity
 from laxity_k8s.eligible import Eligible
 from laxity_k8s.kept import Kept, kept
 from laxity_k8s.mirror import Mirror
+from laxity_k8s.noted import noted
 from laxity_k8s.objects import NO_REPORT, BadJob
 from laxity_k8s.unplaced import Unplaced, set_aside, unseen
 from laxity_scheduler.engine import Report, Reports
@@ -96,6 +97,11 @@ class Snapshot:
             cycle=cycle,
             sets=self._sets_in_use(),
         )
+
+    def wait_anew(self, now: float) -> Sequence[str]:
+        """Jobs with workers that do not run: they have their time again, counted from now."""
+        self._missing = dict.fromkeys(self._missing, now)
+        return tuple(self._missing)
 
     def on_its_way(self, job_id: str) -> set[str]:
         """Nodes that workers of other Jobs were sent to and are not bound to yet."""
@@ -212,13 +218,12 @@ class Snapshot:
         )
         if isinstance(row, BadJob):
             self.bad[group] = row
-            _look_for_unseen(entry, job, own)
+            nodes = objects.places(job, own, objects.width(job))
+            _count(entry, job, nodes, pods.gpus(merge.table(job, "spec", "template")), own)
             return entry
         entry.row = row
         entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
-        entry.sent = objects.reserved(row, own)
-        entry.busy += entry.sent
-        _look_for_unseen(entry, job, own)
+        _count(entry, job, row.nodes, row.gpus_per_worker, own)
         started_at = max(row.resumed_at or 0.0, row.width_changed_at or 0.0, missing_since)
         if row.workers and started_at + self._fit_within_s > now:
             entry.due_at = started_at + self._fit_within_s
@@ -229,6 +234,9 @@ class Snapshot:
         if objects.fitting(own, objects.width(job)) is None:
             self._missing.pop(group, None)
             return 0.0
+        if not noted(job):  # its controller does not know yet that it should make them
+            self._missing.pop(group, None)
+            return now
         return self._missing.setdefault(group, now)
 
     def _renew_order(self) -> None:
@@ -284,6 +292,13 @@ def _own(job: Json, all_pods: list[Json]) -> list[Json]:
     """Those of this Job, not of one that had its name before."""
     uid = str(job["metadata"].get("uid"))
     return [pod for pod in all_pods if pods.owner(pod)[1] == uid]
+
+
+def _count(entry: _Entry, job: Json, nodes: Sequence[str], size: int, own: list[Json]) -> None:
+    """Add what is meant for its workers that are not there yet."""
+    entry.sent = objects.reserved(nodes, size, own)
+    entry.busy += entry.sent
+    _look_for_unseen(entry, job, own)
 
 
 def _look_for_unseen(entry: _Entry, job: Json, own: list[Json]) -> None:

@@ -3,7 +3,8 @@
 The watches of Jobs and Pods are two streams, and drift apart when one is cut. A Job may count
 workers whose pods are not seen yet (those scaled away, too), and a pod of a Job that may go to
 several nodes may sit where room was kept for another, who then goes elsewhere. Free is what both
-call free, so a cluster's busy GPUs are the maximum of what its Jobs and its Pods say.
+call free, so a cluster's busy GPUs are the maximum of what its Jobs and its Pods say. The job
+controller comes behind, too: until it has seen a suspension it may start the workers of that Job.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.api import Json
+from laxity_k8s.noted import may_come
 from laxity_scheduler.state import Node
 
 ENDED = ("succeeded", "failed")
@@ -28,15 +30,19 @@ def unseen(job: Json, own: Sequence[Json], sent: int) -> int:
     """Workers that a Job counts and that are neither seen on a node nor awaited on one.
 
     `sent` workers are awaited. A pod without a node holds nothing if it may stay; one that has to
-    go is not seen again once it is bound, so it counts.
+    go is not seen again once it is bound, so it counts. So does a second one of the same index,
+    which a job controller may make that has not seen its own first.
     """
     wide = objects.width(job)
     alive = [(index, pod) for index, pod in objects.numbered(own) if not pods.over(pod)]
-    bound = sum(bool(pods.node(pod)) for _, pod in alive)
-    waiting = sum(
-        not pods.node(pod) and not pods.leaving(pod) and index < wide for index, pod in alive
-    )
-    return max(0, max(_counted(job, own), len(alive)) - bound - max(waiting, sent))
+    bound = [index for index, pod in alive if pods.node(pod)]
+    waiting = {
+        index
+        for index, pod in alive
+        if not pods.node(pod) and not pods.leaving(pod) and index < wide
+    } - set(bound)
+    held = max(_counted(job, own), len(alive), may_come(job))
+    return max(0, held - len(bound) - max(len(waiting), sent))
 
 
 def _counted(job: Json, own: Sequence[Json]) -> int:

@@ -19,7 +19,7 @@ import aiohttp
 import orjson
 
 from laxity_k8s.api import ApiError, Change, Json, Kind, unheeded
-from laxity_k8s.paths import collection, object_id
+from laxity_k8s.paths import collection, object_id, whole_items
 from laxity_k8s.wire import Patience, Wire
 
 LOG = logging.getLogger("laxity.k8s.watch")
@@ -80,6 +80,7 @@ class KindWatch:
         bell: Bell | None = None,
     ) -> None:
         self._wire = wire
+        self._kind: Kind = kind
         self._path = collection(kind)
         self._since = since
         self._on_changes, self._on_cut = on_changes, on_cut
@@ -226,7 +227,7 @@ class KindWatch:
             LOG.info("%s: %s", self._path, error)
             return
         known = self._known or {}
-        fresh = {object_id(item): item for item in answer.get("items") or ()}
+        fresh = {object_id(item): item for item in whole_items(self._kind, answer)}
         changes = [Change("DELETED", known[gone]) for gone in known.keys() - fresh.keys()]
         for name, item in fresh.items():
             old = known.get(name)

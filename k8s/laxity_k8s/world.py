@@ -21,7 +21,8 @@ from laxity_k8s.api import ApiError, ClusterApi, Json, Outcome, Patch
 from laxity_k8s.collect import ended_at
 from laxity_k8s.events import EventWriter
 from laxity_k8s.intake import submit
-from laxity_k8s.mirror import TYPES, Mirror
+from laxity_k8s.mirror import Mirror
+from laxity_k8s.noted import in_time
 from laxity_k8s.patches import JobPatch, Turn, in_batches, job_patch
 from laxity_k8s.reminders import Reminders
 from laxity_k8s.signals import Signals
@@ -36,6 +37,7 @@ NOT_FOUND = 404
 CONFLICT = 409
 COLLECT_EVERY_S = 600.0
 MEND_EVERY_S = 1.0
+LONG_CUT_S = 5.0  # shorter ones take no time from pods that are to come up
 WEEK_S = 7 * 86_400.0
 Wish = Callable[[], JobPatch | None]
 
@@ -236,7 +238,7 @@ class LiveCluster:
     def _list_jobs(self) -> None:
         """See all Jobs as they are; what the watch tells later is known."""
         for job in self.api.list("jobs", selector=names.MANAGED).items:
-            self._mirror.put("jobs", {**TYPES["jobs"], **job})
+            self._mirror.put("jobs", job)
         self._unsure = False
 
     def _observe(self) -> ClusterState:
@@ -264,9 +266,17 @@ class LiveCluster:
                 self._mirror.mend(self.api)
             except ApiError as error:
                 return f"after a watch was cut, the cluster cannot be listed: {error}"
+            self._have_time_anew()
         if cut := self._mirror.cut:
             return f"the API server cannot be watched for {' and '.join(cut)}"
         return "a watch was cut" if self._mirror.torn else ""
+
+    def _have_time_anew(self) -> None:
+        """Pods that nobody could see come up, and that perhaps nobody could make, may yet do so."""
+        now = time.time()
+        if now - self._mirror.torn_at >= LONG_CUT_S:
+            for job_id in self._snapshot.wait_anew(now):
+                self._mirror.put_back(job_id)
 
     def _wishes(
         self, decisions: Iterable[Decision], state: ClusterState
@@ -286,8 +296,11 @@ class LiveCluster:
         later: list[Wish] = []
         for job_id, said in by_job.items():
             row, job = state.by_id.get(job_id), shown.get(job_id)
-            mine = [one for one in said if not (job_id in late and isinstance(one, Resize))]
-            if row is None or job is None or not mine:
+            if row is None or job is None:
+                continue
+            mine = in_time(job, said)
+            mine = [one for one in mine if not (job_id in late and isinstance(one, Resize))]
+            if not mine:
                 continue
             may = state.eligible(row)
             open_to = freest if may is None else (node for node in freest if node.id in may)

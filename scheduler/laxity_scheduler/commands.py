@@ -64,6 +64,14 @@ LeaseS = Annotated[
         min=1.0, envvar="LAXITY_LEASE_S", help="Silence after which another replica takes over."
     ),
 ]
+PodsWithinS = Annotated[
+    float,
+    typer.Option(
+        min=1.0,
+        envvar="LAXITY_PODS_WITHIN_S",
+        help="Time for all pods of a job to run, images pulled, before it is made narrower or stopped.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -91,6 +99,7 @@ def serve(
     public_url: PublicUrl = "",
     kept_cycles: KeptCycles = 20_000,
     lease_s: LeaseS = 15.0,
+    pods_within_s: PodsWithinS = 60.0,
 ) -> None:
     """Run the service in the foreground."""
     from laxity_scheduler.running.serving import serve_forever
@@ -113,6 +122,7 @@ def serve(
             public_url=public_url,
             kept_cycles=kept_cycles,
             lease_s=lease_s,
+            pods_within_s=pods_within_s,
         )
         serve_forever(settings, tokens)
     except (SettingsError, TokensError) as error:

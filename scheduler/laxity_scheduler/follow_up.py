@@ -9,10 +9,11 @@ for want of room or since they fail, goes on with those that do.
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.backoff import backoff_s, failed_starts, next_at, without_who_waits
 from laxity_scheduler.decision import Decision, Preempt, Resize
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.reasons import Reason, duration, reason
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 LEAST_WAIT_S: Final = 600.0  # an asked-for stop is overdue after so long ...
@@ -43,13 +44,13 @@ def with_follow_up(policy: Policy) -> Policy:
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         first = follow_up(state)
         done = frozenset(d.job for d in first if isinstance(d, Preempt | Resize))
-        plan = policy(state, predictor)
+        plan = policy(without_who_waits(state), predictor)
         rest = tuple(
             d for d in plan.decisions if not (isinstance(d, Preempt | Resize) and d.job in done)
         )
         overdue = (overdue_at(job) for job in state.running if not job.pinned)
         wake_at = min((at for at in overdue if at > state.now), default=FOREVER)
-        return Plan(first + rest, min(plan.wake_at, wake_at))
+        return Plan(first + rest, min(plan.wake_at, wake_at, next_at(state)))
 
     return decide
 
@@ -75,12 +76,16 @@ def _one(job: Job, state: ClusterState, names: frozenset[str]) -> tuple[Decision
 def _fitted(job: Job) -> Preempt | Resize:
     """Not all pods of an admitted job run: it goes on with those that do, or is suspended."""
     fits = job.fitting_workers or 0
-    limit = "the time pods are given to start"
+    goes_on = fits in job.widths
+    again_s = 0.0 if goes_on else backoff_s(failed_starts(job))
+    then = f"; it is tried again in {duration(again_s)}" if again_s else ""
     if job.died:
-        why = reason("workers_fail", running=fits, workers=job.workers, died=job.died)
+        died = job.died
+        why = reason("workers_fail", running=fits, workers=job.workers, died=died, then=then)
     else:
-        why = reason("pods_do_not_fit", running=fits, workers=job.workers, limit=limit)
-    if fits in job.widths:
+        said = f": {job.pending}" if job.pending else ""
+        why = reason("pods_do_not_fit", running=fits, workers=job.workers, why=said, then=then)
+    if goes_on:
         return Resize(job.id, fits, job.nodes[:fits], "now", why)
     return Preempt(job.id, "now", "", why)
 

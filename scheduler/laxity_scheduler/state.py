@@ -62,6 +62,9 @@ class Job:
     wall_limit_s: float = FOREVER
     fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
     died: str = ""  # why a worker that should run has failed, as its pod tells it; "": none has
+    pending: str = ""  # why one that did not start in time has not, as its pod tells it
+    failed_starts: int = 0  # in a row
+    not_before: float = 0.0  # after that many it is not tried again until then
     eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
 
     @property

@@ -114,4 +114,7 @@ def node(name: str = "n", gpus: int = 4, *, ready: bool = True, **more: Any) -> 
 
 
 SUSPENDED: Json = {"conditions": [{"type": "Suspended", "status": "True"}]}
-EVER_SUSPENDED: Json = {"conditions": [{"type": "Suspended", "status": "False"}]}
+EVER_SUSPENDED: Json = {
+    "conditions": [{"type": "Suspended", "status": "False"}],
+    "startTime": CREATED,
+}

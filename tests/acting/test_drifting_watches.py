@@ -14,7 +14,7 @@ from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import NO_REPORT
 from laxity_k8s.snapshot import Snapshot
 from laxity_scheduler.state import ClusterState
-from tests.acting.making import CREATED_AT, node, pod
+from tests.acting.making import CREATED_AT, SUSPENDED, node, pod
 from tests.acting.making import job as made_job
 from tests.acting.test_lost_pods import Nothing
 
@@ -68,8 +68,9 @@ SCALED_IN = {  # GPUs that the Job calls busy, and the Job as it goes from two w
 STOPPED = {
     "before": (2, job(sent="aa", status=status(2))),
     "patched": (2, job(sent="aa", suspend=True, status=status(2))),
-    "terminating": (2, job(sent="aa", suspend=True, status=status(0, 2))),
-    "done": (0, job(sent="aa", suspend=True, status=status(0))),
+    "patched before pods were made": (2, job(sent="aa", suspend=True, status=status(0))),
+    "terminating": (2, job(sent="aa", suspend=True, status=status(0, 2) | SUSPENDED)),
+    "done": (0, job(sent="aa", suspend=True, status=status(0) | SUSPENDED)),
 }
 PODS: dict[str, tuple[int, list[Json]]] = {  # GPUs that its pods take, and the pods
     "not seen yet": (0, []),
@@ -150,3 +151,26 @@ def test_pods_beyond_what_a_node_still_has_take_nothing_elsewhere() -> None:
     seen = Seen(*[pod(number, of="other", node="a") for number in range(4)])
     seen.put(node("a", gpus=3))
     assert seen.busy() == {"a": 4, "b": 0}
+
+
+def test_a_started_job_that_makes_no_sense_any_more_keeps_the_gpus_of_workers_on_their_way() -> (
+    None
+):
+    """What its user breaks after it was started must not put two where there is room for one."""
+    made = job(sent="aab", may="ab", status=status(0))
+    made["metadata"]["annotations"][names.EPOCHS] = "many"
+    seen = Seen(made)
+    assert seen.busy() == {"a": 2, "b": 1}
+    assert seen.snapshot.bad.keys() == {"default/job"}
+    seen.put(pod(0, node="a"), pod(2, node="b"))
+    assert seen.busy() == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(
+    "first", [pod(0, phase="Pending"), pod(0, node="a")], ids=["waits", "runs"]
+)
+def test_a_second_pod_of_the_same_worker_counts_before_it_has_a_node(first: Json) -> None:
+    """A job controller that was cut off makes it where it has not seen its own first one."""
+    second = pod(0, phase="Pending", ended="2026-11-21T08:00:09Z")
+    assert Seen(job(sent="a", status=status(1)), first).busy() == {"a": 1, "b": 0}
+    assert Seen(job(sent="a", status=status(1)), first, second).busy() == {"a": 2, "b": 0}

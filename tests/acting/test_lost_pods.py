@@ -7,7 +7,7 @@ from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import NO_REPORT
 from laxity_k8s.snapshot import Snapshot
 from laxity_scheduler.state import Job
-from tests.acting.making import CREATED_AT, job, pod
+from tests.acting.making import CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, pod
 
 LONG_AGO = CREATED_AT
 NOW = CREATED_AT + 3_600.0
@@ -31,7 +31,7 @@ class Seen:
         self.mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
         self.snapshot = Snapshot(self.mirror, lambda _: NO_REPORT, fit_within_s=FIT_S)
         self.revision = 10
-        made = job(width=2, suspend=False, nodes='["a", "a"]')
+        made = job(width=2, suspend=False, nodes='["a", "a"]', status=EVER_SUSPENDED)
         state = Kept(resumed_at=LONG_AGO, width_changed_at=LONG_AGO, wanted=2)
         made["metadata"]["annotations"][names.STATUS] = state.to_text()
         self.put("jobs", made)
@@ -40,6 +40,11 @@ class Seen:
         self.revision += 1
         meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
         self.mirror.put(kind, {**thing, "metadata": meta})  # type: ignore[arg-type]
+
+    def has(self, status: Json) -> None:
+        """The job controller has written this."""
+        (job,) = self.mirror.jobs.values()
+        self.put("jobs", {**job, "status": status})
 
     def lose(self, index: int) -> None:
         (name,) = [key for key in self.mirror.pods if f"-{index}-" in key]
@@ -92,3 +97,14 @@ def test_a_service_started_anew_waits_once_more() -> None:
     seen.put("pods", pod(0, node="a"))
     assert seen.look(NOW).fitting_workers is None
     assert seen.look(NOW + FIT_S).fitting_workers == 1
+
+
+def test_the_time_of_pods_begins_when_the_job_controller_has_seen_the_start() -> None:
+    seen = Seen()
+    seen.has(SUSPENDED)
+    assert seen.look(NOW).fitting_workers is None
+    assert seen.look(NOW + 5 * FIT_S).fitting_workers is None
+    seen.has(EVER_SUSPENDED)
+    assert seen.look(NOW + 6 * FIT_S).fitting_workers is None
+    assert seen.look(NOW + 7 * FIT_S - 1.0).fitting_workers is None
+    assert seen.look(NOW + 7 * FIT_S).fitting_workers == 0

@@ -188,14 +188,14 @@ def test_gpus_are_reserved_for_workers_without_a_pod_and_counted_once() -> None:
     made = job(width=3, suspend=False, nodes='["a", "b", "b"]')
     pods = (pod(0, node="a"), pod(1, phase="Pending"))
     found = row(made, pods)
-    assert objects.reserved(found, pods) == {"b": 2}
+    assert objects.reserved(found.nodes, found.gpus_per_worker, pods) == {"b": 2}
     assert objects.pods_busy(pods) == {"a": 1}
 
 
 def test_pods_of_a_job_that_is_not_indexed_are_counted_once_too() -> None:
     made = job(width=2, suspend=False, nodes='["a", "a"]', spec={"completionMode": "NonIndexed"})
     pods = (pod(None, node="a"),)
-    assert objects.reserved(row(made, pods), pods) == {"a": 1}
+    assert objects.reserved(row(made, pods).nodes, 1, pods) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -324,3 +324,48 @@ def test_a_worker_that_fails_before_it_can_report_is_told_by_its_pod(
     made = job(width=2, suspend=False)
     assert row(made, tuple(own), now=CREATED_AT).died == died
     assert row(job(width=2), tuple(own), now=CREATED_AT).died == ""
+
+
+def waiting(index: int = 0, *, conditions: Any = (), waits: Json | None = None) -> Json:
+    made = pod(index, node="a" if waits else "", phase="Pending")
+    made["status"]["conditions"] = list(conditions)
+    made["status"]["containerStatuses"] = [{"name": "train", "state": {"waiting": waits or {}}}]
+    return made
+
+
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/5 nodes are available: 5 Insufficient memory.",
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        pytest.param([pod(0), pod(1)], "", id="all run"),
+        pytest.param([waiting(0), pod(1)], "", id="nothing is said"),
+        pytest.param(
+            [pod(0), waiting(1, conditions=[UNSCHEDULABLE])],
+            "worker 1 has no node: 0/5 nodes are available: 5 Insufficient memory.",
+            id="no node",
+        ),
+        pytest.param(
+            [waiting(0, waits={"reason": "ImagePullBackOff", "message": "Back-off pulling x"})],
+            "worker 0 waits on a: ImagePullBackOff: Back-off pulling x",
+            id="no image",
+        ),
+        pytest.param(
+            [waiting(1, waits={"reason": "B"}), waiting(0, waits={"reason": "A"})],
+            "worker 0 waits on a: A",
+            id="the first of two",
+        ),
+        pytest.param([pod(0), pod(1), waiting(2, conditions=[UNSCHEDULABLE])], "", id="beyond"),
+    ],
+)
+def test_why_a_worker_has_not_started_in_time_is_told_by_its_pod(own: list[Json], why: str) -> None:
+    made = job(width=2, suspend=False)
+    since: Any = {"fit_within_s": 60.0, "missing_since": CREATED_AT}
+    assert row(made, tuple(own), now=CREATED_AT + 60.0, **since).pending == why
+    assert row(made, tuple(own), now=CREATED_AT + 59.0, **since).pending == ""

@@ -153,6 +153,18 @@ def test_a_stop_now_suspends_counts_and_remembers_for_whom_the_gpus_were_freed()
     assert state.attained_gpu_s == 200.0
 
 
+def test_starts_that_fail_in_a_row_are_put_off_and_any_other_stop_ends_the_row() -> None:
+    why = reason("pods_do_not_fit", running=0, workers=2, why="", then="")
+    made, said = running(2), []
+    for _ in range(3):
+        made = after(made, Preempt("default/job", "now", "", why))
+        said.append((kept(made).failed_starts, kept(made).not_before - NOW))
+        made = after(made, Admit("default/job", 2, ("a", "a"), WHY))
+    assert said == [(1, 0.0), (2, 60.0), (3, 120.0)]
+    made = after(made, Preempt("default/job", "now", "default/other", WHY))
+    assert (kept(made).failed_starts, kept(made).not_before) == (0, 0.0)
+
+
 def test_a_promise_is_written_for_machines_and_for_people() -> None:
     promise = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 2),), WHY)
     made = after(job(deadline="20m"), Promised("default/job", promise, WHY))

@@ -1,16 +1,17 @@
 """A watch is cut: nothing is decided until all are back and everything was seen at one moment."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 import pytest
 
 from laxity import names
-from laxity_k8s.api import ApiError, Change, ClusterApi, Json, Kind, Listing
+from laxity_k8s.api import ApiError, Change, ClusterApi, Json, Kind, Listing, Outcome, Patch
 from laxity_k8s.kept import Kept
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Report
-from tests.acting.making import CREATED_AT, job, node, pod
+from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
 
 KINDS: tuple[Kind, ...] = ("jobs", "pods", "nodes")
 
@@ -24,6 +25,7 @@ class Scripted:
         self.tell: dict[str, Callable[[Change], None]] = {}
         self.cut: dict[str, Callable[[bool], None]] = {}
         self.listed: list[str] = []
+        self.patched: list[Patch] = []
         self.while_listing: Callable[[], None] = lambda: None
         self.away = False
 
@@ -34,6 +36,13 @@ class Scripted:
         self.there[kind][meta["name"]] = made = {**thing, "metadata": meta}
         return made
 
+    def lose_pods(self) -> None:
+        for thing in self.there["pods"].values():
+            self.revision += 1
+            meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
+            self.tell["pods"](Change("DELETED", {**thing, "metadata": meta}))
+        self.there["pods"].clear()
+
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
         del selector
         if self.away:
@@ -41,6 +50,11 @@ class Scripted:
         self.listed.append(kind)
         self.while_listing()
         return Listing(tuple(self.there[kind].values()), str(self.revision))
+
+    def patch_many(self, patches: Iterable[Patch]) -> tuple[Outcome, ...]:
+        """They are noted, and nobody does them."""
+        self.patched += patches
+        return ()
 
     def watch(
         self,
@@ -64,7 +78,7 @@ def api() -> Scripted:
     """Two nodes of 4 GPUs, and a job with a worker on one of them."""
     made = Scripted()
     state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=1).to_text()
-    running = job(suspend=False, nodes='["a"]', status={"active": 1})
+    running = job(suspend=False, nodes='["a"]', status={"active": 1} | EVER_SUSPENDED)
     running["metadata"]["annotations"][names.STATUS] = state
     for thing in (node("a"), node("b"), running, pod(0, node="a")):
         made.put(thing)
@@ -78,6 +92,23 @@ def world(api: Scripted) -> Iterator[LiveCluster]:
     api.listed.clear()
     yield made
     made.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Time stands still but for the seconds that it is set on."""
+    now = [time.time()]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+
+    def go_on(seconds: float) -> None:
+        now[0] += seconds
+
+    return go_on
+
+
+def fits(world: LiveCluster) -> int | None:
+    (row,) = world.observe().jobs
+    return row.fitting_workers
 
 
 def busy(world: LiveCluster) -> int:
@@ -174,3 +205,49 @@ def test_a_deletion_told_late_does_not_take_the_job_that_has_the_name_now(
     world._mirror.put("jobs", api.put(new))
     api.tell["jobs"](Change("DELETED", gone))
     assert [one["metadata"]["uid"] for one in world.jobs()] == ["another"]
+
+
+@pytest.mark.parametrize(
+    ("cut_s", "in_time"),
+    [pytest.param(58.0, True, id="long"), pytest.param(2.0, False, id="short")],
+)
+def test_pods_that_could_not_come_up_unseen_have_their_time_again(
+    world: LiveCluster,
+    api: Scripted,
+    clock: Callable[[float], None],
+    *,
+    cut_s: float,
+    in_time: bool,
+) -> None:
+    """Who made them may have been cut off as well."""
+    api.lose_pods()
+    lost_at = world.observe().now
+    api.cut["pods"](True)
+    clock(cut_s)
+    api.cut["pods"](False)
+    back_at = world.observe().now
+    clock(61.0 - cut_s)
+    assert back_at < world.observe().now == pytest.approx(lost_at + 61.0)
+    assert fits(world) == (None if in_time else 0)
+    clock(cut_s)
+    assert fits(world) == 0, "not for ever"
+
+
+def test_it_is_for_how_long_nothing_was_seen_together_that_counts(
+    world: LiveCluster, api: Scripted, clock: Callable[[float], None]
+) -> None:
+    """Cut for a moment each, but one after the other."""
+    api.lose_pods()
+    world.observe()
+    clock(50.0)
+    for kind, after in zip(KINDS, (*KINDS[1:], KINDS[0]), strict=True):
+        api.cut[kind](True)
+        clock(2.0)
+        api.cut[after](True)
+        api.cut[kind](False)
+    api.cut[KINDS[0]](False)
+    world.observe()
+    clock(20.0)
+    assert (world.blind, fits(world)) == ("", None)
+    clock(40.0)
+    assert fits(world) == 0

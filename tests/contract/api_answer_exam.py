@@ -153,6 +153,20 @@ def a_selector_lists_only_what_carries_the_label(bench: Bench) -> None:
         assert [merge.identity(one) for one in found] == [job_id]
 
 
+def an_object_says_what_it_is_however_it_is_read(bench: Bench) -> None:
+    """Lists of an API server leave it out; a Job that is no Job would be refused."""
+    job_id, made = job(bench, "exam-kind")
+    with Eyes(bench.api) as eyes:
+        labels = {"metadata": {"labels": {"exam": "kind"}}}
+        answered = bench.api.patch(Patch("jobs", job_id, labels))
+        eyes.until(lambda: "exam" in merge.labels(eyes.job(job_id)), "the change is told")
+        told = eyes.job(job_id)
+    (listed,) = bench.api.list("jobs", selector="exam=kind").items
+    (among,) = [one for one in bench.api.list("jobs").items if merge.identity(one) == job_id]
+    for found in (made, answered, bench.api.get("jobs", job_id), listed, among, told):
+        assert (found["apiVersion"], found["kind"]) == ("batch/v1", "Job")
+
+
 ANSWERS: tuple[Question, ...] = (
     other_template_fields_never_change,
     completions_change_only_together_with_parallelism,
@@ -166,5 +180,6 @@ ANSWERS: tuple[Question, ...] = (
     what_is_not_there_is_404_and_a_taken_name_409,
     a_deletion_by_uid_spares_who_has_taken_the_name,
     a_selector_lists_only_what_carries_the_label,
+    an_object_says_what_it_is_however_it_is_read,
     a_watch_tells_of_all_changes_after_its_revision_in_order,
 )

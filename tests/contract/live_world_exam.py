@@ -10,7 +10,8 @@ from typing import Protocol
 import pytest
 
 from laxity import names
-from laxity_k8s import merge
+from laxity_k8s import merge, pods
+from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
 from laxity_scheduler.engine import LiveWorld
 from laxity_scheduler.plan import Admit, Forecasted, Plan, PlanError, Preempt, Promised, Resize
@@ -288,6 +289,28 @@ def labels_and_taints_of_nodes_are_followed_as_they_change(stage: LiveStage) -> 
     assert nodes_of(plain)(state) is None
 
 
+def a_job_stopped_right_after_its_start_is_free_when_no_pod_of_it_can_come_any_more(
+    stage: LiveStage,
+) -> None:
+    """Its controller comes behind: it may be making the pods of a Job that is suspended by now."""
+    job_id = stage.submit("hasty", widths=(4,))
+    for _ in range(5):
+        stage.until(lambda state: not row(state, job_id).terminating_workers, "it can start")
+        do(stage, Admit(job_id, 4, ("a",) * 4, WHY))
+
+        def gone(state: ClusterState) -> bool:
+            if row(state, job_id).workers:  # too soon, it is not done: the next look comes again
+                do(stage, Preempt(job_id, "now", "", WHY))
+                return False
+            return free(state)["a"] == 4
+
+        stage.until(gone, "its GPUs are free")
+        assert condition(stage.api.get("jobs", job_id), "Suspended") == "True"
+        mine = [pod for pod in stage.api.list("pods").items if pods.owner(pod)[0] == job_id]
+        assert [pod for pod in mine if pods.node(pod) and not pods.over(pod)] == []
+    assert row(stage.world.observe(), job_id).preemptions == 5
+
+
 def released_jobs_are_plain_jobs_of_the_cluster(stage: LiveStage) -> None:
     job_id = stage.submit("released")
     admit(stage, job_id, "a")
@@ -314,5 +337,6 @@ LIVE_EXAM: tuple[Question, ...] = (
     a_job_made_anew_under_its_name_is_another_job,
     every_decision_leaves_its_reason_in_the_jobs_events,
     labels_and_taints_of_nodes_are_followed_as_they_change,
+    a_job_stopped_right_after_its_start_is_free_when_no_pod_of_it_can_come_any_more,
     released_jobs_are_plain_jobs_of_the_cluster,
 )

@@ -50,7 +50,7 @@ class Cluster:
         (folder / "logs").mkdir(parents=True, exist_ok=True)
 
     def up(self, *, api_flags: Iterable[str] = ()) -> None:
-        client, peer, self.port, manager, scheduler = free_ports(5)
+        client, peer, self.port, self._manager, self._scheduler = free_ports(5)
         self._etcd = (client, peer)
         self._flags = tuple(api_flags)
         self._keys()
@@ -58,20 +58,8 @@ class Cluster:
         self.start_api_server()
         if not self._has("kube-controller-manager"):
             return
-        kubeconfig = f"--kubeconfig={self.kubeconfig}"
-        quick = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--leader-elect=false")
-        here = ("--bind-address=127.0.0.1", f"--cert-dir={self.folder}/certs")
-        self._start(
-            "kube-controller-manager", kubeconfig, *quick, *here, f"--secure-port={manager}",
-            f"--service-account-private-key-file={self.folder}/sa.key",
-            f"--root-ca-file={self.folder}/certs/apiserver.crt",
-            "--concurrent-job-syncs=20", "--node-monitor-grace-period=2h",
-            f"--controllers={CONTROLLERS}",
-        )  # fmt: skip
-        self._start(
-            "kube-scheduler", kubeconfig, *quick, *here, f"--secure-port={scheduler}",
-            "--authentication-skip-lookup=true",
-        )  # fmt: skip
+        self.start_controller_manager()
+        self.start_scheduler()
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         self.until(lambda: self.ask("GET", account) is not None, 30.0, "the service accounts")
 
@@ -99,6 +87,27 @@ class Cluster:
             *self._flags,
         )  # fmt: skip
         self.until(lambda: self.ask("GET", "/readyz") is not None, 60.0, "the API server")
+
+    def start_controller_manager(self) -> None:
+        self._start(
+            "kube-controller-manager", *self._client(), f"--secure-port={self._manager}",
+            f"--service-account-private-key-file={self.folder}/sa.key",
+            f"--root-ca-file={self.folder}/certs/apiserver.crt",
+            "--concurrent-job-syncs=20", "--node-monitor-grace-period=2h",
+            f"--controllers={CONTROLLERS}",
+        )  # fmt: skip
+
+    def start_scheduler(self) -> None:
+        self._start(
+            "kube-scheduler", *self._client(), f"--secure-port={self._scheduler}",
+            "--authentication-skip-lookup=true",
+        )  # fmt: skip
+
+    def _client(self) -> tuple[str, ...]:
+        """Flags of those that work for the API server: without delays, for there is one of each."""
+        quick = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--leader-elect=false")
+        here = ("--bind-address=127.0.0.1", f"--cert-dir={self.folder}/certs")
+        return (f"--kubeconfig={self.kubeconfig}", *quick, *here)
 
     def add_nodes(self, count: int, *, gpus: int = 8) -> None:
         """Simulated nodes gpu-0, gpu-1, ...: they are ready, and pods run on them."""

@@ -9,7 +9,7 @@ from typing import Final
 from laxity import names
 from tests.kube.cluster import Cluster
 from tests.kube.crew import Crew
-from tests.kube.history import History, given_twice, labels, lost, ours, run_twice, width
+from tests.kube.history import History, given_twice, labels, lost, misread, ours, run_twice, width
 from tests.kube.kubectl import apply
 from tests.kube.replicas import Replica
 from tests.kube.service import Json, training_job
@@ -85,10 +85,11 @@ class Ground:
         logs = ", ".join(str(one.log) for one in self.replicas)
         self.cluster.until(is_so, PATIENCE_S, f"{what}; logs of the service: {logs}")
 
-    def problems(self, nodes: dict[str, int] = GPUS) -> list[str]:
-        """What should never have been so."""
+    def problems(self, nodes: dict[str, int] = GPUS, *, twins: bool = False) -> list[str]:
+        """What should never have been so; `twins` may have been made by a job controller alone."""
         found = self.history
-        return [*given_twice(found, nodes), *run_twice(found), *lost(found)]
+        twice = run_twice(found, twins=twins)
+        return [*given_twice(found, nodes), *twice, *lost(found), *misread(found)]
 
 
 @contextmanager

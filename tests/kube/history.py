@@ -22,6 +22,7 @@ from tests.kube.cluster import Cluster
 Json = dict[str, Any]
 GPU: Final = "nvidia.com/gpu"
 ALL: Final = "all nodes"
+SOMEWHERE: Final = "some node"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 
@@ -90,6 +91,8 @@ class _Moment:
     jobs: dict[str, Json] = field(default_factory=dict)  # by uid
     pods: dict[str, dict[str, Json]] = field(default_factory=lambda: defaultdict(dict))
     done: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    born: dict[str, tuple[str, int]] = field(default_factory=dict)  # index, generation of its Job
+    twins: set[str] = field(default_factory=set)  # uids of pods
     held: dict[str, Counter[str]] = field(default_factory=dict)  # GPUs by node, by uid
     given: Counter[str] = field(default_factory=Counter)  # GPUs by node, and in ALL
 
@@ -124,12 +127,28 @@ class _Moment:
 
     def _take_pod(self, uid: str, change: Change) -> None:
         pod = change.object
+        self._note_birth(uid, pod)
         if pod["status"].get("phase") == "Succeeded":
             self.done[uid].add(index(pod))
         if change.type == "DELETED" or over(pod):
             self.pods[uid].pop(pod["metadata"]["name"], None)
         else:
             self.pods[uid][pod["metadata"]["name"]] = pod
+
+    def _note_birth(self, uid: str, pod: Json) -> None:
+        """It is a twin if its Job was not changed since a living one of the same index was made.
+
+        A job controller makes one when it has not seen its own first: Kubernetes says of Indexed
+        Jobs that it may. Nobody else has a part in that.
+        """
+        own = pod["metadata"]["uid"]
+        if own in self.born:
+            return
+        generation = int(self.jobs.get(uid, pod)["metadata"].get("generation", 0))
+        self.born[own] = index(pod), generation
+        others = (one["metadata"]["uid"] for one in self.pods[uid].values())
+        if any(self.born[other] == self.born[own] for other in others):
+            self.twins.add(own)
 
     def _held(self, uid: str) -> Counter[str]:
         """By pods that are there, and by workers that were sent there."""
@@ -145,6 +164,9 @@ class _Moment:
         for pod in bound:
             found[pod["spec"]["nodeName"]] += gpus(pod)
         job = self.jobs.get(uid)
+        for pod in self.pods[uid].values():
+            if pod not in bound and pod["metadata"]["uid"] in self.twins:
+                found[self._will_be_on(job)] += gpus(pod)
         if job is None or not ours(job) or job["spec"].get("suspend") or ended(job):
             return found
         sent = Counter(sent_to(job))
@@ -155,24 +177,36 @@ class _Moment:
             found[node] += gpus(job["spec"]["template"])
         return found
 
+    def _will_be_on(self, job: Json | None) -> str:
+        """The node of a twin that has none yet; it counts in ALL in any case."""
+        may = None if job is None else allowed(job["spec"]["template"])
+        return min(may) if may is not None and len(may) == 1 else SOMEWHERE
+
 
 def given_twice(history: History, nodes: Mapping[str, int]) -> list[str]:
-    """Moments at which a node's GPUs were given to more workers than it has GPUs."""
+    """Moments at which a node's GPUs were given to more workers than it has GPUs.
+
+    A twin counts from its birth on; that it is born is no fault of laxity's.
+    """
     moment, found = _Moment(), []
     most = {**nodes, ALL: sum(nodes.values())}
     for kind, change in history.events():
-        before = moment.given.copy()
+        before, twins = moment.given.copy(), len(moment.twins)
         moment.take(kind, change)
+        if len(moment.twins) > twins:
+            continue
         for node, many in moment.given.items():
-            if many > max(most.get(node, 0), before[node]):
+            if node != SOMEWHERE and many > max(most.get(node, 0), before[node]):
                 who = moment.holders(node)
                 found.append(f"{many} GPUs on {node} by {_words(kind, change)}; held by {who}")
     return found
 
 
-def run_twice(history: History) -> list[str]:
+def run_twice(history: History, *, twins: bool = False) -> list[str]:
     """Workers of which two lived at once or that were begun again with no reason to, and stops that
     the Job's own status does not count.
+
+    Where the job controller was cut off as well it may have made `twins`: they are passed over.
     """
     moment, found = _Moment(), []
     left: Counter[str] = Counter()  # times that a Job was stopped or made narrower
@@ -183,8 +217,12 @@ def run_twice(history: History) -> list[str]:
         uid = moment.take(kind, change)
         if kind == "pods" and uid:
             which = index(change.object)
-            births[uid, which].add(change.object["metadata"]["uid"])
-            alive = sum(index(pod) == which for pod in moment.pods[uid].values())
+            spared = moment.twins if twins else set()
+            births[uid, which] |= {change.object["metadata"]["uid"]} - spared
+            alive = sum(
+                index(pod) == which and pod["metadata"]["uid"] not in spared
+                for pod in moment.pods[uid].values()
+            )
             if alive > 1 or len(births[uid, which]) > 1 + left[uid]:
                 begun = len(births[uid, which])
                 found.append(f"{alive} at once, begun {begun} times: {_words(kind, change)}")
@@ -216,6 +254,17 @@ def lost(history: History) -> list[str]:
             found.append(f"{counted[uid]} stops became {stopped}: {_words(kind, change)}")
         counted[uid] = stopped
     return found
+
+
+def misread(history: History) -> list[str]:
+    """Jobs that make sense and were told that they make none."""
+    told: dict[str, str] = {}
+    for kind, change in history.events():
+        if kind == "jobs":
+            verdict = json.loads(annotations(change.object).get(names.VERDICT, "{}"))
+            if verdict.get("kind") == "refusal" and verdict["reason"]["code"] == "invalid":
+                told.setdefault(change.object["metadata"]["name"], f"{verdict['reason']['facts']}")
+    return [f"{name} was told: {facts}" for name, facts in told.items()]
 
 
 def uid_of(kind: str, change: Change) -> str:

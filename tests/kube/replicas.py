@@ -20,7 +20,8 @@ class Replica:
 
     def __init__(
         self, cluster: Cluster, nursery: Nursery, folder: Path, *,
-        store: str = "", lease_s: float = 15.0, kubeconfig: Path | None = None,
+        store: str = "", lease_s: float = 15.0, pods_within_s: float = 60.0,
+        kubeconfig: Path | None = None,
     ) -> None:  # fmt: skip
         folder.mkdir()
         self.cluster, self.nursery, self.log = cluster, nursery, folder / "serve.log"
@@ -30,6 +31,7 @@ class Replica:
             "KUBECONFIG": str(kubeconfig or cluster.service_kubeconfig),
             "LAXITY_HOME": str(folder / "home"),
             "LAXITY_LEASE_S": f"{lease_s:g}",
+            "LAXITY_PODS_WITHIN_S": f"{pods_within_s:g}",
         }
         if store:
             self.env["LAXITY_STORE"] = store

@@ -66,7 +66,7 @@ def test_an_api_server_that_was_away_finds_all_as_it_was(there: Ground, away_s: 
     later = there.apply(6, HARD)
     there.until(lambda: there.finished() == 14 + len(later), "the other jobs to finish")
     assert {job["metadata"]["name"]: job["spec"] for job in there.jobs(stays)} == before
-    assert there.problems() == []
+    assert there.problems(twins=True) == []
 
 
 def test_an_etcd_that_is_killed_and_comes_back_loses_nothing(there: Ground) -> None:
@@ -81,7 +81,7 @@ def test_an_etcd_that_is_killed_and_comes_back_loses_nothing(there: Ground) -> N
     later = there.apply(6, HARD)
     there.until(lambda: there.finished() == 16 + len(later), "the other jobs to finish")
     assert there.running(stays) == 4
-    assert there.problems() == []
+    assert there.problems(twins=True) == []
 
 
 @pytest.mark.parametrize(

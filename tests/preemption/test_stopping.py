@@ -180,6 +180,15 @@ def test_pods_that_do_not_all_fit(fits: int, kind: type) -> None:
     assert found.reason.code == "pods_do_not_fit"
 
 
+def test_what_a_pod_waits_for_is_told() -> None:
+    why = "worker 0 has no node: 0/5 nodes are available"
+    (found,) = followed(job("a", running=2, workers=(1, 2), fitting_workers=0, pending=why))
+    wanted = f"only 0 of 2 pods ran in the time that they have for it: {why}"
+    assert (found.reason.code, found.reason.text) == ("pods_do_not_fit", wanted)
+    (found,) = followed(job("a", running=2, workers=(1, 2), fitting_workers=0))
+    assert found.reason.text == "only 0 of 2 pods ran in the time that they have for it"
+
+
 def test_workers_that_fail_are_not_said_to_be_pods_that_do_not_fit() -> None:
     died = "worker 0 failed with exit code 1: ImportError: no module named x"
     (found,) = followed(job("a", running=2, workers=(1, 2), fitting_workers=0, died=died))

@@ -99,12 +99,16 @@ def test_a_policy_that_there_is_not_is_told_which_there_are() -> None:
         pytest.param({"slots": 99_999_999}, id="more slots than processes"),
         pytest.param({"webhook": "chat"}, id="a webhook that is no address"),
         pytest.param({"public_url": "here:80"}, id="an address without its scheme"),
+        pytest.param({"pods_within_s": 0.0}, id="no time for pods"),
+        pytest.param({"pods_within_s": float("nan")}, id="no number"),
     ],
 )
 def test_options_that_cannot_work_are_refused_before_anything_starts(
     options: dict[str, object],
 ) -> None:
-    with pytest.raises(SettingsError, match=r"slots must be 1 to 4096|write http://HOST:PORT"):
+    with pytest.raises(
+        SettingsError, match=r"slots must be 1 to 4096|write http://HOST:PORT|at least 1 s"
+    ):
         Settings(**options)  # type: ignore[arg-type] # that is what is tried
 
 

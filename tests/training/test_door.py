@@ -4,6 +4,7 @@ import json
 import socket
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,34 @@ def test_who_comes_after_the_end_is_told_so(leader: Leader, tmp_path: Path) -> N
     leader.end()
 
     assert Member(tmp_path, index=1, uid="u1").join() == {"do": "end"}
+
+
+def test_a_leader_gives_way_to_a_later_one_of_its_job(leader: Leader, tmp_path: Path) -> None:
+    assert not leader.superseded()
+    later = Leader(tmp_path, uid="u1")
+    assert (leader.superseded(), later.superseded()) == (True, False)
+    later.end()
+    assert leader.superseded(), "also when the later one has finished"
+
+
+def test_of_two_that_begin_at_once_one_gives_way(leader: Leader, tmp_path: Path) -> None:
+    """Both have read the same generation."""
+    mine = Rendezvous.read(tmp_path)
+    assert mine is not None
+    replace(mine, token="other").write(tmp_path)
+    assert leader.superseded()
+    mine.write(tmp_path)
+    assert not leader.superseded()
+
+
+@pytest.mark.parametrize("place", ["another job", "an earlier one, seen late", "nothing"])
+def test_a_leader_gives_way_to_nobody_else(leader: Leader, tmp_path: Path, place: str) -> None:
+    mine = Rendezvous.read(tmp_path)
+    assert mine is not None
+    if place == "nothing":
+        (tmp_path / "rendezvous.json").unlink()
+    elif place == "another job":
+        replace(mine, token="other", uid="u2", generation=9).write(tmp_path)
+    else:
+        replace(mine, token="other", generation=mine.generation - 1).write(tmp_path)
+    assert not leader.superseded()

@@ -336,3 +336,22 @@ def test_an_error_because_another_worker_is_gone_is_no_failure(
     service.order(workers=1)
     assert crew.run("needs_the_others") == 0
     assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("function", "leaves"), [("mean_model", 75), ("swallowing", 143)])
+def test_of_two_workers_0_the_later_one_goes_on_and_no_epoch_counts_twice(
+    crew: Crew, service: Service, function: str, leaves: int
+) -> None:
+    """A node that is lost may still be alive, and a job controller may make one pod twice."""
+    crew.open_gate(1)
+    first = crew.start(function)
+    crew.until_noted("began", epoch=2)
+    second = crew.start(function)
+    crew.until_noted("began", epoch=2, pid=second.pid)
+    crew.open_gate()
+    assert (first.wait(60), second.wait(60)) == (leaves, 0)
+    assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 3, 4]
+    numbers = [line["seq"] for line in crew.reports()]
+    assert numbers == sorted(set(numbers))
+    if function == "mean_model":
+        np.testing.assert_allclose(crew.result()["weights"], model_of([1, 1, 1, 1]), rtol=1e-12)

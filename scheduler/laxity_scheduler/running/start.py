@@ -214,7 +214,12 @@ def open_world(
     """The world of the settings' name, by entry point."""
     more = {"token": token} if token else {}
     world: LiveWorld = world_entry(settings.world).load()(
-        settings.home, reports, slots=settings.slots, url=url, **more
+        settings.home,
+        reports,
+        slots=settings.slots,
+        url=url,
+        fit_within_s=settings.pods_within_s,
+        **more,
     )
     return world
 

@@ -1,6 +1,7 @@
 """What a service is told when it starts: where it listens, what it keeps, how it decides."""
 
 import ipaddress
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,7 @@ class Settings:
     longest_sleep_s: float = 30.0
     shared_sleep_s: float = 3.0  # ... where workers may have told another replica
     lease_s: float = 15.0  # a leader among replicas that is silent for so long is replaced
+    pods_within_s: float = 60.0  # pods that do not all run by then are not waited for
     public_url: str = ""
 
     def __post_init__(self) -> None:
@@ -53,6 +55,8 @@ class Settings:
                 raise SettingsError(f"--{name} {url!r}: write http://HOST:PORT")
         if self.lease_s < 1.0:
             raise SettingsError(f"a lease must be at least 1 s long, got {self.lease_s:g}")
+        if not 1.0 <= self.pods_within_s < math.inf:
+            raise SettingsError(f"pods need at least 1 s to start, got {self.pods_within_s:g}")
 
     @property
     def store_url(self) -> str:

@@ -70,6 +70,8 @@ def view_of(
         view["width_history"] = _history(view["width_history"], row, now)
     if view["state"] not in ("queued", "suspended"):
         view |= {"held_by": [], "expected_start_at": None}
+    elif row is not None and row.not_before > now:
+        view |= {"held_by": [], "expected_start_at": row.not_before}
     elif said is not None:
         view |= {
             "held_by": list(said.held_by),

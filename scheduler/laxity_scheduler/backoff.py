@@ -1,0 +1,47 @@
+"""A job that cannot start, for want of an image or since its workers die, is tried less and less.
+
+Started again at once each time, it would hold its GPUs for nothing, over and over. The first time it
+is tried again at once: somebody else may have been quicker on its node. While it waits, the policy
+does not see it; what it was promised stands and is decided on again when it is back.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from laxity_scheduler.state import FOREVER, ClusterState, Job
+
+FIRST_S: Final = 60.0
+LONGEST_S: Final = 3600.0
+
+
+def backoff_s(failed_starts: int) -> float:
+    """How long a job waits that has failed to start so often in a row."""
+    if failed_starts < 2:
+        return 0.0
+    return min(LONGEST_S, FIRST_S * 2.0 ** (min(failed_starts, 32) - 2))
+
+
+def failed_starts(job: Job) -> int:
+    """How often in a row it has failed to start, this time included; workers that formed count."""
+    return 1 if job.formed else job.failed_starts + 1
+
+
+def without_who_waits(state: ClusterState) -> ClusterState:
+    """The state without jobs that are not to be tried yet; itself if there are none.
+
+    Who asks for a verdict (as its deadline was changed) is seen.
+    """
+    away = {job.id for job in state.jobs if _waits(job, state.now)}
+    if not away:
+        return state
+    jobs = tuple(job for job in state.jobs if job.id not in away)
+    return replace(state, jobs=jobs, holds=tuple(h for h in state.holds if h.job not in away))
+
+
+def next_at(state: ClusterState) -> float:
+    """When the next one is to be tried again; FOREVER if none waits."""
+    return min((job.not_before for job in state.jobs if _waits(job, state.now)), default=FOREVER)
+
+
+def _waits(job: Job, now: float) -> bool:
+    return job.not_before > now and not (job.workers or job.asked)

@@ -1,0 +1,111 @@
+"""The job controller comes behind: what it has not seen yet it may still act upon."""
+
+from typing import Any, cast
+
+import pytest
+
+from laxity import names
+from laxity_k8s.api import Change, ClusterApi, Json
+from laxity_k8s.kept import Kept
+from laxity_k8s.noted import in_time, may_come, noted
+from laxity_k8s.world import LiveCluster
+from laxity_scheduler.engine import Report
+from laxity_scheduler.plan import Admit, Decision, Plan, Preempt, Resize
+from laxity_scheduler.reasons import reason
+from tests.acting.making import CREATED, CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, node, pod
+from tests.acting.test_drifting_watches import Seen
+from tests.acting.test_torn import Scripted
+
+WHY = reason("order", policy="test")
+
+
+def made(*, suspend: bool, status: Json, wanted: int | None = 2, **more: Any) -> Json:
+    """A Job of two workers as laxity left it, and what its controller has said of it."""
+    found = job(width=2, suspend=suspend, status=status, **more)
+    state = Kept(resumed_at=None if wanted is None else CREATED_AT, wanted=wanted)
+    found["metadata"]["annotations"][names.STATUS] = state.to_text()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("suspend", "status", "wanted", "expected"),
+    [
+        pytest.param(True, {}, None, True, id="new and suspended"),
+        pytest.param(True, SUSPENDED, None, True, id="suspended and never let run"),
+        pytest.param(False, SUSPENDED, 2, False, id="let run and not seen"),
+        pytest.param(False, EVER_SUSPENDED, 2, True, id="let run and seen"),
+        pytest.param(True, EVER_SUSPENDED, 0, False, id="suspended and not seen"),
+        pytest.param(True, SUSPENDED, 0, True, id="suspended and seen"),
+        pytest.param(False, {}, 2, False, id="let run before it was seen at all"),
+        pytest.param(False, {"startTime": CREATED}, None, True, id="made running, and seen"),
+        pytest.param(True, {}, 0, False, id="made running, then suspended, and not seen"),
+    ],
+)
+def test_the_condition_tells_what_the_controller_saw_last(
+    suspend: bool, status: Json, wanted: int | None, expected: bool
+) -> None:
+    assert noted(made(suspend=suspend, status=status, wanted=wanted)) is expected
+
+
+def test_workers_of_a_job_suspended_unseen_may_come_but_for_those_that_are_done() -> None:
+    assert may_come(made(suspend=True, status=EVER_SUSPENDED, wanted=0)) == 2
+    one_done = {**EVER_SUSPENDED, "succeeded": 1}
+    assert may_come(made(suspend=True, status=one_done, wanted=0)) == 1
+    assert may_come(made(suspend=False, status=SUSPENDED)) == 0
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+    assert may_come(made(suspend=True, status=failed, wanted=0)) == 0
+
+
+def test_its_gpus_are_busy_until_the_controller_has_seen_it_suspended() -> None:
+    """It may just be making the pods: they would be bound where somebody else was sent."""
+    stopped = made(suspend=True, status=EVER_SUSPENDED, wanted=0)
+    seen = Seen(stopped)
+    assert sum(seen.busy().values()) == 2
+    (row,) = seen.look().jobs
+    assert (row.workers, row.terminating_workers) == (0, 2)
+    seen.put({**stopped, "status": SUSPENDED})
+    assert sum(seen.busy().values()) == 0
+    (row,) = seen.look().jobs
+    assert row.terminating_workers == 0
+
+
+def test_of_those_that_come_after_all_none_is_counted_twice() -> None:
+    stopped = made(suspend=True, status=EVER_SUSPENDED, wanted=0)
+    seen = Seen(stopped, pod(0, node="a"))
+    assert sum(seen.busy().values()) == 2
+    seen.put(pod(1, node="b"))
+    assert seen.busy() == {"a": 1, "b": 1}
+
+
+STOP_NOW = Preempt("default/job", "now", "", WHY)
+OTHERS: list[Decision] = [
+    Preempt("default/job", "epoch", "", WHY),
+    Resize("default/job", 1, ("a",), "now", WHY),
+    Admit("default/job", 2, ("a", "a"), WHY),
+]
+
+
+def test_a_job_whose_start_was_not_seen_is_not_suspended_yet_and_all_else_is_done() -> None:
+    started = made(suspend=False, status=SUSPENDED)
+    assert in_time(started, [STOP_NOW, *OTHERS]) == OTHERS
+
+
+def test_a_job_whose_start_was_seen_is_suspended_at_once() -> None:
+    started = made(suspend=False, status=EVER_SUSPENDED)
+    assert in_time(started, [STOP_NOW, *OTHERS]) == [STOP_NOW, *OTHERS]
+
+
+def test_a_stop_that_comes_too_soon_is_not_sent_until_the_controller_has_seen_the_start() -> None:
+    api, stop = Scripted(), Plan((STOP_NOW,))
+    api.put(node("a"))
+    started = made(suspend=False, status=SUSPENDED, nodes='["a", "a"]')
+    api.put(started)
+    world = LiveCluster(cast("ClusterApi", api), lambda _: Report())
+    stop.check(world.observe())
+    world.carry_out(stop)
+    assert api.patched == []
+    api.tell["jobs"](Change("MODIFIED", api.put({**started, "status": EVER_SUSPENDED})))
+    stop.check(world.observe())
+    world.carry_out(stop)
+    world.close()
+    assert [one.body["spec"] for one in api.patched] == [{"suspend": True}]

@@ -62,11 +62,13 @@ def test_a_job_says_why_it_waits_and_until_when() -> None:
 
 
 def test_free_gpus_that_a_waiting_promise_needs_are_not_given_away() -> None:
-    jobs = [job("be", running=3, workers=(3,)), promised("hard", 4000.0, workers=(2,)), job("b2")]
-    plan = decide(cluster(gpus=4, jobs=jobs, now=1.0), MINUTE_EPOCHS)
+    hard = promised("hard", 4000.0, workers=(2,))
+    jobs = [job("be", running=3, workers=(3,)), hard, job("b2"), promised("a", 9e4, running=1)]
+    plan = decide(cluster(gpus=5, jobs=jobs, now=1.0), MINUTE_EPOCHS)
     assert admitted(plan) == []
-    reasons = {one.job: one.reason.code for one in plan.decisions if isinstance(one, Wait)}
-    assert reasons["team/b2"] == "held_for_promises"
+    waits = {one.job: one for one in plan.decisions if isinstance(one, Wait)}
+    assert waits["team/b2"].reason.code == "held_for_promises"
+    assert waits["team/b2"].held_by == ("team/hard",), "and not who runs as promised"
 
 
 def test_a_best_effort_job_uses_gpus_that_are_promised_for_later_if_it_can_stop_in_time() -> None:

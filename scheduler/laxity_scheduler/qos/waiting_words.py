@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import islice
 from typing import Final
 
 from laxity_scheduler.columns.bulk import built
@@ -18,8 +19,9 @@ Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for
 def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
     """Of all that are blocked."""
     state = bargain.state
-    claims = bargain.reservations.claims[:MOST_HOLDERS]
-    promised = tuple([claim.job.id for claim in claims])
+    claims = bargain.reservations.claims
+    to_start = islice((claim for claim in claims if not claim.job.workers), MOST_HOLDERS)
+    promised = tuple([claim.job.id for claim in tuple(to_start) or claims[:MOST_HOLDERS]])
     held = reason("held_for_promises", holders=", ".join(promised)), promised
 
     @cache

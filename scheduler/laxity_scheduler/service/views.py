@@ -71,7 +71,8 @@ def view_of(
     if view["state"] not in ("queued", "suspended"):
         view |= {"held_by": [], "expected_start_at": None}
     elif row is not None and row.not_before > now:
-        view |= {"held_by": [], "expected_start_at": row.not_before}
+        unknown = {"p50_at": None, "p90_at": None}
+        view |= {"held_by": [], "expected_start_at": row.not_before} | unknown
     elif said is not None:
         view |= {
             "held_by": list(said.held_by),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError, URLError
@@ -39,7 +40,7 @@ def check_answers(uri: str) -> None:
             if error.code < 500:  # some proxies hide /health: somebody is there
                 return
             raise MlflowAwayError(f"MLflow at {uri} answers {error.code}") from error
-        except (URLError, OSError) as error:
+        except (URLError, HTTPException, OSError) as error:
             why = getattr(error, "reason", error)
             raise MlflowAwayError(f"MLflow at {uri} does not answer: {why}") from error
     if uri.startswith(SQLITE):

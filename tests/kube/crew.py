@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from http.client import HTTPException
 from typing import Any
 
 from laxity import names
@@ -91,7 +92,7 @@ class Crew:
                     acked = json.load(reply)["acked"]
             except urllib.error.HTTPError as refused:
                 refused.close()  # it holds the connection
-            except (OSError, ValueError):
+            except (OSError, HTTPException, ValueError):
                 continue
             else:
                 lines[:] = [line for line in lines if line["seq"] > acked]

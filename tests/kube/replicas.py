@@ -4,6 +4,7 @@ import json
 import signal
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,7 +78,7 @@ class Replica:
         except urllib.error.HTTPError as not_yet:
             not_yet.close()
             return {}
-        except (OSError, ValueError):
+        except (OSError, HTTPException, ValueError):
             return {}
         return found
 

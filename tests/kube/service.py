@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,7 +93,7 @@ class Service:
         except urllib.error.HTTPError as not_yet:
             not_yet.close()
             return False
-        except OSError:
+        except (OSError, HTTPException):
             return False
         return True
 

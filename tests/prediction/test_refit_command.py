@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,24 @@ def test_without_mlflow_the_command_says_so_at_once(place: Place) -> None:
     assert isinstance(error, CommandError)
     assert error.code == AWAY
     assert f"MLflow at {uri} does not answer" in str(error)
+
+
+def test_an_address_where_something_else_speaks_is_said(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        uri = f"http://127.0.0.1:{other.getsockname()[1]}"
+
+        def greet() -> None:
+            peer, _ = other.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(b"220 mail.example ready\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        error = command(place, "--tracking-uri", uri).exception
+
+    assert isinstance(error, CommandError)
+    assert error.code == AWAY
+    assert f"MLflow at {uri} does not answer: 220 mail.example ready" in str(error)
 
 
 @pytest.mark.parametrize(

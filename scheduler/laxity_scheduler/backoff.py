@@ -26,22 +26,20 @@ def failed_starts(job: Job) -> int:
     return 1 if job.formed else job.failed_starts + 1
 
 
-def without_who_waits(state: ClusterState) -> ClusterState:
-    """The state without jobs that are not to be tried yet; itself if there are none.
+def without_who_waits(state: ClusterState) -> tuple[ClusterState, float]:
+    """The state without jobs that are not to be tried yet, and when the next one is (FOREVER: none).
 
-    Who asks for a verdict (as its deadline was changed) is seen.
+    It is the state itself if there are none. Who asks for a verdict (as its deadline was changed) is
+    seen.
     """
-    away = {job.id for job in state.jobs if _waits(job, state.now)}
-    if not away:
-        return state
-    jobs = tuple(job for job in state.jobs if job.id not in away)
-    return replace(state, jobs=jobs, holds=tuple(h for h in state.holds if h.job not in away))
-
-
-def next_at(state: ClusterState) -> float:
-    """When the next one is to be tried again; FOREVER if none waits."""
-    return min((job.not_before for job in state.jobs if _waits(job, state.now)), default=FOREVER)
-
-
-def _waits(job: Job, now: float) -> bool:
-    return job.not_before > now and not (job.workers or job.asked)
+    now = state.now
+    later = [job for job in state.jobs if job.not_before > now and not (job.workers or job.asked)]
+    if not later:
+        return state, FOREVER
+    away = {job.id for job in later}
+    seen = replace(
+        state,
+        jobs=tuple(job for job in state.jobs if job.id not in away),
+        holds=tuple(hold for hold in state.holds if hold.job not in away),
+    )
+    return seen, min(job.not_before for job in later)

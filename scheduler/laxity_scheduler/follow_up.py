@@ -9,7 +9,7 @@ for want of room or since they fail, goes on with those that do.
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.backoff import backoff_s, failed_starts, next_at, without_who_waits
+from laxity_scheduler.backoff import backoff_s, failed_starts, without_who_waits
 from laxity_scheduler.decision import Decision, Preempt, Resize
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Plan
@@ -44,13 +44,14 @@ def with_follow_up(policy: Policy) -> Policy:
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         first = follow_up(state)
         done = frozenset(d.job for d in first if isinstance(d, Preempt | Resize))
-        plan = policy(without_who_waits(state), predictor)
+        seen, next_at = without_who_waits(state)
+        plan = policy(seen, predictor)
         rest = tuple(
             d for d in plan.decisions if not (isinstance(d, Preempt | Resize) and d.job in done)
         )
         overdue = (overdue_at(job) for job in state.running if not job.pinned)
         wake_at = min((at for at in overdue if at > state.now), default=FOREVER)
-        return Plan(first + rest, min(plan.wake_at, wake_at, next_at(state)))
+        return Plan(first + rest, min(plan.wake_at, wake_at, next_at))
 
     return decide
 

@@ -13,7 +13,7 @@ from laxity_scheduler.follow_up import follow_up, with_follow_up
 from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.views import Said, view_of
-from laxity_scheduler.state import ClusterState, Hold, Job
+from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 
 
@@ -51,19 +51,20 @@ def test_then_it_is_tried_again() -> None:
 
 def test_a_new_deadline_is_judged_at_once() -> None:
     state = cluster(gpus=1, jobs=[broken(asked=True)], now=30.0)
-    assert without_who_waits(state) is state
+    assert without_who_waits(state)[0] is state
 
 
 def test_nothing_changes_where_nobody_waits() -> None:
     state = cluster(gpus=2, jobs=[job("be", running=1), job("other")], now=30.0)
-    assert without_who_waits(state) is state
+    assert without_who_waits(state)[0] is state
     running = cluster(gpus=1, jobs=[job("be", running=1, not_before=100.0, asked=False)], now=30.0)
-    assert without_who_waits(running) is running
+    assert without_who_waits(running) == (running, FOREVER)
 
 
 def test_gpus_held_for_it_are_free() -> None:
     state = cluster(gpus=1, jobs=[broken(asked=False)], holds=[Hold("team/broken", "n0", 1, 600.0)])
-    assert without_who_waits(replace(state, now=30.0)).holds == ()
+    seen, next_at = without_who_waits(replace(state, now=30.0))
+    assert (seen.jobs, seen.holds, next_at) == ((), (), 100.0)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def ended(training: Training, termination: Termination, entry: str, call: Callab
         return _stopped(training)
     except Superseded as why:
         say(str(why))
-        return AGAIN
+        return STOPPED  # not AGAIN: a flow run that is the Job would begin anew, and supersede
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job

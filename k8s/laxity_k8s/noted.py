@@ -1,9 +1,10 @@
 """What the job controller has seen of a Job: it comes behind, by more the more it has to do.
 
 Nothing in a Job says up to which change its controller has come, but its Suspended condition (or,
-before there is one, its start time) says whether it saw it running or suspended last. So a Job that was suspended holds GPUs until that is
-`noted`: in between its pods may still be made. And a start is noted before the Job is suspended
-again: of two changes that the controller has not seen the condition would tell nothing.
+before there is one, its start time) says whether it saw it running or suspended last. So a Job that
+was suspended holds GPUs until that is `noted`: in between its pods may still be made. And a start is
+noted before the Job is suspended again: of two changes that the controller has not seen the
+condition would tell nothing.
 """
 
 from collections.abc import Iterable

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, Protocol
 
 Kind = Literal["jobs", "pods", "nodes", "events", "leases"]
 Json = dict[str, Any]
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
 NOT_ALLOWED: Final = "not sent: this replica does not lead (any more)"
 
 

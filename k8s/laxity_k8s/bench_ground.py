@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeVar
 from laxity import names
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.admission import condition
-from laxity_k8s.api import ApiError, Json
+from laxity_k8s.api import NOT_FOUND, ApiError, Json
 from laxity_k8s.kubernetes import connect
 from laxity_k8s.paths import collection
 from laxity_k8s.wire import Wire
@@ -26,7 +26,6 @@ LABEL: Final = f"{names.DOMAIN}/bench"
 NAMESPACES: Final = "/api/v1/namespaces"
 GONE_WITHIN_S: Final = 600.0
 LOOK_S: Final = 0.25
-NOT_FOUND: Final = 404
 Answer = TypeVar("Answer")
 Listen = Callable[[str], None]
 

@@ -20,13 +20,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from laxity_k8s import merge
-from laxity_k8s.api import ApiError, Json, Kind, Patch
+from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, Json, Kind, Patch
 
 LOG = logging.getLogger("laxity.k8s.lease")
 NAME: Final = "laxity"
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-NOT_FOUND: Final = 404
-CONFLICT: Final = 409
 Fence = Callable[[Sequence[str], int], None]
 
 

@@ -6,40 +6,32 @@ on the Jobs themselves, so the service may be killed between any two lines and g
 
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import chain
 
 from laxity import names
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.admission import finished
-from laxity_k8s.affinity import roomy
-from laxity_k8s.again import alike, at_revision, onto_revision, reset
-from laxity_k8s.api import ApiError, ClusterApi, Json, Outcome, Patch
+from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.collect import ended_at
 from laxity_k8s.events import EventWriter
 from laxity_k8s.intake import submit
 from laxity_k8s.mirror import Mirror
-from laxity_k8s.noted import in_time
-from laxity_k8s.patches import JobPatch, Turn, in_batches, job_patch
+from laxity_k8s.patches import Turn
 from laxity_k8s.reminders import Reminders
+from laxity_k8s.sending import Sender
 from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
-from laxity_k8s.straying import postponed
-from laxity_k8s.tending import tending
+from laxity_k8s.tending import refusal, tending
+from laxity_k8s.wishes import wishes
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
-from laxity_scheduler.plan import Admit, Decision, Loan, Plan, Reclaim, Resize, Wait
+from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
 from laxity_scheduler.state import ClusterState, NodeSet
 
-NOT_FOUND = 404
-CONFLICT = 409
 COLLECT_EVERY_S = 600.0
 MEND_EVERY_S = 1.0
 LONG_CUT_S = 5.0  # shorter ones take no time from pods that are to come up
 WEEK_S = 7 * 86_400.0
-Wish = Callable[[], JobPatch | None]
 
 
 class LiveCluster:
@@ -55,7 +47,6 @@ class LiveCluster:
     ) -> None:
         self.api = api
         self.cycle = 0
-        self.sent: Counter[str] = Counter()  # patches by what became of them
         self._keep_s = keep_s
         self._news = threading.Event()
         self._collected_at = 0.0
@@ -69,8 +60,13 @@ class LiveCluster:
         self._snapshot = Snapshot(self._mirror, self._reminders.report, fit_within_s=fit_within_s)
         self._events = EventWriter(api)
         self._state: ClusterState | None = None
-        self._unsure = False  # whether a patch may have landed of which we know nothing
+        self._sender = Sender(api, self._mirror, self._events, self._snapshot.shown.get)
         self.blind = ""
+
+    @property
+    def sent(self) -> Mapping[str, int]:
+        """Patches by what became of them: "done", or the status that refused them."""
+        return self._sender.sent
 
     def observe(self) -> ClusterState:
         with self._looking:
@@ -91,17 +87,17 @@ class LiveCluster:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
         with self._looking:
             state = self._state or self._observe()
-            if self._unsure:
+            if self._sender.unsure:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
-            now, later = self._wishes(plan.decisions, state)
+            now, later = wishes(plan.decisions, state, self._snapshot, cycle=self.cycle)
         made = [patch for wish in now if (patch := wish()) is not None]
         for turn in Turn:
-            self._send(
+            self._sender.one_turn(
                 [patch for patch in made if patch.turn == turn],
                 later if turn == Turn.START else (),
             )
-        self._done(self._reminders.patches(state, time.time()))
+        self._sender.done(self._reminders.patches(state, time.time()))
         for decision in plan.decisions:
             if isinstance(decision, Loan | Reclaim):
                 self._move(decision.nodes, "loaned" if isinstance(decision, Loan) else "inference")
@@ -239,13 +235,13 @@ class LiveCluster:
         """See all Jobs as they are; what the watch tells later is known."""
         for job in self.api.list("jobs", selector=names.MANAGED).items:
             self._mirror.put("jobs", job)
-        self._unsure = False
+        self._sender.unsure = False
 
     def _observe(self) -> ClusterState:
         settle = getattr(self.api, "settle", None)
         if settle is not None:
             settle()
-        if self._unsure:
+        if self._sender.unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
         self.blind = self._mend()
@@ -278,130 +274,24 @@ class LiveCluster:
             for job_id in self._snapshot.wait_anew(now):
                 self._mirror.put_back(job_id)
 
-    def _wishes(
-        self, decisions: Iterable[Decision], state: ClusterState
-    ) -> tuple[list[Wish], list[Wish]]:
-        """Patches to be made: those to make before any is sent, and first starts, one by one."""
-        by_job: defaultdict[str, list[Decision]] = defaultdict(list)
-        for decision in decisions:
-            if not isinstance(decision, Loan | Reclaim):
-                by_job[decision.job].append(decision)
-        if not by_job:
-            return [], []
-        shown = self._snapshot.shown
-        late = postponed(by_job, state.by_id, shown, self._snapshot.on_its_way)
-        nodes = {node.id: node for node in state.nodes}
-        freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
-        now: list[Wish] = []
-        later: list[Wish] = []
-        for job_id, said in by_job.items():
-            row, job = state.by_id.get(job_id), shown.get(job_id)
-            if row is None or job is None:
-                continue
-            mine = in_time(job, said)
-            mine = [one for one in mine if not (job_id in late and isinstance(one, Resize))]
-            if not mine:
-                continue
-            may = state.eligible(row)
-            open_to = freest if may is None else (node for node in freest if node.id in may)
-            room = roomy(nodes, open_to, row, mine)
-            wish = partial(job_patch, job, row, mine, now=time.time(), cycle=self.cycle, roomy=room)
-            (later if first_start(job, mine) else now).append(wish)
-        return now, later
-
-    def _send(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
-        """One turn's patches; a start time that is in the way is cleared before."""
-        resets = [reset(one) for one in wished if one.reset_first]
-        cleared = {done.patch.id: done for done in self._done(resets)}
-        ready = [one for one in wished if not one.reset_first]
-        for one in wished:
-            after = cleared.get(one.patch.id) if one.reset_first else None
-            if after is not None and after.object is not None:
-                ready.append(onto_revision(one, after.object))
-        if not ready and not later:
-            return
-        said: dict[str, tuple[tuple[str, str], ...]] = {}
-
-        def patches() -> Iterator[Patch]:
-            for one in chain(ready, in_batches(wish() for wish in later)):
-                if one is not None:
-                    said[one.patch.id] = one.said
-                    yield one.patch
-
-        for done in self._done(patches()):
-            for code, words in said[done.patch.id] if done.object else ():
-                self._events.say(done.object or {}, code, words)
-
-    def _done(self, patches: Iterable[Patch]) -> list[Outcome]:
-        """Outcomes that went well; the others lost a race, and the next cycle sees who won."""
-        done = []
-        try:
-            answers = self.api.patch_many(patches) if patches else ()
-        except BaseException:  # one of them could not be made, after others were sent
-            self._unsure = True
-            raise
-        for first in answers:
-            outcome = self._once_more(first) if first.status == CONFLICT else first
-            self.sent["done" if outcome.ok else str(outcome.status)] += 1
-            if outcome.ok and outcome.object is not None:
-                self._mirror.put(outcome.patch.kind, outcome.object)
-                done.append(outcome)
-            else:
-                self._mirror.put_back(outcome.patch.id)
-                self._unsure |= outcome.may_have_landed
-        return done
-
-    def _once_more(self, lost: Outcome) -> Outcome:
-        """Send a patch again if only the Job's status moved: what was decided on still holds."""
-        latest = self._latest(lost.patch)
-        shown = self._snapshot.shown.get(lost.patch.id)
-        if latest is None or not alike(latest, shown) or finished(latest):
-            return lost
-        again = next(iter(self.api.patch_many([at_revision(lost.patch, latest)])))
-        if again.status == CONFLICT:
-            self._latest(lost.patch)
-        return again
-
-    def _latest(self, lost: Patch) -> Json | None:
-        """What won, seen at once: it may be this very patch, sent twice as its answer was lost."""
-        try:
-            latest = self.api.get(lost.kind, lost.id)
-        except ApiError as error:
-            self._unsure |= error.status != NOT_FOUND
-            return None
-        self._mirror.put(lost.kind, latest)
-        return latest
-
     def _tend(self, group: str, now: float) -> None:
         """What a Job needs before it is counted: be suspended if new, be pinned if changed by hand."""
         with self._mirror.lock:
             job = self._mirror.jobs.get(group)
         found = tending(job, now=now) if job is not None else None
-        if found is None:
-            return
-        for done in self._done([found.patch]):
-            self._events.say(done.object or {}, found.code, found.words, warning=True)
+        if found is not None:
+            self._sender.tend(found)
 
     def _tell_bad(self, bad: objects.BadJob) -> None:
-        from laxity_k8s.tending import refusal
-
         with self._mirror.lock:
             job = self._mirror.jobs.get(bad.id)
         found = refusal(job, bad) if job is not None else None
-        if found is None:
-            return
-        for done in self._done([found.patch]):
-            self._events.say(done.object or {}, found.code, found.words, warning=True)
+        if found is not None:
+            self._sender.tend(found)
 
     def _move(self, nodes: Iterable[str], pool: str) -> None:
         body = {"metadata": {"labels": {objects.POOL: pool}}}
-        self._done([Patch("nodes", node, body) for node in nodes])
-
-
-def first_start(job: Json, decisions: Sequence[Decision]) -> bool:
-    """Whether they let a Job run that never ran: nothing has to be cleared, or freed, before."""
-    starts = any(isinstance(one, Admit) for one in decisions)
-    return starts and not merge.dig(job, "status", "startTime")
+        self._sender.done([Patch("nodes", node, body) for node in nodes])
 
 
 def _none(there: Mapping[str, str], keys: Iterable[str]) -> dict[str, None]:

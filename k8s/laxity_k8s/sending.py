@@ -1,0 +1,104 @@
+"""Patches on their way: sent in order, once more where a race was lost about nothing, and seen.
+
+Every answer goes into the mirror at once, so the next look sees what was just done.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+
+from laxity_k8s.admission import finished
+from laxity_k8s.again import alike, at_revision, onto_revision, reset
+from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Outcome, Patch
+from laxity_k8s.events import EventWriter
+from laxity_k8s.mirror import Mirror
+from laxity_k8s.patches import JobPatch, in_batches
+from laxity_k8s.tending import Tending
+
+Wish = Callable[[], JobPatch | None]
+
+
+class Sender:
+    """Sends what was decided on the Jobs that are `shown`, by id, and tells their Events.
+
+    `sent` counts patches by what became of them. `unsure` says whether one may have landed of which
+    nothing is known: whoever decides has to look at all Jobs first.
+    """
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        mirror: Mirror,
+        events: EventWriter,
+        shown: Callable[[str], Json | None],
+    ) -> None:
+        self.sent: Counter[str] = Counter()
+        self.unsure = False
+        self._api, self._mirror, self._events, self._shown = api, mirror, events, shown
+
+    def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
+        """One turn's patches; a start time that is in the way is cleared before."""
+        resets = [reset(one) for one in wished if one.reset_first]
+        cleared = {done.patch.id: done for done in self.done(resets)}
+        ready = [one for one in wished if not one.reset_first]
+        for one in wished:
+            after = cleared.get(one.patch.id) if one.reset_first else None
+            if after is not None and after.object is not None:
+                ready.append(onto_revision(one, after.object))
+        if not ready and not later:
+            return
+        said: dict[str, tuple[tuple[str, str], ...]] = {}
+
+        def patches() -> Iterator[Patch]:
+            for one in chain(ready, in_batches(wish() for wish in later)):
+                if one is not None:
+                    said[one.patch.id] = one.said
+                    yield one.patch
+
+        for done in self.done(patches()):
+            for code, words in said[done.patch.id] if done.object else ():
+                self._events.say(done.object or {}, code, words)
+
+    def tend(self, found: Tending) -> None:
+        """What a Job needs before it is decided on, and the news about it."""
+        for done in self.done([found.patch]):
+            self._events.say(done.object or {}, found.code, found.words, warning=True)
+
+    def done(self, patches: Iterable[Patch]) -> list[Outcome]:
+        """Outcomes that went well; the others lost a race, and the next cycle sees who won."""
+        done = []
+        try:
+            answers = self._api.patch_many(patches) if patches else ()
+        except BaseException:  # one of them could not be made, after others were sent
+            self.unsure = True
+            raise
+        for first in answers:
+            outcome = self._once_more(first) if first.status == CONFLICT else first
+            self.sent["done" if outcome.ok else str(outcome.status)] += 1
+            if outcome.ok and outcome.object is not None:
+                self._mirror.put(outcome.patch.kind, outcome.object)
+                done.append(outcome)
+            else:
+                self._mirror.put_back(outcome.patch.id)
+                self.unsure |= outcome.may_have_landed
+        return done
+
+    def _once_more(self, lost: Outcome) -> Outcome:
+        """Send a patch again if only the Job's status moved: what was decided on still holds."""
+        latest = self._latest(lost.patch)
+        if latest is None or not alike(latest, self._shown(lost.patch.id)) or finished(latest):
+            return lost
+        again = next(iter(self._api.patch_many([at_revision(lost.patch, latest)])))
+        if again.status == CONFLICT:
+            self._latest(lost.patch)
+        return again
+
+    def _latest(self, lost: Patch) -> Json | None:
+        """What won, seen at once: it may be this very patch, sent twice as its answer was lost."""
+        try:
+            latest = self._api.get(lost.kind, lost.id)
+        except ApiError as error:
+            self.unsure |= error.status != NOT_FOUND
+            return None
+        self._mirror.put(lost.kind, latest)
+        return latest

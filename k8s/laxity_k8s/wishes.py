@@ -1,0 +1,58 @@
+"""What a plan's decisions ask of each Job, as patches that are yet to be made.
+
+Making a patch takes a tenth of a millisecond: those of first starts are made while others are sent.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from laxity_k8s import merge
+from laxity_k8s.affinity import roomy
+from laxity_k8s.api import Json
+from laxity_k8s.noted import in_time
+from laxity_k8s.patches import job_patch
+from laxity_k8s.sending import Wish
+from laxity_k8s.snapshot import Snapshot
+from laxity_k8s.straying import postponed
+from laxity_scheduler.plan import Admit, Decision, Loan, Reclaim, Resize
+from laxity_scheduler.state import ClusterState
+
+
+def wishes(
+    decisions: Iterable[Decision], state: ClusterState, snapshot: Snapshot, *, cycle: int
+) -> tuple[list[Wish], list[Wish]]:
+    """Patches to be made: those to make before any is sent, and first starts, one by one."""
+    by_job: defaultdict[str, list[Decision]] = defaultdict(list)
+    for decision in decisions:
+        if not isinstance(decision, Loan | Reclaim):
+            by_job[decision.job].append(decision)
+    if not by_job:
+        return [], []
+    shown = snapshot.shown
+    late = postponed(by_job, state.by_id, shown, snapshot.on_its_way)
+    nodes = {node.id: node for node in state.nodes}
+    freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
+    now: list[Wish] = []
+    later: list[Wish] = []
+    for job_id, said in by_job.items():
+        row, job = state.by_id.get(job_id), shown.get(job_id)
+        if row is None or job is None:
+            continue
+        mine = in_time(job, said)
+        mine = [one for one in mine if not (job_id in late and isinstance(one, Resize))]
+        if not mine:
+            continue
+        may = state.eligible(row)
+        open_to = freest if may is None else (node for node in freest if node.id in may)
+        room = roomy(nodes, open_to, row, mine)
+        wish = partial(job_patch, job, row, mine, now=time.time(), cycle=cycle, roomy=room)
+        (later if first_start(job, mine) else now).append(wish)
+    return now, later
+
+
+def first_start(job: Json, decisions: Sequence[Decision]) -> bool:
+    """Whether they let a Job run that never ran: nothing has to be cleared, or freed, before."""
+    starts = any(isinstance(one, Admit) for one in decisions)
+    return starts and not merge.dig(job, "status", "startTime")

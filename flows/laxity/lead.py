@@ -276,7 +276,11 @@ class Lead:
     # --- being told to stop ---
 
     def _park_while_told(self) -> None:
-        """Save, say so and wait: for SIGTERM, which raises, or until the order is withdrawn."""
+        """Save, say so and wait: for SIGTERM, which raises, or until the order is withdrawn.
+
+        A stop that is told anew (by a service started again, or with the run that there is by now)
+        is answered anew: who reads the log looks for what he has told last.
+        """
         outbox = self._outbox
         if outbox is None or not outbox.signal.stop:
             return
@@ -284,8 +288,12 @@ class Lead:
         self._report("parked", epoch=self._course.done)
         if self._tracker is not None:
             self._tracker.flush(at_most_s=0.0)
-        while not outbox.wait_until(lambda signal: not signal.stop, at_most_s=LOOK_S):
-            self._course.termination.check()
+        waits = True
+        while waits:
+            told = outbox.say_parked(self._course.done)
+            while (now := outbox.wait_for_another(told, at_most_s=LOOK_S)) is None:
+                self._course.termination.check()
+            waits = now.stop
         self._report("formed", width=self._course.width, epoch=self._course.done)
         self._began = time.monotonic()
 

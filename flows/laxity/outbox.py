@@ -95,9 +95,13 @@ class Outbox:
     def append(self, kind: str, /, **fields: Any) -> None:
         """Report one thing: durable when this returns."""
         self.append_all([{"kind": kind, "at": time.time(), **fields}])
-        if kind == "parked" and (self._away or self._sender is None):
-            told = self.signal.generation
-            say(pod_orders.parked_text(epoch=fields["epoch"], generation=told))
+
+    def say_parked(self, epoch: int) -> int:
+        """Say in the log, where nobody takes reports, that the training waits; told by which signal."""
+        told = self.signal.generation
+        if self._away or self._sender is None:
+            say(pod_orders.parked_text(epoch=epoch, generation=told))
+        return told
 
     def append_all(self, reports: Sequence[Line]) -> None:
         """Report several things in one write. A full disk delays the file, not the sending."""
@@ -118,6 +122,13 @@ class Outbox:
             self._lines += numbered
             self.last_epoch = max(self.last_epoch, _last_epoch(numbered))
             self._changed.notify_all()
+
+    def wait_for_another(self, generation: int, *, at_most_s: float) -> Signal | None:
+        """The service's signal once it is another one than this stop; None if it stays so long."""
+        other = self.wait_until(
+            lambda now: not now.stop or now.generation != generation, at_most_s=at_most_s
+        )
+        return self.signal if other else None
 
     def wait_until(self, true: Callable[[Signal], bool], *, at_most_s: float) -> bool:
         """Wait until this holds for the service's signal; whether it does."""

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from laxity import names
 from laxity.orders import parked_epoch, parked_text, read_orders
 from laxity.outbox import Outbox
+from tests.training.crew import Crew
 
 PATIENCE_S = 60.0
 
@@ -64,7 +66,7 @@ def test_a_worker_that_waits_unheard_says_so_in_its_log(
     outbox = Outbox(tmp_path, orders=file)
     written(file, stop=True, generation=41)
     assert outbox.wait_until(lambda signal: signal.stop, at_most_s=PATIENCE_S)
-    outbox.append("parked", epoch=6)
+    assert outbox.say_parked(6) == 41
     log = "some line\n" + capsys.readouterr().err + "another\n"
     assert parked_epoch(log, generation=41) == 6
     assert parked_epoch(log, generation=42) is None, "that is another signal"
@@ -75,3 +77,20 @@ def test_the_latest_word_of_a_log_counts() -> None:
     lines = [f"laxity: {parked_text(epoch=epoch, generation=epoch)}" for epoch in (3, 5)]
     assert parked_epoch("\n".join(lines), generation=3) == 5
     assert parked_epoch("nothing", generation=0) is None
+
+
+def test_a_stop_that_is_told_anew_is_answered_anew(tmp_path: Path, file: Path) -> None:
+    """As by a service that was started again, or that knows the MLflow run by now."""
+    crew = Crew(tmp_path, epochs=100_000)
+    crew.open_gate()
+    written(file, stop=True, generation=5)
+    crew.start(environ={names.ENV_SIGNAL: str(file)})
+    crew.until(lambda: parked_epoch(crew.log(), generation=5) is not None, "it waits")
+    epoch = parked_epoch(crew.log(), generation=5)
+    written(file, stop=True, generation=9, run_id="r")
+    crew.until(lambda: parked_epoch(crew.log(), generation=9) == epoch, "it says so again")
+    assert epoch is not None
+    assert crew.notes("began", epoch=epoch + 1) == []
+    written(file, stop=False, generation=10)
+    crew.until_noted("began", epoch=epoch + 1)
+    crew.close()

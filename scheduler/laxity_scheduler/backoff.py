@@ -30,10 +30,13 @@ def without_who_waits(state: ClusterState) -> tuple[ClusterState, float]:
     """The state without jobs that are not to be tried yet, and when the next one is (FOREVER: none).
 
     It is the state itself if there are none. Who asks for a verdict (as its deadline was changed) is
-    seen.
+    seen, and whose workers still terminate: their GPUs are on their way, nobody is stopped for more.
     """
-    now = state.now
-    later = [job for job in state.jobs if job.not_before > now and not (job.workers or job.asked)]
+    later = [
+        job
+        for job in state.jobs
+        if job.not_before > state.now and not (job.workers or job.terminating_workers or job.asked)
+    ]
     if not later:
         return state, FOREVER
     away = {job.id for job in later}

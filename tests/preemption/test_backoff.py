@@ -13,7 +13,7 @@ from laxity_scheduler.follow_up import follow_up, with_follow_up
 from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.views import Said, view_of
-from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job
+from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 
 
@@ -42,6 +42,15 @@ def test_meanwhile_others_get_the_gpus() -> None:
     plan = decided(cluster(gpus=1, jobs=jobs, now=30.0))
     assert started(plan) == ["team/other"]
     assert plan.wake_at <= 100.0, "it is decided on as soon as it may be tried again"
+
+
+def test_nobody_is_stopped_for_gpus_that_it_is_about_to_free() -> None:
+    urgent = promised("urgent", 700.0)
+    gone = broken(asked=False, terminating_workers=1)
+    nodes = [Node("n0", 1, 0), Node("n1", 1, 0)]
+    state = cluster(gpus=1, jobs=[gone, job("be", running=1, nodes=("n1",)), urgent], now=30.0)
+    plan = decided(replace(state, nodes=tuple(nodes)))
+    assert [one for one in plan.decisions if isinstance(one, Preempt)] == []
 
 
 def test_then_it_is_tried_again() -> None:

@@ -20,7 +20,7 @@ from laxity_k8s.api import Json, Patch
 from laxity_k8s.binding import allowed
 from laxity_k8s.kept import Kept, kept, terms, verdict_label, verdict_text
 from laxity_k8s.reconcile import rfc3339
-from laxity_scheduler.backoff import backoff_s, failed_starts
+from laxity_scheduler.backoff import FAILED, backoff_s, failed_starts
 from laxity_scheduler.plan import (
     Admit,
     Decision,
@@ -37,7 +37,6 @@ from laxity_scheduler.state import Job
 from laxity_scheduler.verdict import Offer, Promise, Refusal, Verdict
 
 LONGEST_REASON = 1024
-FAILED_STARTS = ("pods_do_not_fit", "workers_fail")  # reasons of stops
 BATCH = 24  # patches; fewer than are in flight, so that the API server never waits for them
 Made = TypeVar("Made")
 
@@ -246,7 +245,7 @@ def _preempt(draft: _Draft, decision: Preempt) -> None:
         return
     draft.spec["suspend"] = True
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
-    failed = failed_starts(draft.row) if decision.reason.code in FAILED_STARTS else 0
+    failed = failed_starts(draft.row) if decision.reason.code in FAILED else 0
     draft.state = replace(
         _accounted(draft),
         queued_at=draft.now,

@@ -12,6 +12,7 @@ from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 FIRST_S: Final = 60.0
 LONGEST_S: Final = 3600.0
+FAILED: Final = ("pods_do_not_fit", "workers_fail")  # why a job is stopped whose start has failed
 
 
 def backoff_s(failed_starts: int) -> float:
@@ -22,7 +23,7 @@ def backoff_s(failed_starts: int) -> float:
 
 
 def failed_starts(job: Job) -> int:
-    """How often in a row it has failed to start, this time included; workers that formed count."""
+    """How often in a row it has failed to start, this time included; once formed, a row is over."""
     return 1 if job.formed else job.failed_starts + 1
 
 

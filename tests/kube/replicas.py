@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from laxity.demo.stage import free_ports
 from tests.kube.cluster import Cluster
@@ -37,6 +37,18 @@ class Replica:
         if store:
             self.env["LAXITY_STORE"] = store
         self.life: Life | None = None
+
+    def __enter__(self) -> Self:
+        """Started and ready; nothing of it is left afterwards."""
+        try:
+            self.start()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def begin(self, end: End = LIVES_ON) -> None:
         """Returns at once."""

@@ -37,12 +37,9 @@ def replica(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("faults") / "service"
-    made = Replica(cluster, nursery, folder, kubeconfig=cluster.service_kubeconfig_by(wire.port))
-    try:
-        made.start()
+    kubeconfig = cluster.service_kubeconfig_by(wire.port)
+    with Replica(cluster, nursery, folder, kubeconfig=kubeconfig) as made:
         yield made
-    finally:
-        made.end()
 
 
 @pytest.fixture

@@ -23,12 +23,8 @@ def replica(
     account: None, cluster: Cluster, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Replica]:
     folder = tmp_path_factory.mktemp("late") / "service"
-    made = Replica(cluster, nursery, folder, pods_within_s=WITHIN_S)
-    try:
-        made.start()
+    with Replica(cluster, nursery, folder, pods_within_s=WITHIN_S) as made:
         yield made
-    finally:
-        made.end()
 
 
 @pytest.fixture

@@ -2,18 +2,15 @@
 
 Nothing in a Job says up to which change its controller has come, but its Suspended condition (or,
 before there is one, its start time) says whether it saw it running or suspended last. So a Job that
-was suspended holds GPUs until that is `noted`: in between its pods may still be made. And a start is
-noted before the Job is suspended again: of two changes that the controller has not seen the
-condition would tell nothing.
+was suspended holds GPUs until that is `noted`: in between its pods may still be made. And no Job is
+suspended before its start was noted (`Job.start_seen`): of two changes that the controller has not
+seen the condition would tell nothing.
 """
-
-from collections.abc import Iterable
 
 from laxity_k8s import merge
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
 from laxity_k8s.kept import kept
-from laxity_scheduler.plan import Decision, Preempt
 
 
 def noted(job: Json) -> bool:
@@ -33,9 +30,3 @@ def may_come(job: Json) -> int:
         return 0
     done = int(merge.dig(job, "status", "succeeded") or 0)
     return max(0, int(merge.dig(job, "spec", "parallelism") or 0) - done)
-
-
-def in_time(job: Json, decisions: Iterable[Decision]) -> list[Decision]:
-    """Those that do not come too soon: a Job is not suspended before its start was noted."""
-    soon = not noted(job)
-    return [one for one in decisions if not (soon and isinstance(one, Preempt) and one.at == "now")]

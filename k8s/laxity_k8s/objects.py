@@ -21,7 +21,7 @@ from laxity_k8s.api import Json
 from laxity_k8s.binding import capacity, told, unready_at, usable
 from laxity_k8s.declared import declared
 from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
-from laxity_k8s.noted import may_come
+from laxity_k8s.noted import may_come, noted
 from laxity_k8s.reconcile import seconds
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Report
@@ -143,6 +143,7 @@ def _row(
         died=pods.died(own, workers) if workers else "",
         failed_starts=state.failed_starts,
         not_before=state.not_before,
+        start_seen=noted(job) if workers else True,
         pending=pods.pending(own, workers) if workers and had_time else "",
     )
 

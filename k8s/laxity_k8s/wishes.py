@@ -11,7 +11,6 @@ from functools import partial
 from laxity_k8s import merge
 from laxity_k8s.affinity import roomy
 from laxity_k8s.api import Json
-from laxity_k8s.noted import in_time
 from laxity_k8s.patches import job_patch
 from laxity_k8s.sending import Wish
 from laxity_k8s.snapshot import Snapshot
@@ -40,8 +39,7 @@ def wishes(
         row, job = state.by_id.get(job_id), shown.get(job_id)
         if row is None or job is None:
             continue
-        mine = in_time(job, said)
-        mine = [one for one in mine if not (job_id in late and isinstance(one, Resize))]
+        mine = [one for one in said if not (job_id in late and isinstance(one, Resize))]
         if not mine:
             continue
         may = state.eligible(row)

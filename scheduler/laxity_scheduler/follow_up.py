@@ -39,7 +39,10 @@ def overdue_at(job: Job) -> float:
 
 
 def with_follow_up(policy: Policy) -> Policy:
-    """The policy, with follow-ups first; of a job that has one, the policy changes nothing."""
+    """The policy, with follow-ups first; of a job that has one, the policy changes nothing.
+
+    Nobody is suspended before his start was seen: that is decided again when it was.
+    """
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         first = follow_up(state)
@@ -49,11 +52,19 @@ def with_follow_up(policy: Policy) -> Policy:
         rest = tuple(
             d for d in plan.decisions if not (isinstance(d, Preempt | Resize) and d.job in done)
         )
+        in_time = tuple(d for d in first + rest if not _too_soon(d, state))
         overdue = (overdue_at(job) for job in state.running if not job.pinned)
         wake_at = min((at for at in overdue if at > state.now), default=FOREVER)
-        return Plan(first + rest, min(plan.wake_at, wake_at, next_at))
+        return Plan(in_time, min(plan.wake_at, wake_at, next_at))
 
     return decide
+
+
+def _too_soon(decision: Decision, state: ClusterState) -> bool:
+    if not isinstance(decision, Preempt) or decision.at != "now":
+        return False
+    job = state.by_id.get(decision.job)
+    return job is not None and not job.start_seen
 
 
 def _one(job: Job, state: ClusterState, names: frozenset[str]) -> tuple[Decision, ...]:

@@ -222,6 +222,8 @@ class _Check:
         if not job.preemptible and decision.beneficiary not in ("", job.id):
             raise PlanError(f"{_title(decision)}: it is not preemptible")
         if decision.at == "now":
+            if not job.start_seen:
+                raise PlanError(f"{_title(decision)}: its start was not seen yet")
             self._stopped.add(job.id)
 
     def _pools(self, decision: Loan | Reclaim, names: Sequence[str], want: Pool) -> None:

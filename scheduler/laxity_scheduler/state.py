@@ -65,6 +65,7 @@ class Job:
     pending: str = ""  # why one that did not start in time has not, as its pod tells it
     failed_starts: int = 0  # in a row
     not_before: float = 0.0  # after that many it is not tried again until then
+    start_seen: bool = True  # by who makes its pods; before that it is not suspended again
     eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
 
     @property

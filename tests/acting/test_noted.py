@@ -1,22 +1,15 @@
 """The job controller comes behind: what it has not seen yet it may still act upon."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from laxity import names
-from laxity_k8s.api import Change, ClusterApi, Json
+from laxity_k8s.api import Json
 from laxity_k8s.kept import Kept
-from laxity_k8s.noted import in_time, may_come, noted
-from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Report
-from laxity_scheduler.plan import Admit, Decision, Plan, Preempt, Resize
-from laxity_scheduler.reasons import reason
-from tests.acting.making import CREATED, CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, node, pod
+from laxity_k8s.noted import may_come, noted
+from tests.acting.making import CREATED, CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, pod
 from tests.acting.test_drifting_watches import Seen
-from tests.acting.test_torn import Scripted
-
-WHY = reason("order", policy="test")
 
 
 def made(*, suspend: bool, status: Json, wanted: int | None = 2, **more: Any) -> Json:
@@ -77,35 +70,28 @@ def test_of_those_that_come_after_all_none_is_counted_twice() -> None:
     assert seen.busy() == {"a": 1, "b": 1}
 
 
-STOP_NOW = Preempt("default/job", "now", "", WHY)
-OTHERS: list[Decision] = [
-    Preempt("default/job", "epoch", "", WHY),
-    Resize("default/job", 1, ("a",), "now", WHY),
-    Admit("default/job", 2, ("a", "a"), WHY),
-]
+@pytest.mark.parametrize(
+    ("status", "seen"),
+    [
+        pytest.param(SUSPENDED, False, id="its controller still says that it is suspended"),
+        pytest.param({}, False, id="its controller has never seen it"),
+        pytest.param(EVER_SUSPENDED, True, id="its controller says that it runs"),
+    ],
+)
+def test_a_running_job_says_whether_its_start_was_seen(status: Json, seen: bool) -> None:
+    looked = Seen(made(suspend=False, status=status))
+    (row,) = looked.look().jobs
+    assert row.start_seen is seen
 
 
-def test_a_job_whose_start_was_not_seen_is_not_suspended_yet_and_all_else_is_done() -> None:
+def test_its_row_says_so_as_soon_as_it_was() -> None:
     started = made(suspend=False, status=SUSPENDED)
-    assert in_time(started, [STOP_NOW, *OTHERS]) == OTHERS
+    seen = Seen(started)
+    assert not seen.look().jobs[0].start_seen
+    seen.put({**started, "status": EVER_SUSPENDED})
+    assert seen.look().jobs[0].start_seen
 
 
-def test_a_job_whose_start_was_seen_is_suspended_at_once() -> None:
-    started = made(suspend=False, status=EVER_SUSPENDED)
-    assert in_time(started, [STOP_NOW, *OTHERS]) == [STOP_NOW, *OTHERS]
-
-
-def test_a_stop_that_comes_too_soon_is_not_sent_until_the_controller_has_seen_the_start() -> None:
-    api, stop = Scripted(), Plan((STOP_NOW,))
-    api.put(node("a"))
-    started = made(suspend=False, status=SUSPENDED, nodes='["a", "a"]')
-    api.put(started)
-    world = LiveCluster(cast("ClusterApi", api), lambda _: Report())
-    stop.check(world.observe())
-    world.carry_out(stop)
-    assert api.patched == []
-    api.tell["jobs"](Change("MODIFIED", api.put({**started, "status": EVER_SUSPENDED})))
-    stop.check(world.observe())
-    world.carry_out(stop)
-    world.close()
-    assert [one.body["spec"] for one in api.patched] == [{"suspend": True}]
+def test_of_a_job_that_does_not_run_there_is_nothing_to_see() -> None:
+    stopped = made(suspend=True, status=EVER_SUSPENDED, wanted=0)
+    assert Seen(stopped).look().jobs[0].start_seen

@@ -299,8 +299,9 @@ def a_job_stopped_right_after_its_start_is_free_when_no_pod_of_it_can_come_any_m
         do(stage, Admit(job_id, 4, ("a",) * 4, WHY))
 
         def gone(state: ClusterState) -> bool:
-            if row(state, job_id).workers:  # too soon, it is not done: the next look comes again
-                do(stage, Preempt(job_id, "now", "", WHY))
+            if row(state, job_id).workers:
+                if row(state, job_id).start_seen:
+                    do(stage, Preempt(job_id, "now", "", WHY))
                 return False
             done = free(state)["a"] == 4
             assert not done or condition(stage.world.job(job_id), "Suspended") == "True"

@@ -62,11 +62,12 @@ def do(stage: Stage, *decisions: Decision) -> Plan:
 
 
 def admit(stage: Stage, job_id: str, *nodes: str) -> ClusterState:
-    """Start a job on the nodes and wait until it runs there, with no pod missing."""
+    """Start a job on the nodes and wait until it is seen to run there, with no pod missing."""
     do(stage, Admit(job_id, len(nodes), nodes, WHY))
     return stage.until(
         lambda state: (
             state.by_id[job_id].workers == len(nodes)
+            and state.by_id[job_id].start_seen
             and set(state.by_id[job_id].nodes) <= set(nodes)
         ),
         f"{job_id} runs on {nodes}",

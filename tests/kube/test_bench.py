@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from laxity_k8s.bench import figures
+from laxity_k8s.bench import figures, interval
 from laxity_k8s.bench_lanes import Lap
 from tests.kube.cluster import DIES_WITH_US, Cluster
 from tests.kube.kubectl import apply, kubectl
@@ -29,6 +29,16 @@ def test_rates_are_those_of_the_median_round_and_set_beside_the_bare_loop() -> N
     assert found["all_running_s"] == {"value": 9.0, "unit": "s", "baseline": 10.0, "ratio": 0.9}
     assert found["laps_begun_alike"]["value"] == 5
     assert all(set(one) == {"value", "unit", "baseline", "ratio"} for one in found.values())
+
+
+def test_the_ratio_has_an_interval_that_closes_with_more_rounds_and_less_noise() -> None:
+    noisy = [4.0, 6.0, 5.0, 4.5]
+    assert interval([4.0] * 4, [5.0] * 4) == pytest.approx((0.8, 0.8))
+    few = interval(noisy, [5.0] * 4)
+    many = interval(noisy * 8, [5.0] * 32)
+    assert few[0] < many[0] <= 0.95 <= many[1] < few[1]
+    found = figures([Lap(s, 9.0, 0.1, True) for s in noisy], [Lap(5.0, 9.0, 0.1, True)] * 4, jobs=9)
+    assert (found["admissions_ratio_low"]["value"], found["admissions_ratio_high"]["value"]) == few
 
 
 @pytest.mark.cluster

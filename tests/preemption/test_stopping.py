@@ -7,9 +7,10 @@ import pytest
 
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.follow_up import follow_up, overdue_at, with_follow_up
-from laxity_scheduler.plan import Admit, Decision, Plan, Preempt, Resize, Wait
+from laxity_scheduler.plan import Admit, Decision, Plan, PlanError, Preempt, Resize, Wait
 from laxity_scheduler.policies import fifo
 from laxity_scheduler.policies.qos import QosPolicy, decide
+from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import ClusterState, Hold, Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
@@ -212,3 +213,36 @@ def test_any_policy_can_be_followed_up_and_wakes_for_an_overdue_stop() -> None:
 def test_an_impatient_policy_stops_others_at_once() -> None:
     state = cluster(gpus=1, jobs=[job("be", running=1), promised("hard", 4000.0)])
     assert preempted(QosPolicy(patience=1.0)(state, MINUTE_EPOCHS))
+
+
+HASTY = [
+    pytest.param({"parked_epoch": 3, "stop_requested_at": 1.0}, id="it waits to be stopped"),
+    pytest.param({"nodes": ("lost",)}, id="its node is lost"),
+    pytest.param({"fitting_workers": 0}, id="its pods do not start"),
+]
+
+
+@pytest.mark.parametrize("fields", HASTY)
+def test_nobody_is_suspended_before_the_start_was_seen_and_then_at_once(
+    fields: dict[str, Any],
+) -> None:
+    """A controller that sees neither start nor stop would leave it open whether pods come."""
+    started = job("be", running=1, start_seen=False, **fields)
+    state = cluster(gpus=1, jobs=[started], now=30.0)
+    plan = with_follow_up(decide)(state, MINUTE_EPOCHS)
+    plan.check(state)
+    assert preempted(plan) == []
+    seen = replace(state, jobs=(replace(started, start_seen=True),))
+    assert [one.at for one in preempted(with_follow_up(decide)(seen, MINUTE_EPOCHS))] == ["now"]
+
+
+def test_a_policy_that_suspends_at_once_waits_for_the_start_to_be_seen() -> None:
+    started = job("be", running=1, start_seen=False)
+    why = reason("order", policy="test")
+    stop, ask = (Preempt(started.id, at, "", why) for at in ("now", "epoch"))
+    state = cluster(gpus=1, jobs=[started], now=30.0)
+    with pytest.raises(PlanError, match="its start was not seen yet"):
+        Plan((stop,)).check(state)
+    for one, kept in ((stop, ()), (ask, (ask,))):
+        plan = with_follow_up(lambda *_, said=one: Plan((said,)))(state, MINUTE_EPOCHS)
+        assert plan.decisions == kept

@@ -66,7 +66,9 @@ class Board:
         for manifest in look.manifests:
             uid = str((manifest.get("metadata") or {}).get("uid", ""))
             present.add(uid)
-            if not self._fresh(uid, manifest, look):
+            if self._fresh(uid, manifest, look):
+                news += self._flowed(uid, look.finishes.get(views.job_id(manifest)), look.state.now)
+            else:
                 news += self._note(self._made(uid, manifest, look, report_of))
         with self._lock:
             missing = [
@@ -108,9 +110,12 @@ class Board:
 
     def all(self) -> list[Json]:
         """Every view, in order of submission."""
+        return sorted(self.unordered(), key=lambda view: (view["submitted_at"] or 0.0, view["id"]))
+
+    def unordered(self) -> list[Json]:
+        """Every view."""
         with self._lock:
-            found = list(self._views.values())
-        return sorted(found, key=lambda view: (view["submitted_at"] or 0.0, view["id"]))
+            return list(self._views.values())
 
     def stale(self, uid: str) -> None:
         """Something was reported about this job: its view is made anew at the next look."""
@@ -148,18 +153,26 @@ class Board:
                     del self._latest[view["id"]]
 
     def _fresh(self, uid: str, manifest: Mapping[str, Any], look: Look) -> bool:
-        """Whether nothing that a view is made of has changed."""
+        """Whether nothing that a view is made of has changed, but for figures that flow."""
         name = views.job_id(manifest)
         row = look.state.by_id.get(name)
         key = (manifest["metadata"].get("resourceVersion"), row, look.said.get(name))
         before = self._seen.get(uid)
         self._seen[uid] = key
         view = self._views.get(uid)
-        if view is None or before is None or name in look.finishes:
+        if view is None or before is None:
             return False
         if not view["broken"] and views.broken(view, look.state.now):
             return False
         return before[0] == key[0] and before[1] is row and before[2] == key[2]
+
+    def _flowed(self, uid: str, finish: Finish | None, now: float) -> list[News]:
+        """The view with another expected end, if a reader would see that."""
+        before = self._views[uid]
+        if finish is None or not views.moved(before, finish):
+            return []
+        view = before | views.ends(finish)
+        return self._note(_dated(view | {"laxity_s": views.laxity_s(view, now)}))
 
     def _made(
         self,
@@ -180,10 +193,7 @@ class Board:
         )
         view |= {key: (before or {}).get(key) for key in LASTING}
         view["broken"] = bool(view["broken"] or views.broken(view, look.state.now))
-        if view["first_p90_at"] is None and view["verdict"] in ("promised", "forecast"):
-            view |= {"first_p50_at": view["p50_at"], "first_p90_at": view["p90_at"]}
-        view["danger"] = views.in_danger(view)
-        return view
+        return _dated(view)
 
     def _note(self, view: Json) -> list[News]:
         before = self._views.get(view["uid"])
@@ -201,6 +211,13 @@ class Board:
         latest = self._views.get(self._latest.get(name, ""))
         if latest is None or (view["submitted_at"] or 0) >= (latest["submitted_at"] or 0):
             self._latest[name] = uid
+
+
+def _dated(view: Json) -> Json:
+    """With what follows from its expected end."""
+    if view["first_p90_at"] is None and view["verdict"] in ("promised", "forecast"):
+        view |= {"first_p50_at": view["p50_at"], "first_p90_at": view["p90_at"]}
+    return view | {"danger": views.in_danger(view)}
 
 
 def shown(view: Json, now: float) -> Json:

@@ -120,6 +120,7 @@ class Service:
         self._refreshed_at = -FOREVER
         self._generations: dict[str, int] = {}
         self._rows: dict[str, Job] = {}
+        self._ends: dict[str, Finish] = {}
         self._stopping = Event()
 
     @property
@@ -265,21 +266,24 @@ class Service:
             self._lessons.stand_by(state)
         self._after_probes([n.after for n in news] if not first else self.board.all())
         self.metrics.count(() if first else news)
-        self.metrics.look(state, self.board.all())
+        self.metrics.look(state, self.board.unordered())
         self.metrics.sent(getattr(self.world, "sent", {}))
         self._save()
         if self.telling is not None and self.leading:
             self.telling.tell(news, state, predictor)
 
     def _finishes(self, state: ClusterState, predictor: Predictor) -> dict[str, Finish]:
-        """Of all running jobs now and then; in between, of those whose rows have changed."""
-        old = {} if self._refreshed_at + REFRESH_S <= state.now else self._rows
+        """Of all running jobs; made anew now and then, and in between where a row has changed."""
+        refresh = self._refreshed_at + REFRESH_S <= state.now
+        old = {} if refresh else self._rows
         jobs = [job for job in state.running if old.get(job.id) is not job]
-        if not old:
-            self._refreshed_at = state.now
-        self._rows = {job.id: job for job in state.running}
         with self.deciding:
-            return outlook.finishes(state, predictor, jobs)
+            anew = outlook.finishes(state, predictor, jobs)
+        self._ends = {job.id: anew.get(job.id) or self._ends[job.id] for job in state.running}
+        self._rows = {job.id: job for job in state.running}
+        if refresh:
+            self._refreshed_at = state.now
+        return self._ends
 
     def _after_probes(self, views: Iterable[Json]) -> None:
         """A job whose model was unknown is asked for again when its probe has finished."""

@@ -4,6 +4,7 @@ Names and labels follow what operators of queueing systems know. The registry is
 so that two services in one process (a test) do not share their counts.
 """
 
+from collections import Counter as Counts
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -116,13 +117,16 @@ class Metrics:
         """What is so now."""
         self.gpus.labels("total").set(state.total_gpus)
         self.gpus.labels("free").set(state.free_gpus)
-        self.jobs.clear()
+        jobs: Counts[tuple[str, str]] = Counts()
         held = known = 0
         for view in views:
-            self.jobs.labels(view["state"], view["class"]).inc()
+            jobs[view["state"], view["class"]] += 1
             if view["state"] == "finished" and view.get("first_p90_at") is not None:
                 known += 1
                 held += view["finished_at"] <= view["first_p90_at"]
+        self.jobs.clear()
+        for labels, many in jobs.items():
+            self.jobs.labels(*labels).set(many)
         self.coverage.set(held / known if known else float("nan"))
 
     def text(self) -> bytes:

@@ -66,7 +66,7 @@ def view_of(
     view |= _reason(view, before, said)
     if row is not None:
         if finish is not None:
-            view |= {"p50_at": finite(finish.p50_at), "p90_at": finite(finish.p90_at)}
+            view |= ends(finish)
         view["width_history"] = _history(view["width_history"], row, now)
     if view["state"] not in ("queued", "suspended"):
         view |= {"held_by": [], "expected_start_at": None}
@@ -82,6 +82,16 @@ def view_of(
     view |= {"result": report.result, "error": report.failed or _died(row) or view["error"]}
     view |= _ended(manifest, view, now)
     return view | {"outcome": outcome(view), "laxity_s": laxity_s(view, now)}
+
+
+def ends(finish: Finish) -> Json:
+    """What a view says of when its job is expected to end."""
+    return {"p50_at": finite(finish.p50_at), "p90_at": finite(finish.p90_at)}
+
+
+def moved(view: Mapping[str, Any], finish: Finish) -> bool:
+    """Whether a reader would see another expected end than the view has."""
+    return not same(view, ends(finish))
 
 
 def _died(row: Job | None) -> str:

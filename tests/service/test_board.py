@@ -1,0 +1,97 @@
+"""Views that are kept between cycles are those that would be made anew."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laxity_scheduler.engine import Report
+from laxity_scheduler.service import views
+from laxity_scheduler.service.board import Board, Look
+from laxity_scheduler.service.views import JITTER_S, Finish, Said
+from laxity_scheduler.state import Job
+from tests.builders import cluster, promised
+
+DUE_AT = 500.0
+QUIET = Report()
+
+
+class Forgetful(Board):
+    """Makes every view anew at every look."""
+
+    def _fresh(self, uid: str, manifest: Mapping[str, Any], look: Look) -> bool:
+        super()._fresh(uid, manifest, look)
+        return False
+
+
+def job_json(name: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "team", "uid": f"uid-{name}", "resourceVersion": "1"}
+    return {"metadata": meta}
+
+
+def running(name: str, epochs_done: int = 0) -> Job:
+    row = promised(name, DUE_AT, running=1)
+    return replace(row, progress=replace(row.progress, epochs_done=epochs_done))
+
+
+def look(*rows: Job, now: float = 10.0, said: str = "", **ends: float) -> Look:
+    """What is seen of running jobs; `ends`: when each is expected to, 20 s later at P90."""
+    return Look(
+        manifests=[job_json(row.id.partition("/")[2]) for row in rows],
+        state=cluster(gpus=8, jobs=list(rows), now=now),
+        finishes={f"team/{name}": Finish(at, at + 20.0) for name, at in ends.items()},
+        said={row.id: Said("order", said) for row in rows} if said else {},
+    )
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.floats(0.0, 200.0),  # seconds later
+        st.lists(st.floats(400.0, 600.0), min_size=2, max_size=2),  # expected ends
+        st.sampled_from(["", "first", "second"]),  # what is said of all
+        st.integers(0, 1),  # epochs that end
+    ),
+    max_size=8,
+)
+
+
+@given(STEPS)
+def test_what_a_reader_sees_is_what_views_made_anew_would_show(
+    steps: list[tuple[float, list[float], str, int]],
+) -> None:
+    kept, anew, now = Board(), Forgetful(), 0.0
+    rows = [running("a"), running("b")]
+    for later_s, (a, b), said, ended in steps:
+        now += later_s
+        if ended:
+            rows[0] = running("a", rows[0].progress.epochs_done + ended)
+        seen = look(*rows, now=now, said=said, a=a, b=b)
+        for board in (kept, anew):
+            board.update(seen, lambda _: QUIET)
+        for shown, made in zip(kept.all(), anew.all(), strict=True):
+            assert views.same(shown, {**made, "revision": 0}), (shown, made)
+            assert abs(shown["p90_at"] - made["p90_at"]) <= JITTER_S
+
+
+def test_another_expected_end_is_news_and_with_it_the_danger_of_being_late() -> None:
+    board, row = Board(), running("a")
+    board.update(look(row, a=400.0), lambda _: QUIET)
+    assert board.update(look(row, now=20.0, a=400.0 + JITTER_S), lambda _: QUIET) == []
+    (change,) = board.update(look(row, now=30.0, a=490.0), lambda _: QUIET)
+    assert change.after["p90_at"] == 510.0
+    assert change.after["danger"]
+    assert change.after["laxity_s"] == DUE_AT - 510.0
+    assert change.after["first_p90_at"] == 420.0, "the first one is remembered"
+
+
+def test_little_by_little_is_far_in_the_end() -> None:
+    """What moves by less than a reader would see is compared with what he was told."""
+    board, row = Board(), running("a")
+    board.update(look(row, a=400.0), lambda _: QUIET)
+    told = [board.update(look(row, a=400.0 + 0.4 * step), lambda _: QUIET) for step in range(10)]
+    assert 2 <= sum(map(bool, told)) <= 4
+    view = board.view("team/a")
+    assert view is not None
+    assert abs(view["p50_at"] - 403.6) <= JITTER_S

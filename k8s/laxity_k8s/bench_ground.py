@@ -8,6 +8,7 @@ left behind carries the label below, and the next bench removes it.
 import asyncio
 import secrets
 import signal
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ LABEL: Final = f"{names.DOMAIN}/bench"
 NAMESPACES: Final = "/api/v1/namespaces"
 GONE_WITHIN_S: Final = 600.0
 LOOK_S: Final = 0.25
+REST: Final = 3.0  # between two looks, in times of what a look takes
 Answer = TypeVar("Answer")
 Listen = Callable[[str], None]
 
@@ -158,14 +160,16 @@ class Ground:
         return found
 
     def until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
-        async def later() -> None:
-            await asyncio.sleep(LOOK_S)
-
-        for _look in range(round(limit_s / LOOK_S)):
+        """Look now and then, seldom enough that looking takes no more than a quarter of the time."""
+        give_up_at = time.monotonic() + limit_s
+        while True:
+            looked_at = time.monotonic()
             if done():
                 return
-            self._run(later())
-        raise BenchError(f"waited {limit_s:.0f} s for {what}")
+            now = time.monotonic()
+            if now > give_up_at:
+                raise BenchError(f"waited {limit_s:.0f} s for {what}")
+            self._run(asyncio.sleep(max(LOOK_S, REST * (now - looked_at))))
 
     def collect_garbage(self) -> bool:
         """Of the API server; False where it does not let us (`--profiling=false`, no right)."""

@@ -115,7 +115,7 @@ class KubernetesApi:
         return map(_outcome, self._wait(self._patch_all(iter(patches))))
 
     def expect(self, patches: int) -> None:
-        """Open connections for so many patches while they are still being decided on or written."""
+        """Open the first connections for so many patches while those are still being decided on."""
         expect = partial(self._wire.expect, patches, in_flight=self._in_flight)
         self._loop.call_soon_threadsafe(expect)
 

@@ -30,6 +30,9 @@ CLOSE_S: Final = 5.0
 # A peer that is gone without a word is noticed after 40 s, also where nothing is sent (a watch).
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 CLOSE_LOOK_S: Final = 0.002
+# Connections opened while patches are still being decided on. Each takes milliseconds of the one
+# interpreter that decides; the others open when the first patches are with the API server.
+EARLY: Final = 8
 Authorize = Callable[[], Awaitable[Mapping[str, str]]]
 Allowed = Callable[[], bool]
 
@@ -114,9 +117,12 @@ class Wire:
         await _within(self._caught_up, longest_s)
 
     def expect(self, patches: int, *, in_flight: int) -> None:
-        """So many are about to be sent, so many of them at a time. Called on the loop."""
+        """So many are about to be sent, so many at a time: open the first few connections.
+
+        Called on the loop.
+        """
         self.awaited = patches
-        self._lines.expect(min(patches, in_flight))
+        self._lines.expect(min(patches, in_flight, EARLY))
 
     async def authorized(self) -> Mapping[str, str]:
         """The headers that say who calls."""

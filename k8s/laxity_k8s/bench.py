@@ -1,10 +1,11 @@
 """How fast decisions become running pods on a cluster, beside a bare patch loop in the same run.
 
 Each round has two lanes on equal, fresh, waiting one-GPU Jobs; which lane goes first changes from
-round to round. Figures are medians over the rounds; `admissions_ratio_low` and `_high` are the 95 % interval
-of the ratio, by rounds drawn again with replacement (seeded). An admission is counted when the API server has
-answered the patch that lets the Job run; laxity's clock starts before the cycle that decides it.
-`laps_begun_alike` are those that the API server began without garbage; all, where it can be asked.
+round to round. Figures are medians over the rounds; `admissions_ratio_low` and `_high` are the 95 %
+interval of the ratio, by rounds drawn again with replacement (seeded). An admission is counted when
+the API server has answered the patch that lets the Job run; laxity's clock starts before the cycle
+that decides it. `laps_begun_alike` are those that the API server began without garbage; all, where
+it can be asked.
 """
 
 from collections.abc import Sequence

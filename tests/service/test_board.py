@@ -86,6 +86,14 @@ def test_another_expected_end_is_news_and_with_it_the_danger_of_being_late() -> 
     assert change.after["first_p90_at"] == 420.0, "the first one is remembered"
 
 
+def test_a_promise_comes_into_danger_by_less_than_a_reader_would_see() -> None:
+    board, row = Board(), running("a")
+    board.update(look(row, a=DUE_AT - 20.2), lambda _: QUIET)
+    (change,) = board.update(look(row, now=20.0, a=DUE_AT - 19.9), lambda _: QUIET)
+    assert (change.before or {})["danger"] is False
+    assert change.after["danger"] is True
+
+
 def test_little_by_little_is_far_in_the_end() -> None:
     """What moves by less than a reader would see is compared with what he was told."""
     board, row = Board(), running("a")

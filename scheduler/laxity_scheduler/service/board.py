@@ -49,6 +49,7 @@ class Board:
         self._views: dict[str, Json] = {}
         self._latest: dict[str, str] = {}
         self._seen: dict[str, tuple[object, Job | None, Said | None]] = {}
+        self._ends: dict[str, Finish] = {}  # the last that was looked at, of running jobs
         self._unsaved: set[str] = set()
         self._noted: dict[str, float] = {}
         self._stale: set[str] = set()
@@ -67,7 +68,7 @@ class Board:
             uid = str((manifest.get("metadata") or {}).get("uid", ""))
             present.add(uid)
             if self._fresh(uid, manifest, look):
-                news += self._flowed(uid, look.finishes.get(views.job_id(manifest)), look.state.now)
+                news += self._flowed(uid, look)
             else:
                 news += self._note(self._made(uid, manifest, look, report_of))
         with self._lock:
@@ -148,6 +149,7 @@ class Board:
                 if uid not in self._seen and (view["finished_at"] or ended_before) < ended_before
             ]
             for uid in old:
+                self._ends.pop(uid, None)
                 view = self._views.pop(uid)
                 if self._latest.get(view["id"]) == uid:
                     del self._latest[view["id"]]
@@ -166,13 +168,17 @@ class Board:
             return False
         return before[0] == key[0] and before[1] is row and before[2] == key[2]
 
-    def _flowed(self, uid: str, finish: Finish | None, now: float) -> list[News]:
-        """The view with another expected end, if a reader would see that."""
+    def _flowed(self, uid: str, look: Look) -> list[News]:
+        """The view with another expected end, if a reader would see that or is to be warned."""
         before = self._views[uid]
-        if finish is None or not views.moved(before, finish):
+        finish = look.finishes.get(before["id"])
+        if finish is None or finish is self._ends.get(uid):
             return []
-        view = before | views.ends(finish)
-        return self._note(_dated(view | {"laxity_s": views.laxity_s(view, now)}))
+        self._ends[uid] = finish
+        view = _dated(before | views.ends(finish))
+        if views.same(before, view):
+            return []
+        return self._note(view | {"laxity_s": views.laxity_s(view, look.state.now)})
 
     def _made(
         self,

@@ -89,11 +89,6 @@ def ends(finish: Finish) -> Json:
     return {"p50_at": finite(finish.p50_at), "p90_at": finite(finish.p90_at)}
 
 
-def moved(view: Mapping[str, Any], finish: Finish) -> bool:
-    """Whether a reader would see another expected end than the view has."""
-    return not same(view, ends(finish))
-
-
 def _died(row: Job | None) -> str:
     """What a worker that cannot report it any more died of, as the cluster tells it."""
     return "" if row is None else row.died

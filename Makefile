@@ -80,7 +80,7 @@ soak: setup ## what is too long for every change
 bench: setup ## decisions per second, on this machine
 	@$(BIN)/laxity bench
 
-demo: setup ## train real jobs under deadlines on this machine, about two minutes
+demo: setup ## train real jobs under deadlines on this machine, two to three minutes
 	@$(BIN)/laxity demo
 
 lock: setup ## resolve constraints.txt anew from pyproject.toml

@@ -3,12 +3,16 @@ import json
 import pytest
 
 from laxity import names
-from laxity.demo.cast import cast_for
+from laxity.demo.cast import Cast, cast_for
 from laxity.demo.said import said
 
 
+def cast(servers_s: float = 20.0) -> Cast:
+    return cast_for(passes=4, epoch_s=1.0, servers_s=servers_s)
+
+
 def test_a_part_is_submitted_under_the_id_that_the_demo_knows_beforehand() -> None:
-    part = cast_for(passes=4, epoch_s=1.0).rush.due(12.5)
+    part = cast().rush.due(12.5)
 
     manifest = part.manifest()
 
@@ -17,12 +21,21 @@ def test_a_part_is_submitted_under_the_id_that_the_demo_knows_beforehand() -> No
 
 
 def test_what_the_demo_says_to_a_flow_arrives_as_it_was_said() -> None:
-    part = cast_for(passes=4, epoch_s=1.0).steady.due(60)
+    part = cast().steady.due(60)
 
     options, parameters = said(part.command()[2:])
 
     assert options == {**part.options, "name": part.name, "idempotency_key": part.key}
     assert parameters == {"passes": 4}
+
+
+def test_what_fills_the_slots_lasts_longer_where_flows_start_slowly() -> None:
+    """CI saw the demo fail where the best-effort jobs were over before anybody needed room."""
+    quick, slow = cast(5.0), cast(20.0)
+
+    assert slow.overnight.epochs - quick.overnight.epochs == 15
+    assert slow.sweep.epochs - quick.sweep.epochs == 15
+    assert slow.steady.epochs == quick.steady.epochs
 
 
 def test_a_flow_runs_by_itself_without_anything_said() -> None:

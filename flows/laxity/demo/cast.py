@@ -1,6 +1,7 @@
 """Who plays: the demo's jobs, each a call of one of its flows with another quality of service."""
 
 import json
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -82,14 +83,21 @@ class Cast:
     late: Part
 
 
-def cast_for(passes: int, epoch_s: float) -> Cast:
-    """The cast for a machine on which `passes` over the data make an epoch of `epoch_s`."""
+def cast_for(passes: int, epoch_s: float, servers_s: float) -> Cast:
+    """The cast for a machine on which `passes` over the data make an epoch of `epoch_s`.
+
+    The slots must be full until others need them, four starts of a flow later. So the best-effort
+    jobs train the longer the slower the machine starts anything: its servers took `servers_s`.
+    """
+    more = math.ceil(servers_s / epoch_s)
     late = _denoise("weekend-art", 5, passes, epoch_s, "soft: never refused, told early")
     guessed_s = 1.5 * epoch_s
     return Cast(
         probe=_digits("probe", 4, (1,), passes, "makes its model known"),
-        overnight=_denoise("overnight", 20, passes, guessed_s, "best effort: makes room, resumes"),
-        sweep=_denoise("sweep", 18, passes, guessed_s, "best effort: makes room, resumes"),
+        overnight=_denoise(
+            "overnight", 20 + more, passes, guessed_s, "best effort: makes room, resumes"
+        ),
+        sweep=_denoise("sweep", 18 + more, passes, guessed_s, "best effort: makes room, resumes"),
         steady=_digits("weekly-report", 40, (1, 2), passes, "promised, amended, grown for it"),
         moonshot=_digits("moonshot", 200, (1, 2), passes, "refused, and left at that"),
         rush=_digits("rush", 8, (1,), passes, "refused; its counter-offer is kept"),

@@ -65,8 +65,8 @@ class Stage:
     def mlflow_uri(self) -> str:
         return f"sqlite:///{self.folder / 'mlflow.db'}"
 
-    def ready(self, tell: Callable[[str], None]) -> None:
-        """Wait until service and Prefect API answer; CommandError with the log's end if not."""
+    def ready(self, tell: Callable[[str], None]) -> float:
+        """Seconds until service and Prefect API answer; CommandError with the log's end if not."""
         waits: dict[str, Callable[[], bool]] = {
             "mlflow": self._tables_made,
             "service": lambda: "service" in self.processes.running and self.client.alive(),
@@ -87,6 +87,7 @@ class Stage:
                     f"{missing}: no answer within {START_S:.0f} s; see {self.folder}/logs"
                 )
             time.sleep(POLL_S)
+        return time.monotonic() - began
 
     def _tables_made(self) -> bool:
         """Then the service starts: two that make an MLflow store's tables trip over each other."""

@@ -1,5 +1,7 @@
 import socket
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,33 @@ def test_the_service_starts_when_the_tables_of_the_store_are_made(tmp_path: Path
     with pytest.raises(CommandError, match="mlflow ended"):
         stage.ready(lambda _: None)
     assert "service" not in stage.processes.running
+
+
+class Fine(BaseHTTPRequestHandler):
+    """A server that is well, whatever it is asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_stage_that_is_ready_says_how_long_that_took(tmp_path: Path) -> None:
+    told: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Fine) as server:
+        threading.Thread(target=server.serve_forever).start()
+        stage = staged(tmp_path, service="import time; time.sleep(60)", mlflow="pass")
+        stage.prefect_url = f"http://127.0.0.1:{server.server_port}"
+        stage.client = Client(stage.prefect_url, "")
+        try:
+            took_s = stage.ready(told.append)
+        finally:
+            stage.close()
+            server.shutdown()
+
+    assert took_s > 0.0
+    assert {words.split()[0] for words in told} == {"mlflow", "service", "prefect"}
 
 
 def test_free_ports_are_free_and_different() -> None:

@@ -86,7 +86,7 @@ class Cast:
 def cast_for(passes: int, epoch_s: float, servers_s: float) -> Cast:
     """The cast for a machine on which `passes` over the data make an epoch of `epoch_s`.
 
-    The slots must be full until others need them, four starts of a flow later. So the best-effort
+    The slots must be full until others need them, when flows have been started three times. So the best-effort
     jobs train the longer the slower the machine starts anything: its servers took `servers_s`.
     """
     more = math.ceil(servers_s / epoch_s)

@@ -133,6 +133,7 @@ class Tracker:
         return self._due or len(self._buffer) >= EPOCHS_PER_FLUSH
 
     def _write(self, batch: Sequence[Point], outcome: str) -> None:
+        import_mlflow()
         from mlflow.entities import Metric
 
         client = self._open()
@@ -180,6 +181,16 @@ class Tracker:
                 f"MLflow at {self._uri} does not take the epochs "
                 f"({type(error).__name__}: {str(error)[:200]}); they wait, training goes on"
             )
+
+
+def import_mlflow() -> None:
+    """All of mlflow, before any part of it is imported.
+
+    A thread that begins with a part (`from mlflow.entities import ...`) keeps that part from a
+    thread that imports the whole, and waits for the whole itself. Python ends this by handing out
+    half-made modules: no import of mlflow works in that process any more.
+    """
+    import mlflow  # noqa: F401
 
 
 def write_ahead(uri: str) -> None:

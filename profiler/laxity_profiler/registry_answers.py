@@ -8,6 +8,7 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from laxity.tracking import import_mlflow
 from laxity_profiler.tables import DATABASE_ERRORS
 
 SQLITE: Final = "sqlite:///"
@@ -21,6 +22,7 @@ class MlflowAwayError(RuntimeError):
 @contextmanager
 def answering(uri: str) -> Iterator[None]:
     """What MLflow and its stores raise becomes one error with the address in it."""
+    import_mlflow()
     from mlflow.exceptions import MlflowException
 
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from laxity import names
-from laxity.tracking import EXPERIMENT, write_ahead
+from laxity.tracking import EXPERIMENT, import_mlflow, write_ahead
 from laxity_scheduler.service.views import ENDED, Json
 from laxity_scheduler.telling.announce import Word
 
@@ -41,6 +41,7 @@ class MlflowRuns:
         self._open_runs: set[str] = set()  # uids whose run is known to be neither refused nor ended
 
     def tell(self, word: Word) -> None:
+        import_mlflow()
         from mlflow.entities import Metric, RunTag
 
         if word.view["verdict"] == "none":

@@ -22,7 +22,7 @@ EXTRAS: Final = {
         "starlette",
         "uvicorn",
     ),
-    "kubernetes": ("aiohttp", "httptools", "kubernetes"),
+    "kubernetes": ("aiohttp", "httptools", "kubernetes", "uvloop"),
     "report": ("matplotlib", "numba", "pandas", "pyarrow"),
     "torch": ("torch",),
     "rl": ("gymnasium", "stable_baselines3"),

@@ -68,6 +68,8 @@ def roomy(
 
 def _preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
     """The more workers are meant for a node the heavier; none where all nodes are alike."""
+    if not roomy and len(set(nodes)) < 2:  # as nearly always: no need to count
+        return []
     workers = Counter(nodes)
     if len({workers[node] for node in (*nodes, *roomy)}) < 2:
         return []

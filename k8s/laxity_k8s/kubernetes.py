@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import orjson
+import uvloop
 
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
@@ -56,7 +57,7 @@ class KubernetesApi:
         context: str | None = None,
         in_flight: int = IN_FLIGHT,
     ) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()  # TLS costs half as much CPU on it
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="laxity-kubernetes", daemon=True
         )

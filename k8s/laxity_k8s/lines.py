@@ -2,7 +2,7 @@
 
 While a cycle acts, the API server's work is what counts, and where it shares its cores with the
 service each millisecond spent here is taken from it. An aiohttp session spends 0.25 ms of CPU on a
-patch, this half of it (`docs/speed.md`). HTTP is parsed by httptools, TLS is asyncio's. Lists and
+patch, this half of it (`docs/speed.md`). HTTP is parsed by httptools, TLS is uvloop's. Lists and
 watches stay with aiohttp, which also unpacks what is compressed.
 """
 
@@ -11,7 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpResponseParser
@@ -43,8 +43,7 @@ class Line(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - asyncio's for a stream
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # for a stream it is one
 
     @property
     def free(self) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -58,7 +59,12 @@ class JobPatch:
     patch: Patch
     turn: Turn
     reset_first: bool
-    said: tuple[tuple[str, str], ...]  # (reason code, words) for the Job's Events
+    told: tuple[tuple[str, Callable[[], str]], ...]
+
+    @property
+    def said(self) -> tuple[tuple[str, str], ...]:
+        """(reason code, words) for the Job's Events, which are written later than patches are sent."""
+        return tuple((code, words()) for code, words in self.told)
 
 
 @dataclass(slots=True)
@@ -69,13 +75,15 @@ class _Draft:
     row: Job
     now: float
     notes: Mapping[str, str]  # the Job's annotations as they are
-    state: Kept
+    was: Kept
+    kept: dict[str, Any] = field(default_factory=dict)  # what becomes of it
     annotations: dict[str, str | None] = field(default_factory=dict)
     labels: dict[str, str | None] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
     turn: Turn = Turn.SAY
     reset_first: bool = False
-    said: list[tuple[str, str]] = field(default_factory=list)
+    why: Reason | None = None  # the last word
+    told: list[tuple[str, Callable[[], str]]] = field(default_factory=list)
 
 
 def job_patch(
@@ -91,11 +99,10 @@ def job_patch(
 
     `roomy` are nodes that the Job may grow onto later, besides those it is admitted to.
     """
-    was = kept(job)
-    draft = _Draft(job, row, now, merge.annotations(job), was)
+    draft = _Draft(job, row, now, merge.annotations(job), kept(job))
     for decision in decisions:
         _add(draft, decision, roomy)
-    _keep(draft, was, cycle)
+    _keep(draft, cycle)
     body = _body(draft)
     if not body:
         return None
@@ -104,7 +111,7 @@ def job_patch(
         "resourceVersion": job["metadata"]["resourceVersion"],
     }
     patch = Patch("jobs", merge.identity(job), body)
-    return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.said))
+    return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.told))
 
 
 def in_batches(made: Iterable[Made]) -> Iterator[Made]:
@@ -155,10 +162,10 @@ def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
         names.CLASS_LABEL: draft.row.service_class,
     }
     said = draft.notes.get(names.DEADLINE, "")
-    draft.state = replace(draft.state, terms=terms(draft.job), asked_deadline=said)
+    draft.kept |= {"terms": terms(draft.job), "asked_deadline": said}
     _say(draft, decision.reason)
     if isinstance(told, Refusal) and told.offers:
-        draft.said.append(("offered", _offered(told.offers)))
+        draft.told.append(("offered", partial(_offered, told.offers)))
 
 
 def _offered(offers: Sequence[Offer]) -> str:
@@ -184,16 +191,8 @@ def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str]) -> None:
     if template is not None:
         draft.spec["template"] = template
         draft.reset_first = bool(merge.dig(draft.job, "status", "startTime"))
-    draft.state = replace(
-        draft.state,
-        resumed_at=now,
-        width_changed_at=now,
-        since=now,
-        wanted=width,
-        freed_for="",
-        freed_nodes=(),
-        freed_at=0.0,
-    )
+    draft.kept |= {"resumed_at": now, "width_changed_at": now, "since": now, "wanted": width}
+    draft.kept |= {"freed_for": "", "freed_nodes": (), "freed_at": 0.0}
     draft.turn = Turn.START
     _say(draft, decision.reason)
 
@@ -215,7 +214,7 @@ def _resize(draft: _Draft, decision: Resize) -> None:
             return
     draft.spec |= {"parallelism": width, "completions": width}
     draft.annotations |= {names.NODES: json.dumps(decision.nodes[:width]), names.RESIZE_TO: None}
-    draft.state = replace(_accounted(draft), width_changed_at=draft.now, wanted=width)
+    draft.kept |= {**_accounted(draft), "width_changed_at": draft.now, "wanted": width}
     draft.turn = Turn.SCALE_IN if width < before else Turn.SCALE_OUT
     _say(draft, why)
 
@@ -246,37 +245,42 @@ def _preempt(draft: _Draft, decision: Preempt) -> None:
     draft.spec["suspend"] = True
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
     failed = failed_starts(draft.row) if decision.reason.code in FAILED else 0
-    draft.state = replace(
-        _accounted(draft),
-        queued_at=draft.now,
-        preemptions=draft.state.preemptions + 1,
-        wanted=0,
-        freed_for=decision.beneficiary,
-        freed_nodes=draft.row.nodes if decision.beneficiary else (),
-        freed_at=draft.now if decision.beneficiary else 0.0,
-        failed_starts=failed,
-        not_before=draft.now + backoff_s(failed) if failed else 0.0,
-    )
+    draft.kept |= {
+        **_accounted(draft),
+        "queued_at": draft.now,
+        "preemptions": draft.was.preemptions + 1,
+        "wanted": 0,
+        "freed_for": decision.beneficiary,
+        "freed_nodes": draft.row.nodes if decision.beneficiary else (),
+        "freed_at": draft.now if decision.beneficiary else 0.0,
+        "failed_starts": failed,
+        "not_before": draft.now + backoff_s(failed) if failed else 0.0,
+    }
     draft.turn = Turn.SUSPEND
     _say(draft, decision.reason)
 
 
-def _accounted(draft: _Draft) -> Kept:
-    """The state with the GPU-seconds of the width that ends now."""
-    state, now = draft.state, draft.now
-    ran_s = max(0.0, now - max(state.since, draft.row.submitted_at))
-    return replace(state, attained_gpu_s=state.attained_gpu_s + draft.row.gpus * ran_s, since=now)
+def _accounted(draft: _Draft) -> dict[str, float]:
+    """The GPU-seconds with those of the width that ends now."""
+    was, now = draft.was, draft.now
+    ran_s = max(0.0, now - max(was.since, draft.row.submitted_at))
+    return {"attained_gpu_s": was.attained_gpu_s + draft.row.gpus * ran_s, "since": now}
 
 
 def _say(draft: _Draft, why: Reason) -> None:
-    text = why.text[:LONGEST_REASON]
-    draft.annotations[names.REASON] = text
-    draft.said.append((why.code, text))
+    draft.why = why
+    draft.told.append((why.code, partial(_words, why)))
 
 
-def _keep(draft: _Draft, was: Kept, cycle: int) -> None:
-    if draft.state is not was and draft.state != was:
-        draft.annotations[names.STATUS] = draft.state.to_text()
+def _words(why: Reason) -> str:
+    return why.text[:LONGEST_REASON]
+
+
+def _keep(draft: _Draft, cycle: int) -> None:
+    if draft.why is not None:
+        draft.annotations[names.REASON] = _words(draft.why)
+    if draft.kept and (state := replace(draft.was, **draft.kept)) != draft.was:
+        draft.annotations[names.STATUS] = state.to_text()
     if cycle and _changes(draft.notes, draft.annotations):
         draft.annotations[names.CYCLE] = str(cycle)
 

@@ -47,16 +47,16 @@ class Sender:
                 ready.append(onto_revision(one, after.object))
         if not ready and not later:
             return
-        said: dict[str, tuple[tuple[str, str], ...]] = {}
+        sent: dict[str, JobPatch] = {}
 
         def patches() -> Iterator[Patch]:
             for one in chain(ready, in_batches(wish() for wish in later)):
                 if one is not None:
-                    said[one.patch.id] = one.said
+                    sent[one.patch.id] = one
                     yield one.patch
 
         for done in self.done(patches()):
-            for code, words in said[done.patch.id] if done.object else ():
+            for code, words in sent[done.patch.id].said if done.object else ():
                 self._events.say(done.object or {}, code, words)
 
     def tend(self, found: Tending) -> None:

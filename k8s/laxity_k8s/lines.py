@@ -115,7 +115,7 @@ class Line(asyncio.Protocol):
 
 
 class Resuming:
-    """TLS as asyncio asks for it, each connection going on from the session of an earlier one.
+    """TLS as an event loop asks for it, each connection going on from the session of an earlier one.
 
     That spares the API server three quarters of what it costs it to take up 32 at once. A server
     that does not know the session any more begins a new one.
@@ -145,7 +145,7 @@ class Lines:
         url = urlsplit(host)
         self._host, self._port = url.hostname or "", url.port or (443 if tls else 80)
         self._authority, self._prefix = url.netloc, url.path.rstrip("/")
-        self._tls: Any = Resuming(tls) if tls is not None else None  # asyncio wants its wrap_bio
+        self._tls: Any = Resuming(tls) if tls is not None else None  # the loop wants its wrap_bio
         self._headers: dict[str, str] | None = None
         self._said = ""
         self._lines: set[Line] = set()

@@ -179,7 +179,7 @@ class KindWatch:
     async def _hold_back(self, reply: aiohttp.ClientResponse) -> None:
         """Leave unread what comes until nobody acts, or for so long; then let it all in."""
         transport = reply.connection.transport if reply.connection is not None else None
-        if not isinstance(transport, asyncio.ReadTransport):
+        if transport is None:
             return
         transport.pause_reading()
         with self._wire.behind():

@@ -1,9 +1,10 @@
-"""A machine for each test, whose workers end with it."""
+"""A machine for each test, whose workers end with it; the event loop that the client runs on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from laxity_k8s.local import stop_workers
 from tests.acting.machine import Machine
@@ -15,3 +16,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     yield made
     made.api.close()
     stop_workers(tmp_path)
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], uvloop.Loop]]:
+    return {"uvloop": uvloop.new_event_loop}

@@ -44,6 +44,11 @@ class Watched:
         metas = [(change.type, change.object["metadata"]) for change in changes]
         self.told.put_nowait([(kind, m["name"], m["resourceVersion"]) for kind, m in metas])
 
+    async def arrived(self) -> None:
+        """Return when what was sent before has arrived."""
+        for _ in range(20):
+            await self.wire.text("GET", "/ping")
+
     async def batch(self) -> list[Told]:
         return await asyncio.wait_for(self.told.get(), 30.0)
 
@@ -59,8 +64,12 @@ async def watched() -> AsyncIterator[Watched]:
         await over.wait()
         return reply
 
+    async def pinged(_: web.Request) -> web.StreamResponse:
+        return web.Response()
+
     app = web.Application()
     app.router.add_get("/apis/batch/v1/jobs", answer)
+    app.router.add_get("/ping", pinged)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -89,7 +98,9 @@ async def test_while_patches_are_sent_changes_wait_and_the_latest_of_each_is_tol
             await there.send(line("ADDED", "a", 2))
             assert await there.batch() == [("ADDED", "a", "2")]
             await there.send(line("MODIFIED", "a", 3), line("ADDED", "b", 4))
+            await there.arrived()
             await there.send(line("MODIFIED", "a", 5), line("DELETED", "b", 6))
+            await there.arrived()
             assert there.told.empty()
         assert await there.batch() == [("MODIFIED", "a", "5"), ("DELETED", "b", "6")]
 

@@ -196,9 +196,9 @@ class Narrowed:
         )
         return outcomes
 
-    def expect(self, patches: int) -> None:
+    def expect(self, patches: int, *, decided: bool = True) -> None:
         if isinstance(self._api, KubernetesApi):
-            self._api.expect(patches)
+            self._api.expect(patches, decided=decided)
 
     def settle(self) -> None:
         if isinstance(self._api, KubernetesApi):

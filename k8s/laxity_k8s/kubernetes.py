@@ -115,9 +115,9 @@ class KubernetesApi:
         """Patches that are still being made go out one by one; answers are read when asked for."""
         return map(_outcome, self._wait(self._patch_all(iter(patches))))
 
-    def expect(self, patches: int) -> None:
-        """Open the first connections for so many patches while those are still being decided on."""
-        expect = partial(self._wire.expect, patches, in_flight=self._in_flight)
+    def expect(self, patches: int, *, decided: bool = True) -> None:
+        """Open connections for so many patches: the first few while those are being decided on."""
+        expect = partial(self._wire.expect, patches, in_flight=self._in_flight, decided=decided)
         self._loop.call_soon_threadsafe(expect)
 
     def settle(self) -> None:

@@ -31,7 +31,7 @@ CLOSE_S: Final = 5.0
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 CLOSE_LOOK_S: Final = 0.002
 # Connections opened while patches are still being decided on. Each takes milliseconds of the one
-# interpreter that decides; the others open when the first patches are with the API server.
+# interpreter that decides; the others open while what was decided is written to the journal's disk.
 EARLY: Final = 8
 Authorize = Callable[[], Awaitable[Mapping[str, str]]]
 Allowed = Callable[[], bool]
@@ -116,13 +116,13 @@ class Wire:
         """Return when no watch leaves anything unread any more, or after that time."""
         await _within(self._caught_up, longest_s)
 
-    def expect(self, patches: int, *, in_flight: int) -> None:
-        """So many are about to be sent, so many at a time: open the first few connections.
+    def expect(self, patches: int, *, in_flight: int, decided: bool = True) -> None:
+        """So many are about to be sent, so many at a time: open the connections that they need.
 
-        Called on the loop.
+        Only the first few where they are not `decided` yet. Called on the loop.
         """
         self.awaited = patches
-        self._lines.expect(min(patches, in_flight, EARLY))
+        self._lines.expect(min(patches, in_flight, in_flight if decided else EARLY))
 
     async def authorized(self) -> Mapping[str, str]:
         """The headers that say who calls."""

@@ -75,7 +75,7 @@ class LiveCluster:
     def expect_answers(self, jobs: int) -> None:
         ready = getattr(self.api, "expect", None)
         if ready is not None and jobs:
-            ready(jobs)
+            ready(jobs, decided=False)
 
     def expect(self, plan: Plan) -> None:
         ready = getattr(self.api, "expect", None)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from laxity_k8s.lines import Lines, Reply
+from laxity_k8s.wire import EARLY, Wire
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.plan import Admit, Plan, Promised, Wait
 from laxity_scheduler.reasons import reason
@@ -128,9 +129,16 @@ async def test_connections_are_opened_before_the_requests_that_are_expected_come
         assert server.connections == 4
 
 
+def noting(seen: list[tuple[int, bool]]) -> Callable[..., None]:
+    def expect(patches: int, *, decided: bool = True) -> None:
+        seen.append((patches, decided))
+
+    return expect
+
+
 def test_as_many_patches_are_expected_as_jobs_have_news() -> None:
-    seen: list[int] = []
-    api = SimpleNamespace(expect=seen.append)
+    seen: list[tuple[int, bool]] = []
+    api = SimpleNamespace(expect=noting(seen))
     why = reason("order", policy="test")
     waits = [Wait(f"team/{number}", why) for number in range(50)]
     acts = [Admit(f"team/{number}", 1, ("n0",), why) for number in range(3)]
@@ -138,15 +146,27 @@ def test_as_many_patches_are_expected_as_jobs_have_news() -> None:
     assert isinstance(promise, Promise)
     told = [Promised("team/0", promise, why)]
     LiveCluster.expect(SimpleNamespace(api=api), Plan((*waits, *acts, *told)))  # type: ignore[arg-type]
-    assert seen == [3]
+    assert seen == [(3, True)]
 
 
 def test_as_many_patches_are_expected_as_jobs_ask_for_a_verdict_and_none_where_none_does() -> None:
-    seen: list[int] = []
-    world: Any = SimpleNamespace(api=SimpleNamespace(expect=seen.append))
+    seen: list[tuple[int, bool]] = []
+    world: Any = SimpleNamespace(api=SimpleNamespace(expect=noting(seen)))
     for jobs in (0, 5):
         LiveCluster.expect_answers(world, jobs)
-    assert seen == [5]
+    assert seen == [(5, False)]
+
+
+@pytest.mark.asyncio
+async def test_few_connections_open_while_patches_are_decided_on_and_all_when_they_are() -> None:
+    async with served() as (_, lines):
+        wire: Any = SimpleNamespace(_lines=lines, awaited=0)
+        Wire.expect(wire, 1000, in_flight=12, decided=False)
+        assert (len(lines._coming), wire.awaited) == (EARLY, 1000)
+        Wire.expect(wire, 900, in_flight=12)
+        assert (len(lines._coming), wire.awaited) == (12, 900)
+        await asyncio.wait([*lines._coming])
+        assert len(lines._lines) == 12
 
 
 @pytest.mark.asyncio

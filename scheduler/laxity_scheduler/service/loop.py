@@ -231,8 +231,8 @@ class Service:
             gc.enable()
         decided_s = time.perf_counter() - began
         self.metrics.decision.observe(decided_s)
-        self.world.expect(plan)
         text = written(plan)
+        self.world.expect(plan)  # connections open while the journal waits for its disk
         self._journal.write(
             state, plan, predictor,
             policy=self.settings.policy, decided_s=decided_s, text=text.text,

@@ -122,7 +122,8 @@ class Wire:
         Only the first few where they are not `decided` yet. Called on the loop.
         """
         self.awaited = patches
-        self._lines.expect(min(patches, in_flight, in_flight if decided else EARLY))
+        most = in_flight if decided else min(in_flight, EARLY)
+        self._lines.expect(min(patches, most))
 
     async def authorized(self) -> Mapping[str, str]:
         """The headers that say who calls."""

@@ -4,6 +4,7 @@ What can be wrong with a file is said here, with its name and place, before anyt
 """
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,12 +15,13 @@ from laxity.exits import USAGE, CommandError
 from laxity.views import Json
 
 FILE_LIMIT_BYTES: Final = 16 * 1024 * 1024
+DEEPEST: Final = 100  # levels; a Job has about ten
 
 
 def read_jobs(source: str) -> list[Json]:
     """The Jobs of a file (YAML documents, a List, or JSON); CommandError says what is wrong."""
     text = _text(source)
-    jobs = [job for document in _documents(text, source) for job in _items(document)]
+    jobs = [job for document in _documents(text, source) for job in _items(document, source)]
     if not jobs:
         raise CommandError(f"{source}: no Job in it", code=USAGE)
     for number, job in enumerate(jobs, start=1):
@@ -53,16 +55,18 @@ def changed(
 
 
 def _text(source: str) -> str:
-    if source == "-":
-        return sys.stdin.read(FILE_LIMIT_BYTES)
-    path = Path(source)
     try:
-        if path.stat().st_size > FILE_LIMIT_BYTES:
-            raise CommandError(f"{source}: more than {FILE_LIMIT_BYTES} bytes", code=USAGE)
-        return path.read_text(encoding="utf-8")
+        if source == "-":
+            text = sys.stdin.read(FILE_LIMIT_BYTES + 1)
+        else:
+            with Path(source).open(encoding="utf-8") as file:
+                text = file.read(FILE_LIMIT_BYTES + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise CommandError(f"{source}: {why}", code=USAGE) from error
+    if len(text) > FILE_LIMIT_BYTES:
+        raise CommandError(f"{source}: more than {FILE_LIMIT_BYTES} bytes", code=USAGE)
+    return text
 
 
 def _documents(text: str, source: str) -> Iterable[Any]:
@@ -70,12 +74,14 @@ def _documents(text: str, source: str) -> Iterable[Any]:
     if text.lstrip().startswith("{"):
         try:
             return [json.loads(text)]
-        except ValueError:
+        except (ValueError, RecursionError):
             pass  # `{` also starts YAML in flow style
     import yaml
 
+    from laxity.manifest_yaml import load_documents
+
     try:
-        return [document for document in yaml.safe_load_all(text) if document is not None]
+        return load_documents(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -83,19 +89,46 @@ def _documents(text: str, source: str) -> Iterable[Any]:
         raise CommandError(f"{source}{place}: not YAML: {problem}", code=USAGE) from error
 
 
-def _items(document: Any) -> list[Any]:
-    if isinstance(document, dict) and document.get("kind") == "List":
-        return list(document.get("items") or [])
-    return [document]
+def _items(document: Any, source: str) -> list[Any]:
+    if not isinstance(document, dict) or document.get("kind") != "List":
+        return [document]
+    items = document.get("items") or []
+    if not isinstance(items, list):
+        raise CommandError(f"{source}: items of a List: write a list of Jobs", code=USAGE)
+    return items
 
 
 def _check(job: Any, where: str) -> None:
     """It must be a batch/v1 Job with a name; all else is judged by the service."""
     if not isinstance(job, dict):
-        raise CommandError(f"{where}: a Job is a mapping, this is {job!r:.60}", code=USAGE)
+        raise CommandError(
+            f"{where}: a Job is a mapping, this is a {type(job).__name__}", code=USAGE
+        )
     kind = f"{job.get('apiVersion')} {job.get('kind')}"
     if kind != "batch/v1 Job":
         raise CommandError(f"{where}: a batch/v1 Job is wanted, this is a {kind}", code=USAGE)
     metadata = job.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         raise CommandError(f"{where}: the Job has no metadata.name", code=USAGE)
+    for key in ("annotations", "labels"):
+        if not isinstance(metadata.get(key) or {}, dict):
+            raise CommandError(f"{where}: metadata.{key}: write KEY: VALUE pairs", code=USAGE)
+    _check_values(job, where)
+
+
+def _check_values(value: Any, where: str, depth: int = 0) -> None:
+    """All of it can be sent as JSON: no other types, no infinity, not too deep."""
+    if depth > DEEPEST:
+        raise CommandError(f"{where}: nested more than {DEEPEST} levels deep", code=USAGE)
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            if not isinstance(key, str | int | float):
+                raise CommandError(f"{where}: {key!r:.60} is not a key of JSON", code=USAGE)
+            _check_values(inside, where, depth + 1)
+    elif isinstance(value, list):
+        for inside in value:
+            _check_values(inside, where, depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise CommandError(f"{where}: {value} is not a number of JSON", code=USAGE)
+    elif value is not None and not isinstance(value, str | int | float):
+        raise CommandError(f"{where}: {value!r:.60} is not a value of JSON", code=USAGE)

@@ -24,6 +24,15 @@ if __name__ == "__main__":
 """
 
 
+HEAD = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}"
+BOMB = "a0: &a0 [x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
+MERGES = "a0: &a0 {k: v, l: w}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 10)
+)
+
+
 def job(name: str = "train", **more: Any) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, **more}
 
@@ -73,6 +82,26 @@ def test_a_dash_means_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(b"- 1\n", "a Job is a mapping", id="a list"),
         pytest.param(b"apiVersion: batch/v1\nkind: Job\n", "no metadata.name", id="no name"),
         pytest.param(b"\xff\xfe\x00", "not UTF-8", id="binary"),
+        pytest.param(b"x: &a [*a]\n", "it contains itself", id="a list in itself"),
+        pytest.param(BOMB.encode(), "more than 200,000 values", id="aliases of aliases"),
+        pytest.param(MERGES.encode(), "more than 200,000 values", id="merges of merges"),
+        pytest.param(b"[" * 3000, "nested too deep", id="3000 levels of YAML"),
+        pytest.param(b'{"a":' * 9000 + b"1" + b"}" * 9000, "nested", id="9000 levels of JSON"),
+        pytest.param(b"kind: List\nitems: 5\n", "write a list of Jobs", id="a List of a number"),
+        pytest.param(b"!!int x\n", "does not fit its tag", id="a tag that does not fit"),
+        pytest.param(b"!!timestamp x\n", "does not fit its tag", id="an instant that is none"),
+        pytest.param(b"1" * 9000, "does not fit its tag", id="a number of 9000 digits"),
+        pytest.param(f"{HEAD}\nspec: .inf\n".encode(), "not a number of JSON", id="infinity"),
+        pytest.param(
+            f"{HEAD}\n!!timestamp 2027-01-31: 1".encode(), "not a key", id="a day as a key"
+        ),
+        pytest.param(f"{HEAD}\nspec: !!set {{a}}\n".encode(), "not a value", id="a set"),
+        pytest.param(f"{HEAD}\nspec: {'[' * 150}{']' * 150}\n".encode(), "100 levels", id="deep"),
+        pytest.param(
+            b"{apiVersion: batch/v1, kind: Job, metadata: {name: a, annotations: 5}}",
+            "metadata.annotations: write KEY: VALUE pairs",
+            id="annotations that are a number",
+        ),
     ],
 )
 def test_a_file_that_is_no_job_is_refused_with_its_name_and_place(
@@ -86,6 +115,30 @@ def test_a_file_that_is_no_job_is_refused_with_its_name_and_place(
 
     assert str(path) in str(caught.value)
     assert caught.value.code == USAGE
+
+
+def test_unquoted_instants_in_yaml_stay_the_text_that_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    said = f"{names.DEADLINE}: 2027-01-31T18:00:00Z, day: 2027-01-31, half: yes, none: null"
+    path.write_text(
+        f"apiVersion: batch/v1\nkind: Job\nmetadata: {{name: a, annotations: {{{said}}}}}"
+    )
+
+    (found,) = read_jobs(str(path))
+
+    assert found["metadata"]["annotations"] == {
+        names.DEADLINE: "2027-01-31T18:00:00Z",
+        "day": "2027-01-31",
+        "half": True,
+        "none": None,
+    }
+
+
+def test_standard_input_that_is_not_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff"), encoding="utf-8"))
+
+    with pytest.raises(CommandError, match="-: not UTF-8 text"):
+        read_jobs("-")
 
 
 def test_a_missing_file_is_named() -> None:

@@ -152,6 +152,7 @@ def up(
 ) -> None:
     """Start the service in the background, and wait until it is ready."""
     from laxity_scheduler.running import daemon
+    from laxity_scheduler.running.home import HomeError
     from laxity_scheduler.service.settings import Settings
 
     place = _place(home)
@@ -172,7 +173,7 @@ def up(
     said += [text for value in budget or [] for text in ("--budget", value)]
     try:
         running = daemon.start(place, said)
-    except daemon.DaemonError as error:
+    except (daemon.DaemonError, HomeError) as error:
         raise CommandError(str(error), code=FAILED) from error
     typer.echo(f"up: {running.url} (process {running.pid}, log {place.log_file})")
     runs = Settings(home=place.path, tracking_uri=tracking_uri).tracking_url

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.running.home import Home, HomeBusyError
+from laxity_scheduler.running.home import Home, HomeBusyError, HomeError
 
 HOLDER = """
 import sys, time
@@ -85,6 +85,44 @@ def test_what_a_home_holds_is_for_its_owner_alone(tmp_path: Path) -> None:
     modes = [path.stat().st_mode & 0o077 for path in (home.path, home.service_file, home.pid_file)]
     home.leave()
     assert modes == [0, 0, 0]
+
+
+def test_a_home_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    path = tmp_path / "home"
+    (path / "pods").mkdir(parents=True)
+    secret, outside = path / "cluster.db", tmp_path / "outside"
+    for file in (secret, outside):
+        file.write_text("environment of a Job")
+        file.chmod(0o644)
+    (path / "link").symlink_to(outside)
+    path.chmod(0o755)
+    Home(path).tighten()
+    modes = {place.name: place.stat().st_mode & 0o777 for place in (path, secret, outside)}
+    assert modes == {"home": 0o700, "cluster.db": 0o600, "outside": 0o644}
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "words"),
+    [
+        pytest.param(os.geteuid() + 7, 0o700, f"belongs to user {os.geteuid() + 7}", id="another"),
+        pytest.param(0, 0o1777, "is shared by all users", id="the folder for everybody's files"),
+    ],
+)
+def test_a_folder_that_is_not_ones_own_is_refused_as_a_home(
+    owner: int, mode: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, real = Home(tmp_path), Path.stat
+    found = os.stat_result((0o040000 | mode, 0, 0, 0, owner, owner, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "stat", lambda path: found if path == tmp_path else real(path))
+    with pytest.raises(HomeError, match=f"{tmp_path} {words}: set LAXITY_HOME"):
+        home.tighten()
+
+
+def test_a_service_that_does_not_listen_yet_is_said_to_be_starting(tmp_path: Path) -> None:
+    home = Home(tmp_path).lock()
+    with pytest.raises(HomeBusyError, match=rf"process {os.getpid()} \(it is starting\) already"):
+        Home(tmp_path).lock()
+    home.leave()
 
 
 def test_the_port_of_the_last_time_is_remembered(tmp_path: Path) -> None:

@@ -37,11 +37,12 @@ def train(training, pause_s: float = 0.2):
 """
 
 
-def laxity(home: Path, *arguments: str, ok: bool = True) -> str:
-    """Run a command on this home; what it printed."""
+def laxity(home: Path, *arguments: str, ok: bool = True, folder: Path | None = None) -> str:
+    """Run a command on this home, in a folder; what it printed."""
     env = os.environ | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": "none"}
     done = subprocess.run(
-        [sys.executable, "-m", "laxity.cli", *arguments],
+        [sys.executable, "-P", "-m", "laxity.cli", *arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
         env=env,
@@ -123,6 +124,21 @@ def test_down_stops_the_workers_and_the_next_up_resumes_them(home: Path) -> None
 def test_a_service_that_cannot_start_says_why(home: Path) -> None:
     said = laxity(home, "up", "--policy", "astrology", ok=False)
     assert "there is no policy 'astrology'" in said
+
+
+def test_nothing_is_imported_from_the_folder_where_up_is_typed(home: Path) -> None:
+    for name in ("token", "queue", "random", "orjson"):
+        (home.parent / f"{name}.py").write_text("raise SystemExit('imported from here')")
+    up = laxity(home, "up", "--port", "0", "--slots", "1", folder=home.parent)
+    assert up.startswith("up: http://127.0.0.1:")
+    assert client(home).jobs() == []
+
+
+def test_a_full_disk_is_said_before_anything_is_started(home: Path) -> None:
+    home.mkdir()
+    (home / "service.log").symlink_to("/dev/full")
+    said = laxity(home, "up", "--port", "0", ok=False)
+    assert f"{home}/service.log cannot be written: No space left on device" in said
 
 
 def test_what_an_earlier_start_said_is_not_told_again(home: Path) -> None:

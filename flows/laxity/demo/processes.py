@@ -46,7 +46,7 @@ class Processes:
 
     def ask(self, module: str) -> str:
         """What a module of ours prints, run in the demo's environment."""
-        command = [sys.executable, "-m", module]
+        command = [sys.executable, "-P", "-m", module]
         said = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=True
         )

@@ -115,9 +115,9 @@ def open_stage(folder: Path, *, slots: int) -> Stage:
     prefect_url = f"http://127.0.0.1:{prefect_port}/api"
     environment = surroundings(folder, service_url=service_url, prefect_url=prefect_url)
     processes = Processes(folder, environment)
-    python = sys.executable
+    python = (sys.executable, "-P")  # nothing is imported from the current folder
     serve = [
-        python,
+        *python,
         "-m",
         "laxity.cli",
         "serve",
@@ -128,11 +128,11 @@ def open_stage(folder: Path, *, slots: int) -> Stage:
     ]
     client = Client(service_url, "", patience_s=20.0)
     stage = Stage(folder, slots, processes, client, prefect_url, serve)
-    processes.start("mlflow", [python, "-c", MIGRATE, f"sqlite:///{folder / 'mlflow.db'}"])
+    processes.start("mlflow", [*python, "-c", MIGRATE, f"sqlite:///{folder / 'mlflow.db'}"])
     processes.start(
         "prefect",
         [
-            *("nice", "-n", "10", python, "-m", "prefect", "server", "start", "--no-services"),
+            *("nice", "-n", "10", *python, "-m", "prefect", "server", "start", "--no-services"),
             *("--host", "127.0.0.1", "--port", str(prefect_port)),
         ],
     )

@@ -6,14 +6,16 @@ service that dies on its way up is reported with the end of its log, not with a 
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from laxity_scheduler.running.home import Home, Running
 
@@ -28,9 +30,13 @@ class DaemonError(RuntimeError):
 
 
 def start(home: Home, arguments: Sequence[str], *, wait_s: float = START_S) -> Running:
-    """Start `laxity serve` with these arguments in a session of its own, and wait for it."""
-    command = [sys.executable, "-m", "laxity_scheduler", "serve", *arguments]
-    with home.log_file.open("ab") as log:
+    """Start `laxity serve` with these arguments in a session of its own, and wait for it.
+
+    With -P: a `token.py` or `queue.py` in the current folder is not imported.
+    """
+    command = [sys.executable, "-P", "-m", "laxity_scheduler", "serve", *arguments]
+    home.tighten()
+    with _open_log(home) as log:
         began = log.tell()
         process = subprocess.Popen(
             command,
@@ -48,6 +54,18 @@ def start(home: Home, arguments: Sequence[str], *, wait_s: float = START_S) -> R
         raise
 
 
+def _open_log(home: Home) -> BinaryIO:
+    """The log, open to be added to; DaemonError if the disk takes nothing more."""
+    log = home.log_file.open("ab", buffering=0)
+    try:
+        log.write(f"starting laxity {version('laxity')}\n".encode())
+    except OSError as error:
+        log.close()
+        message = f"{home.log_file} cannot be written: {error.strerror}; nothing was started"
+        raise DaemonError(message) from error
+    return log
+
+
 def _until_ready(
     home: Home, process: subprocess.Popen[bytes], began: int, wait_s: float
 ) -> Running:
@@ -57,7 +75,7 @@ def _until_ready(
         if running is not None and running.pid == process.pid and ready(running.url):
             return running
         if process.poll() is not None:
-            said = tail(home.log_file, began)
+            said = tail(home.log_file, began) or _silence(home)
             raise DaemonError(f"the service ended with {process.returncode}:\n{said}")
         time.sleep(LOOK_S)
     said = tail(home.log_file, began)
@@ -93,6 +111,12 @@ def ready(url: str) -> bool:
             return bool(json.load(answer)["ready"])
     except (OSError, ValueError, KeyError):
         return False
+
+
+def _silence(home: Home) -> str:
+    """What there is to say of a service that ended without a word in its log."""
+    free = shutil.disk_usage(home.path).free
+    return f"it wrote nothing to {home.log_file}; {free:,} bytes are free there"
 
 
 def tail(path: Path, began: int) -> str:

@@ -9,12 +9,17 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 
-class HomeBusyError(RuntimeError):
+class HomeError(RuntimeError):
+    """This folder cannot be a service's home: why, and what to do."""
+
+
+class HomeBusyError(HomeError):
     """Another service runs on this home."""
 
 
@@ -39,6 +44,23 @@ class Home:
         self._port_file = path / "service.port"
         self._lock: int | None = None
 
+    def tighten(self) -> Self:
+        """Close the folder and its files to all but their owner; HomeError if that is not us.
+
+        Jobs carry secrets in their environment, and whoever may write here runs code as we do.
+        """
+        found = self.path.stat()
+        other = found.st_uid not in (os.geteuid(), 0)
+        if other or (found.st_uid == 0 and found.st_mode & stat.S_ISVTX):
+            whose = f"belongs to user {found.st_uid}" if other else "is shared by all users"
+            message = f"{self.path} {whose}: set LAXITY_HOME to a folder of your own"
+            raise HomeError(message)
+        for place in (self.path, *self.path.iterdir()):
+            mode = place.lstat()
+            if mode.st_uid == os.geteuid() and not stat.S_ISLNK(mode.st_mode):
+                place.chmod(stat.S_IMODE(mode.st_mode) & ~0o077)
+        return self
+
     def lock(self) -> Self:
         """Take the home for this process until it ends; HomeBusyError if somebody has it."""
         lock = os.open(self.path / "service.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -47,7 +69,7 @@ class Home:
         except BlockingIOError:
             os.close(lock)
             running = self.running()
-            who = f"process {running.pid} at {running.url}" if running else "another process"
+            who = _service_words(running) if running else "another process"
             message = f"{who} already serves {self.path}; stop it with: laxity down"
             raise HomeBusyError(message) from None
         self._lock = lock
@@ -84,6 +106,11 @@ class Home:
             return None
         where = _read(self.service_file)
         return Running(pid, str(where.get("url", "")) if where.get("pid") == pid else "")
+
+
+def _service_words(running: Running) -> str:
+    where = f"at {running.url}" if running.url else "(it is starting)"
+    return f"process {running.pid} {where}"
 
 
 def _started(pid: int) -> str:

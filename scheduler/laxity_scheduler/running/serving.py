@@ -40,12 +40,15 @@ class Keys:
 
 
 def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
-    """Serve until SIGTERM or SIGINT. HomeBusyError if another service has the home."""
+    """Serve until SIGTERM or SIGINT. HomeError if the home is somebody else's, or busy."""
     import uvicorn
 
     _log_to_stderr()
     _end_in_order()
-    home = Home(settings.home).lock()
+    home = Home(settings.home)
+    if settings.world == "local":  # elsewhere the folder is a volume of the pod
+        home.tighten()
+    home.lock()
     try:
         keys = keys_of(settings, home, tokens_file)
         with _bound(settings, home.last_port()) as listening:

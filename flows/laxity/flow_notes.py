@@ -32,6 +32,7 @@ from laxity.outcome import (
     standing,
     story,
 )
+from laxity.safe_text import markdown
 from laxity.spec import TrainingSpec
 from laxity.views import JobView
 
@@ -156,7 +157,7 @@ class RunNotes:
                 )
         text = story(job)
         if self._changed(VERDICT_KEY, text):
-            self._write(VERDICT_KEY, "markdown", text, _sentence(said, job.reason))
+            self._write(VERDICT_KEY, "markdown", text, _sentence(said, markdown(job.reason)))
 
     def _note_progress(self, job: JobView) -> None:
         if self._changed(PROGRESS_KEY, (job.epochs_done, job.state)):

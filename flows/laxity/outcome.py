@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from laxity.durations import format_instant
+from laxity.safe_text import markdown
 from laxity.times import words
 from laxity.views import SETTLED, JobView, OfferView
 
@@ -93,10 +94,10 @@ def story(job: JobView) -> str:
         ("model", job.model),
         ("widths", ", ".join(map(str, job.widths))),
         ("preemptions", str(job.preemptions or "")),
-        ("MLflow run", f"`{job.run_id}`" if job.run_id else ""),
+        ("MLflow run", job.run_id),
         ("error", job.error),
     ]
-    table = [f"| {name} | {_cell(value)} |" for name, value in rows if value]
+    table = [f"| {name} | {markdown(value)} |" for name, value in rows if value]
     lines = [f"# {job.id}: {standing(job)}", "", _because(job), "", "| | |", "|---|---|", *table]
     if job.offers and job.state == "refused":
         offers = [f"{n}. {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
@@ -140,8 +141,4 @@ def instant(at: float | None) -> str:
 
 def _because(job: JobView) -> str:
     code = f"`{job.reason_code}` " if job.reason_code else ""
-    return f"{code}{job.reason}".strip() or "No verdict yet."
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return f"{code}{markdown(job.reason)}".strip() or "No verdict yet."

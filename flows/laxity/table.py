@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from laxity.safe_text import printable
 from laxity.times import NONE, clock, relative, words
 from laxity.views import JobView
 
@@ -38,13 +40,23 @@ STATE_STYLES: Final = {
 VERDICT_STYLES: Final = {"promised": "bold green", "refused": "bold red", "forecast": "cyan"}
 
 
+class SafeConsole(Console):
+    """A console that prints no control characters but its own."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console; into a pipe or file lines are wide, so that no column is cut."""
-    made = Console(stderr=stderr, highlight=False)
+    made = SafeConsole(stderr=stderr, highlight=False)
     return (
         made
         if made.is_terminal
-        else Console(stderr=stderr, highlight=False, width=max(made.width, PIPE_COLUMNS))
+        else SafeConsole(stderr=stderr, highlight=False, width=max(made.width, PIPE_COLUMNS))
     )
 
 

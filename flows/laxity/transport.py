@@ -16,6 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from laxity.safe_text import printable
 from laxity.views import Json
 
 AWAY_STATUS: Final = frozenset(
@@ -34,7 +35,7 @@ class ServiceError(RuntimeError):
     def __init__(self, code: str, message: str, *, status: int = 0, field: str = "") -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = printable(message)
         self.status = status
         self.field = field
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from laxity.safe_text import printable
+
 Json = dict[str, Any]
 
 ENDED: Final = frozenset({"finished", "failed", "cancelled"})
@@ -89,14 +91,21 @@ _OFFER_NAMES: Final = frozenset(row.name for row in fields(OfferView))
 
 
 def job_view(answer: Mapping[str, Any]) -> JobView:
-    """A JobView of the service's JSON; null and missing fields keep their defaults."""
-    known = {name: answer[name] for name in _NAMES if answer.get(name) is not None}
+    """A JobView of the service's JSON; null and missing fields keep their defaults.
+
+    Its texts are for people, so they hold no terminal escapes; `raw` has them as they came.
+    """
+    known = {name: _shown(answer[name]) for name in _NAMES if answer.get(name) is not None}
     known["service_class"] = answer.get("class") or "best_effort"
     known["widths"] = tuple(known.get("widths", ()))
     known["width_history"] = tuple((at, workers) for at, workers in known.get("width_history", ()))
     known["held_by"] = tuple(known.get("held_by", ()))
     known["offers"] = tuple(offer_view(offer) for offer in known.get("offers", ()))
     return JobView(**known, raw=dict(answer))
+
+
+def _shown(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) else value
 
 
 def offer_view(answer: Mapping[str, Any]) -> OfferView:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from laxity import names
+from laxity.safe_text import markdown
 from laxity.tracking import EXPERIMENT, import_mlflow, write_ahead
 from laxity_scheduler.service.views import ENDED, Json
 from laxity_scheduler.telling.announce import Word
@@ -152,7 +153,7 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
 
 def note_of(view: Mapping[str, Any], run_id: str, experiment: str) -> str:
     """The description of a run: what it was told and why, and its charts with all their series."""
-    lines = [f"**{view['verdict']}** {view['reason']}"]
+    lines = [f"**{view['verdict']}** {markdown(view['reason'])}"]
     for title, shown in CHARTS.items():
         query = {
             "runs": json.dumps([run_id]),

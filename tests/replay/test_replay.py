@@ -6,57 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlmodel import Session, col, select, update
+from sqlmodel import Session, col, delete, select, update
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler import turn
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.follow_up import with_follow_up
 from laxity_scheduler.memory.journal import Journal, ReplayError, entries, replay
 from laxity_scheduler.memory.store import Store
-from laxity_scheduler.memory.tables import CycleRow
+from laxity_scheduler.memory.tables import CycleRow, DecisionRow, Fresh
 from laxity_scheduler.plan import Admit, Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.state import ClusterState, NodeSet
-from tests.builders import Curve, cluster, job
+from tests.builders import cluster, job
+from tests.replay.day import TRUTH, lived, load, named
 from tests.toy_world import ToyWorld
-
-TRUTH = Curve(epoch_s=10.0, start_s=2.0, stop_s=1.0)
-
-
-def load(parameters: dict[str, Any]) -> Predictor:
-    """The curve of the tests, from what its `to_json` says."""
-    return Curve(epoch_s=parameters["epoch_s"], start_s=2.0, stop_s=1.0)
-
-
-def named(name: str) -> Policy:
-    return {"qos": qos.decide, "idle": lambda _state, _predictor: Plan()}[name]
-
-
-def lived(store: Store, *, snapshot_every: int = 7, start_with: int = 0) -> int:
-    """A day in a small cluster, every cycle of it journalled; the number of cycles."""
-    arrivals = [
-        job("a", epochs=20, workers=(1, 2, 4), due_at=400.0),
-        job("b", epochs=30, workers=(1, 2), submitted_at=5.0),
-        job("c", epochs=12, workers=(1, 2, 4), submitted_at=30.0, due_at=230.0),
-        job("d", epochs=5, workers=(4,), submitted_at=31.0, due_at=50.0),
-        job("e", epochs=8, workers=(1,), submitted_at=60.0, service_class="soft", due_at=500.0),
-    ]
-    world = ToyWorld((4,), arrivals, TRUTH)
-    journal = Journal(store, snapshot_every=snapshot_every)
-    cycles = start_with
-
-    def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        nonlocal cycles
-        cycles += 1
-        numbered = ClusterState(state.now, state.nodes, state.jobs, state.holds, cycle=cycles)
-        plan = turn.decide(numbered, predictor, qos.decide)
-        journal.write(numbered, plan, predictor, policy="qos", decided_s=0.0)
-        return plan
-
-    world.run(decide)
-    assert len(world.finished) >= 4
-    return cycles
 
 
 @pytest.fixture
@@ -173,6 +136,29 @@ def test_parameters_of_a_predictor_stand_once_and_their_absence_is_said(store: S
         row.predictor = "lost"
         session.commit()
     with pytest.raises(ReplayError, match="predictor lost"):
+        list(replay(store, named, load))
+
+
+def test_a_cycle_that_is_missing_is_named(store: Store) -> None:
+    cycles = lived(store)
+    with Session(store.engine) as session:
+        session.execute(delete(CycleRow).where(col(CycleRow.cycle) == 9))
+        session.commit()
+    found = replay(store, named, load)
+    assert [next(found).cycle for _ in range(8)] == list(range(1, 9))
+    with pytest.raises(ReplayError, match="cycle 9 is missing: the next in the journal is 10"):
+        next(found)
+    assert len(list(replay(store, named, load, first=15))) == cycles - 14
+
+
+def test_a_last_cycle_that_is_missing_is_known_by_its_decisions(store: Store) -> None:
+    cycles = lived(store)
+    said = {"cycle": cycles, "at": 1.0, "job": "a", "kind": "wait", "reason_code": "", "reason": ""}
+    store.record([Fresh(DecisionRow, {**said, "body": b""})])
+    with Session(store.engine) as session:
+        session.execute(delete(CycleRow).where(col(CycleRow.cycle) == cycles))
+        session.commit()
+    with pytest.raises(ReplayError, match=f"cycle {cycles} is missing"):
         list(replay(store, named, load))
 
 

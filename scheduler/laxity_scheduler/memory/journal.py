@@ -9,7 +9,9 @@ code changes no decision that it should not.
 import json
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Final
 
 import orjson
@@ -19,7 +21,7 @@ from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.memory import differences
 from laxity_scheduler.memory.codec import dumps, load_state, plan_bytes
-from laxity_scheduler.memory.store import Store
+from laxity_scheduler.memory.store import Store, StoreError
 from laxity_scheduler.memory.tables import CycleRow, PredictorRow
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState
@@ -31,7 +33,7 @@ PolicyNamed = Callable[[str], Policy]
 
 
 class ReplayError(RuntimeError):
-    """The journal cannot be read from there: an entry or a predictor is missing."""
+    """The journal cannot be read from there: an entry or a predictor is missing or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +45,28 @@ class Entry:
     predictor: str
     state: ClusterState
     plan: bytes
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One cycle decided again. `lines` say what differs, none if nothing does."""
+    """One cycle decided again. `lines` say what differs, none if nothing does.
+
+    `version` is the laxity that decided it first, "" for one that did not write it down.
+    """
 
     cycle: int
     policy: str
+    version: str
     lines: tuple[str, ...] = ()
 
     @property
     def same(self) -> bool:
         return not self.lines
+
+    @property
+    def is_of_this_version(self) -> bool:
+        return self.version == version("laxity")
 
 
 class Journal:
@@ -67,6 +78,7 @@ class Journal:
         self._last: ClusterState | None = None
         self._since_full = 0
         self._versions = set(store.predictor_versions())
+        self._laxity = version("laxity")
         self.last_cycle = store.last_cycle()
 
     def write(
@@ -88,6 +100,7 @@ class Journal:
             state=found,
             plan=text or plan_bytes(plan),
             decided_s=decided_s,
+            version=self._laxity,
         )
         self._store.record([entry, *self._new_version(predictor, state.now)])
         self._versions.add(predictor.version)
@@ -123,18 +136,47 @@ class Journal:
 
 
 def entries(store: Store, first: int = 0, last: int | None = None) -> Iterator[Entry]:
-    """Rebuilt cycles from `first`; ReplayError if the journal does not reach so far back."""
+    """Rebuilt cycles from `first`; ReplayError names the one that is missing or damaged."""
     state: ClusterState | None = None
+    before: int | None = None
     for row in store.cycles(first, last):
-        if row.full:
-            state = load_state(row.state)
-        elif state is None:
-            message = f"cycle {row.cycle} has no full snapshot before it: the journal is damaged"
-            raise ReplayError(message)
-        else:
-            state = differences.patched(state, orjson.loads(row.state))
-        if row.cycle >= first:
-            yield Entry(row.cycle, row.policy, row.predictor, state, row.plan)
+        with _reading(row.cycle):
+            if before is not None and row.cycle != before + 1:
+                message = f"cycle {before + 1} is missing: the next in the journal is {row.cycle}"
+                raise ReplayError(message)
+            before = row.cycle
+            state = _state(row, state)
+            wanted = row.cycle >= first
+        if wanted:
+            yield Entry(row.cycle, row.policy, row.predictor, state, row.plan, row.version)
+    if before is not None and last is None:
+        with _reading(before):
+            if store.last_said() > before:
+                message = (
+                    f"cycle {before + 1} is missing: decisions of {store.last_said()} are kept"
+                )
+                raise ReplayError(message)
+
+
+def _state(row: CycleRow, before: ClusterState | None) -> ClusterState:
+    if row.full:
+        return load_state(row.state)
+    if before is None:
+        message = f"cycle {row.cycle} has no full snapshot before it: the journal is damaged"
+        raise ReplayError(message)
+    return differences.patched(before, orjson.loads(row.state))
+
+
+@contextmanager
+def _reading(cycle: int) -> Iterator[None]:
+    """Whatever a damaged entry makes go wrong is a ReplayError that names the cycle."""
+    try:
+        yield
+    except (ReplayError, StoreError):
+        raise
+    except Exception as error:
+        message = f"cycle {cycle} is damaged in the journal: {type(error).__name__}: {error}"
+        raise ReplayError(message) from error
 
 
 def replay(
@@ -148,21 +190,23 @@ def replay(
 ) -> Iterator[Replayed]:
     """Decide every cycle again, by its own policy or by the one named `policy`, and compare."""
     loaded: dict[str, Predictor] = {}
+    if policy:
+        policies(policy)  # a name that is none is the caller's mistake
     for entry in entries(store, first, last):
         name = policy or entry.policy
-        if entry.predictor not in loaded:
-            loaded = {entry.predictor: predictor_of(store, entry.predictor, load_predictor)}
-        plan = turn.decide(entry.state, loaded[entry.predictor], policies(name))
-        again = plan_bytes(plan)
-        lines = () if again == entry.plan else tuple(_lines(entry.plan, again))
-        yield Replayed(entry.cycle, name, lines)
+        with _reading(entry.cycle):
+            if entry.predictor not in loaded:
+                loaded = {entry.predictor: predictor_of(store, entry.predictor, load_predictor)}
+            again = plan_bytes(turn.decide(entry.state, loaded[entry.predictor], policies(name)))
+            lines = () if again == entry.plan else tuple(_lines(entry.plan, again))
+        yield Replayed(entry.cycle, name, entry.version, lines)
 
 
-def predictor_of(store: Store, version: str, load: LoadPredictor) -> Predictor:
+def predictor_of(store: Store, name: str, load: LoadPredictor) -> Predictor:
     """The predictor of a version as it was; ReplayError if it is not in the journal."""
-    body = store.predictor(version)
+    body = store.predictor(name)
     if body is None:
-        message = f"predictor {version} is not in the journal"
+        message = f"predictor {name} is not in the journal"
         raise ReplayError(message)
     return load(json.loads(zlib.decompress(body)))
 

@@ -41,7 +41,10 @@ Owed = Fresh | Returned
 
 
 class CycleRow(Table, table=True):
-    """One decided cycle: the snapshot (whole, or what changed) and the plan, as codec bytes."""
+    """One decided cycle: the snapshot (whole, or what changed) and the plan, as codec bytes.
+
+    `version` is the laxity that decided it, "" before laxity wrote that down.
+    """
 
     __tablename__ = "cycles"
 
@@ -55,6 +58,7 @@ class CycleRow(Table, table=True):
     state: bytes
     plan: bytes
     decided_s: float
+    version: str = Field(default="", sa_column_kwargs={"server_default": ""})
 
 
 class PredictorRow(Table, table=True):

@@ -8,11 +8,14 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from laxity import names
+from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.running.home import Home
 from laxity_scheduler.running.start import opened
 from laxity_scheduler.service.settings import Settings, SettingsError
@@ -57,7 +60,9 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
             url = settings.url(port)
             # The workers of the local world inherit it; without a store they log nothing.
             os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_url
-            with opened(settings, url=url, token=keys.worker) as parts:
+            with ExitStack() as stack:
+                with readable(settings):
+                    parts = stack.enter_context(opened(settings, url=url, token=keys.worker))
                 app = create_app(parts.service, parts.desk, keys.tokens)
                 config: Any = uvicorn.Config(
                     app, log_level="warning", timeout_graceful_shutdown=GRACE_S
@@ -67,6 +72,21 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
                 uvicorn.Server(config).run(sockets=[listening])
     finally:
         home.leave()
+
+
+@contextmanager
+def readable(settings: Settings) -> Iterator[None]:
+    """What is kept was written by laxity; StoreError if it cannot be read, whatever is wrong."""
+    try:
+        yield
+    except SettingsError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = (
+            f"what is kept in {settings.home} cannot be read ({type(error).__name__}: {error}); "
+            "move it aside to begin anew, or restore a copy"
+        )
+        raise StoreError(message) from error
 
 
 def _end_in_order() -> None:

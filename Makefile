@@ -1,7 +1,8 @@
 # One verb per thing a developer does; CI calls the same ones. `make` alone lists them.
 #
 # Needed beforehand: Python 3.11, 3.12 or 3.13 (with pip and venv) and make. Everything else is
-# installed into .venv, from the exact versions in constraints.txt.
+# installed into .venv, from the exact versions and hashes in requirements.lock. constraints.txt has
+# the same versions without hashes: with hashes in its constraints, pip installs no local folder.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -36,12 +37,12 @@ setup: $(STAMP) ## create .venv with the laxity command and all tools
 
 # uv installs the pinned set in seconds. It does not read pip's configuration, so where an index
 # is known to pip alone, pip installs the same set.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv==$(UV_VERSION) \
 		|| echo "uv is not to be had; pip goes on alone"
-	@$(BIN)/uv pip install --quiet --no-deps --python $(BIN)/python -r constraints.txt \
-		|| $(BIN)/pip install --quiet --no-deps -r constraints.txt
+	@$(BIN)/uv pip install --quiet --no-deps --python $(BIN)/python -r requirements.lock \
+		|| $(BIN)/pip install --quiet --no-deps -r requirements.lock
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 	@echo "set up: $(BIN)/laxity"
@@ -83,10 +84,13 @@ bench: setup ## decisions per second, on this machine
 demo: setup ## train real jobs under deadlines on this machine, two to three minutes
 	@$(BIN)/laxity demo
 
-lock: setup ## resolve constraints.txt anew from pyproject.toml
-	@$(BIN)/uv pip compile pyproject.toml --extra all --extra dev --universal --upgrade \
-		--python-version 3.11 --no-annotate --quiet --custom-compile-command "make lock" \
-		--output-file constraints.txt
+RESOLVE := uv pip compile pyproject.toml --extra all --extra dev --universal --python-version 3.11 \
+	--no-annotate --quiet --custom-compile-command "make lock"
+
+lock: setup ## resolve constraints.txt and requirements.lock anew from pyproject.toml
+	@$(BIN)/$(RESOLVE) --upgrade --output-file constraints.txt
+	@$(BIN)/$(RESOLVE) --upgrade --generate-hashes --constraints constraints.txt \
+		--output-file requirements.lock
 
 clean: ## remove .venv, local state and caches
 	rm -rf $(VENV) .laxity .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

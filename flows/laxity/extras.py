@@ -7,12 +7,13 @@ reports and a cluster need comes with extras, so a command may find that a packa
 from typing import Final
 
 EXTRAS: Final = {
-    "flow": ("prefect",),
+    "flow": ("httpx", "prefect"),
     "service": (
         "alembic",
         "fastapi",
         "mlflow",
         "orjson",
+        "pandas",
         "prometheus_client",
         "psycopg",
         "sklearn",
@@ -23,10 +24,8 @@ EXTRAS: Final = {
         "uvicorn",
     ),
     "kubernetes": ("aiohttp", "httptools", "kubernetes", "uvloop"),
-    "report": ("matplotlib", "numba", "pandas", "pyarrow"),
+    "report": ("matplotlib", "numba"),
     "torch": ("torch",),
-    "rl": ("gymnasium", "stable_baselines3"),
-    "boost": ("xgboost",),
 }  # top-level modules
 
 

@@ -68,6 +68,12 @@ def test_a_cell_that_is_no_number_is_named_with_file_and_line(tmp_path: Path) ->
         load_tables(tmp_path)
 
 
+def test_a_cell_too_long_for_any_reader_is_named_with_file_and_line(tmp_path: Path) -> None:
+    written(tmp_path, "bert.csv", f"global_batch_size,1\n128,{'9' * 131_073}\n")
+    with pytest.raises(TableError, match=r"bert\.csv, line 2: field larger than field limit"):
+        load_tables(tmp_path)
+
+
 def test_chronus_counts_in_minutes(tmp_path: Path) -> None:
     head = "job_id,num_gpu,submit_time,duration,expect_time_list,best_effort,model_name,user\n"
     path = written(tmp_path, "chronus.csv", head + "a,2,1,10,20-40,0,bert,u\nb,1,2,5,9,1,bert,u\n")

@@ -52,9 +52,7 @@ def load_tables(folder: Path) -> dict[tuple[str, int], Table]:
         raise TableError(message)
     tables: dict[tuple[str, int], Table] = {}
     for path in files:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-            reader = csv.reader(lines)
-            rows = [(reader.line_num, row) for row in reader if "".join(row).strip()]
+        rows = _rows(path)
         counts = _counts(path, rows[0][1] if rows else [""])
         for number, row in rows[1:]:
             key = path.stem, _batch(path, number, row)
@@ -65,6 +63,17 @@ def load_tables(folder: Path) -> dict[tuple[str, int], Table]:
             if table.gpus:
                 tables[key] = table
     return tables
+
+
+def _rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Each row with its line number; blank ones are left out."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        reader = csv.reader(lines)
+        try:
+            return [(reader.line_num, row) for row in reader if "".join(row).strip()]
+        except csv.Error as error:
+            message = f"{path.name}, line {reader.line_num + 1}: {error}"
+            raise TableError(message) from error
 
 
 def _counts(path: Path, heads: list[str]) -> tuple[int, ...]:

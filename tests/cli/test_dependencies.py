@@ -1,0 +1,91 @@
+"""What the code imports is declared, what is declared is imported, and both locks agree."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# Each floor, and the extras that what runs on it comes with.
+FLOORS = {
+    "flows/laxity": ("flow", "torch"),
+    "profiler/laxity_profiler": ("service", "report"),
+    "scheduler/laxity_scheduler": ("service", "report"),
+    "k8s/laxity_k8s": ("service", "kubernetes"),
+}
+# Declared, and imported by no line of ours.
+UNSEEN = {
+    "psycopg": "SQLAlchemy loads it for a postgresql:// address",
+    "mlflow-skinny": "the part of mlflow that a training image has",
+}
+OWN = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s"}
+
+
+def plain(distribution: str) -> str:
+    """As package indexes compare names."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def declared(*extras: str) -> set[str]:
+    """Distributions that these extras and the base set name."""
+    rows = [*PROJECT["dependencies"]]
+    for extra in extras:
+        rows += PROJECT["optional-dependencies"][extra]
+    return {plain(re.split(r"[\[<>=!~; ]", row)[0]) for row in rows}
+
+
+def imported(folder: str) -> Iterator[tuple[str, str]]:
+    """Top-level modules of others that a floor imports, with the file."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [name.name for name in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            for name in {name.partition(".")[0] for name in names}:
+                if name not in sys.stdlib_module_names and name not in OWN:
+                    yield name, path.name
+
+
+def brought(module: str) -> set[str]:
+    """Distributions that hold a module; its own name where none is installed (an extra)."""
+    return {plain(name) for name in packages_distributions().get(module, [module])}
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_whatever_a_floor_imports_is_declared_for_it(folder: str) -> None:
+    known = declared(*FLOORS[folder])
+    undeclared = {row for row in imported(folder) if not brought(row[0]) & known}
+    assert not undeclared
+
+
+@pytest.mark.parametrize("extra", ["", "flow", "service", "kubernetes", "report", "torch"])
+def test_whatever_is_declared_is_imported(extra: str) -> None:
+    used = {name for folder in FLOORS for module, _ in imported(folder) for name in brought(module)}
+    wanted = declared(extra) - declared() if extra else declared()
+    assert wanted
+    assert wanted - used <= UNSEEN.keys()
+
+
+def test_every_extra_is_checked_here_or_made_of_others() -> None:
+    used = {extra for extras in FLOORS.values() for extra in extras}
+    assert PROJECT["optional-dependencies"].keys() == used | {"all", "dev"}
+
+
+def test_the_lock_has_the_versions_of_the_constraints_and_a_hash_for_each() -> None:
+    wanted = [row for row in (ROOT / "constraints.txt").read_text().splitlines() if row[0] != "#"]
+    locked: dict[str, int] = {}
+    for row in (ROOT / "requirements.lock").read_text().splitlines():
+        if row.startswith("    --hash=sha256:"):
+            locked[next(reversed(locked))] += 1
+        elif row[0] != "#":
+            locked[row.removesuffix(" \\")] = 0
+    assert list(locked) == wanted
+    assert all(locked.values())

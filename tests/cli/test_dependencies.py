@@ -24,6 +24,7 @@ UNSEEN = {
     "psycopg": "SQLAlchemy loads it for a postgresql:// address",
     "mlflow-skinny": "the part of mlflow that a training image has",
 }
+INSTALLED = packages_distributions()
 OWN = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s"}
 
 
@@ -56,7 +57,7 @@ def imported(folder: str) -> Iterator[tuple[str, str]]:
 
 def brought(module: str) -> set[str]:
     """Distributions that hold a module; its own name where none is installed (an extra)."""
-    return {plain(name) for name in packages_distributions().get(module, [module])}
+    return {plain(name) for name in INSTALLED.get(module, [module])}
 
 
 @pytest.mark.parametrize("folder", FLOORS)

@@ -72,7 +72,7 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
         try:
             return [(reader.line_num, row) for row in reader if "".join(row).strip()]
         except csv.Error as error:
-            message = f"{path.name}, line {reader.line_num + 1}: {error}"
+            message = f"{path.name}, line {reader.line_num}: {error}"
             raise TableError(message) from error
 
 

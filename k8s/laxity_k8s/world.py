@@ -22,6 +22,7 @@ from laxity_k8s.reminders import Reminders
 from laxity_k8s.sending import Sender
 from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
+from laxity_k8s.steady import is_clock_steady
 from laxity_k8s.tending import refusal, tending
 from laxity_k8s.wishes import wishes
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
@@ -215,7 +216,9 @@ class LiveCluster:
         return len(ours)
 
     def collect(self) -> None:
-        """Remove what ended long ago, with what it left on this machine."""
+        """Remove what ended long ago by a clock to believe, with what it left on this machine."""
+        if not is_clock_steady():
+            return
         here = getattr(self.api, "collect", None)
         if here is not None:
             here(keep_s=self._keep_s)

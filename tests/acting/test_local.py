@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from laxity import names
-from laxity_k8s import merge, pods
+from laxity_k8s import merge, pods, steady
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, Json, Patch
-from laxity_k8s.local import LocalCluster, stop_workers
+from laxity_k8s.local import LocalCluster, open_world, stop_workers
 from laxity_k8s.processes import marked
+from laxity_scheduler.engine import Report
 from tests.acting.machine import Machine, complete, eventually
 from tests.contract.watching import Eyes
 
@@ -309,6 +310,25 @@ def test_old_jobs_and_what_they_left_are_collected_and_young_ones_kept(machine: 
     assert not folder.exists()
     with pytest.raises(ApiError):
         machine.api.get("jobs", job_id)
+
+
+@pytest.mark.parametrize(
+    ("set_by_s", "kept"),
+    [pytest.param(8 * 86_400.0, True, id="by 8 days"), pytest.param(60.0, False, id="by a minute")],
+)
+def test_a_clock_that_is_set_far_ahead_removes_no_finished_job(
+    set_by_s: float, kept: bool, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = machine.run("old", "print('done')")
+    with Eyes(machine.api) as eyes:
+        complete(eyes, job_id)
+    machine.api.close()
+    world = open_world(machine.home, lambda _: Report(), slots=4, keep_s=-1.0)
+    monkeypatch.setattr(steady, "_boot_at", lambda: steady._FIRST_BOOT_AT + set_by_s)
+    world.collect()
+    found = world.api.list("jobs").items
+    world.close()
+    assert bool(found) is kept
 
 
 def test_logs_are_bounded_and_the_latest_is_kept(

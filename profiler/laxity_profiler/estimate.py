@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from laxity_profiler.sharing import model_key
+
 if TYPE_CHECKING:
     from laxity.spec import TrainingSpec
 
@@ -18,7 +20,7 @@ Floats = NDArray[np.float64]
 class Workload:
     """What is trained. Two jobs with equal workloads share one history.
 
-    `model` is the key of the history; `epochs` counts equal units of work; `user_epoch_s` is the
+    `model` is the key of the history (laxity_profiler.sharing); `epochs` counts equal units of work; `user_epoch_s` is the
     user's estimate of one epoch on one worker, or None; `gpus_per_worker` decides how many workers
     a node holds.
     """
@@ -37,7 +39,7 @@ class Workload:
     def of(cls, spec: "TrainingSpec") -> Self:
         """What a job says that it trains."""
         return cls(
-            model=spec.model,
+            model=model_key(spec.namespace, spec.model),
             epochs=spec.epochs,
             samples=spec.samples,
             batch_size=spec.batch_size,

@@ -1,6 +1,7 @@
 """A model that was never trained here borrows from those like it, and says how unsure that is.
 
-Models are alike if their keys share a stem (resnet50 and resnet18, mlp-digits and mlp-letters).
+Models are alike if they belong to one namespace and their names share a stem (resnet50 and
+resnet18, mlp-digits and mlp-letters); what is shared is like what is shared.
 Their epoch times are scaled by the work of an epoch, samples x parameters, as far as both are
 known; how much they disagree after that is the error, and it is never small.
 """
@@ -13,6 +14,7 @@ from typing import Final
 
 from laxity_profiler.curve import read
 from laxity_profiler.fits import ModelFit, Setting, SettingFit
+from laxity_profiler.sharing import SHARED, model_of, pool_of
 
 LEAST_ERROR: Final = 0.4
 ONE_RELATIVE: Final = 0.7  # relative error with a single relative
@@ -31,18 +33,19 @@ class Borrowed:
     n: int
 
 
-def stem(model: str) -> str:
-    """The family of a model: the first word of its key, in lower case."""
-    found = _WORD.search(model)
-    return found.group().lower() if found else ""
+def family_of(key: str) -> str:
+    """The family of a model's key: its namespace and the first word of its name; "" for none."""
+    found = _WORD.search(model_of(key).removeprefix(SHARED))
+    stem = found.group().lower() if found else ""
+    return pool_of(key) + stem if len(stem) > 1 else ""
 
 
 def relatives(model: str, fits: Sequence[ModelFit]) -> list[ModelFit]:
-    """Other models with the same stem; none for a key without letters."""
-    family = stem(model)
-    if len(family) < 2:
+    """Other models of the same family; none for a model without one."""
+    family = family_of(model)
+    if not family:
         return []
-    return [fit for fit in fits if fit.model != model and stem(fit.model) == family]
+    return [fit for fit in fits if fit.model != model and family_of(fit.model) == family]
 
 
 def borrow(wanted: Setting, width: int, family: Sequence[ModelFit]) -> Borrowed | None:

@@ -6,8 +6,9 @@
 
 Each part is fitted over the widths that were observed of the model (overhead_part). Where a model
 has few observations, they are mixed with the fit over all models on checkpoint bytes, else with
-what models of the same stem or all models cost, and that with a prior. A local process starts in
-seconds, a pod in tens of seconds (Pollux assumes 30; algorithms 1.6).
+what models of the same stem or all models cost, and that with a prior. All models are those of one
+namespace, or all shared ones: workers report these seconds, and a namespace believes its own. A
+local process starts in seconds, a pod in tens of seconds (Pollux assumes 30; algorithms 1.6).
 """
 
 import math
@@ -17,9 +18,10 @@ from statistics import median
 from typing import Any, Final, Literal, Self
 
 from laxity_profiler.estimate import Estimate, Source
-from laxity_profiler.family import stem
+from laxity_profiler.family import family_of
 from laxity_profiler.overhead_part import PartFit, fit_part, together
 from laxity_profiler.said import StopSeen
+from laxity_profiler.sharing import pool_of
 
 Part = Literal["save", "suspend", "resume", "load", "reform", "warmup", "finish"]
 ERROR: Final = 0.35  # relative, of a prior
@@ -28,7 +30,7 @@ LATEST: Final = 100  # observations of one model and part that count
 
 @dataclass(frozen=True, slots=True)
 class ModelCosts:
-    """What was observed of one model, or of all models of one stem."""
+    """What was observed of one model, of one family of models, or of all that share a pool."""
 
     model: str
     parts: tuple[PartFit, ...]
@@ -53,17 +55,18 @@ PRIORS: Final[Mapping[str, tuple[PartFit, ...]]] = {"local": LOCAL, "cluster": C
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """All that is known of stops: by model, by stem, over all models, and what was assumed before."""
+    """All that is known of stops: by model, by family and pool, and what else is assumed."""
 
     models: tuple[ModelCosts, ...] = ()
-    pooled: tuple[PartFit, ...] = LOCAL
-    families: tuple[ModelCosts, ...] = ()
+    pooled: tuple[PartFit, ...] = LOCAL  # for who has no pool
+    families: tuple[ModelCosts, ...] = ()  # pools too, by the name of the pool
 
     def estimate(self, model: str, parts: Sequence[Part], workers: int = 1) -> Estimate:
         """The sum of these parts on so many workers. Deviations of parts add as squares."""
         own = _of(self.models, model)
-        kin = _of(self.families, stem(model))
-        known = [own, kin, self.pooled]
+        family = family_of(model)
+        kin = _of(self.families, family) if family else ()
+        known = [own, kin, _of(self.families, pool_of(model)), self.pooled]
         found = [fit for part in parts if (fit := _first(known, part)) is not None]
         said = [fit.at(max(1, workers)) for fit in found]
         middle_s = sum(p50 for _, p50, _, _ in said)
@@ -101,11 +104,26 @@ def fit_costs(
     prior: tuple[PartFit, ...] = LOCAL,
 ) -> Costs:
     """Learn from observed stops; `warm_up_s` says by model how much longer first epochs took."""
-    seen: dict[str, dict[str, list[StopSeen]]] = {}
+    seen: dict[str, list[StopSeen]] = {}
     for stop in (*stops, *warm_ups(warm_up_s or {})):
-        seen.setdefault(stop.kind, {}).setdefault(stop.model, []).append(stop)
+        seen.setdefault(pool_of(stop.model), []).append(stop)
     models: dict[str, list[PartFit]] = {}
     families: dict[str, list[PartFit]] = {}
+    for pool, each in seen.items():
+        families[pool] = _fit_pool(each, prior, models, families)
+    return Costs(_sorted(models), prior, _sorted(families))
+
+
+def _fit_pool(
+    stops: Iterable[StopSeen],
+    prior: tuple[PartFit, ...],
+    models: dict[str, list[PartFit]],
+    families: dict[str, list[PartFit]],
+) -> list[PartFit]:
+    """What all models of one pool cost together; each model and family is added to its table."""
+    seen: dict[str, dict[str, list[StopSeen]]] = {}
+    for stop in stops:
+        seen.setdefault(stop.kind, {}).setdefault(stop.model, []).append(stop)
     pooled = []
     for start in prior:
         by_model = seen.get(start.part, {})
@@ -118,7 +136,7 @@ def fit_costs(
             kin = [fit for other, fit in alone.items() if other != model and _alike(other, model)]
             expected = _by_bytes(by_model, rows, every) or together(kin, every)
             models.setdefault(model, []).append(fit_part(_rows(rows), expected))
-    return Costs(_sorted(models), tuple(pooled), _sorted(families))
+    return pooled
 
 
 def warm_ups(warm_up_s: Mapping[str, Sequence[float]]) -> list[StopSeen]:
@@ -135,16 +153,16 @@ def _rows(stops: Sequence[StopSeen]) -> list[tuple[int, float]]:
 
 
 def _families(fits: Mapping[str, PartFit]) -> dict[str, dict[str, PartFit]]:
-    """The fits of models by their stem."""
+    """The fits of models by their family."""
     found: dict[str, dict[str, PartFit]] = {}
     for model, fit in fits.items():
-        if len(stem(model)) > 1:
-            found.setdefault(stem(model), {})[model] = fit
+        if family := family_of(model):
+            found.setdefault(family, {})[model] = fit
     return found
 
 
 def _alike(one: str, other: str) -> bool:
-    return len(stem(one)) > 1 and stem(one) == stem(other)
+    return family_of(one) == family_of(other) != ""
 
 
 def _sorted(fits: Mapping[str, Sequence[PartFit]]) -> tuple[ModelCosts, ...]:

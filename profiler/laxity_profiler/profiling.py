@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laxity import names
 from laxity.exits import USAGE, CommandError
 from laxity_profiler.scaling import four_points
+from laxity_profiler.sharing import DEFAULT, model_key
 
 if TYPE_CHECKING:
     from laxity.client import Client
@@ -38,7 +39,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """The runs; the model and its setting as the history will know them; all batch sizes asked."""
+    """The runs; the model's key and its setting as the history will know them; all batch sizes asked."""
 
     model: str
     setting: dict[str, Any]
@@ -81,7 +82,8 @@ def probes(wish: Wish) -> Probes:
         asked = _asked(wish, given, name=name, params=params)
         runs.append(Probe(width, batch, _probe(asked, batch)))
     setting = {field: int(said[key]) for key, field in _SETTING.items() if key in said}
-    return Probes(str(given[names.MODEL]), setting, tuple(batches), tuple(runs))
+    key = model_key(first["metadata"].get("namespace") or DEFAULT, str(given[names.MODEL]))
+    return Probes(key, setting, tuple(batches), tuple(runs))
 
 
 def batch_parameter(annotations: Json) -> str | None:

@@ -14,6 +14,7 @@ from laxity import names
 from laxity_profiler import tables
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import Epoch, History
+from laxity_profiler.sharing import DEFAULT, model_key
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -70,8 +71,10 @@ class Runs:
         if doubts:
             self._doubt(uid, run_id, "; ".join(doubts[:5]))
         if epochs:
-            workload = _workload(model, run.data.params, epochs)
-            self._history.add_epochs(uid, tags.get(names.TAG_JOB, ""), workload, epochs)
+            job = tags.get(names.TAG_JOB, "")
+            key = model_key(job.rpartition("/")[0] or DEFAULT, model)
+            workload = _workload(key, run.data.params, epochs)
+            self._history.add_epochs(uid, job, workload, epochs)
 
     def _doubt(self, uid: str, run_id: str, reason: str) -> None:
         """Set aside, once: the same doubt about the same run is not written again."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_profiler.sharing import model_of
 from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.promising.claims import Terms, promised, wants_promise
@@ -208,7 +209,7 @@ class _Case:
         job, now = self.job, self.state.now
         probe = Offer("probe", FOREVER, job.widths[:1], FOREVER, now)
         soft = Offer("soft", job.deadline_at, job.widths, FOREVER, now)
-        why = reason("unknown_model_needs_profiling", model=job.workload.model)
+        why = reason("unknown_model_needs_profiling", model=model_of(job.workload.model))
         return Refusal(why, (probe, soft))
 
     def _no_room(self, claim: Claim) -> Refusal:

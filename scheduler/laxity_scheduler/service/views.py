@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
+from laxity_profiler.sharing import model_of
 from laxity_scheduler.engine import Report
 from laxity_scheduler.memory.codec import load_verdict
 from laxity_scheduler.state import Job
@@ -254,7 +255,7 @@ def _kept(before: Mapping[str, Any] | None) -> Json:
 def _decided(row: Job, now: float) -> Json:
     return {
         "class": row.service_class,
-        "model": row.workload.model,
+        "model": model_of(row.workload.model),
         "state": _state(row),
         "deadline_at": finite(row.deadline_at),
         "submitted_at": row.submitted_at,

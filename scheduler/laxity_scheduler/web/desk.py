@@ -19,6 +19,7 @@ from laxity.durations import parse_deadline
 from laxity.qos import QoSError
 from laxity.spec import TrainingSpec
 from laxity_profiler.estimate import Workload
+from laxity_profiler.sharing import model_key
 from laxity_scheduler.engine import Signal, UnknownJobError
 from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import shown
@@ -319,7 +320,9 @@ class Desk:
         try:
             return Workload.of(TrainingSpec.from_manifest(self._world.job(job_id)))
         except (QoSError, UnknownJobError):
-            return Workload(model=view["model"] or job_id, epochs=max(1, view["epochs"]))
+            namespace, _, name = job_id.partition("/")
+            model = model_key(namespace, view["model"] or name)
+            return Workload(model=model, epochs=max(1, view["epochs"]))
 
 
 def decision_view(row: Any) -> Json:

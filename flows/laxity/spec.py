@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from laxity import names
@@ -23,6 +23,7 @@ Json = dict[str, Any]
 LONGEST_NAME: Final = 63
 LONGEST_PARAMETERS: Final = 65_536
 MOST_ATTEMPTS: Final = 10_000
+EARLIEST: Final = timedelta(hours=1)  # before the scheduled time of a flow run, and between clocks
 BACKOFF_LIMIT: Final = 1000
 _SLUG_LENGTH: Final = 36
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -279,6 +280,8 @@ def _check_times(spec: TrainingSpec) -> None:
         submitted_at = aware(spec.submitted_at)
     except ValueError as error:
         raise QoSError("submitted_at", str(error)) from None
+    if submitted_at - datetime.now(UTC) > EARLIEST:
+        raise QoSError("submitted_at", f"{format_instant(submitted_at)} lies in the future")
     deadline = spec.qos.deadline
     if isinstance(deadline, datetime) and deadline - submitted_at > LONGEST:
         raise QoSError("deadline", f"{format_instant(deadline)} is more than ten years away")

@@ -83,3 +83,8 @@ def whole(value: object, *, least: int, most: int, what: str) -> int:
     if not least <= value <= most:
         raise ValueError(f"{value} {what}: from {least} to {most} are allowed")
     return value
+
+
+def within(widths: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """Those of the widths that are at most `most`; the least alone if all are wider."""
+    return tuple(one for one in widths if one <= most) or widths[:1]

@@ -7,7 +7,6 @@ becomes a `BadJob` with its problems, never an exception.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 from laxity import names
 from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec
+from laxity.submission import counts_from, queued_from
+from laxity.widths import within
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
@@ -103,7 +104,7 @@ def _row(
     now: float,
 ) -> Job:
     state, said = kept(job), merge.annotations(job)
-    submitted_at = submission(job, spec)
+    submitted_at, claimed_at = submission(job, spec), claimed(spec)
     workers = width(job)
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
     stop = mapping(said.get(names.STOP))
@@ -113,7 +114,7 @@ def _row(
         id=spec.id,
         workload=_shared(Workload.of(spec)),
         submitted_at=submitted_at,
-        deadline_at=deadline(spec.qos, submitted_at),
+        deadline_at=spec.qos.deadline_at(counts_from(claimed_at, created(job))),
         service_class=spec.qos.service_class,
         widths=widths(spec.qos, job, largest),
         gpus_per_worker=spec.qos.gpus_per_worker,
@@ -149,25 +150,27 @@ def _row(
 
 
 def submission(job: Json, spec: TrainingSpec) -> float:
-    """The first submission, to the millisecond if a client wrote it, else the Job's creation."""
-    if spec.submitted_at is not None:
-        return spec.submitted_at.timestamp()
-    created = merge.dig(job, "metadata", "creationTimestamp")
-    return seconds(created) if created else 0.0
+    """When the Job took its place in the queue."""
+    return queued_from(claimed(spec), created(job))
 
 
-def deadline(qos: QoS, submitted_at: float) -> float:
-    if qos.deadline is None:
-        return FOREVER
-    if isinstance(qos.deadline, datetime):
-        return qos.deadline.timestamp()
-    return submitted_at + qos.deadline.total_seconds()
+def claimed(spec: TrainingSpec) -> float | None:
+    """The instant of submission that its annotation names."""
+    return None if spec.submitted_at is None else spec.submitted_at.timestamp()
+
+
+def created(job: Json) -> float:
+    at = merge.dig(job, "metadata", "creationTimestamp")
+    return seconds(at) if at else 0.0
 
 
 def widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
-    """What the user allows; without a word, powers of two up to what the cluster holds."""
+    """What the user allows and the cluster holds; without a word, powers of two up to that.
+
+    A width that runs is among them also where the cluster has become smaller.
+    """
     if qos.widths is not None:
-        return qos.widths
+        return within(qos.widths, max(largest, width(job)))
     most = max(1, min(WIDEST_BY_ITSELF, largest))
     return tuple(level for level in (1, 2, 4, 8) if level <= most)
 

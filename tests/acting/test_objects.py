@@ -50,8 +50,33 @@ def test_what_the_user_declared_is_in_the_row() -> None:
 
 def test_a_duration_counts_from_the_first_submission_if_that_is_known() -> None:
     found = row(job(deadline="1h", submitted_at="2026-11-21T07:00:00.250Z"))
-    assert found.submitted_at == CREATED_AT - 3600 + 0.25
     assert found.deadline_at == CREATED_AT + 0.25
+
+
+@pytest.mark.parametrize(
+    ("claimed", "place_s", "counts_from_s"),
+    [
+        pytest.param("2026-11-21T08:00:00.250Z", 0.25, 0.25, id="milliseconds of its creation"),
+        pytest.param("2000-01-01T00:00:00Z", 0.0, None, id="the year 2000"),
+        pytest.param("2026-11-21T07:00:00Z", 0.0, -3600.0, id="a scheduled time"),
+        pytest.param("2026-11-21T08:30:00Z", 0.0, 0.0, id="after its creation"),
+    ],
+)
+def test_a_claimed_submission_tightens_a_deadline_and_moves_no_place_in_the_queue(
+    claimed: str, place_s: float, counts_from_s: float | None
+) -> None:
+    found = row(job(deadline="2h", submitted_at=claimed))
+    assert (found.submitted_at, found.queued_at) == (CREATED_AT + place_s, CREATED_AT + place_s)
+    if counts_from_s is None:
+        assert found.deadline_at < CREATED_AT
+    else:
+        assert found.deadline_at == CREATED_AT + counts_from_s + 7200.0
+
+
+def test_a_submission_in_the_future_is_refused_in_words() -> None:
+    found = job_row(job(deadline="2h", submitted_at="2090-01-01T00:00:00Z"))
+    assert isinstance(found, BadJob)
+    assert found.problems == ("submitted_at: 2090-01-01T00:00:00Z lies in the future",)
 
 
 def test_an_instant_is_the_deadline_itself() -> None:
@@ -72,6 +97,27 @@ def test_without_widths_laxity_chooses_from_what_the_cluster_holds(
     largest: int, want: tuple[int, ...]
 ) -> None:
     assert row(job(widths="auto"), largest=largest).widths == want
+
+
+@pytest.mark.parametrize(
+    ("largest", "running", "want"),
+    [
+        pytest.param(2, 0, (1, 2), id="as wide as the cluster"),
+        pytest.param(0, 0, (1,), id="an empty cluster"),
+        pytest.param(2, 4, (1, 2, 3, 4), id="what runs stays among them"),
+        pytest.param(5000, 0, tuple(range(1, 4097)), id="a cluster that holds all"),
+    ],
+)
+def test_declared_widths_are_cut_to_what_the_cluster_holds(
+    largest: int, running: int, want: tuple[int, ...]
+) -> None:
+    made = job(widths="1..4096")
+    made["spec"] |= {"suspend": not running, "parallelism": running or 1}
+    assert row(made, largest=largest).widths == want
+
+
+def test_of_widths_that_are_all_too_wide_the_least_is_judged() -> None:
+    assert row(job(widths="8,16"), largest=2).widths == (8,)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from laxity_scheduler.engine import DuplicateJobError, Manifest, Signal, Unknown
 from laxity_scheduler.memory.codec import verdict_json
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
-from laxity_scheduler.web.newcomer import deadline, newcomer
+from laxity_scheduler.web.newcomer import newcomer
 
 Json = dict[str, Any]
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
@@ -114,7 +114,7 @@ class MemoryWorld:
                 verdict = row.verdict if names.VERDICT in said else None
                 row = replace(
                     row,
-                    deadline_at=deadline(spec.qos, row.submitted_at),
+                    deadline_at=spec.qos.deadline_at(row.submitted_at),
                     service_class=spec.qos.service_class,
                     widths=spec.qos.widths or row.widths,
                     verdict=verdict,

@@ -1,16 +1,19 @@
 """What a job would be told, and what it would do to others: fast, and without touching anything."""
 
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from laxity_profiler.estimate import Ask, Estimate, Estimates, Workload
 from laxity_scheduler import turn
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.state import ClusterState
 from laxity_scheduler.verdict import Promise, Refusal
+from laxity_scheduler.web.newcomer import newcomer
 from laxity_scheduler.web.whatif import answer_json, ask
 from tests.builders import Curve, cluster, job
 from tests.service.builders import manifest, staged
@@ -104,3 +107,42 @@ def test_a_thousand_jobs_on_five_hundred_nodes_are_asked_about_in_less_than_a_se
     assert isinstance(answer.verdict, Refusal)
     assert answer.verdict.offers
     assert took_s < 1.0
+
+
+def test_widths_beyond_the_cluster_are_never_asked_about() -> None:
+    state = cluster(gpus=2)
+    asked = {}
+    for widths in ("1..2", "1..4096"):
+        predictor = Counting(epoch_s=60.0)
+        row = newcomer(manifest(deadline="2h", widths=widths), state)
+        ask(state, row, predictor, qos.decide)
+        asked[widths] = predictor.rows
+    assert asked["1..4096"] == asked["1..2"] > 0
+
+
+def test_no_width_that_fits_is_refused_with_what_is_needed() -> None:
+    state = cluster(gpus=2)
+    row = newcomer(manifest(deadline="2h", widths="512..4096"), state)
+    told = ask(state, row, TRUTH, qos.decide).verdict
+    assert isinstance(told, Refusal)
+    assert told.reason.code == "does_not_fit_cluster"
+    assert "512 worker(s)" in told.reason.text
+
+
+@dataclass(frozen=True)
+class Counting(Curve):
+    """A predictor that counts the rows it was asked for."""
+
+    seen: list[int] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return sum(self.seen)
+
+    def table(self, asks: Sequence[Ask]) -> Estimates:
+        self.seen.append(len(asks))
+        return super().table(asks)
+
+    def epoch_time(self, workload: Workload, workers: int) -> Estimate:
+        self.seen.append(1)
+        return super().epoch_time(workload, workers)

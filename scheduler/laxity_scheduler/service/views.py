@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
+from laxity.submission import queued_from
 from laxity_profiler.sharing import model_of
 from laxity_scheduler.engine import Report
 from laxity_scheduler.memory.codec import load_verdict
@@ -213,7 +214,7 @@ def _written(manifest: Mapping[str, Any]) -> Json:
         "model": str(said.get(names.MODEL) or ""),
         "state": "refused" if isinstance(verdict, Refusal) else "queued",
         "deadline_at": None,
-        "submitted_at": instant(said.get(names.SUBMITTED_AT) or metadata.get("creationTimestamp")),
+        "submitted_at": _came_at(said.get(names.SUBMITTED_AT), metadata.get("creationTimestamp")),
         "promised_p90_at": None,
         "p50_at": None,
         "p90_at": None,
@@ -337,6 +338,12 @@ def instant(text: Any) -> float | None:
     except ValueError:
         return None
     return at.timestamp() if at.tzinfo else None
+
+
+def _came_at(claimed: Any, created: Any) -> float | None:
+    """When the Job took its place in the queue; before it is created, when it says that it did."""
+    claimed_at, created_at = instant(claimed), instant(created)
+    return claimed_at if created_at is None else queued_from(claimed_at, created_at)
 
 
 def _whole(text: Any) -> int:

@@ -18,6 +18,7 @@ from laxity import names
 from laxity.durations import parse_deadline
 from laxity.qos import QoSError
 from laxity.spec import TrainingSpec
+from laxity.submission import counts_from
 from laxity_profiler.estimate import Workload
 from laxity_profiler.sharing import model_key
 from laxity_scheduler.engine import Signal, UnknownJobError
@@ -26,6 +27,7 @@ from laxity_scheduler.service.board import shown
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.offers import instant, probe_of, terms_of
 from laxity_scheduler.service.views import ENDED, Json, finite, verdict_view
+from laxity_scheduler.service.views import instant as instant_of
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Promise, Refusal
 from laxity_scheduler.web.newcomer import amended, newcomer
@@ -118,7 +120,7 @@ class Desk:
         due_at = (
             said.timestamp()
             if isinstance(said, datetime)
-            else row.submitted_at + said.total_seconds()
+            else self._counts_from(row) + said.total_seconds()
         )
         answer = self._judged(amended(row, due_at))
         if isinstance(row.verdict, Promise) and isinstance(answer.verdict, Refusal):
@@ -296,6 +298,11 @@ class Desk:
             message = f"{job_id} is {view['state']}: there is nothing to ask for"
             raise ConflictError(message)
         return row
+
+    def _counts_from(self, row: Job) -> float:
+        """When a deadline of this job begins that is a duration."""
+        said = self._world.job(row.id)["metadata"].get("annotations") or {}
+        return counts_from(instant_of(said.get(names.SUBMITTED_AT)), row.submitted_at)
 
     def _judged(self, row: Job, state: ClusterState | None = None) -> Answer:
         seen, predictor = self._service.seen

@@ -6,13 +6,13 @@ another door, kubectl, is read by the World instead, which refuses it on the Job
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final
 
-from laxity.qos import QoS
 from laxity.spec import TrainingSpec
+from laxity.submission import counts_from
+from laxity.widths import within
 from laxity_profiler.estimate import Workload
-from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.state import ClusterState, Job
 
 LEVELS: Final = (1, 2, 4, 8)  # what a job that names no widths may have
 
@@ -20,14 +20,15 @@ LEVELS: Final = (1, 2, 4, 8)  # what a job that names no widths may have
 def newcomer(manifest: Mapping[str, Any], state: ClusterState) -> Job:
     """The row of a new Job. QoSError names every field that is wrong."""
     spec = TrainingSpec.from_manifest(manifest)
-    submitted_at = state.now if spec.submitted_at is None else spec.submitted_at.timestamp()
+    claimed_at = None if spec.submitted_at is None else spec.submitted_at.timestamp()
+    most = state.total_gpus // spec.qos.gpus_per_worker
     return Job(
         id=spec.id,
         workload=Workload.of(spec),
-        submitted_at=submitted_at,
-        deadline_at=deadline(spec.qos, submitted_at),
+        submitted_at=state.now,
+        deadline_at=spec.qos.deadline_at(counts_from(claimed_at, state.now)),
         service_class=spec.qos.service_class,
-        widths=spec.qos.widths or _widths(state.total_gpus // spec.qos.gpus_per_worker),
+        widths=within(spec.qos.widths or LEVELS, most),
         gpus_per_worker=spec.qos.gpus_per_worker,
         preemptible=spec.qos.preemptible,
         queued_at=state.now,
@@ -36,20 +37,7 @@ def newcomer(manifest: Mapping[str, Any], state: ClusterState) -> Job:
     )
 
 
-def deadline(qos: QoS, submitted_at: float) -> float:
-    """The instant by which a job is due; infinity without a deadline."""
-    if qos.deadline is None:
-        return FOREVER
-    if isinstance(qos.deadline, datetime):
-        return qos.deadline.timestamp()
-    return submitted_at + qos.deadline.total_seconds()
-
-
 def amended(job: Job, deadline_at: float) -> Job:
     """The job as it would ask with another deadline."""
     service_class = "hard" if job.service_class == "best_effort" else job.service_class
     return replace(job, deadline_at=deadline_at, service_class=service_class, asked=True)
-
-
-def _widths(most: int) -> tuple[int, ...]:
-    return tuple(level for level in LEVELS if level <= max(1, most))

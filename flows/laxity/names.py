@@ -45,9 +45,10 @@ NODES: Final = f"{DOMAIN}/nodes"  # JSON list: the node of each worker index
 CYCLE: Final = f"{DOMAIN}/cycle"  # number of the cycle that decided last
 RUN_ID: Final = f"{DOMAIN}/mlflow-run"
 TERM: Final = f"{DOMAIN}/term"  # of the leader that took over while the Job was acted on
+SEAL: Final = f"{DOMAIN}/seal"  # keyed digests of verdict and status: without it they do not count
 OUTPUTS: Final = (
     VERDICT, REASON, PROMISED_FINISH, P50_FINISH, P90_FINISH,
-    STATUS, STOP, RESIZE_TO, NODES, CYCLE, RUN_ID, TERM,
+    STATUS, STOP, RESIZE_TO, NODES, CYCLE, RUN_ID, TERM, SEAL,
 )  # fmt: skip
 
 # --- annotation of a pod ---

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_bytes
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -26,6 +27,7 @@ from laxity_k8s.api import Change, ClusterApi, Json, Kind, Listing, Outcome, Pat
 from laxity_k8s.bench_ground import BenchError, Ground
 from laxity_k8s.kubernetes import KubernetesApi
 from laxity_k8s.paths import path
+from laxity_k8s.seal import Seal
 from laxity_k8s.wire import STRATEGIC_PATCH, Wire
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.service.loop import Service
@@ -134,7 +136,7 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
             KubernetesApi(ground.kubeconfig, context=ground.context, in_flight=ground.in_flight),
             namespace,
         )
-        world = LiveCluster(api, reports_of(history), fit_within_s=600.0)
+        world = LiveCluster(api, reports_of(history), fit_within_s=600.0, seal=Seal(token_bytes()))
         stack.callback(world.close)
         yield (
             Service(

@@ -23,6 +23,7 @@ import uvloop
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
 from laxity_k8s.paths import collection, path, whole_items
+from laxity_k8s.seal import Seal, shared_seal
 from laxity_k8s.watching import Bell, KindWatch
 from laxity_k8s.wire import STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.world import LiveCluster
@@ -135,6 +136,18 @@ class KubernetesApi:
         query = {} if tail is None else {"tailLines": str(tail)}
         text = self._wait(self._wire.text("GET", path("pods", pod_id, "log"), query=query))
         return text.decode(errors="replace")
+
+    def seal(self, namespace: str) -> Seal:
+        """The seal whose key all replicas read in this namespace."""
+        where = f"/api/v1/namespaces/{namespace}/secrets"
+
+        def read(name: str) -> Json:
+            return self._wait(self._wire.json("GET", f"{where}/{name}"))
+
+        def create(body: Json) -> Json:
+            return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
+
+        return shared_seal(read, create, namespace=namespace)
 
     def close(self) -> None:
         self._wait(self._end())
@@ -272,7 +285,12 @@ def open_world(
     `url` and `token` are not handed to the workers: their Jobs name LAXITY_URL themselves.
     """
     api = KubernetesApi(kubeconfig, context=context)
-    return LiveCluster(api, reports, keep_s=keep_s, fit_within_s=fit_within_s)
+    try:
+        seal = api.seal(own_namespace())
+    except BaseException:
+        api.close()
+        raise
+    return LiveCluster(api, reports, keep_s=keep_s, fit_within_s=fit_within_s, seal=seal)
 
 
 class _Watch:

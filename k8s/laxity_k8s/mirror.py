@@ -24,7 +24,12 @@ FOLLOWED: Final[tuple[Kind, ...]] = ("jobs", "pods", "nodes")
 class Mirror:
     """Objects by kind and id, and the ids of Jobs that something happened to since the last take."""
 
-    def __init__(self, api: ClusterApi, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        api: ClusterApi,
+        on_change: Callable[[], None],
+        believed: Callable[[Json], Json] = lambda job: job,
+    ) -> None:
         self.lock = RLock()
         self.jobs: dict[str, Json] = {}
         self.pods: dict[str, Json] = {}
@@ -34,6 +39,10 @@ class Mirror:
         self._touched: set[str] = set()
         self._nodes_touched = True
         self._on_change = on_change
+        self._believed = believed
+        self.forged: set[str] = (
+            set()
+        )  # Jobs with outputs that are not laxity's; here they have none
         self._cut: set[Kind] = set()
         self._cuts = 0
         self.torn_at = 0.0  # when the first watch was cut since all was seen together
@@ -73,6 +82,8 @@ class Mirror:
             known = _revision(table[key]) if key in table else self._gone.get((kind, key), -1)
             if revision <= known:
                 return
+            if kind == "jobs":
+                thing = self._checked(key, thing)
             table[key] = thing
             self._touch(kind, key, thing)
 
@@ -83,6 +94,8 @@ class Mirror:
             if thing is None or 0 < revision < _revision(thing):
                 return
             del self._table(kind)[key]
+            if kind == "jobs":
+                self.forged.discard(key)
             self._gone[kind, key] = max(revision, _revision(thing))
             if len(self._gone) > 10_000:
                 self._gone.pop(next(iter(self._gone)))
@@ -135,6 +148,11 @@ class Mirror:
         with self.lock:
             for key in self._table(kind).keys() - there:
                 self.drop(kind, key, revision)
+
+    def _checked(self, key: str, job: Json) -> Json:
+        believed = self._believed(job)
+        (self.forged.discard if believed is job else self.forged.add)(key)
+        return believed
 
     def _table(self, kind: Kind) -> dict[str, Json]:
         return {"jobs": self.jobs, "pods": self.pods, "nodes": self.nodes}[kind]

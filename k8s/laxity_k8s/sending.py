@@ -13,6 +13,7 @@ from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Outc
 from laxity_k8s.events import EventWriter
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.patches import JobPatch, in_batches
+from laxity_k8s.seal import Seal
 from laxity_k8s.tending import Tending
 
 Wish = Callable[[], JobPatch | None]
@@ -31,10 +32,12 @@ class Sender:
         mirror: Mirror,
         events: EventWriter,
         shown: Callable[[str], Json | None],
+        seal: Seal | None = None,
     ) -> None:
         self.sent: Counter[str] = Counter()
         self.unsure = False
         self._api, self._mirror, self._events, self._shown = api, mirror, events, shown
+        self._seal = seal
 
     def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""
@@ -68,7 +71,7 @@ class Sender:
         """Outcomes that went well; the others lost a race, and the next cycle sees who won."""
         done = []
         try:
-            answers = self._api.patch_many(patches) if patches else ()
+            answers = self._api.patch_many(map(self._sealed, patches)) if patches else ()
         except BaseException:  # one of them could not be made, after others were sent
             self.unsure = True
             raise
@@ -82,6 +85,12 @@ class Sender:
                 self._mirror.put_back(outcome.patch.id)
                 self.unsure |= outcome.may_have_landed
         return done
+
+    def _sealed(self, patch: Patch) -> Patch:
+        if self._seal is None or patch.kind != "jobs":
+            return patch
+        with self._mirror.lock:
+            return self._seal.onto(patch, self._mirror.jobs.get(patch.id))
 
     def _once_more(self, lost: Outcome) -> Outcome:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""

@@ -4,9 +4,10 @@ It remembers nothing that it could not observe again. Promises, counters and sto
 on the Jobs themselves, so the service may be killed between any two lines and go on from there.
 """
 
+import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from laxity import names
@@ -19,6 +20,7 @@ from laxity_k8s.intake import submit
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.patches import Turn
 from laxity_k8s.reminders import Reminders
+from laxity_k8s.seal import Seal, cleared
 from laxity_k8s.sending import Sender
 from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
@@ -29,6 +31,7 @@ from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
 from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
 from laxity_scheduler.state import ClusterState, NodeSet
 
+LOG = logging.getLogger(__name__)
 COLLECT_EVERY_S = 600.0
 MEND_EVERY_S = 1.0
 LONG_CUT_S = 5.0  # shorter ones take no time from pods that are to come up
@@ -45,6 +48,7 @@ class LiveCluster:
         *,
         keep_s: float = WEEK_S,
         fit_within_s: float = 60.0,
+        seal: Seal | None = None,
     ) -> None:
         self.api = api
         self.cycle = 0
@@ -53,7 +57,12 @@ class LiveCluster:
         self._collected_at = 0.0
         self._submitting = threading.Lock()
         self._looking = threading.Lock()
-        self._mirror = Mirror(api, self._news.set)
+        self._seal = seal
+        self._mirror = (
+            Mirror(api, self._news.set)
+            if seal is None
+            else Mirror(api, self._news.set, seal.believed)
+        )
         self._signals = Signals()
         self._reminders = Reminders(
             api, self._mirror, self._signals, reports, on_news=self._news.set
@@ -61,7 +70,7 @@ class LiveCluster:
         self._snapshot = Snapshot(self._mirror, self._reminders.report, fit_within_s=fit_within_s)
         self._events = EventWriter(api)
         self._state: ClusterState | None = None
-        self._sender = Sender(api, self._mirror, self._events, self._snapshot.shown.get)
+        self._sender = Sender(api, self._mirror, self._events, self._snapshot.shown.get, seal)
         self.blind = ""
 
     @property
@@ -110,6 +119,19 @@ class LiveCluster:
             if not done.ok and done.status != NOT_FOUND:
                 raise ApiError(f"{done.patch.id} is not fenced: {done.message}", status=done.status)
         self._list_jobs()
+
+    def adopt(self, knows: Callable[[Json], bool]) -> None:
+        """Where the seal's key is new: seal the outputs of Jobs whose verdict somebody knows."""
+        if self._seal is None or not self._seal.is_new:
+            return
+        for job in self.api.list("jobs", selector=names.MANAGED).items:
+            if self._seal.believed(job) is job or not knows(job):
+                continue
+            revision = job["metadata"]["resourceVersion"]
+            notes = {names.SEAL: self._seal.of(job, merge.annotations(job))}
+            body = {"metadata": {"annotations": notes, "resourceVersion": revision}}
+            with suppress(ApiError):  # a race: it is judged anew
+                self._mirror.put("jobs", self.api.patch(Patch("jobs", merge.identity(job), body)))
 
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:
@@ -280,7 +302,12 @@ class LiveCluster:
     def _tend(self, group: str, now: float) -> None:
         """What a Job needs before it is counted: be suspended if new, be pinned if changed by hand."""
         with self._mirror.lock:
-            job = self._mirror.jobs.get(group)
+            job, is_forged = self._mirror.jobs.get(group), group in self._mirror.forged
+        if job is not None and is_forged and objects.live(job):
+            LOG.warning("%s carries outputs that laxity did not write: they are dropped", group)
+            self._sender.done([cleared(job)])
+            with self._mirror.lock:
+                job = self._mirror.jobs.get(group)
         found = tending(job, now=now) if job is not None else None
         if found is not None:
             self._sender.tend(found)

@@ -69,6 +69,8 @@ def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]
             leads=leads if store.alone else taking_over(leads, learner.catch_up),
         )
         service.leader = elected.holder if elected else service.leader
+        if (adopt := getattr(world, "adopt", None)) is not None:
+            adopt(service.board.knows)
         teller = Teller(service.board, service.metrics, listeners(settings, world))
         stack.callback(teller.close)
         service.telling = teller

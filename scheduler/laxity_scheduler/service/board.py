@@ -104,6 +104,11 @@ class Board:
         with self._lock:
             return self._views.get(uid)
 
+    def knows(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether the verdict on this Job is the one that was seen on it last."""
+        view = self.by_uid(str((manifest.get("metadata") or {}).get("uid", "")))
+        return view is not None and views.is_told(view, manifest)
+
     def uids(self) -> dict[str, str]:
         """The uid of the latest job of each name."""
         with self._lock:

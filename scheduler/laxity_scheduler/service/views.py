@@ -86,6 +86,14 @@ def view_of(
     return view | {"outcome": outcome(view), "laxity_s": laxity_s(view, now)}
 
 
+def is_told(view: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
+    """Whether the verdict that stands on the Job is the one that this view of it has."""
+    said = (manifest.get("metadata") or {}).get("annotations") or {}
+    stands = _verdict(_told(said.get(names.VERDICT)))
+    same = ("verdict", "promised_p90_at")
+    return all(view.get(name) == stands.get(name) for name in same)
+
+
 def ends(finish: Finish) -> Json:
     """What a view says of when its job is expected to end."""
     return {"p50_at": finite(finish.p50_at), "p90_at": finite(finish.p90_at)}

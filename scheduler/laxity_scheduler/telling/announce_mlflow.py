@@ -82,10 +82,25 @@ class MlflowRuns:
     def _run(self, client: "MlflowClient", view: Json) -> str:
         uid = view["uid"]
         if uid not in self._runs:
-            self._runs[uid] = view["run_id"] or self._found(client, uid) or self._made(client, view)
+            known = self._named(client, view) or self._found(client, uid)
+            self._runs[uid] = known or self._made(client, view)
             if self._runs[uid] != view["run_id"]:
                 self._on_run(view["id"], uid, self._runs[uid])
         return self._runs[uid]
+
+    def _named(self, client: "MlflowClient", view: Json) -> str:
+        """The run that the Job names, if that run names the Job, too: anybody may write on Jobs."""
+        from mlflow.exceptions import MlflowException
+
+        if not view["run_id"]:
+            return ""
+        try:
+            tags = client.get_run(view["run_id"]).data.tags
+        except MlflowException as error:
+            if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                raise
+            return ""
+        return str(view["run_id"]) if tags.get(names.TAG_UID) == view["uid"] else ""
 
     def _found(self, client: "MlflowClient", uid: str) -> str:
         asked = f"tags.`{names.TAG_UID}` = '{uid}'"

@@ -1,0 +1,131 @@
+"""A seal on what laxity wrote on a Job, so that nobody else's writing is taken for it.
+
+A promise stands on the Job alone, and whoever may patch Jobs could write one. So verdict and status
+carry a keyed digest over the Job's uid and the text. What has no valid seal does not count, nor do
+the other outputs of that Job. The key is a Secret in laxity's own namespace: it lives as long as
+the Jobs do, replicas share it, and a service that has lost its store still knows its own promises.
+Where the Secret is new (it was deleted, or an earlier laxity made none), the store says which
+verdicts it knows, and those are sealed anew.
+"""
+
+import base64
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from laxity import names
+from laxity_k8s import merge
+from laxity_k8s.api import ApiError, Json, Patch
+
+SECRET: Final = "laxity-seal"  # noqa: S105 - the Secret's name
+KEY_BYTES: Final = 32
+DIGEST_BYTES: Final = 12
+SEALED: Final = (names.VERDICT, names.STATUS)
+LABEL: Final = names.VERDICT_LABEL
+UNSEALED: Final = frozenset(names.OUTPUTS) - {names.TERM, names.CYCLE, names.SEAL, *SEALED}
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """`is_new` says that this key has sealed nothing yet."""
+
+    key: bytes
+    is_new: bool = False
+
+    def believed(self, job: Json) -> Json:
+        """The Job itself, or without any output where they are not all laxity's."""
+        notes = merge.annotations(job)
+        if self._holds(job, notes):
+            return job
+        kept = {name: text for name, text in notes.items() if name not in names.OUTPUTS}
+        labels = {name: text for name, text in merge.labels(job).items() if name != LABEL}
+        return {**job, "metadata": {**job["metadata"], "annotations": kept, "labels": labels}}
+
+    def onto(self, patch: Patch, job: Json | None) -> Patch:
+        """The patch with the seal of the verdict and the status that the Job has after it."""
+        meta = patch.body.get("metadata") or {}
+        written = meta.get("annotations") or {}
+        if job is None or not any(name in written for name in SEALED):
+            return patch
+        notes = {**merge.annotations(job), **written}
+        sealed = {**written, names.SEAL: self.of(job, notes)}
+        return Patch(
+            patch.kind, patch.id, {**patch.body, "metadata": {**meta, "annotations": sealed}}
+        )
+
+    def of(self, job: Json, notes: Json) -> str:
+        """The seal of these annotations on this Job."""
+        return ".".join(self._digest(job, name, notes.get(name)) for name in SEALED)
+
+    def _holds(self, job: Json, notes: Json) -> bool:
+        sealed = [name for name in SEALED if name in notes]
+        if not sealed:
+            return not any(name in UNSEALED for name in notes)
+        parts = str(notes.get(names.SEAL)).split(".")
+        if len(parts) != len(SEALED):
+            return False
+        return all(
+            hmac.compare_digest(self._digest(job, name, notes[name]).encode(), part.encode())
+            for name, part in zip(SEALED, parts, strict=True)
+            if name in notes
+        )
+
+    def _digest(self, job: Json, name: str, text: object) -> str:
+        uid = str(merge.dig(job, "metadata", "uid"))
+        said = f"{uid}\0{name}\0{text}".encode(errors="replace")
+        return blake2b(said, key=self.key, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def cleared(job: Json) -> Patch:
+    """The patch that takes all outputs off a Job whose outputs are not laxity's."""
+    meta = {
+        "resourceVersion": job["metadata"]["resourceVersion"],
+        "annotations": dict.fromkeys(names.OUTPUTS),
+        "labels": {LABEL: None},
+    }
+    return Patch("jobs", merge.identity(job), {"metadata": meta})
+
+
+def shared_seal(
+    read: Callable[[str], Json], create: Callable[[Json], Json], *, namespace: str
+) -> Seal:
+    """The seal whose key is the Secret of this namespace, made if it is not there."""
+    for _ in range(2):
+        try:
+            return Seal(_key(read(SECRET)))
+        except ApiError as error:
+            if error.status != 404:
+                raise _why(error, namespace) from error
+        key = secrets.token_bytes(KEY_BYTES)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SECRET, "namespace": namespace},
+            "data": {"key": base64.b64encode(key).decode()},
+        }
+        try:
+            create(body)
+        except ApiError as error:
+            if error.status != 409:  # another replica was quicker
+                raise _why(error, namespace) from error
+        else:
+            return Seal(key, is_new=True)
+    raise ApiError(f"secret {namespace}/{SECRET} is made and deleted again: who does that?")
+
+
+def _key(secret: Json) -> bytes:
+    key = base64.b64decode(str(merge.table(secret, "data").get("key") or ""))
+    if len(key) < KEY_BYTES:
+        raise ApiError(f"secret {SECRET} holds no key of {KEY_BYTES} bytes: delete it to get one")
+    return key
+
+
+def _why(error: ApiError, namespace: str) -> ApiError:
+    return ApiError(
+        f"the secret {namespace}/{SECRET} can be neither read nor made ({error}): "
+        "apply namespace.yaml and rbac.yaml of k8s/manifests/base",
+        status=error.status,
+    )

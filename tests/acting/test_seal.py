@@ -1,0 +1,130 @@
+"""What laxity says on a Job counts only with its seal: a copied or forged promise is none."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity_k8s import merge
+from laxity_k8s.api import ApiError, Json, Patch
+from laxity_k8s.kept import Kept, kept, verdict, verdict_text
+from laxity_k8s.seal import Seal, cleared, shared_seal
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.verdict import Promise
+from tests.acting.making import job
+
+WHY = reason("fits", p90_in_s=60.0, slack_s=5.0, workers=2)
+PROMISE = verdict_text(Promise(9.5, 1.5, 2.5, ((3.5, 2),), WHY))
+SEAL = Seal(b"k" * 32)
+
+
+def carrying(**said: str) -> Json:
+    made = job(name="a")
+    made["metadata"]["uid"] = "uid-a"
+    made["metadata"]["annotations"] |= {f"laxity.dev/{key}": text for key, text in said.items()}
+    return made
+
+
+def after(made: Json, seal: Seal = SEAL, **said: str | None) -> Json:
+    """The Job after laxity's patch of these annotations."""
+    wished: dict[str, Any] = {f"laxity.dev/{key}": text for key, text in said.items()}
+    patch = seal.onto(Patch("jobs", "default/a", {"metadata": {"annotations": wished}}), made)
+    return merge.merge(made, patch.body)
+
+
+def test_what_laxity_wrote_is_believed_after_each_of_its_patches() -> None:
+    made = after(carrying(), verdict=PROMISE, status=Kept(wanted=0).to_text(), reason="fits")
+    assert SEAL.believed(made) is made
+    made = after(made, status=Kept(wanted=2).to_text())
+    assert SEAL.believed(made) is made
+    assert verdict(made) is not None
+    assert kept(made).wanted == 2
+    withdrawn = merge.merge(made, {"metadata": {"annotations": {names.VERDICT: None}}})
+    assert SEAL.believed(withdrawn) is withdrawn, "it asks again, and keeps its status"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param({"verdict": PROMISE}, id="a promise"),
+        pytest.param({"status": Kept(queued_at=1.0).to_text()}, id="a place since 1970"),
+        pytest.param({"mlflow-run": "deadbeef"}, id="somebody's MLflow run"),
+        pytest.param({"stop": "{}", "nodes": "[]"}, id="a stop"),
+        pytest.param({"verdict": PROMISE, "seal": "0.0"}, id="a made-up seal"),
+        pytest.param({"verdict": PROMISE, "seal": "."}, id="an empty seal"),
+    ],
+)
+def test_outputs_without_a_seal_are_dropped_all_together(forged: dict[str, str]) -> None:
+    made = carrying(**forged, reason="mine", deadline="2h")
+    seen = SEAL.believed(made)
+    assert not set(names.OUTPUTS) & set(merge.annotations(seen))
+    assert merge.annotations(seen)[names.DEADLINE] == "2h"
+    assert "laxity.dev/reason" in merge.annotations(made), "the Job itself is not touched"
+
+
+def test_a_seal_is_of_one_job_and_one_text() -> None:
+    mine = after(carrying(), verdict=PROMISE, status=Kept(wanted=0).to_text())
+    other = {**mine, "metadata": {**mine["metadata"], "uid": "uid-b"}}
+    notes = merge.annotations(mine) | {names.STATUS: Kept(wanted=0, queued_at=1.0).to_text()}
+    changed = {**mine, "metadata": {**mine["metadata"], "annotations": notes}}
+    foreign = Seal(b"x" * 32).believed(mine)
+    for seen in (SEAL.believed(other), SEAL.believed(changed), foreign):
+        assert names.VERDICT not in merge.annotations(seen)
+
+
+def test_the_note_of_a_new_leader_alone_is_no_forgery() -> None:
+    noted = carrying(term="3", cycle="7")
+    assert SEAL.believed(noted) is noted
+
+
+def test_a_forged_job_is_cleared_by_one_patch() -> None:
+    made = carrying(verdict=PROMISE, reason="mine", deadline="2h")
+    made["metadata"]["labels"][names.VERDICT_LABEL] = "promised"
+    clean = merge.merge(made, cleared(made).body)
+    assert not set(names.OUTPUTS) & set(merge.annotations(clean))
+    assert names.VERDICT_LABEL not in merge.labels(clean)
+    assert SEAL.believed(clean) is clean
+
+
+class Secrets:
+    """Secrets of one namespace. `lost` makes the first creation lose to another replica."""
+
+    def __init__(self, *, lost: bool = False) -> None:
+        self.there: dict[str, Json] = {}
+        self.lost = lost
+
+    def read(self, name: str) -> Json:
+        if name not in self.there:
+            raise ApiError(name, status=404)
+        return self.there[name]
+
+    def create(self, body: Json) -> Json:
+        if self.lost:
+            self.lost = False
+            theirs = {"data": {"key": base64.b64encode(b"t" * 32).decode()}}
+            self.there[body["metadata"]["name"]] = theirs
+            raise ApiError("exists", status=409)
+        self.there[body["metadata"]["name"]] = body
+        return body
+
+
+def test_replicas_share_one_key_which_outlives_them() -> None:
+    there = Secrets()
+    first = shared_seal(there.read, there.create, namespace="laxity")
+    second = shared_seal(there.read, there.create, namespace="laxity")
+    assert (first.is_new, second.is_new, first.key) == (True, False, second.key)
+
+
+def test_of_two_replicas_that_make_the_key_the_first_counts() -> None:
+    there = Secrets(lost=True)
+    found = shared_seal(there.read, there.create, namespace="laxity")
+    assert found == Seal(b"t" * 32)
+
+
+def test_a_secret_that_may_not_be_read_is_told_with_what_to_apply() -> None:
+    def read(name: str) -> Json:
+        raise ApiError("forbidden", status=403)
+
+    with pytest.raises(ApiError, match=r"laxity/laxity-seal .* rbac\.yaml"):
+        shared_seal(read, Secrets().create, namespace="laxity")

@@ -15,19 +15,31 @@ from laxity.told import complete
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, ClusterApi, Json
+from laxity_k8s.limits import Limits
 from laxity_k8s.objects import managed, spec_of
 from laxity_scheduler.engine import DuplicateJobError, Manifest
 
 LONGEST_NAME = 63
+NOT_SAID = frozenset((*names.OUTPUTS, names.PIN))
 
 
-def submit(api: ClusterApi, jobs: Iterable[Json], manifest: Manifest, *, now: float) -> Json:
+def submit(
+    api: ClusterApi,
+    jobs: Iterable[Json],
+    manifest: Manifest,
+    *,
+    now: float,
+    limits: Limits | None = None,
+) -> Json:
     """Create the Job, or return the one that its key attaches to.
 
-    QoSError names what is wrong with the manifest; DuplicateJobError if the name is taken.
+    QoSError names what is wrong with the manifest, or not allowed in its namespace;
+    DuplicateJobError if the name is taken.
     """
     job = prepared(manifest, now=now)
     spec_of(job)
+    if limits is not None:
+        limits.check(job)
     key = merge.annotations(job).get(names.IDEMPOTENCY_KEY)
     before = latest_attempt(jobs, str(job["metadata"]["namespace"]), key)
     if before is not None and condition(before, "Failed") != "True":
@@ -56,7 +68,7 @@ def prepared(manifest: Manifest, *, now: float) -> Json:
     metadata.setdefault("namespace", "default")
     metadata["labels"] = {**_object(metadata, "labels"), names.MANAGED: "true"}
     metadata["labels"].pop(names.VERDICT_LABEL, None)
-    said = {k: v for k, v in _object(metadata, "annotations").items() if k not in names.OUTPUTS}
+    said = {k: v for k, v in _object(metadata, "annotations").items() if k not in NOT_SAID}
     at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
     said.setdefault(names.SUBMITTED_AT, at.replace("+00:00", "Z"))
     metadata["annotations"] = said

@@ -22,6 +22,7 @@ import uvloop
 
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
+from laxity_k8s.limits import Limits
 from laxity_k8s.paths import collection, path, whole_items
 from laxity_k8s.seal import Seal, shared_seal
 from laxity_k8s.watching import Bell, KindWatch
@@ -136,6 +137,10 @@ class KubernetesApi:
         query = {} if tail is None else {"tailLines": str(tail)}
         text = self._wait(self._wire.text("GET", path("pods", pod_id, "log"), query=query))
         return text.decode(errors="replace")
+
+    def namespace(self, name: str) -> Json:
+        """A namespace, with the labels that say what is allowed in it."""
+        return self._wait(self._wire.json("GET", f"/api/v1/namespaces/{name}"))
 
     def seal(self, namespace: str) -> Seal:
         """The seal whose key all replicas read in this namespace."""
@@ -286,11 +291,13 @@ def open_world(
     """
     api = KubernetesApi(kubeconfig, context=context)
     try:
-        seal = api.seal(own_namespace())
+        seal, limits = api.seal(own_namespace()), Limits(api.namespace, own_namespace())
     except BaseException:
         api.close()
         raise
-    return LiveCluster(api, reports, keep_s=keep_s, fit_within_s=fit_within_s, seal=seal)
+    return LiveCluster(
+        api, reports, keep_s=keep_s, fit_within_s=fit_within_s, seal=seal, limits=limits
+    )
 
 
 class _Watch:

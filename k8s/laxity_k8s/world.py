@@ -16,7 +16,8 @@ from laxity_k8s.admission import finished
 from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.collect import ended_at
 from laxity_k8s.events import EventWriter
-from laxity_k8s.intake import submit
+from laxity_k8s.intake import prepared, submit
+from laxity_k8s.limits import Limits
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.patches import Turn
 from laxity_k8s.reminders import Reminders
@@ -49,6 +50,7 @@ class LiveCluster:
         keep_s: float = WEEK_S,
         fit_within_s: float = 60.0,
         seal: Seal | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.api = api
         self.cycle = 0
@@ -57,7 +59,7 @@ class LiveCluster:
         self._collected_at = 0.0
         self._submitting = threading.Lock()
         self._looking = threading.Lock()
-        self._seal = seal
+        self._seal, self._limits = seal, limits
         self._mirror = (
             Mirror(api, self._news.set)
             if seal is None
@@ -135,10 +137,15 @@ class LiveCluster:
 
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:
-            job = submit(self.api, self.jobs(), manifest, now=time.time())
+            jobs, limits = self.jobs(), self._limits
+            job = submit(self.api, jobs, manifest, now=time.time(), limits=limits)
             self._mirror.put("jobs", job)
         self._news.set()
         return job
+
+    def check(self, manifest: Manifest) -> None:
+        if self._limits is not None:
+            self._limits.check(prepared(manifest, now=time.time()))
 
     def jobs(self) -> Sequence[Json]:
         with self._mirror.lock:
@@ -152,6 +159,8 @@ class LiveCluster:
         return job
 
     def annotate(self, job_id: str, annotations: Mapping[str, str | None]) -> Json:
+        if self._limits is not None and {names.CLASS, names.DEADLINE} & annotations.keys():
+            self._limits.check_class(self.job(job_id), dict(annotations))
         body = {"metadata": {"annotations": dict(annotations)}}
         try:
             job = self.api.patch(Patch("jobs", job_id, body))

@@ -90,6 +90,10 @@ class LiveWorld(World, Protocol):
         """Create the Job, suspended and labelled; the same idempotency key attaches to it."""
         ...
 
+    def check(self, manifest: Manifest) -> None:
+        """QoSError if `submit` would not create this Job, for what its namespace allows."""
+        ...
+
     def jobs(self) -> Sequence[dict[str, Any]]:
         """All Jobs with laxity's label, finished ones too."""
         ...

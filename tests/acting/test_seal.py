@@ -30,7 +30,8 @@ def after(made: Json, seal: Seal = SEAL, **said: str | None) -> Json:
     """The Job after laxity's patch of these annotations."""
     wished: dict[str, Any] = {f"laxity.dev/{key}": text for key, text in said.items()}
     patch = seal.onto(Patch("jobs", "default/a", {"metadata": {"annotations": wished}}), made)
-    return merge.merge(made, patch.body)
+    changed: Json = merge.merge(made, patch.body)
+    return changed
 
 
 def test_what_laxity_wrote_is_believed_after_each_of_its_patches() -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from laxity_k8s.api import Json
 from laxity_k8s.kubernetes import KubernetesApi
+from laxity_k8s.limits import Limits
 from laxity_k8s.objects import UNREADY_S
 from laxity_k8s.reconcile import rfc3339
+from laxity_k8s.seal import Seal
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import LiveWorld, Report
 from laxity_scheduler.state import ClusterState
@@ -32,7 +34,8 @@ class RealStage:
 
     def open(self) -> None:
         self.api = KubernetesApi(self.cluster.kubeconfig)
-        self.live = LiveCluster(self.api, lambda _: Report())
+        limits = Limits(self.api.namespace, "laxity")
+        self.live = LiveCluster(self.api, lambda _: Report(), seal=Seal(b"k" * 32), limits=limits)
 
     @property
     def world(self) -> LiveWorld:

@@ -46,9 +46,9 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def account(cluster: Cluster) -> None:
-    """Laxity's own account, with the rights of the manifests."""
-    for name in ("namespace", "rbac"):
-        kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / f"{name}.yaml"))
+    """Laxity's own account, with the rights of the manifests in every namespace."""
+    for name in ("base/namespace", "base/rbac", "cluster-wide/binding"):
+        kubectl(cluster, "apply", "-f", str(MANIFESTS / f"{name}.yaml"))
 
 
 @pytest.fixture(scope="session")

@@ -55,8 +55,8 @@ class PodGround:
     def up(self) -> None:
         self._mlflow = self._start_mlflow()  # it needs longest, so it is waited for last
         self.cluster.up(api_flags=MUTATES)
-        for name in ("namespace", "rbac"):
-            kubectl(self.cluster, "apply", "-f", str(MANIFESTS / "base" / f"{name}.yaml"))
+        for name in ("base/namespace", "base/rbac", "cluster-wide/binding"):
+            kubectl(self.cluster, "apply", "-f", str(MANIFESTS / f"{name}.yaml"))
         self.node.up()
         self.cluster.until(self._mlflow_answers, 240.0, "MLflow")
         (self.folder / "service").mkdir()
@@ -107,7 +107,9 @@ class PodGround:
     def namespace(self) -> Iterator[str]:
         """A namespace for a test; afterwards all that was in it is gone, and the GPUs are free."""
         name = f"pods-{uuid.uuid4().hex[:6]}"
-        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        labels = {"pod-security.kubernetes.io/enforce": "privileged"}  # its pods are of the host
+        meta = {"name": name, "labels": labels}
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
         assert self.cluster.ask("POST", "/api/v1/namespaces", made)
         yield name
         self.cluster.ask("DELETE", f"/api/v1/namespaces/{name}")

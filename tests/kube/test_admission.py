@@ -66,8 +66,82 @@ def test_an_unlabelled_job_and_one_for_kueue_are_left_alone(
 def test_a_tenant_cannot_write_what_laxity_says(
     cluster: Cluster, policies: None, namespace: str, name: str
 ) -> None:
-    said = refused(cluster, namespace, job("forged", annotations={name: "mine"}))
-    assert "only laxity writes" in said
+    for labels in (None, {}):
+        forged = job("forged", labels=labels, annotations={name: "mine"})
+        assert "only laxity writes" in refused(cluster, namespace, forged)
+
+
+def test_outputs_come_under_the_label_neither_before_nor_after_it(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    """A Job that carries them without the label, however it came to them, does not get it."""
+    create(cluster, namespace, job("mine", labels={}))
+    forge = {"metadata": {"annotations": {names.VERDICT: "mine", names.STATUS: "{}"}}}
+    label = {"metadata": {"labels": {names.MANAGED: "true"}}}
+    assert "only laxity writes" in patched(cluster, namespace, forge)
+    assert "patched" in patched(cluster, namespace, forge, user="admin")
+    assert "remove them, then add the label" in patched(cluster, namespace, label)
+    assert "patched" in patched(
+        cluster, namespace, {"metadata": {"annotations": None}}, user="admin"
+    )
+    assert "patched" in patched(cluster, namespace, label)
+
+
+@pytest.mark.parametrize(
+    "set_by_others",
+    [
+        pytest.param({"labels": {names.VERDICT_LABEL: "promised"}}, id="verdict label"),
+        pytest.param({"labels": {names.CLASS_LABEL: "hard"}}, id="class label"),
+        pytest.param({"annotations": {names.PIN: "mine"}}, id="pin"),
+        pytest.param({"annotations": {names.SUBMITTED_AT: "2000-01-01T00:00:00Z"}}, id="place"),
+        pytest.param({"annotations": {"laxity.dev/worker-token": "mine"}}, id="a worker's token"),
+    ],
+)
+def test_a_tenant_sets_neither_place_nor_pin_nor_verdict_label(
+    cluster: Cluster, policies: None, namespace: str, set_by_others: dict[str, dict[str, str]]
+) -> None:
+    forged = job("forged")
+    for where, said in set_by_others.items():
+        forged["metadata"][where] |= said
+    assert "ValidatingAdmissionPolicy" in refused(cluster, namespace, forged)
+    create(cluster, namespace, job("mine"))
+    assert "denied" in patched(cluster, namespace, {"metadata": set_by_others})
+    assert "patched" in patched(cluster, namespace, {"metadata": set_by_others}, user="admin")
+    gone = {where: dict.fromkeys(said) for where, said in set_by_others.items()}
+    let_go = patched(cluster, namespace, {"metadata": gone})
+    assert ("patched" in let_go) is ("annotations" in set_by_others), "to lose a pin harms nobody"
+
+
+def test_a_tenant_writes_no_worker_token_on_the_pods(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    forged = job("forged")
+    forged["spec"]["template"]["metadata"] = {"annotations": {"laxity.dev/worker-token": "mine"}}
+    assert "worker-token" in refused(cluster, namespace, forged)
+
+
+def test_preemptible_is_declared_at_creation_and_not_taken_back_later(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    kept = {"metadata": {"annotations": {names.PREEMPTIBLE: "false"}}}
+    create(cluster, namespace, job("firm", annotations={names.PREEMPTIBLE: "false"}))
+    create(cluster, namespace, job("mine"))
+    assert "others were promised" in patched(cluster, namespace, kept)
+    given = {"metadata": {"annotations": {names.PREEMPTIBLE: "true"}}}
+    assert "patched" in patched(cluster, namespace, given)
+
+
+def test_a_controller_creates_no_more_for_a_tenant_than_the_tenant_may(
+    cluster: Cluster, policies: None, namespace: str
+) -> None:
+    """Out of a CronJob; it need not be suspended there, as laxity does that itself."""
+    kubectl(cluster, "label", "namespace", namespace, "laxity.dev/max-class=soft")
+    by = "system:serviceaccount:kube-system:cronjob-controller"
+    promised = job("forged", annotations={names.VERDICT: "mine"})
+    hard = job("hard", annotations={names.DEADLINE: "2h"})
+    assert "only laxity writes" in refused(cluster, namespace, promised, user=by)
+    assert "above what namespace" in refused(cluster, namespace, hard, user=by)
+    assert create(cluster, namespace, job("plain", suspend=False), user=by)
 
 
 def test_a_tenant_cannot_write_it_with_the_status_nor_take_it_away(
@@ -123,6 +197,10 @@ def test_laxitys_account_and_a_cluster_administrator_may(
     cluster: Cluster, policies: None, namespace: str
 ) -> None:
     create(cluster, namespace, job("mine"))
+    kubectl(
+        cluster, "create", "rolebinding", "laxity", "-n", namespace,
+        "--clusterrole=laxity-namespace", "--serviceaccount=laxity:laxity",
+    )  # fmt: skip
     wider = {"spec": {"parallelism": 2, "completions": 2}}
     service = "system:serviceaccount:laxity:laxity"
     assert "patched" in patched(cluster, namespace, wider, user=service)
@@ -178,9 +256,9 @@ def create(
     return created
 
 
-def refused(cluster: Cluster, namespace: str, made: dict[str, Any]) -> str:
+def refused(cluster: Cluster, namespace: str, made: dict[str, Any], *, user: str = TENANT) -> str:
     code, said = tried(
-        cluster, "create", "-n", namespace, "-f", "-", *as_user(TENANT), text=json.dumps(made)
+        cluster, "create", "-n", namespace, "-f", "-", *as_user(user), text=json.dumps(made)
     )
     assert code != 0
     return said

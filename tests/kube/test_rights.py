@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
 KUEUES = {names.MANAGED: "true", names.KUEUE_QUEUE: "theirs"}
 NEIGHBOURS = ("kueues", "kueues-runs", "plain", "plain-runs")
+SEAL = "/api/v1/namespaces/laxity/secrets/laxity-seal"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/laxity/leases/laxity"
 
 
@@ -54,7 +55,8 @@ def day(
         pytest.skip(WHY_NOT)
     namespace, folder = "a-day", tmp_path_factory.mktemp("rights")
     kubectl(cluster, "create", "namespace", namespace)
-    cluster.ask("DELETE", LEASE)
+    for made_by_itself in (LEASE, SEAL):
+        cluster.ask("DELETE", made_by_itself)
     audit = Audit(cluster)
     with postgresql() as store:
         replica = Replica(cluster, nursery, folder / "service", store=store)

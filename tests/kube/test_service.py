@@ -15,17 +15,17 @@ from tests.kube.service import MINE, Json, Service, training_job, verdict_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
-MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
 PATIENCE_S = 60.0
 HARD = {"class": "hard", "epochs": "3", "epoch-estimate": "5s", "deadline": "10m", "widths": "1"}
 
 
 @pytest.fixture(scope="module")
 def service(
-    cluster: Cluster, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+    account: None,
+    cluster: Cluster,
+    nursery: Nursery,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Service]:
-    for name in ("namespace", "rbac"):
-        kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / f"{name}.yaml"))
     made = Service(cluster, tmp_path_factory.mktemp("service"), nursery=nursery)
     try:
         made.start()

@@ -92,6 +92,9 @@ class MemoryWorld:
             self._news.set()
             return job
 
+    def check(self, manifest: Manifest) -> None:
+        TrainingSpec.from_manifest(manifest)
+
     def jobs(self) -> Sequence[Json]:
         with self._lock:
             return list(self._jobs.values())

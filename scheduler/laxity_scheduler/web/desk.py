@@ -158,6 +158,7 @@ class Desk:
     def whatif(self, manifest: Mapping[str, Any]) -> Json:
         """The verdict on a manifest, and its effects; nothing is submitted."""
         state, _ = self._service.seen
+        self._world.check(manifest)
         now = replace(state, now=max(state.now, time.time()))
         row, (eligible, nodes) = newcomer(manifest, now), self._world.node_set(manifest)
         if eligible:

@@ -150,6 +150,8 @@ def _add(draft: _Draft, decision: Decision, roomy: Sequence[str]) -> None:
 def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
     """The verdict, its instants, and for which terms it was given."""
     told: Verdict = verdict_after(draft.row, decision, draft.now)
+    if isinstance(told, Promise):  # the Job is its namespace's to read
+        told = replace(told, rests_on=_own(told.rests_on, draft.row.id))
     p90 = instant(told.p90_at)
     draft.annotations |= {
         names.VERDICT: verdict_text(told),
@@ -267,8 +269,14 @@ def _accounted(draft: _Draft) -> dict[str, float]:
     return {"attained_gpu_s": was.attained_gpu_s + draft.row.gpus * ran_s, "since": now}
 
 
+def _own(ids: Iterable[str], job_id: str) -> tuple[str, ...]:
+    """Sources, and jobs of the same namespace."""
+    namespace = f"{job_id.partition('/')[0]}/"
+    return tuple(one for one in ids if "/" not in one or one.startswith(namespace))
+
+
 def _say(draft: _Draft, why: Reason) -> None:
-    draft.why = why
+    why = draft.why = why.within(draft.row.id.partition("/")[0])
     draft.told.append((why.code, partial(_words, why)))
 
 

@@ -4,11 +4,13 @@ A Reason is built in hot loops, so the words are made only when somebody reads t
 the product stands in TEMPLATES; a code that is not there is a programming error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 Fact = str | int | float | None
+NAMING: Final = ("holders", "beneficiary")  # facts that are ids of jobs, separated by commas
 
 TEMPLATES: Final[Mapping[str, str]] = {
     # verdicts
@@ -114,6 +116,11 @@ class Reason:
         words = {name.removesuffix("_s"): _shown(name, value) for name, value in self.facts}
         return TEMPLATES[self.code].format_map(_Missing(words))
 
+    def within(self, namespace: str) -> "Reason":
+        """The reason as this namespace is told it: jobs of others are counted and not named."""
+        is_naming = any(name in NAMING for name, _ in self.facts)
+        return _within(self, namespace) if is_naming else self
+
     def fact(self, name: str) -> Fact:
         return dict(self.facts).get(name)
 
@@ -124,6 +131,28 @@ def reason(code: str, /, **facts: Fact) -> Reason:
         message = f"unknown reason code {code!r}: add it to TEMPLATES"
         raise KeyError(message)
     return Reason(code, tuple(facts.items()))
+
+
+@lru_cache(maxsize=4096)  # one reason is told to many that wait
+def _within(why: Reason, namespace: str) -> Reason:
+    def is_own(job: str) -> bool:
+        return "/" not in job or job.startswith(f"{namespace}/")
+
+    facts = tuple(
+        (name, ", ".join(named(str(value).split(", "), is_own)) if name in NAMING else value)
+        for name, value in why.facts
+    )
+    return Reason(why.code, facts)
+
+
+def named(jobs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
+    """The ids that somebody may see; the others as one entry that counts them."""
+    ids = list(jobs)
+    seen = [job for job in ids if may(job)]
+    hidden = len(ids) - len(seen)
+    if hidden:
+        seen.append("a job of another namespace" if hidden == 1 else f"{hidden} jobs of others")
+    return seen
 
 
 def duration(seconds: float) -> str:

@@ -73,10 +73,8 @@ def test_variables_that_expressions_use_are_defined() -> None:
 
 
 @pytest.fixture(scope="module")
-def exported(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+def exported(account: None, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What /metrics of a service says after one job was promised and kept, and one refused."""
-    for name in ("namespace", "rbac"):
-        kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / f"{name}.yaml"))
     service = Service(cluster, tmp_path_factory.mktemp("grafana"))
     namespace = "grafana-test"
     kubectl(cluster, "create", "namespace", namespace)

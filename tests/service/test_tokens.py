@@ -15,7 +15,7 @@ from laxity_scheduler.web.tokens import (
     made_token,
     read_tokens,
 )
-from tests.service.builders import manifest, staged
+from tests.service.builders import Stage, manifest, staged, wait_until
 from tests.service.memory_world import MemoryWorld
 
 ALICE, OPERATOR = "a" * 20, "o" * 20
@@ -65,6 +65,44 @@ def test_a_token_opens_its_own_namespace_and_hides_all_others(tmp_path: Path) ->
     assert [answer.status_code for answer in hidden] == [404] * 3
     assert release.status_code == 403
     assert {view["id"] for view in all_of_them} == {"alice/a", "bob/b"}
+
+
+def test_a_tenant_is_named_no_foreign_job_and_the_operator_is(tmp_path: Path) -> None:
+    """In views, chains, what-ifs and decisions, of a job that waits for others."""
+    taken = manifest("secret", namespace="bob", deadline="2h", epochs=1000)
+    wanted = manifest("mine", namespace="alice")
+    with staged(tmp_path, MemoryWorld(1), tokens=tokens(tmp_path / "tokens")) as stage:
+        alice, operator = bearer(ALICE), bearer(OPERATOR)
+        stage.http.post("/v1/jobs", json=taken, headers=operator)
+        wait_until(lambda: is_running(stage, "bob/secret"), "bob's job to run")
+        stage.http.post("/v1/jobs", json=wanted, headers=alice)
+        wait_until(lambda: bool(held_by(stage, alice)), "alice's job to be judged")
+        told, whole = (
+            [
+                stage.http.get("/v1/jobs", headers=who).text if who is alice else "",
+                stage.http.get("/v1/jobs/alice/mine", headers=who).text,
+                stage.http.get("/v1/jobs/alice/mine/explain", headers=who).text,
+                stage.http.get("/v1/decisions", params={"job": "alice/mine"}, headers=who).text,
+                stage.http.post(
+                    "/v1/whatif", json=manifest("asked", namespace="alice"), headers=who
+                ).text,
+            ]
+            for who in (alice, operator)
+        )
+        pinned = stage.http.post("/v1/jobs/alice/mine/release", headers=alice)
+    assert not any("secret" in answer for answer in told), told
+    assert "a job of another namespace" in told[2]
+    assert "bob/secret" in whole[2]
+    assert pinned.status_code == 403
+
+
+def is_running(stage: Stage, job_id: str) -> bool:
+    return bool(stage.http.get(f"/v1/jobs/{job_id}", headers=bearer(OPERATOR)).json()["workers"])
+
+
+def held_by(stage: Stage, who: dict[str, str]) -> list[str]:
+    answer = stage.http.get("/v1/jobs/alice/mine/explain", headers=who).json()
+    return list(answer["held_by"])
 
 
 def test_a_new_token_is_made_once_and_only_its_owner_can_read_the_file(tmp_path: Path) -> None:

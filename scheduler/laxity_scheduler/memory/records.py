@@ -144,7 +144,7 @@ def _rows(
         "job": words(subject(decision)),
         "kind": type(decision).__name__.lower(),
         "reason_code": decision.reason.code,
-        "reason": words(decision.reason.text),
+        "reason": words(decision.reason.within(subject(decision).partition("/")[0]).text),
         "body": body,
     }
     yield Fresh(DecisionRow, row)

@@ -33,7 +33,7 @@ def said(plan: Plan) -> dict[str, Said]:
     for decision in plan.decisions:
         if isinstance(decision, Loan | Reclaim):
             continue
-        why = decision.reason
+        why = decision.reason.within(decision.job.partition("/")[0])
         if isinstance(decision, Wait):
             found[decision.job] = Said(
                 why.code, why.text, decision.held_by, decision.expected_start_at

@@ -9,6 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
@@ -16,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from laxity.qos import QoSError
 from laxity_scheduler.memory.store import StoreError
+from laxity_scheduler.reasons import named
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.metrics import CONTENT_TYPE
 from laxity_scheduler.service.notify import heard_in
@@ -95,7 +97,7 @@ async def submit(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Respon
     plain(manifest)
     _allowed(manifest, caller)
     view, is_new = await run_in_threadpool(desk.submit, manifest)
-    return Answer(view, status_code=201 if is_new else 200)
+    return Answer(_for(caller, view), status_code=201 if is_new else 200)
 
 
 @router.get("/v1/jobs")
@@ -105,14 +107,17 @@ async def jobs(desk: TheDesk, caller: TheCaller, namespace: str | None = None) -
     def sees(of: str) -> bool:
         return caller.may(of) and namespace in (None, of)
 
-    return Answer({"jobs": await run_in_threadpool(desk.views, sees)})
+    views = await run_in_threadpool(desk.views, sees)
+    return Answer({"jobs": [_for(caller, view) for view in views]})
 
 
 @router.get("/v1/jobs/{namespace}/{name}")
 async def job(
+    *,
     job_id: Annotated[str, Depends(job_of)],
     desk: TheDesk,
     service: TheService,
+    caller: TheCaller,
     wait_s: Annotated[float, Query(ge=0, le=3600)] = 0.0,
     seen: str | None = None,
 ) -> Response:
@@ -123,13 +128,15 @@ async def job(
         while seen is not None and str(view["revision"]) == seen and _now() < end_at:
             await heard_in(bell, end_at - _now())
             view = await run_in_threadpool(desk.view, job_id)
-    return Answer(view)
+    return Answer(_for(caller, view))
 
 
 @router.delete("/v1/jobs/{namespace}/{name}")
-async def cancel(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
+async def cancel(
+    job_id: Annotated[str, Depends(job_of)], desk: TheDesk, caller: TheCaller
+) -> Response:
     """Cancel a job; one that has ended stays as it is."""
-    return Answer(await run_in_threadpool(desk.cancel, job_id))
+    return Answer(_for(caller, await run_in_threadpool(desk.cancel, job_id)))
 
 
 @router.post("/v1/jobs/{namespace}/{name}/amend")
@@ -137,6 +144,7 @@ async def amend(
     job_id: Annotated[str, Depends(job_of)],
     desk: TheDesk,
     service: TheService,
+    caller: TheCaller,
     deadline: Annotated[str, Body(embed=True, max_length=64)],
 ) -> Response:
     """Ask for another deadline; the answer holds the new verdict, if it came in a few seconds."""
@@ -147,8 +155,8 @@ async def amend(
     except ValueError as error:
         raise Problem(422, "invalid", str(error), "deadline") from error
     if refused is not None:
-        return Answer(refused)
-    return Answer(await _judged(job_id, desk, service))
+        return Answer(_for(caller, refused))
+    return Answer(_for(caller, await _judged(job_id, desk, service)))
 
 
 @router.post("/v1/jobs/{namespace}/{name}/accept")
@@ -156,11 +164,12 @@ async def accept(
     job_id: Annotated[str, Depends(job_of)],
     desk: TheDesk,
     service: TheService,
+    caller: TheCaller,
     offer: Annotated[int, Body(embed=True, ge=1, le=1000)] = 1,
 ) -> Response:
     """Take counter-offer N of a refused job."""
     await run_in_threadpool(desk.accept, job_id, offer)
-    return Answer(await _judged(job_id, desk, service))
+    return Answer(_for(caller, await _judged(job_id, desk, service)))
 
 
 @router.post("/v1/jobs/{namespace}/{name}/signal")
@@ -189,9 +198,13 @@ async def signal(
 
 
 @router.get("/v1/jobs/{namespace}/{name}/explain")
-async def explain(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
+async def explain(
+    job_id: Annotated[str, Depends(job_of)], desk: TheDesk, caller: TheCaller
+) -> Response:
     """Why the job is where it is."""
-    return Answer(await run_in_threadpool(desk.explain, job_id))
+    answer = await run_in_threadpool(desk.explain, job_id)
+    chain = [_decided_for(caller, row) for row in answer["chain"]]
+    return Answer(_for(caller, answer) | {"job": _for(caller, answer["job"]), "chain": chain})
 
 
 @router.get("/v1/jobs/{namespace}/{name}/logs")
@@ -214,12 +227,18 @@ async def whatif(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Respon
     answer["effects"] = [
         effect for effect in answer["effects"] if caller.may(effect["job"].partition("/")[0])
     ]
-    return Answer(answer)
+    return Answer(_for(caller, answer))
 
 
 @router.post("/v1/jobs/{namespace}/{name}/release")
-async def release_one(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
-    """Pin one running Job: it is counted, and never resized or stopped until it is taken back."""
+async def release_one(
+    job_id: Annotated[str, Depends(job_of)], desk: TheDesk, caller: TheCaller
+) -> Response:
+    """Pin one running Job: it is counted, and never resized or stopped until it is taken back.
+
+    Others were promised what it may be stopped for, so this is not for a namespace's token.
+    """
+    _everything(caller)
     await run_in_threadpool(desk.pin, job_id)
     return Answer({"released": job_id})
 
@@ -256,7 +275,7 @@ async def decisions(
         raise Problem(404, "not_found", f"there is no job {job}")
     namespaces = None if caller.namespaces is None else sorted(caller.namespaces)
     rows = await run_in_threadpool(desk.decisions, job, namespaces, limit)
-    return Answer({"decisions": rows})
+    return Answer({"decisions": [_decided_for(caller, row) for row in rows]})
 
 
 @router.get("/metrics")
@@ -317,6 +336,25 @@ def _allowed(manifest: Mapping[str, Any], caller: Caller) -> None:
     named = metadata.get("namespace") if isinstance(metadata, Mapping) else None
     if not caller.may(str(named or "default")):
         raise Problem(403, "forbidden", f"this token does not open namespace {named or 'default'}")
+
+
+def _for(caller: Caller, view: Json) -> Json:
+    """The view as this caller may see it: jobs of namespaces that it does not open are counted."""
+    if caller.namespaces is None:
+        return view
+    return view | {"held_by": named(view["held_by"], partial(_may_see, caller))}
+
+
+def _decided_for(caller: Caller, row: Json) -> Json:
+    """A decision without the name of a foreign job for whom it was taken."""
+    whom = row["decision"].get("beneficiary")
+    if not whom or _may_see(caller, whom):
+        return row
+    return row | {"decision": row["decision"] | {"beneficiary": named([whom], lambda _: False)[0]}}
+
+
+def _may_see(caller: Caller, job_id: str) -> bool:
+    return caller.may(job_id.partition("/")[0])
 
 
 def _everything(caller: Caller) -> None:

@@ -87,7 +87,7 @@ def _start(plan: Plan, job_id: str) -> dict[str, Any]:
             start |= {
                 "held_by": list(decision.held_by),
                 "expected_start_at": finite(decision.expected_start_at),
-                "waits_reason": decision.reason.text,
+                "waits_reason": decision.reason.within(job_id.partition("/")[0]).text,
             }
     return start
 

@@ -29,7 +29,7 @@ SECRET = "/api/v1/namespaces/laxity/secrets/laxity-seal"
 SECRETS = SECRET.rpartition("/")[0]
 GPUS = 16
 HARD = {"epochs": "3", "epoch-estimate": "5s", "deadline": "10m", "widths": "1"}
-GREEDY = {"epochs": "100", "epoch-estimate": "7h", "deadline": "720h", "widths": str(GPUS)}
+GREEDY = {"epochs": "100", "epoch-estimate": "700h", "deadline": "720h", "widths": str(GPUS)}
 
 
 @pytest.fixture
@@ -186,7 +186,8 @@ def test_the_tables_of_pod_security_say_what_the_api_server_says(
             cluster, "create", "--dry-run=server", "--as=tenant-of-all", "--as-group=system:masters",
             "-f", "-", text=json.dumps(body),
         )  # fmt: skip
-        is_refused = "violates PodSecurity" in said
+        words = ("violates PodSecurity", "is invalid")
+        is_refused = any(one in said for one in words)
         assert is_refused or "created" in said, f"{what}: {said}"
         assert bool(violations(pod, level)) is is_refused, f"{what}: {said}"
 
@@ -205,7 +206,7 @@ def test_the_service_acts_only_in_namespaces_where_it_is_bound(
     try:
         for verb, what in (
             ("create", "jobs"), ("patch", "jobs"), ("delete", "jobs"), ("patch", "pods"),
-            ("get", "pods/log"), ("create", "events"),
+            ("get", "namespaces"), ("create", "events"),
         ):  # fmt: skip
             for place, may in ((namespace, True), ("kube-system", False)):
                 code, _ = tried(cluster, "auth", "can-i", verb, what, "-n", place, f"--as={other}")

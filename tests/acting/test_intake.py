@@ -56,10 +56,10 @@ def test_a_job_is_taken_in_suspended_labelled_and_with_its_time(world: LiveClust
 
 def test_what_only_laxity_may_say_is_taken_off(world: LiveCluster) -> None:
     made = manifest()
-    made["metadata"]["annotations"] |= dict.fromkeys(names.OUTPUTS, "forged")
+    made["metadata"]["annotations"] |= dict.fromkeys((*names.OUTPUTS, names.PIN), "forged")
     made["status"] = {"succeeded": 9}
     job = world.submit(made)
-    assert not set(names.OUTPUTS) & set(merge.annotations(job))
+    assert not {*names.OUTPUTS, names.PIN} & set(merge.annotations(job))
     assert job["status"] == {}
 
 

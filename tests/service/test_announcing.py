@@ -251,3 +251,26 @@ def test_a_refused_run_is_closed_and_opened_again_when_an_offer_is_taken(tmp_pat
     assert (closed.info.status, closed.data.tags[names.TAG_OUTCOME]) == ("KILLED", "refused")
     assert opened.info.status == "RUNNING"
     assert names.TAG_OUTCOME not in opened.data.tags
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
+    """Somebody wrote another's run on his Job: it gets a run of its own."""
+    from mlflow import MlflowClient
+
+    uri, told = f"sqlite:///{tmp_path}/mlflow.db", []
+    client = MlflowClient(uri)
+    theirs = client.create_run(client.create_experiment("theirs")).info.run_id
+    listener = MlflowRuns(uri, lambda *run: told.append(run))
+    with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=2.0)) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        view = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
+    for named in (theirs, "no-such-run"):
+        listener._runs.clear()
+        listener.tell(Word(view | {"run_id": named}, ()))
+    assert not client.get_run(theirs).data.tags.keys() & {names.TAG_VERDICT, names.TAG_JOB}
+    assert client.get_run(theirs).info.status == "RUNNING"
+    assert [run[0] for run in told] == ["default/a", "default/a"]
+    assert told[0][2] == told[1][2] != theirs
+    assert client.get_run(told[0][2]).data.tags[names.TAG_UID] == view["uid"]

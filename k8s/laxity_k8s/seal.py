@@ -13,6 +13,7 @@ import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -23,9 +24,15 @@ from laxity_k8s.api import ApiError, Json, Patch
 SECRET: Final = "laxity-seal"  # noqa: S105 - the Secret's name
 KEY_BYTES: Final = 32
 DIGEST_BYTES: Final = 12
-SEALED: Final = (names.VERDICT, names.STATUS)
+KEPT_DIGESTS: Final = 16_384
 LABEL: Final = names.VERDICT_LABEL
-UNSEALED: Final = frozenset(names.OUTPUTS) - {names.TERM, names.CYCLE, names.SEAL, *SEALED}
+UNSEALED: Final = frozenset(names.OUTPUTS) - {
+    names.TERM,
+    names.CYCLE,
+    names.SEAL,
+    names.VERDICT,
+    names.STATUS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,46 +44,53 @@ class Seal:
 
     def believed(self, job: Json) -> Json:
         """The Job itself, or without any output where they are not all laxity's."""
-        notes = merge.annotations(job)
-        if self._holds(job, notes):
+        meta = job["metadata"]
+        notes = meta.get("annotations") or {}
+        if self._holds(meta, notes):
             return job
         kept = {name: text for name, text in notes.items() if name not in names.OUTPUTS}
         labels = {name: text for name, text in merge.labels(job).items() if name != LABEL}
-        return {**job, "metadata": {**job["metadata"], "annotations": kept, "labels": labels}}
+        return {**job, "metadata": {**meta, "annotations": kept, "labels": labels}}
 
     def onto(self, patch: Patch, job: Json | None) -> Patch:
         """The patch with the seal of the verdict and the status that the Job has after it."""
         meta = patch.body.get("metadata") or {}
         written = meta.get("annotations") or {}
-        if job is None or not any(name in written for name in SEALED):
+        if job is None or not (names.VERDICT in written or names.STATUS in written):
             return patch
-        notes = {**merge.annotations(job), **written}
-        sealed = {**written, names.SEAL: self.of(job, notes)}
-        return Patch(
-            patch.kind, patch.id, {**patch.body, "metadata": {**meta, "annotations": sealed}}
-        )
+        seal = self.of(job, {**merge.annotations(job), **written})
+        body = {**patch.body, "metadata": {**meta, "annotations": {**written, names.SEAL: seal}}}
+        return Patch(patch.kind, patch.id, body)
 
     def of(self, job: Json, notes: Json) -> str:
         """The seal of these annotations on this Job."""
-        return ".".join(self._digest(job, name, notes.get(name)) for name in SEALED)
+        return self._digests(job["metadata"].get("uid"), notes)
 
-    def _holds(self, job: Json, notes: Json) -> bool:
-        sealed = [name for name in SEALED if name in notes]
-        if not sealed:
-            return not any(name in UNSEALED for name in notes)
-        parts = str(notes.get(names.SEAL)).split(".")
-        if len(parts) != len(SEALED):
+    def _holds(self, meta: Json, notes: Json) -> bool:
+        has_verdict, has_status = names.VERDICT in notes, names.STATUS in notes
+        if not (has_verdict or has_status):
+            return UNSEALED.isdisjoint(notes)
+        seal, right = str(notes.get(names.SEAL)), self._digests(meta.get("uid"), notes)
+        if len(seal) != len(right) or not seal.isascii():
             return False
-        return all(
-            hmac.compare_digest(self._digest(job, name, notes[name]).encode(), part.encode())
-            for name, part in zip(SEALED, parts, strict=True)
-            if name in notes
-        )
+        if not has_verdict:  # taken off, so that the job is judged again
+            seal, right = seal[_ONE:], right[_ONE:]
+        if not has_status:
+            seal, right = seal[:_ONE], right[:_ONE]
+        return hmac.compare_digest(seal, right)
 
-    def _digest(self, job: Json, name: str, text: object) -> str:
-        uid = str(merge.dig(job, "metadata", "uid"))
-        said = f"{uid}\0{name}\0{text}".encode(errors="replace")
-        return blake2b(said, key=self.key, digest_size=DIGEST_BYTES).hexdigest()
+    def _digests(self, uid: object, notes: Json) -> str:
+        """Of the verdict and of the status, each by itself: one may be taken off."""
+        verdict, status = notes.get(names.VERDICT), notes.get(names.STATUS)
+        return _digest(self.key, f"{uid}\0v\0{verdict}") + _digest(self.key, f"{uid}\0s\0{status}")
+
+
+_ONE: Final = 2 * DIGEST_BYTES  # hexadecimal digits
+
+
+@lru_cache(maxsize=KEPT_DIGESTS)  # a Job is looked at several times between two changes
+def _digest(key: bytes, said: str) -> str:
+    return blake2b(said.encode(errors="replace"), key=key, digest_size=DIGEST_BYTES).hexdigest()
 
 
 def cleared(job: Json) -> Patch:

@@ -20,6 +20,12 @@ from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node
 from laxity_scheduler.verdict import Promise
 
 MINUTE_S = 60.0
+TOKEN = "operator-of-the-tests"  # LAXITY_TOKEN of services that tests start
+SECRET = "workers-of-the-tests"  # LAXITY_WORKER_SECRET of replicas
+
+
+def bearer(token: str = TOKEN) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from laxity import names
 from laxity.transport import Request, ServiceAwayError, ServiceError, Transport
@@ -19,6 +20,7 @@ from laxity.views import JobView, Json, OfferView, job_view
 __all__ = ["Client", "JobView", "OfferView", "ServiceAwayError", "ServiceError", "full_id"]
 
 DEFAULT_URL: Final = "http://127.0.0.1:8642"
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def home() -> Path:
@@ -36,18 +38,30 @@ def full_id(job_id: str) -> str:
 
 
 def address(url: str | None = None, token: str | None = None) -> tuple[str, str]:
-    """URL and token: the arguments, the environment, service.json of the home, the default."""
+    """URL and token: the arguments, the environment, service.json of the home, the default.
+
+    A token of service.json is only ever sent to the address that stands beside it: `localhost` may
+    be somebody else's service on the same port.
+    """
     url = url or os.environ.get(names.ENV_URL)
     token = token if token is not None else os.environ.get(names.ENV_TOKEN)
     if url and token is not None:
         return url, token
     written = _service_json()
-    if url and url != written.get("url"):
-        return url, token or ""  # a token is only ever sent to the service that it belongs to
-    return (
-        str(url or written.get("url") or DEFAULT_URL),
-        str(written.get("token") or "") if token is None else token,
-    )
+    own = str(written.get("url") or "")
+    if url and not (own and _place(url) == _place(own)):
+        return url, token or ""
+    return own or DEFAULT_URL, str(written.get("token") or "") if token is None else token
+
+
+def _place(url: str) -> tuple[str, str | None, int | None]:
+    """An address to compare: all names of this machine's loopback are one."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        return url, None, None
+    return scheme, "localhost" if host in _LOOPBACK else host, port
 
 
 class Client:
@@ -64,9 +78,13 @@ class Client:
         patience_s: float = 60.0,
         timeout_s: float = 30.0,
     ) -> None:
-        self.url, self.token = address(url, token)
+        self.url = address(url, token)[0]
+        # Read at each request: the service may come up, or come back, after this client was made.
         self._transport = Transport(
-            self.url, self.token, timeout_s=timeout_s, patience_s=patience_s
+            self.url,
+            lambda: address(self.url, token)[1],
+            timeout_s=timeout_s,
+            patience_s=patience_s,
         )
 
     def submit(self, manifest: Mapping[str, Any]) -> JobView:
@@ -115,13 +133,18 @@ class Client:
         self,
         job_id: str,
         *,
+        uid: str,
         worker: int,
         generation: int = 0,
         reports: Sequence[Mapping[str, Any]] = (),
         wait_s: float = 0.0,
     ) -> Json:
-        """A worker's call: hand in reports, learn whether to stop or re-form (a long poll)."""
+        """A worker's call: hand in reports, learn whether to stop or re-form (a long poll).
+
+        `uid` is that of the Job: reports of an earlier one of this name are refused.
+        """
         body = {
+            "uid": uid,
             "worker": worker,
             "generation": generation,
             "reports": list(reports),

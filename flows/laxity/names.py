@@ -51,7 +51,8 @@ OUTPUTS: Final = (
     STATUS, STOP, RESIZE_TO, NODES, CYCLE, RUN_ID, TERM, SEAL,
 )  # fmt: skip
 
-# --- annotation of a pod ---
+# --- annotations of a pod ---
+WORKER_TOKEN: Final = f"{DOMAIN}/worker-token"  # opens the Job's own signal call only
 SIGNAL: Final = f"{DOMAIN}/signal"  # JSON of what its worker should do, if it does not ask
 
 # --- environment of a worker ---
@@ -59,7 +60,7 @@ ENV_JOB: Final = "LAXITY_JOB"  # namespace/name; set means: run by laxity
 ENV_JOB_UID: Final = "LAXITY_JOB_UID"
 ENV_INDEX: Final = "JOB_COMPLETION_INDEX"  # set by Kubernetes for Indexed Jobs; 0 is the leader
 ENV_URL: Final = "LAXITY_URL"  # the service
-ENV_TOKEN: Final = "LAXITY_TOKEN"  # noqa: S105 - the variable's name, not a token
+ENV_TOKEN: Final = "LAXITY_TOKEN"  # noqa: S105 - a worker's opens the signal call of its Job
 ENV_CHECKPOINTS: Final = "LAXITY_CHECKPOINTS"  # the job's own folder, shared by its workers
 ENV_POOL: Final = "LAXITY_POOL"  # set: the flow run of this pod is the Job (laxity.pool)
 ENV_SIGNAL: Final = "LAXITY_SIGNAL_FILE"  # the pod's signal annotation, as the kubelet shows it

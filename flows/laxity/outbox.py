@@ -64,6 +64,7 @@ class Outbox:
         folder: Path,
         *,
         job: str = "",
+        uid: str = "",
         url: str = "",
         token: str = "",
         orders: Path | None = None,
@@ -80,7 +81,7 @@ class Outbox:
         self._refused = False
         self._away = False
         self._closed = threading.Event()
-        self._sender = _Caller(job, url, token) if url and job else None
+        self._sender = _Caller(job, uid, url, token) if url and job else None
         if self._sender is not None:
             self._spawn("send", self._send)
             self._spawn("poll", self._poll)
@@ -239,11 +240,18 @@ class _Caller:
     """The signal call of one job."""
 
     job: str
+    uid: str
     url: str
     token: str
 
     def call(self, reports: Sequence[Line], *, generation: int, wait_s: float) -> Line:
-        asked = {"worker": 0, "generation": generation, "reports": reports, "wait_s": wait_s}
+        asked = {
+            "uid": self.uid,
+            "worker": 0,
+            "generation": generation,
+            "reports": reports,
+            "wait_s": wait_s,
+        }
         headers = {"Content-Type": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"

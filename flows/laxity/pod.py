@@ -55,6 +55,7 @@ RESERVED_ENV: Final = frozenset(
         names.ENV_MODEL,
         names.ENV_PARAMETERS,
         names.ENV_POD_IP,
+        names.ENV_TOKEN,
     }
 )
 LAST_WORDS: Final = "FallbackToLogsOnError"  # a pod that fails tells its last lines itself
@@ -62,6 +63,7 @@ ORDERS: Final = "laxity"  # the volume that shows a pod its own signal annotatio
 FROM_THE_POD: Final = (
     (names.ENV_JOB_UID, "metadata.labels['batch.kubernetes.io/controller-uid']"),
     (names.ENV_POD_IP, "status.podIP"),
+    (names.ENV_TOKEN, f"metadata.annotations['{names.WORKER_TOKEN}']"),
 )
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _LONGEST_ENV_VALUE: Final = 131_072

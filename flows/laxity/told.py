@@ -12,7 +12,7 @@ from laxity import names, orders
 from laxity.pod import LAST_WORDS, ORDERS, literal, orders_mount, orders_volume, own_fields
 
 Json = dict[str, Any]
-WORKER_SECRET: Final = "laxity-worker"  # noqa: S105 - its name: LAXITY_URL and LAXITY_TOKEN are in it
+WORKER_SECRET: Final = "laxity-worker"  # noqa: S105 - its name; LAXITY_URL is in it
 _SAID: Final = (
     (names.ENV_EPOCHS, names.EPOCHS),
     (names.ENV_MODEL, names.MODEL),

@@ -100,6 +100,7 @@ class Training:
             self.outbox = Outbox(
                 given.folder,
                 job=given.job,
+                uid=given.uid,
                 url=given.url,
                 token=given.token,
                 orders=given.orders,

@@ -83,7 +83,7 @@ class Transport:
     """Where the service is, and how patient its caller. Opens a connection for each request."""
 
     url: str
-    token: str = ""
+    token: Callable[[], str] = str
     timeout_s: float = 30.0
     patience_s: float = 60.0
     clock: Callable[[], float] = time.monotonic
@@ -123,8 +123,8 @@ class Transport:
 
     def _exchange(self, connection: HTTPConnection, request: Request) -> Any:
         headers = {"Accept": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
+        if token := self.token():
+            headers["Authorization"] = f"Bearer {token}"
         payload = None
         if request.body is not None:
             payload = json.dumps(request.body, allow_nan=False).encode()

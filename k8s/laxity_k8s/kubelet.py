@@ -87,6 +87,7 @@ class Kubelet:
             folder = self.kit.checkpoints(job_id, job_uid)
             folder.mkdir(parents=True, exist_ok=True)
             extra |= {names.ENV_JOB: job_id, names.ENV_JOB_UID: job_uid}
+            extra[names.ENV_TOKEN] = merge.annotations(pod).get(names.WORKER_TOKEN, "")
             extra[names.ENV_CHECKPOINTS] = str(folder)
             said = merge.annotations(self.rows.find("jobs", job_id))
             extra |= {name: said[key] for name, key in SAID if key in said}

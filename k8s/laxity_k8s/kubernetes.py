@@ -27,6 +27,7 @@ from laxity_k8s.paths import collection, path, whole_items
 from laxity_k8s.seal import Seal, shared_seal
 from laxity_k8s.watching import Bell, KindWatch
 from laxity_k8s.wire import STRATEGIC_PATCH, Patience, Wire
+from laxity_k8s.wishes import WorkerToken, no_token
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
 
@@ -279,7 +280,7 @@ def open_world(
     *,
     slots: int | None = None,
     url: str = "",
-    token: str = "",
+    worker_token: WorkerToken = no_token,
     kubeconfig: Path | None = None,
     context: str | None = None,
     keep_s: float = 7 * 86_400.0,
@@ -287,7 +288,7 @@ def open_world(
 ) -> LiveCluster:
     """The live world on a cluster: by KUBECONFIG, or as a pod of it. `home` and `slots` are unused.
 
-    `url` and `token` are not handed to the workers: their Jobs name LAXITY_URL themselves.
+    `url` is not handed to the workers: their Jobs name LAXITY_URL themselves.
     """
     api = KubernetesApi(kubeconfig, context=context)
     try:
@@ -296,7 +297,13 @@ def open_world(
         api.close()
         raise
     return LiveCluster(
-        api, reports, keep_s=keep_s, fit_within_s=fit_within_s, seal=seal, limits=limits
+        api,
+        reports,
+        keep_s=keep_s,
+        fit_within_s=fit_within_s,
+        seal=seal,
+        limits=limits,
+        worker_token=worker_token,
     )
 
 

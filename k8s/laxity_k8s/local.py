@@ -22,6 +22,7 @@ from laxity_k8s.kubelet import Kit
 from laxity_k8s.processes import Processes
 from laxity_k8s.reconcile import Backoff, rfc3339, seconds
 from laxity_k8s.rows import Rows
+from laxity_k8s.wishes import WorkerToken, no_token
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
 
@@ -210,7 +211,7 @@ def open_world(
     *,
     slots: int | None = None,
     url: str = "",
-    token: str = "",
+    worker_token: WorkerToken = no_token,
     nodes: Mapping[str, int] | None = None,
     backoff: Backoff | None = None,
     keep_s: float = 7 * 86_400.0,
@@ -218,14 +219,16 @@ def open_world(
 ) -> LiveCluster:
     """The live world on this machine. `slots` (default: the cores) are the GPUs of node "local".
 
-    `url` and `token` are handed to the workers; `nodes` (GPUs by name) lays out several nodes.
+    `url` is handed to the workers; `nodes` (GPUs by name) lays out several nodes.
     """
     layout = dict(nodes) if nodes is not None else {"local": slots or os.cpu_count() or 1}
-    given = {names.ENV_URL: url, names.ENV_TOKEN: token, names.ENV_HOME: str(home)}
+    given = {names.ENV_URL: url, names.ENV_HOME: str(home)}
     cluster = LocalCluster(
         home, layout, given={key: value for key, value in given.items() if value}, backoff=backoff
     )
-    return LiveCluster(cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s)
+    return LiveCluster(
+        cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s, worker_token=worker_token
+    )
 
 
 def _patched(old: Json, patch: Patch) -> Json:

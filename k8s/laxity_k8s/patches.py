@@ -94,14 +94,16 @@ def job_patch(
     now: float,
     cycle: int = 0,
     roomy: Sequence[str] = (),
+    token: str = "",
 ) -> JobPatch | None:
     """All decisions about one Job as one patch; None if the Job says all of it already.
 
-    `roomy` are nodes that the Job may grow onto later, besides those it is admitted to.
+    `roomy` are nodes that the Job may grow onto later, besides those it is admitted to. `token` is
+    what its workers show to the service.
     """
     draft = _Draft(job, row, now, merge.annotations(job), kept(job))
     for decision in decisions:
-        _add(draft, decision, roomy)
+        _add(draft, decision, roomy, token)
     _keep(draft, cycle)
     body = _body(draft)
     if not body:
@@ -131,14 +133,14 @@ def in_batches(made: Iterable[Made]) -> Iterator[Made]:
         batch = [*islice(rest, 1)]
 
 
-def _add(draft: _Draft, decision: Decision, roomy: Sequence[str]) -> None:
+def _add(draft: _Draft, decision: Decision, roomy: Sequence[str], token: str) -> None:
     match decision:
         case Promised() | Forecasted() | Refuse():
             _tell(draft, decision)
         case Wait(reason=why):
             _say(draft, why)
         case Admit():
-            _admit(draft, decision, roomy)
+            _admit(draft, decision, roomy, token)
         case Resize():
             _resize(draft, decision)
         case Preempt():
@@ -182,21 +184,29 @@ def _offered(offers: Sequence[Offer]) -> str:
     return "would be taken with " + "; or with ".join(words[one.kind](one) for one in offers)
 
 
-def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str]) -> None:
+def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> None:
     width, now = decision.workers, draft.now
     draft.spec |= {"suspend": False, "parallelism": width, "completions": width}
     if merge.dig(draft.job, "spec", "completionMode") != "Indexed":
         draft.spec.pop("completions")
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
-    template = onto(draft.job, decision.nodes, roomy)
-    if template is not None:
+    template = {**(onto(draft.job, decision.nodes, roomy) or {}), **_shown(draft.job, token)}
+    if template:
         draft.spec["template"] = template
         draft.reset_first = bool(merge.dig(draft.job, "status", "startTime"))
     draft.kept |= {"resumed_at": now, "width_changed_at": now, "since": now, "wanted": width}
     draft.kept |= {"freed_for": "", "freed_nodes": (), "freed_at": 0.0}
     draft.turn = Turn.START
     _say(draft, decision.reason)
+
+
+def _shown(job: Json, token: str) -> Json:
+    """The patch of spec.template that shows the pods their token; nothing if they have it."""
+    said = merge.table(job, "spec", "template", "metadata", "annotations")
+    if not token or said.get(names.WORKER_TOKEN) == token:
+        return {}
+    return {"metadata": {"annotations": {names.WORKER_TOKEN: token}}}
 
 
 def _resize(draft: _Draft, decision: Resize) -> None:

@@ -5,7 +5,7 @@ Making a patch takes a tenth of a millisecond: those of first starts are made wh
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from laxity_k8s import merge
@@ -18,9 +18,22 @@ from laxity_k8s.straying import postponed
 from laxity_scheduler.plan import Admit, Decision, Loan, Reclaim, Resize
 from laxity_scheduler.state import ClusterState
 
+WorkerToken = Callable[[str], str]
+
+
+def no_token(uid: str) -> str:
+    """For a service that nobody calls: its workers get no token."""
+    del uid
+    return ""
+
 
 def wishes(
-    decisions: Iterable[Decision], state: ClusterState, snapshot: Snapshot, *, cycle: int
+    decisions: Iterable[Decision],
+    state: ClusterState,
+    snapshot: Snapshot,
+    *,
+    cycle: int,
+    worker_token: WorkerToken = no_token,
 ) -> tuple[list[Wish], list[Wish]]:
     """Patches to be made: those to make before any is sent, and first starts, one by one."""
     by_job: defaultdict[str, list[Decision]] = defaultdict(list)
@@ -45,7 +58,16 @@ def wishes(
         may = state.eligible(row)
         open_to = freest if may is None else (node for node in freest if node.id in may)
         room = roomy(nodes, open_to, row, mine)
-        wish = partial(job_patch, job, row, mine, now=time.time(), cycle=cycle, roomy=room)
+        wish = partial(
+            job_patch,
+            job,
+            row,
+            mine,
+            now=time.time(),
+            cycle=cycle,
+            roomy=room,
+            token=worker_token(str(job["metadata"].get("uid", ""))),
+        )
         (later if first_start(job, mine) else now).append(wish)
     return now, later
 

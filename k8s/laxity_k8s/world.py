@@ -27,7 +27,7 @@ from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.steady import is_clock_steady
 from laxity_k8s.tending import refusal, tending
-from laxity_k8s.wishes import wishes
+from laxity_k8s.wishes import WorkerToken, no_token, wishes
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
 from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
 from laxity_scheduler.state import ClusterState, NodeSet
@@ -51,10 +51,13 @@ class LiveCluster:
         fit_within_s: float = 60.0,
         seal: Seal | None = None,
         limits: Limits | None = None,
+        worker_token: WorkerToken = no_token,
     ) -> None:
+        """`worker_token` makes the token that a Job's workers are given, of the Job's uid."""
         self.api = api
         self.cycle = 0
         self._keep_s = keep_s
+        self._worker_token = worker_token
         self._news = threading.Event()
         self._collected_at = 0.0
         self._submitting = threading.Lock()
@@ -102,7 +105,13 @@ class LiveCluster:
             if self._sender.unsure:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
-            now, later = wishes(plan.decisions, state, self._snapshot, cycle=self.cycle)
+            now, later = wishes(
+                plan.decisions,
+                state,
+                self._snapshot,
+                cycle=self.cycle,
+                worker_token=self._worker_token,
+            )
         made = [patch for wish in now if (patch := wish()) is not None]
         for turn in Turn:
             self._sender.one_turn(

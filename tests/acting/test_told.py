@@ -58,7 +58,7 @@ def test_its_workers_are_told_the_job_its_epochs_model_and_parameters() -> None:
 
     assert literals(container) == TOLD
     fields = {row["name"]: row["valueFrom"] for row in container["env"] if "valueFrom" in row}
-    assert set(fields) == {names.ENV_JOB_UID, names.ENV_POD_IP}
+    assert set(fields) == {names.ENV_JOB_UID, names.ENV_POD_IP, names.ENV_TOKEN}
     assert container["envFrom"] == [{"secretRef": {"name": WORKER_SECRET, "optional": True}}]
     (mount,) = container["volumeMounts"]
     (volume,) = job["spec"]["template"]["spec"]["volumes"]

@@ -143,10 +143,13 @@ def test_a_worker_hands_in_its_reports_and_hears_what_to_do(answering: Service) 
     answering.answers["POST /v1/jobs/default/train/signal"] = (200, {"stop": True, "acked": 2})
     reports = [{"seq": 1, "kind": "started"}, {"seq": 2, "kind": "formed"}]
 
-    said = Client(answering.url).signal("train", worker=0, generation=3, reports=reports, wait_s=1)
+    said = Client(answering.url).signal(
+        "train", uid="u1", worker=0, generation=3, reports=reports, wait_s=1
+    )
 
     assert said == {"stop": True, "acked": 2}
     assert answering.asked[0].body == {
+        "uid": "u1",
         "worker": 0,
         "generation": 3,
         "reports": reports,
@@ -170,6 +173,14 @@ def test_names_with_odd_characters_cannot_leave_their_place_in_the_path(answerin
             {"LAXITY_URL": "http://127.0.0.1:9"},
             ("http://127.0.0.1:9", "secret"),
             id="the same one",
+        ),
+        pytest.param(
+            {"LAXITY_URL": "http://localhost:9/"},
+            ("http://127.0.0.1:9", "secret"),
+            id="the same one by another name, at the address that it wrote",
+        ),
+        pytest.param(
+            {"LAXITY_URL": "http://127.0.0.1:10"}, ("http://127.0.0.1:10", ""), id="another port"
         ),
         pytest.param(
             {"LAXITY_URL": "http://x", "LAXITY_TOKEN": "t"}, ("http://x", "t"), id="the environment"

@@ -16,6 +16,7 @@ from laxity.client import Client
 from laxity.demo.stage import free_ports
 from laxity.qos import QoS
 from laxity.spec import TrainingSpec
+from tests.builders import TOKEN
 from tests.crash import marked as script
 
 SCRIPT = Path(script.__file__)
@@ -30,11 +31,12 @@ class Stage:
         self.evidence.mkdir(parents=True)
         self.port = free_ports(1)[0]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.client = Client(self.url, patience_s=60.0)
+        self.client = Client(self.url, TOKEN, patience_s=60.0)
         self.env = {
             **os.environ,
             "LAXITY_HOME": str(home),
             "LAXITY_URL": self.url,
+            "LAXITY_TOKEN": TOKEN,
             "PREFECT_API_URL": prefect_api,
             "OPENBLAS_NUM_THREADS": "1",
         }

@@ -11,6 +11,7 @@ import pytest
 
 from laxity.qos import QoS
 from laxity.spec import TrainingSpec
+from tests.builders import bearer
 from tests.crash.stage import Stage, stage, until
 
 pytestmark = pytest.mark.slow
@@ -228,7 +229,7 @@ def submit(there: Stage, name: str, function: str) -> str:
 
 def post(there: Stage, body: bytes) -> tuple[int, Any]:
     request = urllib.request.Request(  # noqa: S310 - loopback
-        f"{there.url}/v1/jobs", data=body, headers={"Content-Type": "application/json"}
+        f"{there.url}/v1/jobs", data=body, headers={"Content-Type": "application/json", **bearer()}
     )
     try:
         with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310

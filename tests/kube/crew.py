@@ -15,6 +15,7 @@ from http.client import HTTPException
 from typing import Any
 
 from laxity import names
+from tests.builders import bearer
 from tests.kube.history import History, annotations, ended, labels, over, owner
 
 Json = dict[str, Any]
@@ -81,11 +82,15 @@ class Crew:
     def _hand_in(self, job: Json) -> None:
         meta = job["metadata"]
         lines = self._lines[meta["uid"]]
+        shown = job["spec"]["template"].get("metadata", {}).get("annotations") or {}
+        token = shown.get(names.WORKER_TOKEN, "")
         where = f"/v1/jobs/{meta['namespace']}/{meta['name']}/signal"
         body = json.dumps({"reports": lines, "uid": meta["uid"]}).encode()
         for url in self._urls() if lines else ():
             asked = urllib.request.Request(  # noqa: S310 - http on loopback
-                url + where, data=body, headers={"Content-Type": "application/json"}
+                url + where,
+                data=body,
+                headers={"Content-Type": "application/json", **bearer(token)},
             )
             try:
                 with urllib.request.urlopen(asked, timeout=5) as reply:  # noqa: S310

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from laxity import names
+from tests.builders import bearer
 from tests.kube.cluster import Cluster
 from tests.kube.crew import Crew
 from tests.kube.history import History, given_twice, labels, lost, misread, ours, run_twice, width
@@ -64,7 +65,10 @@ class Ground:
 
     def formed(self, called: Sequence[str]) -> int:
         """Jobs of which the service knows that their workers train."""
-        with urllib.request.urlopen(f"{self.replicas[0].url}/v1/jobs", timeout=30) as reply:  # noqa: S310
+        asked = urllib.request.Request(  # noqa: S310 - http on loopback
+            f"{self.replicas[0].url}/v1/jobs", headers=bearer()
+        )
+        with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310
             views = json.load(reply)["jobs"]
         return sum(view["formed"] > 0 for view in views if view["id"].split("/")[1] in called)
 

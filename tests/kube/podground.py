@@ -26,6 +26,7 @@ from laxity.client import Client
 from laxity.demo.stage import free_ports
 from laxity.durations import format_instant
 from laxity.views import JobView
+from tests.builders import TOKEN
 from tests.kube import podtrainings
 from tests.kube.cluster import DIES_WITH_US, MUTATES, Cluster
 from tests.kube.kubectl import kubectl
@@ -65,7 +66,7 @@ class PodGround:
         )
         self.service.start()
         self.url = f"http://127.0.0.1:{self.service.port}"
-        self.client = Client(self.url)
+        self.client = Client(self.url, TOKEN)
 
     def down(self) -> None:
         if self.service is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from laxity.demo.stage import free_ports
+from tests.builders import SECRET, TOKEN, bearer
 from tests.kube.cluster import Cluster
 from tests.kube.mortal import WOKEN, End, Life, Nursery
 
@@ -31,6 +32,8 @@ class Replica:
         self.env = {
             "KUBECONFIG": str(kubeconfig or cluster.service_kubeconfig),
             "LAXITY_HOME": str(folder / "home"),
+            "LAXITY_TOKEN": TOKEN,
+            "LAXITY_WORKER_SECRET": SECRET,
             "LAXITY_LEASE_S": f"{lease_s:g}",
             "LAXITY_PODS_WITHIN_S": f"{pods_within_s:g}",
         }
@@ -84,8 +87,11 @@ class Replica:
 
     def said(self) -> dict[str, Any]:
         """What /readyz says; nothing if nobody answers."""
+        asked = urllib.request.Request(  # noqa: S310 - http on loopback
+            f"{self.url}/readyz", headers=bearer()
+        )
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as reply:  # noqa: S310
+            with urllib.request.urlopen(asked, timeout=2) as reply:  # noqa: S310
                 found: dict[str, Any] = json.load(reply)
         except urllib.error.HTTPError as not_yet:
             not_yet.close()

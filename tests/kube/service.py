@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from laxity import names
 from laxity.demo.stage import free_ports
+from tests.builders import SECRET, TOKEN
 from tests.kube.cluster import DIES_WITH_US, Cluster
 from tests.kube.mortal import Nursery
 
@@ -54,6 +55,8 @@ class Service:
         env = {
             "KUBECONFIG": str(self.cluster.service_kubeconfig),
             "LAXITY_HOME": str(home),
+            "LAXITY_TOKEN": TOKEN,
+            "LAXITY_WORKER_SECRET": SECRET,
             "PREFECT_API_URL": self.prefect_api,
         }
         arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]

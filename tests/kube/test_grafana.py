@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from tests.builders import bearer
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import apply, kubectl
 from tests.kube.service import Service, training_job
@@ -97,7 +98,8 @@ def exported(account: None, cluster: Cluster, tmp_path_factory: pytest.TempPathF
 
 
 def metrics(service: Service) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{service.port}/metrics", timeout=10) as reply:
+    asked = urllib.request.Request(f"http://127.0.0.1:{service.port}/metrics", headers=bearer())
+    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
         text: str = reply.read().decode()
     return text
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from laxity import names
+from tests.builders import bearer
 from tests.kube.audit import Audit, Right, granted
 from tests.kube.cluster import Cluster
 from tests.kube.fixtures import MANIFESTS
@@ -164,7 +165,7 @@ def called(there: Ground, method: str, where: str, body: Any = None) -> Any:
         there.replicas[0].url + where,
         method=method,
         data=None if body is None else json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
+        headers={"Content-Type": "application/json", **bearer()},
     )
     with urllib.request.urlopen(asked, timeout=60) as reply:  # noqa: S310
         return json.load(reply)

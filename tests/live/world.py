@@ -18,6 +18,7 @@ from laxity.spec import TrainingSpec
 from laxity.views import JobView
 from laxity_profiler.history import History
 from laxity_profiler.tables import open_engine
+from tests.builders import TOKEN
 
 HERE = Path(__file__).parent
 KINDS = HERE.parents[1] / "flows" / "examples" / "kinds"
@@ -61,6 +62,7 @@ class World:
             "LAXITY_HOME": str(home),
             "LAXITY_TRACKED_BY": "service",
             "LAXITY_URL": f"http://127.0.0.1:{port}",
+            "LAXITY_TOKEN": TOKEN,
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(
@@ -75,7 +77,7 @@ class World:
                 ],
                 env=self.env, stdout=log, stderr=log,
             )  # fmt: skip
-        self.client = Client(f"http://127.0.0.1:{port}", patience_s=120.0)
+        self.client = Client(f"http://127.0.0.1:{port}", TOKEN, patience_s=120.0)
 
     def history(self) -> History:
         """The history as the service has written it."""

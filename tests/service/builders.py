@@ -25,7 +25,7 @@ from laxity_scheduler.telling.tell import Teller
 from laxity_scheduler.web.app import create_app
 from laxity_scheduler.web.desk import Desk
 from laxity_scheduler.web.tokens import Tokens
-from tests.builders import Curve
+from tests.builders import SECRET, TOKEN, Curve, bearer
 from tests.service.memory_world import MemoryWorld
 
 Json = dict[str, Any]
@@ -128,7 +128,10 @@ def staged(
     tokens: Tokens | None = None,
     **settings: Any,
 ) -> Iterator[Stage]:
-    """A service on this home and world, with its HTTP app; its loop runs until the end."""
+    """A service on this home and world, with its HTTP app; its loop runs until the end.
+
+    Without `tokens` the client shows one that opens everything.
+    """
     given = Settings(home=home, least_interval_s=0.0, **settings)
     store = Store.open(given.store_url)
     engine = open_engine(given.store_url)
@@ -147,9 +150,12 @@ def staged(
     teller = Teller(service.board, service.metrics, listeners)
     service.telling = teller
     desk = Desk(service, history)
-    app = create_app(service, desk, tokens or Tokens())
+    app = create_app(service, desk, tokens or Tokens.of(TOKEN, SECRET))
+    shown = {} if tokens else bearer(TOKEN)
     try:
-        with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as http:
+        with TestClient(
+            app, "http://127.0.0.1", raise_server_exceptions=False, headers=shown
+        ) as http:
             wait_until(lambda: service.completed > 0, "the first cycle")
             yield Stage(service, desk, world, history, learning, http)
     finally:

@@ -181,7 +181,7 @@ def test_a_job_that_does_not_exist_is_not_found_whatever_is_asked_of_it(tmp_path
         answers = [
             stage.http.get("/v1/jobs/default/nobody"),
             stage.http.get("/v1/jobs/default/nobody/explain"),
-            stage.http.post("/v1/jobs/default/nobody/signal", json={"worker": 0}),
+            stage.http.post("/v1/jobs/default/nobody/signal", json={"uid": "u"}),
             stage.http.post("/v1/jobs/default/nobody/amend", json={"deadline": "1h"}),
             stage.http.get("/v1/jobs/..%2f..%2fetc/passwd"),
         ]

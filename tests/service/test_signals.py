@@ -25,7 +25,9 @@ def running(stage: Stage, name: str = "a", **said: Any) -> Json:
 
 
 def call(stage: Stage, job: str = "default/a", **body: Any) -> Any:
-    return stage.http.post(f"/v1/jobs/{job}/signal", json={"worker": 0, **body})
+    """The call of the job's workers, by its own uid unless another one is given."""
+    uid = body.pop("uid", "") or stage.http.get(f"/v1/jobs/{job}").json()["uid"]
+    return stage.http.post(f"/v1/jobs/{job}/signal", json={"uid": uid, "worker": 0, **body})
 
 
 def test_reports_are_taken_once_however_often_they_are_sent(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ from laxity_scheduler.running.serving import keys_of
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.web.tokens import (
     ANYBODY,
-    WORKER,
+    Caller,
     Tokens,
     TokensError,
     made_token,
     read_tokens,
+    worker_token,
 )
+from tests.builders import SECRET, bearer
 from tests.service.builders import Stage, manifest, staged, wait_until
 from tests.service.memory_world import MemoryWorld
 
@@ -23,11 +25,7 @@ ALICE, OPERATOR = "a" * 20, "o" * 20
 
 def tokens(path: Path) -> Tokens:
     path.write_text(f"# who may what\n{ALICE} alice\n{OPERATOR} *\n")
-    return read_tokens(path)
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
+    return Tokens(read_tokens(path), SECRET)
 
 
 def test_without_a_token_only_health_is_told(tmp_path: Path) -> None:
@@ -38,6 +36,7 @@ def test_without_a_token_only_health_is_told(tmp_path: Path) -> None:
         open_to_all = [stage.http.get(path).status_code for path in ("/healthz", "/readyz")]
     assert [answer.status_code for answer in [*answers, wrong]] == [401] * 6
     assert answers[0].json()["error"]["code"] == "unauthorized"
+    assert "set LAXITY_TOKEN" in answers[0].json()["error"]["message"]
     assert open_to_all == [200, 200]
 
 
@@ -109,7 +108,7 @@ def test_a_new_token_is_made_once_and_only_its_owner_can_read_the_file(tmp_path:
     first = made_token(tmp_path / "tokens")
     assert made_token(tmp_path / "tokens") == first
     assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
-    assert read_tokens(tmp_path / "tokens").caller(f"Bearer {first}") is not None
+    assert Tokens(read_tokens(tmp_path / "tokens")).caller(f"Bearer {first}") == ANYBODY
 
 
 @pytest.mark.parametrize(
@@ -139,17 +138,18 @@ def test_a_file_of_tokens_that_makes_no_sense_is_named_by_line(
         pytest.param("example.org", False, id="any other name"),
     ],
 )
-def test_only_loopback_needs_no_token(host: str, loopback: bool) -> None:
+def test_it_is_known_whether_only_this_machine_can_reach_the_service(
+    host: str, loopback: bool
+) -> None:
     assert Settings(home=Path("/nowhere"), host=host).loopback is loopback
 
 
-def test_a_workers_token_opens_the_signal_call_and_nothing_else(tmp_path: Path) -> None:
-    known = tokens(tmp_path / "tokens").having("w" * 20, WORKER)
-    with staged(tmp_path, MemoryWorld(2), tokens=known) as stage:
+def test_a_workers_token_opens_the_signal_call_of_its_job_and_nothing_else(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2), tokens=tokens(tmp_path / "tokens")) as stage:
         body = manifest("a", namespace="alice")
-        stage.http.post("/v1/jobs", json=body, headers=bearer(ALICE))
-        worker = bearer("w" * 20)
-        signal = stage.http.post("/v1/jobs/alice/a/signal", json={"worker": 0}, headers=worker)
+        uid = stage.http.post("/v1/jobs", json=body, headers=bearer(ALICE)).json()["uid"]
+        worker = bearer(worker_token(SECRET, uid))
+        signal = stage.http.post("/v1/jobs/alice/a/signal", json={"uid": uid}, headers=worker)
         others = [
             stage.http.get("/v1/jobs", headers=worker),
             stage.http.get("/v1/jobs/alice/a", headers=worker),
@@ -157,35 +157,51 @@ def test_a_workers_token_opens_the_signal_call_and_nothing_else(tmp_path: Path) 
             stage.http.post("/v1/jobs", json=body, headers=worker),
             stage.http.get("/metrics", headers=worker),
         ]
-        strangers = stage.http.post(
-            "/v1/jobs/alice/a/signal", json={"worker": 0}, headers=bearer("x" * 20)
-        )
+        unnamed = stage.http.post("/v1/jobs/alice/a/signal", json={}, headers=worker)
     assert signal.status_code == 200
     assert [answer.status_code for answer in others] == [403] * 5
-    assert strangers.status_code == 401
+    assert unnamed.status_code == 422
+    assert unnamed.json()["error"]["field"] == "uid"
 
 
-def test_without_tokens_a_web_page_cannot_reach_the_service_under_its_own_name(
-    tmp_path: Path,
-) -> None:
-    with staged(tmp_path, MemoryWorld(2)) as stage:
-        rebound = stage.http.get("/v1/jobs", headers={"Host": "evil.example:8642"})
-        simple = stage.http.post("/v1/jobs", content=b"{}", headers={"Content-Type": "text/plain"})
-        here = stage.http.get("/v1/jobs", headers={"Host": "localhost:8642"})
-    assert (rebound.status_code, simple.status_code, here.status_code) == (400, 422, 200)
+def test_a_worker_cannot_report_for_the_job_of_another_tenant(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(2), tokens=tokens(tmp_path / "tokens")) as stage:
+        theirs, mine = [
+            stage.http.post("/v1/jobs", json=manifest(name), headers=bearer(OPERATOR)).json()
+            for name in ("victim", "forger")
+        ]
+        failed = {"seq": 1, "kind": "failed", "at": theirs["submitted_at"], "error": "forged"}
+        worker = bearer(worker_token(SECRET, mine["uid"]))
+        forged = [
+            stage.http.post(
+                f"/v1/jobs/default/{name}/signal",
+                json={"uid": uid, "reports": [failed]},
+                headers=headers,
+            )
+            for name, uid, headers in (
+                ("victim", theirs["uid"], worker),
+                ("victim", mine["uid"], worker),
+                ("nobody", mine["uid"], worker),
+                ("victim", theirs["uid"], bearer(worker_token("another secret", theirs["uid"]))),
+            )
+        ]
+        after = stage.http.get("/v1/jobs/default/victim", headers=bearer(OPERATOR)).json()
+    assert [answer.status_code for answer in forged] == [403, 403, 403, 401]
+    assert theirs["uid"] not in forged[1].text
+    assert after["error"] == ""
 
 
 def test_the_operators_token_may_come_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAXITY_TOKEN", OPERATOR)
-    monkeypatch.delenv("LAXITY_WORKER_TOKEN", raising=False)
-    settings = Settings(home=tmp_path, host="10.0.0.7")
-    keys = keys_of(settings, Home(tmp_path), None)
+    monkeypatch.delenv("LAXITY_WORKER_SECRET", raising=False)
+    keys = keys_of(Settings(home=tmp_path, host="10.0.0.7"), Home(tmp_path), None)
     assert keys.own == OPERATOR
     assert keys.tokens.caller(f"Bearer {OPERATOR}") == ANYBODY
-    assert keys.tokens.caller(f"Bearer {keys.worker}") == WORKER
+    assert keys.tokens.caller(f"Bearer {keys.of_worker('u1')}") == Caller(frozenset(), "u1")
     assert not (tmp_path / "tokens").exists()
+    assert (tmp_path / "worker-secret").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("with_file", [False, True], ids=["token given", "file given"])
@@ -193,32 +209,38 @@ def test_a_worker_that_was_given_its_token_by_one_replica_is_known_to_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_file: bool
 ) -> None:
     monkeypatch.setenv("LAXITY_TOKEN", OPERATOR)
-    monkeypatch.setenv("LAXITY_WORKER_TOKEN", "w" * 20)
+    monkeypatch.setenv("LAXITY_WORKER_SECRET", SECRET)
     file = tmp_path / "tokens"
     tokens(file)
-    both = [
+    one, other = [
         keys_of(Settings(home=home, host="10.0.0.7"), Home(home), file if with_file else None)
         for home in (tmp_path / "one", tmp_path / "two")
     ]
-    assert {keys.worker for keys in both} == {"w" * 20}
-    assert [keys.tokens.caller(bearer("w" * 20)["Authorization"]) for keys in both] == [WORKER] * 2
-    assert not list(tmp_path.glob("*/worker-token"))
+    assert other.tokens.caller(f"Bearer {one.of_worker('u1')}") == Caller(frozenset(), "u1")
+    assert not list(tmp_path.glob("*/worker-secret"))
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        pytest.param("short", "5 characters; 16 are the least", id="too short"),
-        pytest.param(OPERATOR, "has to differ", id="the operator's own"),
-    ],
-)
-def test_a_workers_token_that_is_none_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+@pytest.mark.parametrize("name", ["LAXITY_TOKEN", "LAXITY_WORKER_SECRET"])
+def test_a_token_or_secret_that_can_be_guessed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv("LAXITY_TOKEN", OPERATOR)
-    monkeypatch.setenv("LAXITY_WORKER_TOKEN", given)
-    with pytest.raises(TokensError, match=said):
-        keys_of(Settings(home=tmp_path, host="10.0.0.7"), Home(tmp_path), None)
+    monkeypatch.setenv(name, "short")
+    with pytest.raises(TokensError, match=f"{name} has 5 characters; 16 are the least"):
+        keys_of(Settings(home=tmp_path), Home(tmp_path), None)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "10.0.0.7"])
+def test_a_token_is_made_whoever_can_reach_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.delenv("LAXITY_TOKEN", raising=False)
+    first, again = [
+        keys_of(Settings(home=tmp_path, host=host), Home(tmp_path), None) for _ in range(2)
+    ]
+    assert len(first.own) >= 32
+    assert again.own == first.own
+    assert first.tokens.caller("") is None
+    assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_of_tokens_that_is_not_there_is_an_error_not_an_open_door(tmp_path: Path) -> None:

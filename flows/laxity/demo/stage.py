@@ -5,6 +5,7 @@ All three start side by side, because a fresh Prefect database alone takes ten s
 
 import os
 import random
+import secrets
 import shutil
 import socket
 import sys
@@ -126,7 +127,7 @@ def open_stage(folder: Path, *, slots: int) -> Stage:
         "--port",
         str(service_port),
     ]
-    client = Client(service_url, "", patience_s=20.0)
+    client = Client(service_url, environment[names.ENV_TOKEN], patience_s=20.0)
     stage = Stage(folder, slots, processes, client, prefect_url, serve)
     processes.start("mlflow", [*python, "-c", MIGRATE, f"sqlite:///{folder / 'mlflow.db'}"])
     processes.start(
@@ -163,6 +164,7 @@ def surroundings(folder: Path, *, service_url: str, prefect_url: str) -> dict[st
         **ONE_CORE,
         names.ENV_HOME: str(folder),
         names.ENV_URL: service_url,
+        names.ENV_TOKEN: secrets.token_urlsafe(32),
         names.ENV_TRACKED_BY: "service",  # or each of the short trainings would import MLflow
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
         "PREFECT_API_URL": prefect_url,

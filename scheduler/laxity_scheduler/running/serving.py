@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from laxity import names
 from laxity_scheduler.memory.store import StoreError
@@ -21,30 +21,34 @@ from laxity_scheduler.running.start import opened
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.web.app import create_app
 from laxity_scheduler.web.tokens import (
-    ANYBODY,
-    WORKER,
+    ENV_WORKER_SECRET,
+    LEAST_LENGTH,
     Tokens,
+    TokensError,
     made_token,
     read_tokens,
+    worker_secret,
     worker_token,
 )
 
 LOG: Final = logging.getLogger(__name__)
-GRACE_S: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Tokens that are taken; the one for this machine's clients, and the one for workers."""
+    """Tokens that are taken, and the one for this machine's clients ("": they have to bring one)."""
 
     tokens: Tokens
     own: str = ""
-    worker: str = ""
+
+    def of_worker(self, uid: str) -> str:
+        """The token of the workers of the Job with this uid."""
+        return worker_token(self.tokens.worker_secret, uid)
 
 
 def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT. HomeError if the home is somebody else's, or busy."""
-    import uvicorn
+    from laxity_scheduler.web.connections import Server
 
     _log_to_stderr()
     _end_in_order()
@@ -54,6 +58,8 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
     home.lock()
     try:
         keys = keys_of(settings, home, tokens_file)
+        for name in (names.ENV_TOKEN, ENV_WORKER_SECRET):  # workers inherit the environment
+            os.environ.pop(name, None)
         with _bound(settings, home.last_port()) as listening:
             port = listening.getsockname()[1]
             home.keep_port(port)
@@ -62,14 +68,13 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
             os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_url
             with ExitStack() as stack:
                 with readable(settings):
-                    parts = stack.enter_context(opened(settings, url=url, token=keys.worker))
+                    parts = stack.enter_context(
+                        opened(settings, url=url, worker_token=keys.of_worker)
+                    )
                 app = create_app(parts.service, parts.desk, keys.tokens)
-                config: Any = uvicorn.Config(
-                    app, log_level="warning", timeout_graceful_shutdown=GRACE_S
-                )
                 home.announce(url, keys.own)
                 LOG.info("serving %s with policy %s", url, settings.policy)
-                uvicorn.Server(config).run(sockets=[listening])
+                Server(app, on_stop=parts.service.bells.close).run(sockets=[listening])
     finally:
         home.leave()
 
@@ -100,20 +105,21 @@ def _end_in_order() -> None:
 
 
 def keys_of(settings: Settings, home: Home, file: Path | None) -> Keys:
-    """Who may call: everybody on loopback, else those of the file, or of one that is made."""
+    """Who may call: who has LAXITY_TOKEN, else a token of the file, or of one that is made."""
     given = os.environ.get(names.ENV_TOKEN, "")
-    if file is None and settings.loopback:
-        return Keys(Tokens())
     if file is not None and not file.exists():
         raise SettingsError(f"there is no file of tokens {file}")
-    worker = worker_token(home.path / "worker-token")
+    secret = worker_secret(home.path / "worker-secret")
     if file is None and given:
-        tokens, own = Tokens().having(given, ANYBODY), given
-    else:
-        path = file or home.tokens_file
-        own, tokens = made_token(path), read_tokens(path)
-        LOG.warning("a token is asked for; tokens are in %s", path)
-    return Keys(tokens.having(worker, WORKER), own, worker)
+        if len(given) < LEAST_LENGTH:
+            raise TokensError(
+                f"{names.ENV_TOKEN} has {len(given)} characters; {LEAST_LENGTH} are the least"
+            )
+        return Keys(Tokens.of(given, secret), given)
+    path = file or home.tokens_file
+    own = made_token(path)
+    LOG.info("tokens are in %s", path)
+    return Keys(Tokens(read_tokens(path), secret), own)
 
 
 def _bound(settings: Settings, last_port: int) -> socket.socket:

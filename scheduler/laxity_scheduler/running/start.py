@@ -41,7 +41,7 @@ class Opened:
 
 
 @contextmanager
-def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]:
+def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) -> Iterator[Opened]:
     """Everything open; closed at the end of the block."""
     from laxity_profiler.history import History
     from laxity_profiler.learner import Learner
@@ -54,7 +54,7 @@ def opened(settings: Settings, *, url: str, token: str = "") -> Iterator[Opened]
         stack.callback(engine.dispose)
         history = History(engine)
         learner = Learner(history, priors="local" if settings.world == "local" else "cluster")
-        world = open_world(settings, reports_of(history), url=url, token=token)
+        world = open_world(settings, reports_of(history), url=url, worker_token=worker_token)
         stack.callback(world.close)
         elected = leadership(settings, store, world, stack)
         leads = elected.leads if elected else store.leads
@@ -211,17 +211,20 @@ def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
 
 
 def open_world(
-    settings: Settings, reports: Callable[[str], Report], *, url: str, token: str
+    settings: Settings,
+    reports: Callable[[str], Report],
+    *,
+    url: str,
+    worker_token: Callable[[str], str],
 ) -> LiveWorld:
     """The world of the settings' name, by entry point."""
-    more = {"token": token} if token else {}
     world: LiveWorld = world_entry(settings.world).load()(
         settings.home,
         reports,
         slots=settings.slots,
         url=url,
         fit_within_s=settings.pods_within_s,
-        **more,
+        worker_token=worker_token,
     )
     return world
 

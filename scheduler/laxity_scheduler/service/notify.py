@@ -16,6 +16,7 @@ class Bells:
     """Named bells. `ring` may be called from any thread, `listening` inside a coroutine."""
 
     def __init__(self) -> None:
+        self.closed = False
         self._lock = Lock()
         self._waiters: dict[str, set[Waiter]] = {}
 
@@ -39,6 +40,12 @@ class Bells:
         for loop, event in waiters:
             with contextlib.suppress(RuntimeError):  # that loop has been closed
                 loop.call_soon_threadsafe(event.set)
+
+    def close(self) -> None:
+        """Ring them all for the last time: the service stops, and nobody should wait for it."""
+        self.closed = True
+        for name in self.heard():
+            self.ring(name)
 
     def heard(self, prefix: str = "") -> tuple[str, ...]:
         """The bells that somebody listens to."""

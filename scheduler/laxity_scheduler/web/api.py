@@ -8,14 +8,16 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse
 
 from laxity.qos import QoSError
+from laxity_scheduler.engine import UnknownJobError
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.reasons import named
 from laxity_scheduler.service.loop import Service
@@ -23,16 +25,20 @@ from laxity_scheduler.service.metrics import CONTENT_TYPE
 from laxity_scheduler.service.notify import heard_in
 from laxity_scheduler.service.views import Json
 from laxity_scheduler.web.answers import Answer, Problem
-from laxity_scheduler.web.desk import Desk
-from laxity_scheduler.web.tokens import Caller, Tokens
+from laxity_scheduler.web.desk import ConflictError, Desk
+from laxity_scheduler.web.errors import ERRORS, JOB_ERRORS
+from laxity_scheduler.web.gate import stopping
+from laxity_scheduler.web.reference import HEADERS, page
+from laxity_scheduler.web.tokens import Caller
 
 LOG: Final = logging.getLogger(__name__)
 LONGEST_POLL_S: Final = 25.0
 VERDICT_WAIT_S: Final = 5.0
 MOST_LINES: Final = 10_000
+MOST_DEEP: Final = 100  # objects in objects; what a Job may hold has a tenth of it
 NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
 
-router = APIRouter()
+router = APIRouter(responses=ERRORS)
 Manifest = Annotated[dict[str, Any], Body(description="A batch/v1 Job.")]
 
 
@@ -47,20 +53,10 @@ def desk_of(request: Request) -> Desk:
 
 
 def caller_of(request: Request) -> Caller:
-    """Who calls; 401 for nobody we know, 403 for a worker."""
-    caller = _known(request)
+    """Who calls; 403 for a worker."""
+    caller: Caller = request.state.caller
     if caller.is_worker:
         raise Problem(403, "forbidden", "a worker's token opens the signal call only")
-    return caller
-
-
-def _known(request: Request) -> Caller:
-    tokens: Tokens = request.app.state.tokens
-    caller = tokens.caller(request.headers.get("authorization", ""))
-    if caller is None:
-        raise Problem(
-            401, "unauthorized", "a token of this service is needed: Authorization: Bearer"
-        )
     return caller
 
 
@@ -73,10 +69,14 @@ def job_of(namespace: str, name: str, request: Request) -> str:
 
 def working_job_of(namespace: str, name: str, request: Request) -> str:
     """The job that the path names, if the caller is a worker or may see it."""
-    caller = _known(request)
+    caller: Caller = request.state.caller
     if not caller.is_worker and not caller.may(namespace):
         raise Problem(404, "not_found", f"there is no job {namespace}/{name}")
     return _named(namespace, name)
+
+
+def _others_job() -> Problem:
+    return Problem(403, "forbidden", "this token is for the workers of another Job")
 
 
 def _named(namespace: str, name: str) -> str:
@@ -91,7 +91,7 @@ TheDesk = Annotated[Desk, Depends(desk_of)]
 TheCaller = Annotated[Caller, Depends(caller_of)]
 
 
-@router.post("/v1/jobs", status_code=201)
+@router.post("/v1/jobs", status_code=201, responses=JOB_ERRORS)
 async def submit(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Response:
     """Submit a Job; 200 instead of 201 if its idempotency key attached to an earlier one."""
     plain(manifest)
@@ -111,7 +111,7 @@ async def jobs(desk: TheDesk, caller: TheCaller, namespace: str | None = None) -
     return Answer({"jobs": [_for(caller, view) for view in views]})
 
 
-@router.get("/v1/jobs/{namespace}/{name}")
+@router.get("/v1/jobs/{namespace}/{name}", responses=JOB_ERRORS)
 async def job(
     *,
     job_id: Annotated[str, Depends(job_of)],
@@ -126,12 +126,12 @@ async def job(
     end_at = _now() + min(wait_s, LONGEST_POLL_S)
     with service.bells.listening(f"job:{job_id}") as bell:
         while seen is not None and str(view["revision"]) == seen and _now() < end_at:
-            await heard_in(bell, end_at - _now())
+            await _heard(service, bell, end_at)
             view = await run_in_threadpool(desk.view, job_id)
     return Answer(_for(caller, view))
 
 
-@router.delete("/v1/jobs/{namespace}/{name}")
+@router.delete("/v1/jobs/{namespace}/{name}", responses=JOB_ERRORS)
 async def cancel(
     job_id: Annotated[str, Depends(job_of)], desk: TheDesk, caller: TheCaller
 ) -> Response:
@@ -139,7 +139,7 @@ async def cancel(
     return Answer(_for(caller, await run_in_threadpool(desk.cancel, job_id)))
 
 
-@router.post("/v1/jobs/{namespace}/{name}/amend")
+@router.post("/v1/jobs/{namespace}/{name}/amend", responses=JOB_ERRORS)
 async def amend(
     job_id: Annotated[str, Depends(job_of)],
     desk: TheDesk,
@@ -159,7 +159,7 @@ async def amend(
     return Answer(_for(caller, await _judged(job_id, desk, service)))
 
 
-@router.post("/v1/jobs/{namespace}/{name}/accept")
+@router.post("/v1/jobs/{namespace}/{name}/accept", responses=JOB_ERRORS)
 async def accept(
     job_id: Annotated[str, Depends(job_of)],
     desk: TheDesk,
@@ -172,32 +172,41 @@ async def accept(
     return Answer(_for(caller, await _judged(job_id, desk, service)))
 
 
-@router.post("/v1/jobs/{namespace}/{name}/signal")
+@router.post("/v1/jobs/{namespace}/{name}/signal", responses=JOB_ERRORS)
 async def signal(
     *,
     job_id: Annotated[str, Depends(working_job_of)],
     desk: TheDesk,
     service: TheService,
+    request: Request,
+    uid: Annotated[str, Body(min_length=1, max_length=128, description="Of the Job.")],
     worker: Annotated[int, Body(ge=0)] = 0,
     generation: Annotated[int, Body()] = 0,
     reports: Annotated[list[Any] | None, Body(max_length=MOST_LINES)] = None,
     wait_s: Annotated[float, Body(ge=0, le=3600)] = 0.0,
-    uid: Annotated[str, Body(max_length=128)] = "",
 ) -> Response:
     """A worker's call: hand in reports, and learn what to do, at the latest after `wait_s`."""
+    caller: Caller = request.state.caller
+    if caller.is_worker and caller.uid != uid:
+        raise _others_job()
     lines = reports or []
     end_at = _now() + (0.0 if lines else min(wait_s, LONGEST_POLL_S))
     with service.bells.listening(f"signal:{job_id}") as bell:
-        acked = await run_in_threadpool(desk.ingest, job_id, lines, uid)
+        try:
+            acked = await run_in_threadpool(desk.ingest, job_id, uid, lines)
+        except (ConflictError, UnknownJobError):
+            if caller.is_worker:
+                raise _others_job() from None
+            raise
         said = await run_in_threadpool(desk.signal, job_id)
         while said.generation == generation and _now() < end_at:
-            await heard_in(bell, end_at - _now())
+            await _heard(service, bell, end_at)
             said = await run_in_threadpool(desk.signal, job_id)
     answer = said.to_json() | {"workers": said.workers or None, "acked": acked}
     return Answer(answer)
 
 
-@router.get("/v1/jobs/{namespace}/{name}/explain")
+@router.get("/v1/jobs/{namespace}/{name}/explain", responses=JOB_ERRORS)
 async def explain(
     job_id: Annotated[str, Depends(job_of)], desk: TheDesk, caller: TheCaller
 ) -> Response:
@@ -207,7 +216,7 @@ async def explain(
     return Answer(_for(caller, answer) | {"job": _for(caller, answer["job"]), "chain": chain})
 
 
-@router.get("/v1/jobs/{namespace}/{name}/logs")
+@router.get("/v1/jobs/{namespace}/{name}/logs", responses=JOB_ERRORS)
 async def logs(
     job_id: Annotated[str, Depends(job_of)],
     desk: TheDesk,
@@ -230,7 +239,7 @@ async def whatif(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Respon
     return Answer(_for(caller, answer))
 
 
-@router.post("/v1/jobs/{namespace}/{name}/release")
+@router.post("/v1/jobs/{namespace}/{name}/release", responses=JOB_ERRORS)
 async def release_one(
     job_id: Annotated[str, Depends(job_of)], desk: TheDesk, caller: TheCaller
 ) -> Response:
@@ -243,7 +252,7 @@ async def release_one(
     return Answer({"released": job_id})
 
 
-@router.delete("/v1/jobs/{namespace}/{name}/release")
+@router.delete("/v1/jobs/{namespace}/{name}/release", responses=JOB_ERRORS)
 async def take_back(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> Response:
     """Remove the pin of a Job, whoever set it: laxity decides about it again."""
     await run_in_threadpool(desk.unpin, job_id)
@@ -263,7 +272,7 @@ async def cluster(desk: TheDesk, caller: TheCaller) -> Response:
     return Answer(await run_in_threadpool(desk.cluster))
 
 
-@router.get("/v1/decisions")
+@router.get("/v1/decisions", responses=JOB_ERRORS)
 async def decisions(
     desk: TheDesk,
     caller: TheCaller,
@@ -284,6 +293,12 @@ async def metrics(service: TheService, caller: TheCaller) -> Response:
     return Response(await run_in_threadpool(service.metrics.text), media_type=CONTENT_TYPE)
 
 
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """The reference of this API."""
+    return HTMLResponse(page(request.app.openapi()), headers=HEADERS)
+
+
 @router.get("/healthz")
 async def healthz() -> Response:
     """The process answers."""
@@ -291,22 +306,32 @@ async def healthz() -> Response:
 
 
 @router.get("/readyz")
-async def readyz(service: TheService) -> Response:
+async def readyz(request: Request, service: TheService) -> Response:
     """The store answers and the cluster has been seen; which replica acts, and why it does not.
 
     A cluster that cannot be followed for a while makes no replica unready: workers report to it.
+    The errors themselves name hosts: they are told with a token only.
     """
+    caller: Caller | None = request.state.caller
+    is_known = caller is not None and not caller.is_worker
     problems = {}
     try:
         await run_in_threadpool(service.store.ping)
     except StoreError as error:
-        problems["store"] = str(error)
+        problems["store"] = str(error) if is_known else "does not answer"
     if service.state is None:
-        problems["world"] = service.failure or "not seen yet"
+        problems["world"] = (service.failure if is_known else "") or "not seen yet"
     who = {"leads": service.leading, "leader": service.leader()}
     status_code = 503 if problems else 200
     waits = {"blind": service.blind} if service.blind else {}
     return Answer({"ready": not problems, **who, **waits, **problems}, status_code=status_code)
+
+
+async def _heard(service: Service, bell: asyncio.Event, end_at: float) -> None:
+    """Wait for a ring, until `end_at` of the loop's clock. Problem if the service stops."""
+    await heard_in(bell, end_at - _now())
+    if service.bells.closed:
+        raise stopping()
 
 
 async def _judged(job_id: str, desk: Desk, service: Service) -> Json:
@@ -314,7 +339,7 @@ async def _judged(job_id: str, desk: Desk, service: Service) -> Json:
     end_at, began = _now() + VERDICT_WAIT_S, service.completed
     with service.bells.listening("cycle") as bell:
         while _now() < end_at:
-            await heard_in(bell, end_at - _now())
+            await _heard(service, bell, end_at)
             state = service.state
             row = state.by_id.get(job_id) if state is not None else None
             if service.completed > began + 1 and (row is None or not row.asked):
@@ -325,10 +350,23 @@ async def _judged(job_id: str, desk: Desk, service: Service) -> Json:
 
 def plain(value: object) -> None:
     """The body as JSON that can be kept anywhere: no NaN, no lone surrogate, not without depth."""
+    level, depth = [value], 0
+    while level and depth <= MOST_DEEP:
+        level = [one for part in level for one in _parts(part)]
+        depth += 1
+    if level:
+        raise Problem(422, "invalid", f"the body is more than {MOST_DEEP} objects or lists deep")
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise Problem(422, "invalid", f"the body is no JSON that can be kept: {error}") from error
+
+
+def _parts(value: object) -> Iterable[object]:
+    """What is in an object or a list; nothing in anything else."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _allowed(manifest: Mapping[str, Any], caller: Caller) -> None:

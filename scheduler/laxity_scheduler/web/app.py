@@ -4,25 +4,27 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 from threading import Thread
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from laxity.qos import QoSError
 from laxity_profiler.history import HistoryError
 from laxity_scheduler.engine import DuplicateJobError, UnknownJobError
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.service.loop import NotReadyError, Service
-from laxity_scheduler.web.answers import BodyLimit, Problem, problem
+from laxity_scheduler.service.settings import Settings
+from laxity_scheduler.web.answers import Problem, problem
 from laxity_scheduler.web.api import LOG, router
 from laxity_scheduler.web.desk import ConflictError, Desk
-from laxity_scheduler.web.tokens import Tokens
+from laxity_scheduler.web.gate import Gate
+from laxity_scheduler.web.tokens import Caller, Tokens
 
-LOOPBACK = ["127.0.0.1", "localhost", "["]  # "[" is what is left of [::1] before its first colon
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 CODES = {401: "unauthorized", 404: "not_found", 405: "method_not_allowed", 409: "conflict"}
 
 
@@ -33,15 +35,23 @@ def create_app(service: Service, desk: Desk, tokens: Tokens) -> FastAPI:
         description="Deadlines for deep-learning training.",
         lifespan=_lifespan(service),
         telemetry={"tracing": False},
+        docs_url=None,  # Swagger's scripts come from a CDN; ours is web.reference
+        redoc_url=None,
     )
-    app.state.service, app.state.desk, app.state.tokens = service, desk, tokens
+    app.state.service, app.state.desk = service, desk
     app.include_router(router)
-    app.add_middleware(BodyLimit)
-    if not tokens.callers:  # else a page in a browser could reach us under a name of its own
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK, www_redirect=False)
+    app.add_middleware(Gate, tokens=tokens, hosts=hosts(service.settings))
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, answer)
     return app
+
+
+def hosts(settings: Settings) -> list[str]:
+    """The names under which a service on loopback may be called; beyond it, any."""
+    if not settings.loopback:
+        return []
+    public = urlsplit(settings.public_url).hostname
+    return [*LOOPBACK, *([public] if public else [])]
 
 
 def _lifespan(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
@@ -58,7 +68,7 @@ def _lifespan(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManag
 
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)  # noqa: S101 - registered for this kind only
-    return problem(error.status, error.code, error.message, error.field)
+    return error.answer()
 
 
 async def _invalid_job(request: Request, error: Exception) -> Response:
@@ -84,8 +94,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _unknown_job(request: Request, error: Exception) -> Response:
     job_id = str(error.args[0]) if error.args else ""
-    tokens: Tokens = request.app.state.tokens
-    caller = tokens.caller(request.headers.get("authorization", ""))
+    caller: Caller | None = request.state.caller
     alike = []
     if caller is not None and not caller.is_worker:  # a worker is told of its own job only
         alike = await run_in_threadpool(request.app.state.desk.alike, job_id)

@@ -225,11 +225,11 @@ class Desk:
             return text
         return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
 
-    def ingest(self, job_id: str, lines: Sequence[object], uid: str = "") -> int:
+    def ingest(self, job_id: str, uid: str, lines: Sequence[object]) -> int:
         """Take a worker's reports; those of an earlier job of this name are not for this one."""
         view = self.view(job_id)
-        if uid and uid != view["uid"]:
-            message = f"{job_id} is another job by now: {view['uid']}, not {uid}"
+        if uid != view["uid"]:
+            message = f"{job_id} is another job: its uid is {view['uid']}, not {uid!r}"
             raise ConflictError(message)
         row = self._service.state.by_id.get(job_id) if self._service.state else None
         since = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) if row else 0.0

@@ -1,12 +1,17 @@
 """Who may call the service: a token opens some namespaces, or all of them.
 
-A token is needed whenever anybody but this machine can reach the service. Tokens stand in a file
-that only its owner may read, one a line: the token, then the namespaces that it opens (`*`: all).
-Workers run their users' code, so they are given a token of their own, which opens the signal call
-and nothing else. Replicas have to be given the same one, as a worker's call may reach any of them.
+Tokens stand in a file that only its owner may read, one a line: the token, then the namespaces that
+it opens (`*`: all). Workers run their users' code, so each Job has a token of its own:
+
+    token = uid + "." + base64url(HMAC-SHA256(secret, uid))
+
+It opens the signal call of the Job with that uid and nothing else. Replicas share the secret, as a
+worker's call may reach any of them.
 """
 
+import base64
 import hashlib
+import hmac
 import os
 import secrets
 from collections.abc import Mapping
@@ -16,55 +21,72 @@ from typing import Final
 
 EVERYTHING: Final = "*"
 LEAST_LENGTH: Final = 16
-ENV_WORKER_TOKEN: Final = "LAXITY_WORKER_TOKEN"  # noqa: S105 - the variable's name, not a token
+ENV_WORKER_SECRET: Final = "LAXITY_WORKER_SECRET"  # noqa: S105 - the variable's name, not a secret
 
 
 class TokensError(ValueError):
-    """A token, or a file of them, cannot be used: which one, and what is wrong with it."""
+    """A token, a secret, or a file of them, cannot be used: which one, and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """What one request may see: these namespaces, or with None everything.
 
-    A worker may make the signal call of any job, and no other call.
+    A worker may make the signal call of the Job with its `uid`, and no other call.
     """
 
     namespaces: frozenset[str] | None = None
-    is_worker: bool = False
+    uid: str = ""
+
+    @property
+    def is_worker(self) -> bool:
+        return bool(self.uid)
 
     def may(self, namespace: str) -> bool:
         return self.namespaces is None or namespace in self.namespaces
 
 
 ANYBODY: Final = Caller()
-WORKER: Final = Caller(frozenset(), is_worker=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Callers by the hash of their token; no callers at all means that no token is asked for."""
+    """Callers by the hash of their token, and the secret that workers' tokens are made of."""
 
     callers: Mapping[bytes, Caller] = field(default_factory=dict)
+    worker_secret: str = ""
+
+    @classmethod
+    def of(cls, token: str, worker_secret: str = "") -> "Tokens":
+        """One token, which opens everything."""
+        return cls({_hash(token): ANYBODY}, worker_secret)
 
     def caller(self, authorization: str) -> Caller | None:
         """Who sent this Authorization header; None if nobody that we know."""
-        if not self.callers:
-            return ANYBODY
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return None
-        return self.callers.get(_hash(token.strip()))
+        token = token.strip()
+        return self.callers.get(_hash(token)) or self._worker(token)
 
-    def having(self, token: str, caller: Caller) -> "Tokens":
-        """These, and one more. TokensError if it opens something else already."""
-        if self.callers.get(_hash(token), caller) != caller:
-            raise TokensError("a worker's token has to differ from all others: it opens less")
-        return Tokens({**self.callers, _hash(token): caller})
+    def _worker(self, token: str) -> Caller | None:
+        uid = token.rpartition(".")[0]
+        if not uid or not self.worker_secret:
+            return None
+        is_genuine = hmac.compare_digest(
+            token.encode(errors="replace"), worker_token(self.worker_secret, uid).encode()
+        )
+        return Caller(frozenset(), uid) if is_genuine else None
 
 
-def read_tokens(path: Path) -> Tokens:
-    """Tokens of a file; TokensError names the line."""
+def worker_token(secret: str, uid: str) -> str:
+    """The token of the workers of the Job with this uid."""
+    code = hmac.digest(secret.encode(), uid.encode(errors="replace"), "sha256")
+    return f"{uid}.{base64.urlsafe_b64encode(code).decode().rstrip('=')}"
+
+
+def read_tokens(path: Path) -> Mapping[bytes, Caller]:
+    """Callers by the hash of their token, of a file; TokensError names the line."""
     callers: dict[bytes, Caller] = {}
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         token, *namespaces = line.split()[:1000] or ("",)
@@ -80,31 +102,38 @@ def read_tokens(path: Path) -> Tokens:
         callers[_hash(token)] = Caller(known)
     if not callers:
         raise TokensError(f"{path} holds no token")
-    return Tokens(callers)
+    return callers
 
 
-def made_token(path: Path, *, opens: str = EVERYTHING) -> str:
-    """The token of a file that opens this; a new file with one if there is no file."""
-    if path.exists():
-        for line in path.read_text().splitlines():
-            token, *namespaces = line.split() or ("",)
-            if opens in namespaces:
-                return token
-        return ""
-    token = secrets.token_urlsafe(32)
+def made_token(path: Path) -> str:
+    """The token of a file that opens everything, "" if none does; a new file if there is none."""
+    if not path.exists():
+        token = secrets.token_urlsafe(32)
+        _keep(path, f"{token} {EVERYTHING}\n")
+        return token
+    for line in path.read_text().splitlines():
+        token, *namespaces = line.split() or ("",)
+        if EVERYTHING in namespaces and not token.startswith("#"):
+            return token
+    return ""
+
+
+def worker_secret(path: Path) -> str:
+    """The secret that was given to all replicas, else that of a file, which is made if need be."""
+    given = os.environ.get(ENV_WORKER_SECRET, "")
+    if given and len(given) < LEAST_LENGTH:
+        message = f"{ENV_WORKER_SECRET} has {len(given)} characters; {LEAST_LENGTH} are the least"
+        raise TokensError(message)
+    if not given and not path.exists():
+        _keep(path, secrets.token_urlsafe(32) + "\n")
+    return given or path.read_text().strip()
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write a new file that only its owner can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write(f"{token} {opens}\n")
-    return token
-
-
-def worker_token(path: Path) -> str:
-    """The one that was given to all replicas, else the one of a file, which is made if need be."""
-    given = os.environ.get(ENV_WORKER_TOKEN, "")
-    if given and len(given) < LEAST_LENGTH:
-        message = f"{ENV_WORKER_TOKEN} has {len(given)} characters; {LEAST_LENGTH} are the least"
-        raise TokensError(message)
-    return given or made_token(path, opens="@signal")
+        file.write(text)
 
 
 def _hash(token: str) -> bytes:

@@ -1,0 +1,44 @@
+"""The errors that calls answer with, for the OpenAPI document: each code and when it is given."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+
+class Error(BaseModel):
+    """What went wrong: `code` for machines, `message` for people, `field` where one is wrong."""
+
+    code: str
+    message: str
+    field: str | None = None
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer above 399."""
+
+    error: Error
+
+
+def _answers(words: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    return {code: {"model": ErrorAnswer, "description": text} for code, text in words.items()}
+
+
+ERRORS: Final = _answers(
+    {
+        400: "The request cannot be read, or calls the service by a name that is not its own.",
+        401: "There is no token, or none that this service knows.",
+        403: "The token does not open this, or a page of another origin asks for a change.",
+        405: "The path has no such method.",
+        408: "The request was not whole within ten seconds.",
+        413: "The body is longer than 1 MiB.",
+        422: "A field is wrong: which, and what would do.",
+        503: "Not now: the service starts or stops, or its store or the cluster does not answer.",
+    }
+)
+JOB_ERRORS: Final = _answers(
+    {
+        404: "There is no such job, or none that the token may see.",
+        409: "The job's state does not allow it, or another job has this name or key.",
+    }
+)

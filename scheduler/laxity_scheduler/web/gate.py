@@ -1,0 +1,164 @@
+"""The gate in front of the API: who calls is known before a byte of the body is read.
+
+Three kinds of strangers are turned away: those who reach a loopback service under another name than
+its own (a page that rebinds its name to this machine), pages of other origins that send a request
+which changes something, and callers without a token. Of anybody else a body of 1 MiB is read, for
+ten seconds at most.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from laxity_scheduler.web.answers import Problem
+from laxity_scheduler.web.tokens import Tokens
+
+MOST_BYTES: Final = 1024 * 1024
+READ_S: Final = 10.0
+OPEN: Final = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
+READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITE: Final = frozenset({"", "same-origin", "none"})
+NOBODY_KNOWN: Final = (
+    "this service wants a token: set LAXITY_TOKEN, or send Authorization: Bearer TOKEN. It stands in "
+    "`tokens` and `service.json` of the service's home ($LAXITY_HOME, ~/.laxity), where its owner's "
+    "commands find it, or in the secret that the service was given"
+)
+
+
+def stopping() -> Problem:
+    """What those are told whose call the end of the service cuts off."""
+    return Problem(503, "stopping", "the service is being stopped; ask again")
+
+
+class _GoneError(Exception):
+    """The client hung up before it had sent all of its request."""
+
+
+class Gate:
+    """Lets requests through whose sender and size are known; others get their answer here.
+
+    `hosts` are the names by which the service may be called; none means any.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: Tokens, hosts: Sequence[str] = ()) -> None:
+        self._app, self._tokens, self._hosts = app, tokens, frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check_origin(scope)
+            if not self._identify(scope):
+                await self._app(scope, receive, send)  # which reads no body
+                return
+            body = await _body(scope, receive)
+        except Problem as refused:
+            await refused.answer()(scope, receive, send)
+        except _GoneError:
+            return
+        else:
+            await self._let_in(scope, _replayed(body, receive), send)
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the request; one that the server cancels as it stops is answered in words."""
+        began = False
+
+        async def noted(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if began:
+                raise
+            await stopping().answer()(scope, receive, send)
+
+    def _check_origin(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if self._hosts and _name(host) not in self._hosts:
+            message = (
+                f"this service is called {' or '.join(sorted(self._hosts))}, not {host[:80]!r}"
+            )
+            raise Problem(HTTPStatus.BAD_REQUEST, "invalid_host", message)
+        if scope["method"] in READS:
+            return
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "")
+        is_foreign = origin is not None and _place(origin) != host.lower()
+        if is_foreign or site not in OWN_SITE:
+            message = f"a page of {(origin or site)[:80]!r} may not change anything here"
+            raise Problem(HTTPStatus.FORBIDDEN, "foreign_origin", message)
+
+    def _identify(self, scope: Scope) -> bool:
+        """Note in the request's state who sends it; whether it is somebody that we know.
+
+        Problem if it is nobody and the path is not open to all.
+        """
+        caller = self._tokens.caller(Headers(scope=scope).get("authorization", ""))
+        scope.setdefault("state", {})["caller"] = caller
+        if caller is None and scope["path"] not in OPEN:
+            raise Problem(HTTPStatus.UNAUTHORIZED, "unauthorized", NOBODY_KNOWN)
+        return caller is not None
+
+
+async def _body(scope: Scope, receive: Receive) -> bytes:
+    """The whole body; Problem if it is too long or takes too long."""
+    too_long = Problem(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_long", f"a body has at most {MOST_BYTES} bytes"
+    )
+    length = Headers(scope=scope).get("content-length", "0")
+    if not length.isascii() or not length.isdigit() or len(length) > 19 or int(length) > MOST_BYTES:
+        raise too_long
+    body, more = bytearray(), True
+    try:
+        async with asyncio.timeout(READ_S):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise _GoneError
+                body += message.get("body", b"")
+                more = bool(message.get("more_body"))
+                if len(body) > MOST_BYTES:
+                    raise too_long
+    except TimeoutError:
+        late = f"the request was not whole within {READ_S:.0f} s"
+        raise Problem(HTTPStatus.REQUEST_TIMEOUT, "too_slow", late) from None
+    return bytes(body)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A body that was read, as the app asks for it; after it, whether the client is still there."""
+    sent = False
+
+    async def again() -> Message:
+        nonlocal sent
+        if sent:
+            return await receive()
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def _place(origin: str) -> str:
+    """Host and port of an Origin header, as a Host header has them; "" for none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _name(host: str) -> str:
+    """The name in a Host header: without its port, an IPv6 address without its brackets."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

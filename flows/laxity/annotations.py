@@ -16,6 +16,7 @@ from laxity.qos import QoS, QoSError, raise_all
 from laxity.widths import format_widths, parse_widths
 
 LONGEST_VALUE: Final = 65_536
+LONGEST_KEPT: Final = 512  # characters of a QoS that is remembered
 KNOWN: Final = frozenset(
     value
     for value in vars(names).values()
@@ -48,11 +49,12 @@ def read(annotations: Mapping[str, object], *, gpus_per_worker: int = 1) -> QoS:
     problems = strangers(annotations)
     if not problems:
         texts = cast("tuple[str | None, ...]", tuple(map(annotations.get, _FIELDS)))
-        return _known(texts, gpus_per_worker)
+        if sum(len(text or "") for text in texts) <= LONGEST_KEPT:
+            return _known(texts, gpus_per_worker)
     return _read(annotations, gpus_per_worker, problems)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)  # with 4,096 widths each holds 150 kB
 def _known(texts: tuple[str | None, ...], gpus_per_worker: int) -> QoS:
     """Thousands of Jobs say the same few things: each is read once, errors each time."""
     said = {name: text for name, text in zip(_FIELDS, texts, strict=True) if text is not None}

@@ -135,7 +135,9 @@ class Transport:
         answer = connection.getresponse()
         content = answer.read(ANSWER_LIMIT_BYTES)
         if answer.status in AWAY_STATUS:
-            raise ServiceAwayError(self._absent(answer.reason), status=answer.status)
+            why = _refused(answer.status, answer.reason, content, self.url).message
+            message = f"the service at {self.url} cannot answer now: {why}"
+            raise ServiceAwayError(message, status=answer.status)
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise _refused(answer.status, answer.reason, content, self.url)
         return _parsed(content, answer.getheader("Content-Type") or "")

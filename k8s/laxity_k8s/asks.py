@@ -23,6 +23,7 @@ PASSING: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 LONGEST: Final = 200  # of a name
 ASKING: Final = ("affinity", "nodeName", "nodeSelector", "tolerations")  # fields of a pod's spec
 KEPT_TEXTS: Final = 16_384  # as many as there may be Jobs whose nodes are named
+LONGEST_KEPT: Final = 1_024  # bytes: with what is read of them, some 64 MiB at most
 
 Requirement = tuple[str, str, tuple[str, ...]]  # (key, operator, values)
 Toleration = tuple[str, str, str, str]  # (key, operator, value, effect)
@@ -76,7 +77,7 @@ def asks_of(template: Json) -> Asks:
         text = orjson.dumps({"kind": template.get("kind"), "spec": asked})
     except orjson.JSONEncodeError:
         return _read(template)
-    return _known(text)
+    return _known(text) if len(text) <= LONGEST_KEPT else _read(template)
 
 
 @lru_cache(maxsize=KEPT_TEXTS)

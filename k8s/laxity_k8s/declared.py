@@ -1,36 +1,59 @@
 """What Jobs declare, read once per text: a Job changes ten times while it runs, what it asks never.
 
 The key is a digest of exactly those fields that reading looks at (laxity.job_reading): outputs of
-laxity, status and revisions are not among them. Errors are not kept; wrong Jobs are few.
+laxity, status and revisions are not among them. Errors are not kept; wrong Jobs are few. What is
+kept is bounded in bytes, and without what may be large and only workers need: parameters and env.
 """
 
 import hashlib
+from dataclasses import replace
+from threading import Lock
 from typing import Any, Final
 
 import orjson
+from cachetools import LRUCache
 
 from laxity import names
 from laxity.spec import TrainingSpec
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 
-MOST: Final = 50_000  # some 2 kB each
-_SPECS: Final[dict[bytes, TrainingSpec]] = {}
+MOST_BYTES: Final = 96 * 1024 * 1024  # of some 50,000 Jobs
+SPEC_BYTES: Final = 1_500  # of one without its texts and widths, on a 64-bit machine
+WIDTH_BYTES: Final = 36  # a whole number and its place in a tuple
+
+
+def size_of(spec: TrainingSpec) -> int:
+    """About how many bytes a kept spec takes."""
+    texts = (spec.name, spec.namespace, spec.model, spec.entry, spec.image, spec.idempotency_key)
+    return (
+        SPEC_BYTES
+        + 4 * sum(len(str(text)) for text in texts if text)
+        + WIDTH_BYTES * len(spec.qos.widths or ())
+    )
+
+
+_SPECS: Final[LRUCache[bytes, TrainingSpec]] = LRUCache(MOST_BYTES, getsizeof=size_of)
+_LOCK: Final = Lock()
 
 
 def declared(job: Json) -> TrainingSpec:
-    """The Job's spec. QoSError names every wrong field."""
+    """The Job's spec without parameters, env and template. QoSError names every wrong field."""
     try:
         key = _digest(job)
     except (TypeError, ValueError, RecursionError):  # no JSON of an API server: read it as it is
-        return TrainingSpec.from_manifest(job)
-    spec = _SPECS.get(key)
+        return _slim(TrainingSpec.from_manifest(job))
+    with _LOCK:
+        spec = _SPECS.get(key)
     if spec is None:
-        spec = TrainingSpec.from_manifest(job)
-        if len(_SPECS) >= MOST:
-            _SPECS.clear()
-        _SPECS[key] = spec
+        spec = _slim(TrainingSpec.from_manifest(job))
+        with _LOCK:
+            _SPECS[key] = spec
     return spec
+
+
+def _slim(spec: TrainingSpec) -> TrainingSpec:
+    return replace(spec, parameters={}, env={}, template={})
 
 
 def _digest(job: Json) -> bytes:

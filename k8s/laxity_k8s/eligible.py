@@ -66,6 +66,10 @@ class Eligible:
             return ""
         return self.set_of(asks)[0]
 
+    def look_up(self, asks: Asks) -> tuple[str, NodeSet]:
+        """The same for a question: it is not kept, as questions may be any."""
+        return self._sets.get(asks) or self._worked_out(asks)
+
     def set_of(self, asks: Asks) -> tuple[str, NodeSet]:
         found = self._sets.get(asks)
         if found is None:

@@ -11,12 +11,13 @@ from typing import Any
 
 from laxity import names
 from laxity.qos import QoSError
+from laxity.spec import TrainingSpec
 from laxity.told import complete
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, ClusterApi, Json
 from laxity_k8s.limits import Limits
-from laxity_k8s.objects import managed, spec_of
+from laxity_k8s.objects import managed
 from laxity_scheduler.engine import DuplicateJobError, Manifest
 
 LONGEST_NAME = 63
@@ -37,7 +38,7 @@ def submit(
     DuplicateJobError if the name is taken.
     """
     job = prepared(manifest, now=now)
-    spec_of(job)
+    TrainingSpec.from_manifest(job)
     if limits is not None:
         limits.check(job)
     key = merge.annotations(job).get(names.IDEMPOTENCY_KEY)

@@ -111,7 +111,7 @@ class Snapshot:
     def eligible(self, template: Json) -> tuple[str, NodeSet]:
         """The set of nodes for pods of this template, and its name; "" if all do."""
         with self._mirror.lock:
-            return self._eligible.set_of(asks_of(template))
+            return self._eligible.look_up(asks_of(template))
 
     def _restricted_anew(self) -> set[str]:
         """Nodes changed: Jobs that may use others now."""

@@ -1,6 +1,9 @@
 """What Jobs declare is read once, and again as soon as anything of it is another."""
 
 import copy
+import gc
+import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,13 +12,18 @@ from laxity import names
 from laxity.qos import QoSError
 from laxity.spec import TrainingSpec
 from laxity_k8s.bench_ground import waiting_job
-from laxity_k8s.declared import declared
+from laxity_k8s.declared import declared, size_of
 
 Json = dict[str, Any]
 
 
 def job() -> Json:
     return waiting_job("team", "train")
+
+
+def slim(manifest: Json) -> TrainingSpec:
+    """What is kept of it: all but what only its workers need."""
+    return replace(TrainingSpec.from_manifest(manifest), parameters={}, env={})
 
 
 def test_the_same_words_are_read_once() -> None:
@@ -26,7 +34,7 @@ def test_the_same_words_are_read_once() -> None:
     later["status"] = {"active": 1}
     later["spec"]["suspend"] = False
     assert declared(later) is first
-    assert first == TrainingSpec.from_manifest(later)
+    assert first == slim(later)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +62,7 @@ def test_another_word_is_read_anew(path: tuple[str | int, ...], value: object) -
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    assert declared(changed) == TrainingSpec.from_manifest(changed)
+    assert declared(changed) == slim(changed)
 
 
 def test_a_job_of_kueue_or_of_nobody_is_wrong_however_often_it_is_asked() -> None:
@@ -81,4 +89,30 @@ def test_a_job_that_names_no_width_follows_its_own() -> None:
 def test_what_is_no_json_of_an_api_server_is_read_without_being_kept(value: object) -> None:
     odd = job()
     odd["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = value
-    assert declared(odd) == TrainingSpec.from_manifest(odd)
+    assert declared(odd) == slim(odd)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({}, id="as they are"),
+        pytest.param({names.WIDTHS: "1..4096"}, id="all widths"),
+        pytest.param({names.ENTRY: "m:" + "f" * 1_000}, id="a long entry"),
+        pytest.param({names.PARAMETERS: '{"a":[' + "[]," * 20_000 + "[]]}"}, id="parameters"),
+    ],
+)
+def test_what_is_kept_of_a_job_takes_no_more_than_is_counted(said: dict[str, str]) -> None:
+    def another(number: int) -> TrainingSpec:
+        made = job()
+        made["metadata"]["name"] = f"train-{number}"
+        made["metadata"]["annotations"] |= {**said, names.DEADLINE: f"{number + 1000}s"}
+        return declared(made)
+
+    kept = [another(0)]
+    gc.collect()
+    tracemalloc.start()
+    kept += [another(number) for number in range(1, 60)]
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken / 59 <= 1.3 * size_of(kept[-1])

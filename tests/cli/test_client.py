@@ -99,6 +99,14 @@ def test_an_absent_service_is_waited_for_with_growing_pauses_until_patience_ends
     assert clock.slept[5] > clock.slept[0]
 
 
+def test_a_service_that_cannot_answer_now_says_why(answering: Service) -> None:
+    error = {"code": "stopping", "message": "the service is being stopped"}
+    answering.answers["GET /v1/cluster"] = (503, {"error": error})
+
+    with pytest.raises(ServiceAwayError, match="cannot answer now: the service is being stopped"):
+        Client(answering.url, patience_s=0).cluster()
+
+
 def test_a_service_that_comes_back_is_not_noticed_by_the_caller(answering: Service) -> None:
     answers = iter([(503, {}), (0, None), (200, {"jobs": [job()]})])
     answering.answers["GET /v1/jobs"] = lambda _: next(answers)

@@ -329,7 +329,8 @@ async def readyz(request: Request, service: TheService) -> Response:
 
 async def _heard(service: Service, bell: asyncio.Event, end_at: float) -> None:
     """Wait for a ring, until `end_at` of the loop's clock. Problem if the service stops."""
-    await heard_in(bell, end_at - _now())
+    if not service.bells.closed:
+        await heard_in(bell, end_at - _now())
     if service.bells.closed:
         raise stopping()
 

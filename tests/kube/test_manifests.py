@@ -41,7 +41,7 @@ def test_replicas_are_given_the_same_tokens(cluster: Cluster) -> None:
     deployment = next(one for one in built if one["kind"] == "Deployment")
     env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
     secret = [one["valueFrom"]["secretKeyRef"] for one in env if "secretKeyRef" in str(one)]
-    shared = ["LAXITY_STORE", "LAXITY_TOKEN", "LAXITY_WORKER_TOKEN"]
+    shared = ["LAXITY_STORE", "LAXITY_TOKEN", "LAXITY_WORKER_SECRET"]
     assert secret == [{"name": "laxity", "key": key} for key in shared]
 
 

@@ -1,9 +1,12 @@
 """A real service under attack: half-open connections, floods of refused Jobs, an end amid polls."""
 
 import json
+import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from tests.service.builders import manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+LOG = logging.getLogger(__name__)
 MOST_MEGABYTES = 400
 HEADERS = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 BODY = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{"
@@ -92,7 +96,9 @@ def refused(service: Attacked, number: int) -> tuple[float, float]:
         assert status == 409, answer
         if count == number // 2:
             middle = service.megabytes()
-    return middle, service.megabytes()
+    after = service.megabytes()
+    LOG.info("%d refused: %.0f MB half way, %.0f MB after", number, middle, after)
+    return middle, after
 
 
 def test_refused_submissions_leave_no_memory_behind(service: Attacked) -> None:
@@ -154,3 +160,65 @@ def test_who_waits_while_the_service_goes_down_is_told_so(tmp_path: Path) -> Non
     assert (status, json.loads(answer)["error"]["code"]) == (503, "stopping")
     assert "Traceback" not in log
     assert "CancelledError" not in log
+
+
+def odd_affinity(job: dict[str, Any]) -> None:
+    terms = {"nodeSelectorTerms": [{"matchFields": [1]}, 7]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    job["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
+
+
+def odd_preference(job: dict[str, Any]) -> None:
+    preferred = [{"weight": 1, "preference": {"matchFields": [1]}}]
+    wanted = {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+    job["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": wanted}
+
+
+def odd_gpus(job: dict[str, Any]) -> None:
+    second = {"name": "second", "resources": {"limits": {"nvidia.com/gpu": "²"}}}
+    job["spec"]["template"]["spec"]["containers"].append(second)
+
+
+def odd_container(job: dict[str, Any]) -> None:
+    job["spec"]["template"]["spec"]["containers"].append(7)
+
+
+def odd_environment(job: dict[str, Any]) -> None:
+    job["spec"]["template"]["spec"]["containers"][0]["env"] = [7, None, {"name": []}]
+
+
+@pytest.mark.parametrize(
+    "twist", [odd_affinity, odd_preference, odd_gpus, odd_container, odd_environment]
+)
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/whatif"])
+def test_a_manifest_with_fields_of_wrong_types_fails_no_call(
+    service: Attacked, path: str, twist: Callable[[dict[str, Any]], None]
+) -> None:
+    job = manifest("odd")
+    twist(job)
+    status, answer, _ = service.ask("POST", path, json.dumps(job).encode())
+    assert status in (200, 201, 422), answer
+
+
+@pytest.mark.parametrize(
+    "twist",
+    [
+        pytest.param({"kind": ["epoch"]}, id="a kind that is a list"),
+        pytest.param({"kind": {}}, id="a kind that is an object"),
+        pytest.param({"seq": 10**30}, id="a number beyond 64 bits"),
+        pytest.param({"seq": 1e308}, id="a number that is none"),
+        pytest.param({"epoch": [1]}, id="an epoch that is a list"),
+        pytest.param({"metrics": {"loss": {}}}, id="a metric that is an object"),
+        pytest.param({"result": 2**64}, id="a result beyond 64 bits"),
+        pytest.param({"error": "\ud800"}, id="half a character"),
+        pytest.param({"width": 2**70, "epoch_s": "1e400"}, id="a huge width"),
+    ],
+)
+def test_a_report_of_odd_types_fails_no_call(service: Attacked, twist: dict[str, Any]) -> None:
+    made = service.ask("POST", "/v1/jobs", json.dumps(manifest("reported", key="r")).encode())[1]
+    line = {"seq": 1, "kind": "epoch", "at": time.time(), "epoch": 1, "epoch_s": 1.0, "width": 1}
+    body = json.dumps({"uid": json.loads(made)["uid"], "reports": [line | twist]}).encode()
+    status, answer, _ = service.ask("POST", "/v1/jobs/default/reported/signal", body)
+    listed = service.ask("GET", "/v1/jobs")[0]
+    assert status in (200, 422), answer
+    assert listed == 200

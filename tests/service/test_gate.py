@@ -1,6 +1,7 @@
 """The gate: other names, foreign pages and strangers are turned away, and bodies are bounded."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -191,3 +192,31 @@ def test_a_manifest_too_deep_to_be_read_is_unprocessable(stage: Stage) -> None:
     answers = [stage.http.post(path, json=body) for path in ("/v1/jobs", "/v1/whatif")]
     assert [answer.status_code for answer in answers] == [422, 422]
     assert "100 objects or lists deep" in answers[0].json()["error"]["message"]
+
+
+def test_a_full_disk_is_said_and_may_be_waited_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> Json:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(stage.world, "submit", full)
+    answer = stage.http.post("/v1/jobs", json=manifest("late"))
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "no_room"
+    assert "disk is full" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError("x"), RecursionError("x"), TypeError("x"), KeyError("x")]
+)
+def test_what_a_reader_of_manifests_trips_over_is_told_to_the_sender(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def trip(_: object) -> Json:
+        raise error
+
+    monkeypatch.setattr(stage.world, "submit", trip)
+    answer = stage.http.post("/v1/jobs", json=manifest("odd"))
+    assert answer.status_code == 422
+    assert type(error).__name__ in answer.json()["error"]["message"]

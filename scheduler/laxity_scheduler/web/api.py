@@ -8,7 +8,8 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -17,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
 from laxity.qos import QoSError
-from laxity_scheduler.engine import UnknownJobError
+from laxity_scheduler.engine import DuplicateJobError, UnknownJobError
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.reasons import named
 from laxity_scheduler.service.loop import Service
@@ -96,7 +97,8 @@ async def submit(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Respon
     """Submit a Job; 200 instead of 201 if its idempotency key attached to an earlier one."""
     plain(manifest)
     _allowed(manifest, caller)
-    view, is_new = await run_in_threadpool(desk.submit, manifest)
+    with _readable("manifest"):
+        view, is_new = await run_in_threadpool(desk.submit, manifest)
     return Answer(_for(caller, view), status_code=201 if is_new else 200)
 
 
@@ -193,7 +195,8 @@ async def signal(
     end_at = _now() + (0.0 if lines else min(wait_s, LONGEST_POLL_S))
     with service.bells.listening(f"signal:{job_id}") as bell:
         try:
-            acked = await run_in_threadpool(desk.ingest, job_id, uid, lines)
+            with _readable("reports"):
+                acked = await run_in_threadpool(desk.ingest, job_id, uid, lines)
         except (ConflictError, UnknownJobError):
             if caller.is_worker:
                 raise _others_job() from None
@@ -232,7 +235,8 @@ async def whatif(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Respon
     """The verdict that a Job would get now, and what it would do to others."""
     plain(manifest)
     _allowed(manifest, caller)
-    answer = await run_in_threadpool(desk.whatif, manifest)
+    with _readable("manifest"):
+        answer = await run_in_threadpool(desk.whatif, manifest)
     answer["effects"] = [
         effect for effect in answer["effects"] if caller.may(effect["job"].partition("/")[0])
     ]
@@ -347,6 +351,29 @@ async def _judged(job_id: str, desk: Desk, service: Service) -> Json:
                 break
     view: Json = await run_in_threadpool(desk.view, job_id)
     return view
+
+
+@contextmanager
+def _readable(field: str) -> Iterator[None]:
+    """Where the body is read: what raises for its types or values is told to its sender.
+
+    Readers name what is wrong. This is for what they have missed, and logged for that.
+    """
+    try:
+        yield
+    except (QoSError, UnknownJobError, DuplicateJobError):
+        raise
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        LOG.warning("a %s could not be read", field, exc_info=error)
+        words = f"something in it cannot be used ({type(error).__name__}: {str(error)[:200]})"
+        raise Problem(422, "invalid", words, field) from error
 
 
 def plain(value: object) -> None:

@@ -1,5 +1,7 @@
 """The FastAPI app of one service: its routes, its limits, and what its errors look like."""
 
+import errno
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
@@ -25,6 +27,7 @@ from laxity_scheduler.web.gate import Gate
 from laxity_scheduler.web.tokens import Caller, Tokens
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 CODES = {401: "unauthorized", 404: "not_found", 405: "method_not_allowed", 409: "conflict"}
 
 
@@ -121,8 +124,20 @@ async def _unexpected(request: Request, error: Exception) -> Response:
         return problem(status, CODES.get(status, "invalid"), str(error))
     if isinstance(status, int):
         return problem(503, "cluster_away", str(error))
+    if _has_no_room(error):
+        LOG.error("%s %s: %s", request.method, request.url.path, error)
+        words = (
+            f"the service cannot write to its disk ({error}); nothing was taken: make room there"
+        )
+        return problem(503, "no_room", words)
     LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem(500, "internal", f"{type(error).__name__}: see the service's log")
+
+
+def _has_no_room(error: Exception) -> bool:
+    """Whether a write failed for the disk, and not for what was to be written."""
+    is_sql = isinstance(error, sqlite3.OperationalError)
+    return is_sql or (isinstance(error, OSError) and error.errno in NO_ROOM)
 
 
 _ANSWERS: dict[type[Exception], Any] = {

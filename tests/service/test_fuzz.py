@@ -1,0 +1,141 @@
+"""No request makes the service fail: what OpenAPI allows, and what a grammar makes of it."""
+
+import json
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import CHECKS, load_all_checks
+
+from tests.service.attacked import Attacked, attacked
+from tests.service.builders import manifest
+from tests.service.grammar import Grammar
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+LOG = logging.getLogger(__name__)
+MOST_MEGABYTES = 400
+load_all_checks()
+KEPT = CHECKS.get_by_names(["not_a_server_error", "status_code_conformance"])
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    with attacked(tmp_path_factory.mktemp("fuzzed") / "home") as running:
+        yield running
+
+
+def fuzzed(service: Attacked, number: int, *, seed: int) -> Mapping[int, int]:
+    """So many requests of the grammar; how many answers there were of each status."""
+    statuses: Counter[int] = Counter()
+    grammar = Grammar(seed)
+    failed: list[tuple[str, str, bytes | None, bytes]] = []
+    slowest_s = 0.0
+    for count, (method, path, body) in enumerate(grammar.requests(number)):
+        status, answer, seconds = service.ask(method, path, body)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            failed.append((method, path, body, answer))
+        statuses[status] += 1
+        slowest_s = max(slowest_s, seconds)
+        if count % 100 == 0:
+            jobs = json.loads(service.ask("GET", "/v1/jobs")[1])["jobs"]
+            grammar.uids = ["u", *(view["uid"] for view in jobs)]
+    LOG.info("%s, slowest %.2f s, %.0f MB", dict(statuses), slowest_s, service.megabytes())
+    assert failed == []
+    assert service.megabytes() < MOST_MEGABYTES
+    return statuses
+
+
+def still_decides(service: Attacked) -> bool:
+    """Whether a good Job gets its verdict after all this."""
+    good = manifest("good", deadline="1h", key=f"good-{time.monotonic()}", model="fresh")
+    good["metadata"]["name"] = f"good-{time.monotonic_ns()}"
+    name = good["metadata"]["name"]
+    assert service.ask("POST", "/v1/jobs", json.dumps(good).encode())[0] == 201
+    give_up_at = time.monotonic() + 60
+    while time.monotonic() < give_up_at:
+        view = json.loads(service.ask("GET", f"/v1/jobs/default/{name}?wait_s=1")[1])
+        if view["verdict"] != "none":
+            return True
+    return False
+
+
+def test_no_request_of_a_grammar_makes_the_service_fail(service: Attacked) -> None:
+    statuses = fuzzed(service, 1_500, seed=7)
+    assert {200, 201, 404, 405, 409, 422} <= statuses.keys()
+    assert still_decides(service)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_twenty_thousand_requests_of_a_grammar_make_no_service_fail(service: Attacked) -> None:
+    fuzzed(service, 20_000, seed=99)
+    assert still_decides(service)
+
+
+def conforming(service: Attacked, examples: int) -> int:
+    """Call each operation with so many examples of its schema; how many calls that were.
+
+    A call names a Job that exists in one of two cases.
+    """
+    service.ask("POST", "/v1/jobs", json.dumps(manifest("known")).encode())
+    url = f"http://{service.host}:{service.port}"
+    shown = {"Authorization": f"Bearer {service.token}"}
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    chance = random.Random(3)
+    calls, slowest_s = 0, 0.0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+
+        @given(case=operation.as_strategy())
+        @settings(
+            max_examples=examples,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        def call(case: Any) -> None:
+            nonlocal calls, slowest_s
+            if case.path_parameters and chance.random() < 0.5:
+                case.path_parameters.update(namespace="default", name="known")
+            answer = case.call(headers=shown)
+            calls, slowest_s = calls + 1, max(slowest_s, answer.elapsed)
+            case.validate_response(answer, checks=KEPT)
+
+        call()
+    LOG.info("%d calls, slowest %.2f s, %.0f MB", calls, slowest_s, service.megabytes())
+    assert service.megabytes() < MOST_MEGABYTES
+    return calls
+
+
+def test_every_answer_has_a_code_that_the_openapi_document_names(service: Attacked) -> None:
+    assert conforming(service, 50) > 500
+    assert still_decides(service)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_twenty_thousand_calls_of_the_openapi_document_have_its_codes(service: Attacked) -> None:
+    assert conforming(service, 1_300) > 20_000
+    assert still_decides(service)
+
+
+def test_every_code_is_named_where_no_example_can_reach_it(service: Attacked) -> None:
+    paths = json.loads(service.ask("GET", "/openapi.json")[1])["paths"]
+    codes = {code for methods in paths.values() for call in methods.values()
+             for code in call["responses"]}  # fmt: skip
+    wanted = {
+        HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND,
+        HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    }  # fmt: skip
+    assert {str(int(code)) for code in wanted} <= codes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import TOKEN
 from tests.kube.fixtures import WHY_NOT
 from tests.kube.podground import PodGround
 from tests.kube.realnode import why_not
@@ -31,7 +32,8 @@ def real_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodGround]
 def ground(real_ground: PodGround, prefect_api: str, monkeypatch: pytest.MonkeyPatch) -> PodGround:
     """The ground, as flows called in this process find it."""
     monkeypatch.setenv("LAXITY_URL", real_ground.url)
-    for name in ("LAXITY_TOKEN", "LAXITY_JOB", "LAXITY_ALONE", "LAXITY_IDEMPOTENCY_KEY"):
+    monkeypatch.setenv("LAXITY_TOKEN", TOKEN)
+    for name in ("LAXITY_JOB", "LAXITY_ALONE", "LAXITY_IDEMPOTENCY_KEY"):
         monkeypatch.delenv(name, raising=False)
     return real_ground
 

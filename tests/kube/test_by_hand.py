@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from laxity import names
+from tests.builders import TOKEN
 from tests.kube.kubectl import kubectl
 from tests.kube.podground import MANIFESTS, PATIENCE_S, PodGround
 from tests.kube.podtrainings import weights_after
@@ -185,7 +186,7 @@ def submitted(ground: PodGround, job: Json, folder: Path, place: str) -> None:
     file.write_text(yaml.safe_dump(job), encoding="utf-8")
     done = subprocess.run(
         [str(LAXITY), "submit", str(file), "--namespace", place],
-        env=os.environ | {names.ENV_URL: ground.url},
+        env=os.environ | {names.ENV_URL: ground.url, names.ENV_TOKEN: TOKEN},
         check=False,
         capture_output=True,
         text=True,

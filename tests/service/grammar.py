@@ -105,6 +105,8 @@ class Grammar:
     def _twist(self, body: Json) -> None:
         """Put something odd in one place, take one away, or repeat one."""
         places = list(_places(body))
+        if not places:
+            return
         parent, key = self.random.choice(places)
         how = self.random.random()
         if how < 0.7:

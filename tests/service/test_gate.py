@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.web import gate
@@ -129,7 +130,7 @@ class Sender:
         self.status = message.get("status", self.status)
 
 
-async def echo(scope: Json, receive: Any, send: Any) -> None:
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """An app that wants its body."""
     message = await receive()
     await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -10,6 +10,7 @@ EXTRAS: Final = {
     "flow": ("httpx", "prefect"),
     "service": (
         "alembic",
+        "cachetools",
         "fastapi",
         "mlflow",
         "orjson",

@@ -159,7 +159,7 @@ def test_a_service_on_a_store_that_it_cannot_read_says_so(
     with (
         pytest.raises(StoreError, match=words),
         readable(settings),
-        opened(settings, url="http://127.0.0.1:9"),
+        opened(settings, url="http://127.0.0.1:9", worker_token=str),
     ):
         pass
 
@@ -171,6 +171,6 @@ def test_a_service_on_a_file_that_is_no_database_says_so(tmp_path: Path) -> None
     with (
         pytest.raises(StoreError, match="cannot be opened: file is not a database"),
         readable(settings),
-        opened(settings, url="http://127.0.0.1:9"),
+        opened(settings, url="http://127.0.0.1:9", worker_token=str),
     ):
         pass

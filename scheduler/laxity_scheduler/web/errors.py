@@ -3,25 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel
-
-
-class Error(BaseModel):
-    """What went wrong: `code` for machines, `message` for people, `field` where one is wrong."""
-
-    code: str
-    message: str
-    field: str | None = None
-
-
-class ErrorAnswer(BaseModel):
-    """The body of every answer above 399."""
-
-    error: Error
+TEXT: Final = {"type": "string"}
+ERROR: Final = {
+    "type": "object",
+    "description": "What went wrong: a code for machines, words for people, the field that is wrong.",
+    "properties": {"code": TEXT, "message": TEXT, "field": TEXT},
+    "required": ["code", "message"],
+}
+ANSWER: Final = {"type": "object", "properties": {"error": ERROR}, "required": ["error"]}
 
 
 def _answers(words: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    return {code: {"model": ErrorAnswer, "description": text} for code, text in words.items()}
+    content = {"application/json": {"schema": ANSWER}}
+    return {code: {"description": text, "content": content} for code, text in words.items()}
 
 
 ERRORS: Final = _answers(

@@ -5,11 +5,9 @@ thread. What does not concern a caller's namespaces is not there for him.
 """
 
 import asyncio
-import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -18,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
 from laxity.qos import QoSError
-from laxity_scheduler.engine import DuplicateJobError, UnknownJobError
+from laxity_scheduler.engine import UnknownJobError
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.reasons import named
 from laxity_scheduler.service.loop import Service
@@ -26,6 +24,7 @@ from laxity_scheduler.service.metrics import CONTENT_TYPE
 from laxity_scheduler.service.notify import heard_in
 from laxity_scheduler.service.views import Json
 from laxity_scheduler.web.answers import Answer, Problem
+from laxity_scheduler.web.bodies import plain, readable
 from laxity_scheduler.web.desk import ConflictError, Desk
 from laxity_scheduler.web.errors import ERRORS, JOB_ERRORS
 from laxity_scheduler.web.gate import stopping
@@ -36,7 +35,6 @@ LOG: Final = logging.getLogger(__name__)
 LONGEST_POLL_S: Final = 25.0
 VERDICT_WAIT_S: Final = 5.0
 MOST_LINES: Final = 10_000
-MOST_DEEP: Final = 100  # objects in objects; what a Job may hold has a tenth of it
 NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
 
 router = APIRouter(responses=ERRORS)
@@ -97,7 +95,7 @@ async def submit(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Respon
     """Submit a Job; 200 instead of 201 if its idempotency key attached to an earlier one."""
     plain(manifest)
     _allowed(manifest, caller)
-    with _readable("manifest"):
+    with readable("manifest"):
         view, is_new = await run_in_threadpool(desk.submit, manifest)
     return Answer(_for(caller, view), status_code=201 if is_new else 200)
 
@@ -195,7 +193,7 @@ async def signal(
     end_at = _now() + (0.0 if lines else min(wait_s, LONGEST_POLL_S))
     with service.bells.listening(f"signal:{job_id}") as bell:
         try:
-            with _readable("reports"):
+            with readable("reports"):
                 acked = await run_in_threadpool(desk.ingest, job_id, uid, lines)
         except (ConflictError, UnknownJobError):
             if caller.is_worker:
@@ -235,7 +233,7 @@ async def whatif(manifest: Manifest, desk: TheDesk, caller: TheCaller) -> Respon
     """The verdict that a Job would get now, and what it would do to others."""
     plain(manifest)
     _allowed(manifest, caller)
-    with _readable("manifest"):
+    with readable("manifest"):
         answer = await run_in_threadpool(desk.whatif, manifest)
     answer["effects"] = [
         effect for effect in answer["effects"] if caller.may(effect["job"].partition("/")[0])
@@ -351,50 +349,6 @@ async def _judged(job_id: str, desk: Desk, service: Service) -> Json:
                 break
     view: Json = await run_in_threadpool(desk.view, job_id)
     return view
-
-
-@contextmanager
-def _readable(field: str) -> Iterator[None]:
-    """Where the body is read: what raises for its types or values is told to its sender.
-
-    Readers name what is wrong. This is for what they have missed, and logged for that.
-    """
-    try:
-        yield
-    except (QoSError, UnknownJobError, DuplicateJobError):
-        raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
-        LOG.warning("a %s could not be read", field, exc_info=error)
-        words = f"something in it cannot be used ({type(error).__name__}: {str(error)[:200]})"
-        raise Problem(422, "invalid", words, field) from error
-
-
-def plain(value: object) -> None:
-    """The body as JSON that can be kept anywhere: no NaN, no lone surrogate, not without depth."""
-    level, depth = [value], 0
-    while level and depth <= MOST_DEEP:
-        level = [one for part in level for one in _parts(part)]
-        depth += 1
-    if level:
-        raise Problem(422, "invalid", f"the body is more than {MOST_DEEP} objects or lists deep")
-    try:
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise Problem(422, "invalid", f"the body is no JSON that can be kept: {error}") from error
-
-
-def _parts(value: object) -> Iterable[object]:
-    """What is in an object or a list; nothing in anything else."""
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _allowed(manifest: Mapping[str, Any], caller: Caller) -> None:

@@ -10,13 +10,18 @@ from datetime import UTC, datetime
 from typing import Final
 
 MOST: Final = 2**53  # whole numbers that a double, and so every JSON reader, holds exactly
+LONGEST_DIGITS: Final = 19  # of 2**63, the largest that an API server knows
 LAST_AT: Final = 253_402_300_799.0  # 9999-12-31T23:59:59Z, in seconds since 1970
 
 
 def whole_number(value: object, *, least: int = 0, most: int = MOST) -> int | None:
-    """An int, or a text of plain decimal digits, from `least` to `most`; None for anything else."""
+    """An int, or a text of plain decimal digits, from `least` to `most`; None for anything else.
+
+    A text may begin with a minus sign where `least` is below zero.
+    """
     if isinstance(value, str):
-        plain = value.isascii() and value.isdigit() and len(value) <= len(str(MOST))
+        digits = value.removeprefix("-") if least < 0 else value
+        plain = digits.isascii() and digits.isdigit() and len(digits) <= LONGEST_DIGITS
         number = int(value) if plain else None
     else:
         number = value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -37,3 +42,14 @@ def calendar_instant(at: float) -> datetime | None:
     if not math.isfinite(at) or not 0.0 <= at <= LAST_AT:
         return None
     return datetime.fromtimestamp(at, UTC)
+
+
+def instant_at(text: object) -> float | None:
+    """Seconds since 1970 of an ISO 8601 text with its zone; None for anything else."""
+    try:
+        instant = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    if instant is None or instant.utcoffset() is None:
+        return None
+    return instant.timestamp()

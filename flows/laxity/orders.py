@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from laxity.checked import whole_number
+
 FOLDER: Final = "/run/laxity"
 FILE: Final = "signal"
 _PARKED: Final = "saved and waiting at the end of epoch {epoch}, told by signal {generation}"
@@ -36,6 +38,6 @@ def parked_epoch(log: str, *, generation: int) -> int | None:
     """The epoch at whose end a worker waits since this signal, by its log."""
     for line in reversed(log.splitlines()):
         found = _PARKED_LINE.fullmatch(line.strip())
-        if found and int(found[2]) >= generation:
-            return int(found[1])
+        if found and (whole_number(found[2]) or 0) >= generation:
+            return whole_number(found[1])
     return None

@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from laxity import names
-from laxity.durations import LONGEST, aware, format_instant
+from laxity.durations import LONGEST, aware, format_duration, format_instant
 from laxity.pod import check_env, check_template, literal, pod_template
 from laxity.qos import MOST_EPOCHS, QoS, QoSError, check_whole, raise_all
+from laxity.widths import WIDEST_UNNAMED
 
 Json = dict[str, Any]
 
@@ -211,6 +212,7 @@ def _wrong(spec: TrainingSpec) -> list[QoSError]:
             "model", "as the name" if spec.model is spec.name else spec.model, longest=200
         ),
         lambda: check_whole("epochs", spec.epochs, least=1, most=MOST_EPOCHS, what="epoch(s)"),
+        lambda: _check_length(spec),
         lambda: _check_entry(spec.entry),
         lambda: _json_text("parameters", spec.parameters),
         lambda: _check_optional("samples", spec.samples, least=1),
@@ -255,6 +257,21 @@ def _check_text(where: str, value: object, *, longest: int) -> None:
 def _check_optional_text(where: str, value: str | None, *, longest: int) -> None:
     if value is not None:
         _check_text(where, value, longest=longest)
+
+
+def _check_length(spec: TrainingSpec) -> None:
+    """All epochs, by the user's own estimate, on the widest that they may run on."""
+    if spec.qos.epoch_estimate_s is None or not isinstance(spec.epochs, int):
+        return
+    widest = spec.qos.widths[-1] if spec.qos.widths else WIDEST_UNNAMED
+    epochs = min(spec.epochs, MOST_EPOCHS)  # more are a problem of their own
+    if epochs * spec.qos.epoch_estimate_s / widest > LONGEST.total_seconds():
+        each = format_duration(timedelta(seconds=spec.qos.epoch_estimate_s))
+        raise QoSError(
+            "epoch_estimate",
+            f"{spec.epochs} epochs of {each} are more than ten years even on {widest} worker(s); "
+            "give the estimate of one epoch, or fewer epochs",
+        )
 
 
 def _check_entry(entry: str | None) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final, cast
 
 MOST_WORKERS: Final = 4096
+WIDEST_UNNAMED: Final = 8  # workers that a job may get that names no widths
 AUTO: Final = "auto"
 HELP: Final = 'write 3, (1, 2, 4), "1..4" or "auto"'
 _LONGEST_TEXT: Final = 32_768

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity import QoS, TrainingSpec
-from laxity.durations import format_duration, parse_deadline, parse_duration
+from laxity.durations import LONGEST, format_duration, parse_deadline, parse_duration
+from laxity.qos import MOST_EPOCHS
 from laxity.spec import job_name
-from laxity.widths import format_widths, parse_widths
+from laxity.widths import WIDEST_UNNAMED, format_widths, parse_widths
 
 durations = st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=3652))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,15 +57,22 @@ def qualities(draw: st.DrawFn) -> QoS:
     )
 
 
+def most_epochs(qos: QoS) -> int:
+    """So many that they end within ten years on the widest."""
+    widest = qos.widths[-1] if qos.widths else WIDEST_UNNAMED
+    return int(min(MOST_EPOCHS, LONGEST.total_seconds() * widest / (qos.epoch_estimate_s or 1.0)))
+
+
 @st.composite
 def specs(draw: st.DrawFn) -> TrainingSpec:
     count = st.none() | st.integers(1, 2**40)
+    qos = draw(qualities())
     return TrainingSpec(
         name=draw(st.from_regex(r"\A[a-z]([-a-z0-9]{0,20}[a-z0-9])?\Z")),
         namespace=draw(st.sampled_from(["default", "team-a"])),
-        qos=draw(qualities()),
+        qos=qos,
         model=draw(texts.filter(str.isprintable)),
-        epochs=draw(st.integers(1, 10**6)),
+        epochs=draw(st.integers(1, most_epochs(qos))),
         entry=draw(st.sampled_from(["train:main", "a.b.c:Class.fit", "/srv/x y/train.py:main"])),
         parameters=draw(parameters),
         samples=draw(count),

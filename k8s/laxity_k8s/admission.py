@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from laxity import names
+from laxity.checked import whole_number
 from laxity_k8s import merge
 from laxity_k8s.api import ApiError, Json
+from laxity_k8s.pods import MOST_INDEXES
 from laxity_k8s.shapes import JOB, misfits
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -23,7 +25,7 @@ FINAL = ("Complete", "Failed")
 def condition(job: Json, kind: str) -> str:
     """The status "True" or "False" of a condition, or "" where there is none."""
     for one in merge.items(job, "status", "conditions"):
-        if one.get("type") == kind:
+        if merge.dig(one, "type") == kind:
             return str(one.get("status", ""))
     return ""
 
@@ -70,7 +72,7 @@ def changed(old: Json, patch: Mapping[str, Any]) -> Json:
     kept = {key: old["metadata"][key] for key in fixed if key in old["metadata"]}
     new["metadata"] = {**new["metadata"], **kept}
     if new["spec"] != old["spec"]:
-        new["metadata"]["generation"] = int(old["metadata"].get("generation", 1)) + 1
+        new["metadata"]["generation"] = (whole_number(old["metadata"].get("generation")) or 1) + 1
     _refuse(new, _problems(new) + _forbidden(old, new))
     return new
 
@@ -95,6 +97,8 @@ def _problems(job: Json) -> list[str]:
         value = spec.get(field)
         if value is not None and (not isinstance(value, int) or value < 0):
             found.append(f"spec.{field}: Invalid value: {value}: must be at least 0")
+        elif value is not None and field != "backoffLimit" and value > MOST_INDEXES:
+            found.append(f"spec.{field}: Invalid value: {value}: at most {MOST_INDEXES}")
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
         found.append("spec.completions: Required value: when completion mode is Indexed")
     return found + _template_problems(spec)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from laxity_k8s import merge
+from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_scheduler.plan import Admit, Decision
 from laxity_scheduler.state import Job, Node
@@ -87,7 +87,7 @@ def liked(template: Json) -> dict[str, int]:
     """Our preferences of a template: the weight of each node that has one."""
     preferred = merge.items(template, "spec", "affinity", "nodeAffinity", PREFERRED)
     return {
-        str(node): int(one.get("weight", 0))
+        str(node): pods.count(one.get("weight"))
         for one in preferred
         for field in merge.items(one, "preference", "matchFields")
         if field.get("key") == NAME

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import orjson
 
+from laxity.checked import MOST, whole_number
 from laxity_k8s import merge, pods
 from laxity_k8s.affinity import NAME, REQUIRED, own_terms
 from laxity_k8s.api import Json
@@ -188,9 +189,9 @@ def _holds(requirement: Requirement, there: Mapping[str, str]) -> bool:
 
 
 def _compares(operator: str, found: str | None, values: Sequence[str]) -> bool:
-    try:
-        label, limit = int(found or ""), int(values[0])
-    except (ValueError, IndexError):
+    label = whole_number(found, least=-MOST)
+    limit = whole_number(values[0], least=-MOST) if values else None
+    if label is None or limit is None:
         return False
     return label > limit if operator == "Gt" else label < limit
 

@@ -10,16 +10,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from laxity import names
+from laxity.checked import instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_k8s.asks import asks_of, suits
-from laxity_k8s.reconcile import seconds
+from laxity_k8s.guard import Guard
 
 
 def bindings(
-    waiting: Iterable[Json], placed: Iterable[Json], nodes: Iterable[Json], jobs: Mapping[str, Json]
+    waiting: Iterable[Json],
+    placed: Iterable[Json],
+    nodes: Iterable[Json],
+    jobs: Mapping[str, Json],
+    guard: Guard,
 ) -> dict[str, str]:
-    """Node by pod id, for all waiting pods that have room; oldest first, then lowest index."""
+    """Node by pod id, for all waiting pods that have room; oldest first, then lowest index.
+
+    A pod that cannot be read is the guard's.
+    """
     there = {merge.identity(node): node for node in nodes if usable(node)}
     free = {name: capacity(node) for name, node in there.items()}
     for pod in placed:
@@ -27,9 +35,7 @@ def bindings(
             free[pods.node(pod)] -= pods.gpus(pod)
     found: dict[str, str] = {}
     for pod in sorted(waiting, key=_turn):
-        asks = asks_of(pod)
-        open_nodes = {name: gpus for name, gpus in free.items() if suits(asks, there[name])}
-        node = _choice(pod, open_nodes, jobs.get(pods.owner(pod)[0]))
+        node = guard(merge.identity(pod), _choice, pod, free, there, jobs)
         if node is not None:
             free[node] -= pods.gpus(pod)
             found[merge.identity(pod)] = node
@@ -56,15 +62,9 @@ def unready_at(node: Json) -> float | None:
     """Since when a node is not ready; None if it is, -inf if it does not say since when."""
     for one in merge.items(node, "status", "conditions"):
         if one.get("type") == "Ready" and one.get("status") != "True":
-            return _instant(one.get("lastTransitionTime"))
+            since = instant_at(one.get("lastTransitionTime"))
+            return float("-inf") if since is None else since
     return None
-
-
-def _instant(text: object) -> float:
-    try:
-        return seconds(str(text))
-    except ValueError:
-        return float("-inf")
 
 
 def told(job: Json) -> tuple[str, ...]:
@@ -100,9 +100,16 @@ def _names(term: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _choice(pod: Json, free: Mapping[str, int], job: Json | None) -> str | None:
-    may, needed, index = allowed(pod), pods.gpus(pod), pods.index(pod)
-    open_nodes = [name for name in free if free[name] >= needed and (may is None or name in may)]
+def _choice(
+    pod: Json, free: Mapping[str, int], there: Mapping[str, Json], jobs: Mapping[str, Json]
+) -> str | None:
+    may, needed, index, asks = allowed(pod), pods.gpus(pod), pods.index(pod), asks_of(pod)
+    open_nodes = [
+        name
+        for name in free
+        if free[name] >= needed and (may is None or name in may) and suits(asks, there[name])
+    ]
+    job = jobs.get(pods.owner(pod)[0])
     wanted = told(job) if job is not None else ()
     if index is not None and index < len(wanted) and wanted[index] in open_nodes:
         return wanted[index]

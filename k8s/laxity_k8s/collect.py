@@ -4,23 +4,26 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from laxity.checked import instant_at
 from laxity_k8s import merge
 from laxity_k8s.admission import finished
 from laxity_k8s.api import Json
 from laxity_k8s.kubelet import Kit
-from laxity_k8s.reconcile import seconds
 from laxity_k8s.rows import Rows
+from laxity_scheduler.state import FOREVER
 
 EVENTS_S = 3600.0
 
 
 def ended_at(job: Json) -> float:
-    """When a finished Job ended; the time of its last condition."""
+    """When a finished Job ended, the time of its last condition; infinity if that is not known."""
     if not finished(job):
-        return float("inf")
-    return max(
-        seconds(one["lastTransitionTime"]) for one in merge.items(job, "status", "conditions")
-    )
+        return FOREVER
+    told = [
+        instant_at(merge.dig(one, "lastTransitionTime"))
+        for one in merge.items(job, "status", "conditions")
+    ]
+    return max((at for at in told if at is not None), default=FOREVER)
 
 
 def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
@@ -30,8 +33,8 @@ def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
         for job in old:
             rows.remove("jobs", merge.identity(job))
     for event in rows.listing("events").items:
-        created = merge.dig(event, "metadata", "creationTimestamp")
-        if created and seconds(created) + EVENTS_S <= now:
+        created_at = instant_at(merge.dig(event, "metadata", "creationTimestamp"))
+        if created_at is None or created_at + EVENTS_S <= now:
             rows.remove("events", merge.identity(event))
     rows.compact()
     return len(old) + _folders(rows, kit, now - keep_s)

@@ -6,23 +6,25 @@ began or ended, and writes the differences; a pass may be cut off anywhere and i
 It sleeps until an object changes, a process ends or a back-off is over.
 """
 
+import logging
 import os
 import select
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from typing import Final
 
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_k8s.binding import bindings
+from laxity_k8s.guard import Guard
 from laxity_k8s.kubelet import Kit, Kubelet, uid_of
 from laxity_k8s.processes import Processes
 from laxity_k8s.reconcile import reconcile, rfc3339
 from laxity_k8s.rows import Rows
 
+LOG: Final = logging.getLogger(__name__)
 RETRY_S = 0.5  # after something went wrong
 
 
@@ -36,16 +38,14 @@ class Controller:
         self._again_at: dict[str, float] = {}
         self._undone: set[str] = set()  # pods whose last look went wrong
         self.kubelet = Kubelet(rows, processes, kit)
+        self._guard = Guard(self._tell)
         self.seen = 0
         self.jobs: dict[str, Json] = {}
         self.pods: dict[str, Json] = {}
         self._thread = threading.Thread(target=self._run, name="laxity-controller", daemon=True)
 
     def start(self) -> None:
-        self.seen = self.rows.revision
-        self.jobs = {merge.identity(job): job for job in self.rows.listing("jobs").items}
-        self.pods = {merge.identity(pod): pod for pod in self.rows.listing("pods").items}
-        self._again_at = dict.fromkeys(self.jobs, 0.0)
+        self._see_all()
         self.rows.listeners.append(self.wake)
         for uid in set(self.processes.known()) - {uid_of(pod) for pod in self.pods.values()}:
             self.kubelet.clear_away(uid)
@@ -65,14 +65,25 @@ class Controller:
         os.close(self._wake_in)
         self.processes.close()
 
+    def _see_all(self) -> None:
+        self.seen = self.rows.revision
+        self.jobs = {merge.identity(job): job for job in self.rows.listing("jobs").items}
+        self.pods = {merge.identity(pod): pod for pod in self.rows.listing("pods").items}
+        self._again_at = dict.fromkeys(self.jobs, 0.0)
+
     def _run(self) -> None:
         dirty = set(self.pods)
         while not self._stopping:
             try:
                 later = self.pass_over(dirty)
                 dirty = later | self._sleep(at_once=bool(later))
-            except sqlite3.Error:  # a full disk: nothing can be noted until there is room
+            except Exception as error:
+                if not isinstance(error, sqlite3.Error):
+                    LOG.exception("a pass failed; all is looked at anew")
+                # or a full disk: nothing can be noted until there is room
                 time.sleep(RETRY_S)
+                with suppress(sqlite3.Error):
+                    self._see_all()
                 dirty = set(self.pods)
                 self._again_at = dict.fromkeys(self.jobs, 0.0)
 
@@ -85,28 +96,22 @@ class Controller:
         for pod_id in sorted(dirty & self.pods.keys()):
             pod = self.pods[pod_id]
             self._undone.discard(pod_id)
-            if not self._guarded(partial(self.kubelet.tend, pod), pod_id):
+            if not self._guard.succeeds(pod_id, self.kubelet.tend, pod):
                 self._undone.add(pod_id)
         later: set[str] = set()
         jobs |= self._catch_up(later)
         for job_id in sorted(jobs):
-            if not self._guarded(partial(self._reconcile, job_id, now), job_id):
+            if not self._guard.succeeds(job_id, self._reconcile, job_id, now):
                 self._again_at[job_id] = now + RETRY_S
         for pod_id in self._undone:
             self._again_at.setdefault(pods.owner(self.pods[pod_id])[0], now + RETRY_S)
-        self._guarded(self._bind, "binding")
+        self._bind()
         return later
 
-    def _guarded(self, work: Callable[[], None], what: str) -> bool:
-        """Do it; an object that makes no sense must not stop all others. Whether it went well."""
-        try:
-            work()
-        except sqlite3.Error:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a stranger wrote into an object
-            self.kubelet.say("Problem", f"{what}:{error!r}", f"{what} is tried again: {error!r}")
-            return False
-        return True
+    def _tell(self, what: str, problem: str) -> None:
+        self.kubelet.say(
+            "Problem", f"{what}:{problem}", f"{what} is tried again: {problem}", self.pods.get(what)
+        )
 
     def _sleep(self, *, at_once: bool) -> set[str]:
         """Wait for a change, the end of a process or a time that was set; pods to look at."""
@@ -208,11 +213,15 @@ class Controller:
         if not waiting:
             return
         nodes = self.rows.listing("nodes").items
-        for pod_id, node in bindings(waiting, self.pods.values(), nodes, self.jobs).items():
-            with self.rows.writing():
-                pod = self.rows.find("pods", pod_id)
-                if pod is not None:
-                    self.rows.put("pods", {**pod, "spec": {**pod["spec"], "nodeName": node}})
+        found = bindings(waiting, self.pods.values(), nodes, self.jobs, self._guard)
+        for pod_id, node in found.items():
+            self._guard(pod_id, self._bind_one, pod_id, node)
+
+    def _bind_one(self, pod_id: str, node: str) -> None:
+        with self.rows.writing():
+            pod = self.rows.find("pods", pod_id)
+            if pod is not None:
+                self.rows.put("pods", {**pod, "spec": {**pod["spec"], "nodeName": node}})
 
 
 def _keep(cache: dict[str, Json], key: str, thing: Json, *, gone: bool) -> None:

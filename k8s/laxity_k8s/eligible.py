@@ -11,6 +11,7 @@ from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, Asks, adds_tolerations, shut_out
 from laxity_k8s.binding import capacity
+from laxity_k8s.guard import Guard
 from laxity_scheduler.state import NodeSet
 
 MOST_REASONS: Final = 5
@@ -32,6 +33,7 @@ class Eligible:
         self._sets: dict[Asks, tuple[str, NodeSet]] = {}
         self._gpu_taints = True
         self._plain = True  # no node has a taint
+        self._guard = Guard()
 
     def look(self, nodes: Mapping[str, Json]) -> bool:
         """Take in the nodes; whether anything that matters here is different."""
@@ -83,8 +85,9 @@ class Eligible:
     def _worked_out(self, asks: Asks) -> tuple[str, NodeSet]:
         why: dict[str, list[str]] = {}
         for name in sorted(self._seen):
-            words = shut_out(asks, self._nodes[name], gpu_taints=self._gpu_taints)
-            why.setdefault(words, []).append(name)
+            gpu_taints, node = self._gpu_taints, self._nodes[name]
+            words = self._guard(name, shut_out, asks, node, gpu_taints=gpu_taints)
+            why.setdefault("it cannot be read" if words is None else words, []).append(name)
         mine = frozenset(why.pop("", ()))
         return asks.text if why else "", NodeSet(mine, _summed(why))
 

@@ -12,7 +12,8 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 
 from laxity_k8s import merge
-from laxity_k8s.api import ApiError, ClusterApi, Json
+from laxity_k8s.api import ClusterApi, Json
+from laxity_k8s.guard import SHARED, Guard
 from laxity_k8s.reconcile import rfc3339
 
 MOST_WAITING = 20_000  # two of each of 10,000 Jobs
@@ -41,9 +42,11 @@ class EventWriter:
         self._thread.join(timeout=2 * CLOSE_S)
 
     def _run(self) -> None:
+        guard = Guard()
         while (news := self._queue.get()) is not None and time.monotonic() < self._end_at:
-            with suppress(ApiError, CancelledError):  # cancelled: the connection was closed
-                self._api.create("events", news)
+            # cancelled: the connection was closed
+            with suppress(*SHARED, CancelledError):
+                guard(merge.identity(news), self._api.create, "events", news)
 
 
 def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:

@@ -4,20 +4,23 @@ An idempotency key names one piece of work. It attaches to the Job that has it, 
 after a failure it begins attempt n + 1 under a new name, with the deadline of the first.
 """
 
-import copy
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
+
 from laxity import names
-from laxity.qos import QoSError
-from laxity.spec import TrainingSpec
+from laxity.checked import whole_number
+from laxity.qos import QoSError, raise_all
+from laxity.spec import MOST_ATTEMPTS, TrainingSpec
 from laxity.told import complete
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, ClusterApi, Json
 from laxity_k8s.limits import Limits
 from laxity_k8s.objects import managed
+from laxity_k8s.shapes import JOB, misfits
 from laxity_scheduler.engine import DuplicateJobError, Manifest
 
 LONGEST_NAME = 63
@@ -60,9 +63,7 @@ def prepared(manifest: Manifest, *, now: float) -> Json:
 
     Its workers are told what they need to know of it (laxity.told).
     """
-    if not isinstance(manifest, dict):
-        raise QoSError("manifest", f"{manifest!r:.60} is no JSON object")
-    job: Json = copy.deepcopy(manifest)
+    job = _copied(manifest)
     metadata = job["metadata"] = _object(job, "metadata")
     for field in ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"):
         metadata.pop(field, None)
@@ -77,6 +78,27 @@ def prepared(manifest: Manifest, *, now: float) -> Json:
     job.pop("status", None)
     _one_gpu(job)
     complete(job)
+    check_shape(job)
+    return job
+
+
+def check_shape(manifest: Manifest) -> None:
+    """QoSError names every field whose type is not that of the API."""
+    raise_all(QoSError(where, what) for where, _, what in map(_parted, misfits(manifest, JOB)))
+
+
+def _parted(problem: str) -> tuple[str, str, str]:
+    return problem.partition(": ")
+
+
+def _copied(manifest: object) -> Json:
+    """A copy of the manifest, which is to be JSON that an API server takes."""
+    if not isinstance(manifest, dict):
+        raise QoSError("manifest", f"{manifest!r:.60} is no JSON object")
+    try:
+        job: Json = orjson.loads(orjson.dumps(manifest))
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise QoSError("manifest", f"no JSON that a Job can be made of: {error}") from error
     return job
 
 
@@ -95,8 +117,8 @@ def latest_attempt(jobs: Iterable[Json], namespace: str, key: str | None) -> Jso
 
 
 def attempt(job: Json) -> int:
-    text = merge.annotations(job).get(names.ATTEMPT, "1")
-    return int(text) if text.isdigit() else 1
+    said = merge.annotations(job).get(names.ATTEMPT)
+    return whole_number(said, least=1, most=MOST_ATTEMPTS) or 1
 
 
 def next_attempt(job: Json, before: Json) -> Json:
@@ -109,7 +131,7 @@ def next_attempt(job: Json, before: Json) -> Json:
     first = merge.annotations(before).get(names.SUBMITTED_AT)
     if first is not None:
         said[names.SUBMITTED_AT] = first
-    again: Json = copy.deepcopy(job)
+    again = _copied(job)
     again["metadata"] |= {"name": name, "annotations": said}
     for row in merge.items(again, "spec", "template", "spec", "containers", 0, "env"):
         if row.get("name") == names.ENV_JOB:
@@ -132,6 +154,7 @@ def _existing(api: ClusterApi, job: Json, key: str | None) -> Json:
 
 def _one_gpu(job: Json) -> None:
     """A worker that says nothing of GPUs gets one: what is not counted cannot be promised."""
+    pods.check_gpus(merge.table(job, "spec", "template"))
     containers = merge.items(job, "spec", "template", "spec", "containers")
     if containers and isinstance(containers[0], dict) and not pods.gpus(job["spec"]["template"]):
         resources: Any = containers[0].setdefault("resources", {})

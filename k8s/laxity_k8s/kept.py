@@ -7,20 +7,23 @@ Annotations can be garbled by hand; what cannot be read counts as not written, a
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeGuard, get_args
 
 import orjson
 
 from laxity import names
+from laxity.checked import LAST_AT, MOST, finite_number, whole_number
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, asks_of
 from laxity_scheduler.memory.codec import CodecError, load_verdict, verdict_json
-from laxity_scheduler.verdict import Promise, Refusal, Verdict
+from laxity_scheduler.reasons import TEMPLATES, Reason
+from laxity_scheduler.state import FOREVER
+from laxity_scheduler.verdict import Offer, OfferKind, Promise, Refusal, Verdict
 
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
 KINDS = ("Promise", "Refusal", "Forecast")
@@ -77,9 +80,9 @@ def _kept(text: str) -> Kept:
     said = mapping(text)
     found: dict[str, Any] = {}
     for name in FIELDS:
-        value = said.get(name)
-        if value is not None and _fits(name, value):
-            found[name] = tuple(value) if isinstance(value, list) else value
+        value = _checked(name, said.get(name))
+        if value is not None:
+            found[name] = value
     return Kept(**found)
 
 
@@ -116,9 +119,10 @@ def _verdict(text: str) -> Verdict | None:
     if kind not in KINDS:
         return None
     try:
-        return load_verdict({**said, "kind": kind})
-    except CodecError:
+        found = load_verdict({**said, "kind": kind})
+    except (CodecError, RecursionError):
         return None
+    return found if found is not None and _makes_sense(found) else None
 
 
 _known_verdict = lru_cache(maxsize=KEPT_TEXTS)(_verdict)
@@ -141,11 +145,69 @@ def mapping(text: object) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _fits(name: str, value: object) -> bool:
+def _checked(name: str, value: object) -> object:
+    """The value of a field of Kept; None where it can be none."""
     if name in {"freed_for", "asked_deadline", "terms"}:
-        return isinstance(value, str)
+        return value if isinstance(value, str) else None
     if name == "freed_nodes":
-        return isinstance(value, list) and all(isinstance(node, str) for node in value)
+        return tuple(value) if _are_texts(value) else None
     if name in {"preemptions", "wanted", "failed_starts"}:
-        return isinstance(value, int) and value >= 0
-    return isinstance(value, int | float)
+        return whole_number(value) if isinstance(value, int) else None
+    return finite_number(value, least=0.0, most=MOST if name == "attained_gpu_s" else LAST_AT)
+
+
+def _makes_sense(found: Verdict) -> bool:
+    """Whether a verdict that anybody may have written has values of the types that it says."""
+    if not _is_reason(found.reason):
+        return False
+    if isinstance(found, Promise):
+        runs = all(_is_instant(until) and _is_count(workers) for until, workers in found.runs)
+        instants = (found.deadline_at, found.p50_at, found.p90_at)
+        return runs and _are_texts(found.rests_on) and all(map(_is_instant, instants))
+    if isinstance(found, Refusal):
+        return _is_instant(found.p90_at) and all(map(_is_offer, found.offers))
+    return all(map(_is_instant, (found.p50_at, found.p90_at, found.late_by_s)))
+
+
+def _is_offer(found: Offer) -> bool:
+    instants = (found.deadline_at, found.p90_at, found.checked_at)
+    counts = (*found.widths, found.gpus_borrowed)
+    return (
+        found.kind in get_args(OfferKind)
+        and all(map(_is_instant, instants))
+        and all(map(_is_count, counts))
+    )
+
+
+def _is_reason(found: Reason) -> bool:
+    code: object = found.code
+    template = TEMPLATES.get(code) if isinstance(code, str) else None
+    if template is None or not all(_is_fact(name, value) for name, value in found.facts):
+        return False
+    return ":." not in template or _can_be_told(found)  # else any fact can be put in
+
+
+def _can_be_told(found: Reason) -> bool:
+    try:
+        return bool(found.text)
+    except (TypeError, ValueError):  # a word where its template has a figure
+        return False
+
+
+def _is_fact(name: object, value: object) -> bool:
+    if isinstance(value, int) and not -MOST <= value <= MOST:
+        return False
+    return isinstance(name, str) and (value is None or isinstance(value, str | int | float))
+
+
+def _is_instant(value: object) -> bool:
+    """Seconds, and infinity for never."""
+    return value == FOREVER or finite_number(value) is not None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and whole_number(value) is not None
+
+
+def _are_texts(value: object) -> TypeGuard[Collection[str]]:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)

@@ -227,7 +227,10 @@ class KubernetesApi:
 def _outcome(one: Sent) -> Outcome:
     if one.error is not None:
         return Outcome(one.patch, one.error.status, message=str(one.error))
-    return Outcome(one.patch, 200, orjson.loads(one.answer))
+    try:
+        return Outcome(one.patch, 200, orjson.loads(one.answer))
+    except orjson.JSONDecodeError as error:  # of somebody in between: it may have landed
+        return Outcome(one.patch, 0, message=f"the answer is no JSON: {error}")
 
 
 class _Brief:

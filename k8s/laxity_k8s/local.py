@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from laxity import names
+from laxity.checked import instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import admitted, changed, finished, with_status
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.controller import Controller
 from laxity_k8s.down import claim, stop_workers
+from laxity_k8s.guard import Guard
 from laxity_k8s.kubelet import Kit
 from laxity_k8s.processes import Processes
-from laxity_k8s.reconcile import Backoff, rfc3339, seconds
+from laxity_k8s.reconcile import Backoff, rfc3339
 from laxity_k8s.rows import Rows
 from laxity_k8s.wishes import WorkerToken, no_token
 from laxity_k8s.world import LiveCluster
@@ -52,6 +54,7 @@ class LocalCluster:
             backoff=backoff or Backoff(),
         )
         self.kit = kit
+        self._guard = Guard()
         self.controller = Controller(self.rows, Processes(home / "pods"), kit)
         self._lay_out(nodes)
         self.controller.start()
@@ -122,8 +125,8 @@ class LocalCluster:
     def log_left(self, job: Json, index: int) -> str:
         """What a worker of this Job wrote whose pod is gone: a Job that fails drops the others."""
         path = self.kit.log(merge.identity(job), index)
-        created_at = seconds(job["metadata"]["creationTimestamp"])
-        if not path.exists() or path.stat().st_mtime < created_at:
+        created_at = instant_at(job["metadata"]["creationTimestamp"])
+        if created_at is None or not path.exists() or path.stat().st_mtime < created_at:
             return ""
         return path.read_text(errors="replace")
 
@@ -147,9 +150,12 @@ class LocalCluster:
 
     def _outcome(self, patch: Patch) -> Outcome:
         try:
-            return Outcome(patch, 200, self.patch(patch))
+            made = self._guard(patch.id, self.patch, patch)
         except ApiError as error:
             return Outcome(patch, error.status, None, str(error))
+        if made is None:
+            return Outcome(patch, 422, None, self._guard.problems[patch.id])
+        return Outcome(patch, 200, made)
 
     def _lay_out(self, nodes: Mapping[str, int]) -> None:
         """The nodes as they were asked for; those of an earlier time are gone."""

@@ -1,7 +1,11 @@
 """JSON merge patches (RFC 7386), and reading deep fields of JSON that may not be there."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+from laxity.checked import whole_number
+
+MOST_REVISIONS: Final = 2**63
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -54,3 +58,8 @@ def identity(thing: Any) -> str:
     namespace = dig(thing, "metadata", "namespace")
     name = str(dig(thing, "metadata", "name") or "")
     return f"{namespace}/{name}" if namespace else name
+
+
+def revision(thing: Any) -> int:
+    """The resourceVersion of an object; 0 where there is none. They grow with every change."""
+    return whole_number(dig(thing, "metadata", "resourceVersion"), most=MOST_REVISIONS) or 0

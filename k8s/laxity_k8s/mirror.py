@@ -11,12 +11,14 @@ watches are back, as what one has missed comes later than what another has. So t
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import RLock
 from typing import Final
 
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Change, ClusterApi, Json, Kind, Listing, Watch
+from laxity_k8s.guard import Guard
 
 FOLLOWED: Final[tuple[Kind, ...]] = ("jobs", "pods", "nodes")
 
@@ -40,9 +42,8 @@ class Mirror:
         self._nodes_touched = True
         self._on_change = on_change
         self._believed = believed
-        self.forged: set[str] = (
-            set()
-        )  # Jobs with outputs that are not laxity's; here they have none
+        self.forged: set[str] = set()  # Jobs with outputs not laxity's; here they have none
+        self._guard = Guard()
         self._cut: set[Kind] = set()
         self._cuts = 0
         self.torn_at = 0.0  # when the first watch was cut since all was seen together
@@ -61,12 +62,22 @@ class Mirror:
         with self.lock:
             return self._whole_at < self._cuts
 
-    def take(self) -> tuple[set[str], bool]:
-        """Groups (Job ids, or "pod:id" for pods without one) that changed, and whether nodes did."""
+    @contextmanager
+    def take(self) -> Iterator[tuple[set[str], bool]]:
+        """Groups (Job ids, or "pod:id" for pods without one) that changed, and whether nodes did.
+
+        If what is done with them ends in an exception they count as changed the next time, too.
+        """
         with self.lock:
             touched, nodes = self._touched, self._nodes_touched
             self._touched, self._nodes_touched = set(), False
-        return touched, nodes
+        try:
+            yield touched, nodes
+        except BaseException:
+            with self.lock:
+                self._touched |= touched
+                self._nodes_touched |= nodes
+            raise
 
     def put_back(self, group: str) -> None:
         """Look at a group again next time."""
@@ -78,8 +89,8 @@ class Mirror:
         key = merge.identity(thing)
         with self.lock:
             table = self._table(kind)
-            revision = _revision(thing)
-            known = _revision(table[key]) if key in table else self._gone.get((kind, key), -1)
+            revision = merge.revision(thing)
+            known = merge.revision(table[key]) if key in table else self._gone.get((kind, key), -1)
             if revision <= known:
                 return
             if kind == "jobs":
@@ -91,12 +102,12 @@ class Mirror:
         """It is gone, since this revision if one is named: a later one by its name stays."""
         with self.lock:
             thing = self._table(kind).get(key)
-            if thing is None or 0 < revision < _revision(thing):
+            if thing is None or 0 < revision < merge.revision(thing):
                 return
             del self._table(kind)[key]
             if kind == "jobs":
                 self.forged.discard(key)
-            self._gone[kind, key] = max(revision, _revision(thing))
+            self._gone[kind, key] = max(revision, merge.revision(thing))
             if len(self._gone) > 10_000:
                 self._gone.pop(next(iter(self._gone)))
             self._touch(kind, key, thing, gone=True)
@@ -117,15 +128,16 @@ class Mirror:
     def _follow(self, api: ClusterApi, kind: Kind) -> Watch:
         listing = api.list(kind)
         for thing in listing.items:
-            self.put(kind, thing)
+            self._guard(merge.identity(thing), self.put, kind, thing)
 
         def on_change(change: Change) -> None:
             if change.type == "BOOKMARK":
                 return
+            key = merge.identity(change.object)
             if change.type == "DELETED":
-                self.drop(kind, merge.identity(change.object), _revision(change.object))
+                self._guard(key, self.drop, kind, key, merge.revision(change.object))
             else:
-                self.put(kind, change.object)
+                self._guard(key, self.put, kind, change.object)
             self._on_change()
 
         def on_cut(cut: bool, /) -> None:  # noqa: FBT001 - as a watch calls it
@@ -140,11 +152,11 @@ class Mirror:
 
     def _replace(self, kind: Kind, listing: Listing) -> None:
         """This is all there was at that revision; what is newer is known better here."""
-        revision = _number(listing.resource_version)
+        revision = _listed_at(listing)
         there = set()
         for thing in listing.items:
             there.add(merge.identity(thing))
-            self.put(kind, thing)
+            self._guard(merge.identity(thing), self.put, kind, thing)
         with self.lock:
             for key in self._table(kind).keys() - there:
                 self.drop(kind, key, revision)
@@ -173,9 +185,5 @@ class Mirror:
                 self.pods_of[group][key] = thing
 
 
-def _revision(thing: Json) -> int:
-    return _number(str(merge.dig(thing, "metadata", "resourceVersion") or "0"))
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+def _listed_at(listing: Listing) -> int:
+    return merge.revision({"metadata": {"resourceVersion": listing.resource_version}})

@@ -7,7 +7,7 @@ suspended before its start was noted (`Job.start_seen`): of two changes that the
 seen the condition would tell nothing.
 """
 
-from laxity_k8s import merge
+from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
 from laxity_k8s.kept import kept
@@ -28,5 +28,5 @@ def may_come(job: Json) -> int:
     """Workers of a suspended Job that its controller, which has not seen that, may still start."""
     if not merge.dig(job, "spec", "suspend") or noted(job) or finished(job):
         return 0
-    done = int(merge.dig(job, "status", "succeeded") or 0)
-    return max(0, int(merge.dig(job, "spec", "parallelism") or 0) - done)
+    done = pods.count(merge.dig(job, "status", "succeeded"))
+    return max(0, pods.count(merge.dig(job, "spec", "parallelism")) - done)

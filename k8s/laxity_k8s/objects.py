@@ -5,17 +5,17 @@ becomes a `BadJob` with its problems, never an exception.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
-from typing import Any
 
 from laxity import names
+from laxity.checked import finite_number, instant_at, whole_number
 from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec
 from laxity.submission import counts_from, queued_from
-from laxity.widths import within
+from laxity.widths import MOST_WORKERS, WIDEST_UNNAMED, within
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
@@ -23,14 +23,12 @@ from laxity_k8s.binding import capacity, told, unready_at, usable
 from laxity_k8s.declared import declared
 from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
 from laxity_k8s.noted import may_come, noted
-from laxity_k8s.reconcile import seconds
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Report
 from laxity_scheduler.state import FOREVER, Hold, Job, Node, Pool
 
 POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
 PRODUCT = "nvidia.com/gpu.product"
-WIDEST_BY_ITSELF = 8  # workers that a job gets without ever having named widths
 HOLD_S = 300.0
 UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 NO_REPORT = Report()
@@ -61,7 +59,7 @@ def job_row(
     own: Sequence[Json] = (),
     report: Report = NO_REPORT,
     *,
-    largest: int = WIDEST_BY_ITSELF,
+    largest: int = WIDEST_UNNAMED,
     fit_within_s: float = 60.0,
     missing_since: float = 0.0,
     now: float = 0.0,
@@ -90,7 +88,11 @@ def _started_at(state: Kept, missing_since: float) -> float:
 
 def spec_of(job: Json) -> TrainingSpec:
     """What its user declared. QoSError names every wrong field."""
-    return declared(job)
+    spec = declared(job)
+    template = merge.table(job, "spec", "template")
+    if len(merge.items(template, "spec", "containers")) > 1:  # of the first one it has read them
+        pods.check_gpus(template)
+    return spec
 
 
 def _row(
@@ -132,10 +134,10 @@ def _row(
         resumed_at=state.resumed_at,
         width_changed_at=state.width_changed_at,
         epoch_started_at=report.epoch_started_at if heard else None,
-        stop_requested_at=_number(stop.get("at")) if workers else None,
+        stop_requested_at=finite_number(stop.get("at")) if workers else None,
         stop_for=str(stop.get("for") or "") if workers else "",
         formed=report.formed if heard else 0,
-        resize_to=_whole(said.get(names.RESIZE_TO)) if workers else 0,
+        resize_to=(whole_number(said.get(names.RESIZE_TO)) or 0) if workers else 0,
         parked_epoch=report.parked_epoch if heard and stop else None,
         pinned=names.PIN in said or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
@@ -160,8 +162,7 @@ def claimed(spec: TrainingSpec) -> float | None:
 
 
 def created(job: Json) -> float:
-    at = merge.dig(job, "metadata", "creationTimestamp")
-    return seconds(at) if at else 0.0
+    return instant_at(merge.dig(job, "metadata", "creationTimestamp")) or 0.0
 
 
 def widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
@@ -171,15 +172,15 @@ def widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
     """
     if qos.widths is not None:
         return within(qos.widths, max(largest, width(job)))
-    most = max(1, min(WIDEST_BY_ITSELF, largest))
+    most = max(1, min(WIDEST_UNNAMED, largest))
     return tuple(level for level in (1, 2, 4, 8) if level <= most)
 
 
 def width(job: Json) -> int:
-    """Workers that should run now: 0 while suspended."""
+    """Workers that should run now: 0 while suspended, never more than a job may have."""
     if merge.dig(job, "spec", "suspend"):
         return 0
-    return int(merge.dig(job, "spec", "parallelism") or 0)
+    return min(pods.count(merge.dig(job, "spec", "parallelism")), MOST_WORKERS)
 
 
 def by_hand(job: Json) -> str:
@@ -230,7 +231,7 @@ def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
         pods.leaving(pod) or index >= workers for index, pod in numbered(own) if not pods.over(pod)
     )
     status = merge.table(job, "status")
-    counted = int(status.get("active") or 0) + int(status.get("terminating") or 0)
+    counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
     return max(seen, counted - workers, may_come(job))
 
 
@@ -292,30 +293,18 @@ def reserved(nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]) ->
     return waiting
 
 
-def holds(rows: Mapping[str, Job], states: Mapping[str, Kept], now: float) -> tuple[Hold, ...]:
-    """GPUs that stopped jobs freed, for those they were freed for, until these have started."""
-    found = []
-    for job_id in sorted(states):
-        state, victim = states[job_id], rows[job_id]
-        other = rows.get(state.freed_for)
-        until_at = state.freed_at + HOLD_S
-        if not state.freed_for or victim.workers or victim.terminating_workers or until_at <= now:
-            continue
-        if (
-            other is None
-            or other.refused
-            or max(other.resumed_at or 0.0, other.width_changed_at or 0.0) >= state.freed_at
-        ):
-            continue
-        for node, workers in sorted(Counter(state.freed_nodes).items()):
-            gpus = workers * victim.gpus_per_worker
-            found.append(Hold(state.freed_for, node, gpus, until_at))
-    return tuple(found)
+def holds(victim: Job, state: Kept, other: Job | None, now: float) -> list[Hold]:
+    """GPUs that a stopped job freed for another one, until that has started."""
+    until_at = state.freed_at + HOLD_S
+    if victim.workers or victim.terminating_workers or until_at <= now:
+        return []
+    if other is None or other.refused or _started_since(other, state.freed_at):
+        return []
+    return [
+        Hold(state.freed_for, node, workers * victim.gpus_per_worker, until_at)
+        for node, workers in sorted(Counter(state.freed_nodes).items())
+    ]
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _whole(text: str | None) -> int:
-    return int(text) if text is not None and text.isdigit() and len(text) < 9 else 0
+def _started_since(job: Job, at: float) -> bool:
+    return max(job.resumed_at or 0.0, job.width_changed_at or 0.0) >= at

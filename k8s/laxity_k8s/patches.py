@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from laxity import names
+from laxity.checked import calendar_instant
 from laxity_k8s import merge
 from laxity_k8s.affinity import onto
 from laxity_k8s.api import Json, Patch
@@ -119,18 +120,12 @@ def job_patch(
 def in_batches(made: Iterable[Made]) -> Iterator[Made]:
     """What is made one by one, many at a stroke: a third less work than making each in between.
 
-    The first go out at once, and while the API server has as many to answer the next are made. What
-    was made before one that cannot be made goes out before that is raised.
+    The first go out at once, and while the API server has as many to answer the next are made.
     """
     rest = iter(made)
     yield from islice(rest, BATCH)
-    batch = [*islice(rest, 1)]
-    while batch:
-        try:
-            batch.extend(islice(rest, BATCH - 1))
-        finally:
-            yield from batch
-        batch = [*islice(rest, 1)]
+    while batch := [*islice(rest, BATCH)]:
+        yield from batch
 
 
 def _add(draft: _Draft, decision: Decision, roomy: Sequence[str], token: str) -> None:
@@ -175,7 +170,7 @@ def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
 def _offered(offers: Sequence[Offer]) -> str:
     """Counter-offers as somebody with kubectl alone can take them up: which annotation, what."""
     words: Mapping[str, Callable[[Offer], str]] = {
-        "deadline": lambda offer: f"{names.DEADLINE}: {instant(math.ceil(offer.deadline_at))}",
+        "deadline": lambda offer: f"{names.DEADLINE}: {rfc3339(math.ceil(offer.deadline_at))}",
         "widths": lambda offer: f"{names.WIDTHS}: {','.join(map(str, offer.widths))}",
         "borrow": lambda offer: f"{offer.gpus_borrowed} more GPU(s)",
         "soft": lambda _: f"{names.CLASS}: soft (a forecast, no promise)",
@@ -323,4 +318,5 @@ def _changes(before: Mapping[str, str], wished: Mapping[str, str | None]) -> dic
 
 
 def instant(at: float) -> str | None:
-    return rfc3339(round(at, 3)) if abs(at) < float("inf") else None
+    """RFC 3339 to the millisecond; None for never, and for what no calendar can say."""
+    return rfc3339(round(at, 3)) if calendar_instant(at) else None

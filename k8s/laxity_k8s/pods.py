@@ -4,6 +4,8 @@ import signal
 from collections.abc import Iterable
 from typing import Final
 
+from laxity.checked import whole_number
+from laxity.qos import QoSError
 from laxity.termination import AGAIN, STOPPED
 from laxity_k8s import merge
 from laxity_k8s.api import Json
@@ -13,6 +15,7 @@ GPU = "nvidia.com/gpu"
 TERMINAL = ("Succeeded", "Failed")
 MAKING_WAY: Final = frozenset({AGAIN, STOPPED})  # exit codes of workers that start again
 LONGEST_WORD: Final = 300
+MOST_INDEXES: Final = 100_000  # of an Indexed Job, by Kubernetes
 
 
 def phase(pod: Json) -> str:
@@ -34,31 +37,40 @@ def node(pod: Json) -> str:
 
 
 def index(pod: Json) -> int | None:
-    text = merge.annotations(pod).get(COMPLETION_INDEX)
-    return int(text) if text is not None and text.isdigit() else None
+    return whole_number(merge.annotations(pod).get(COMPLETION_INDEX), most=MOST_INDEXES)
 
 
 def gpus(pod: Json) -> int:
     """GPUs that a pod (or a pod template) takes from its node."""
     total = 0
     for container in merge.items(pod, "spec", "containers"):
-        asked = merge.dig(container, "resources", "limits", GPU)
-        if asked is None:
-            asked = merge.dig(container, "resources", "requests", GPU)
-        total += count(asked)
+        total += count(_asked(container))
     return total
+
+
+def check_gpus(template: Json) -> None:
+    """QoSError if a container asks for GPUs in anything but a plain whole number."""
+    for number, container in enumerate(merge.items(template, "spec", "containers")):
+        asked = _asked(container)
+        if asked is not None and whole_number(asked) is None:
+            where = f"spec.template.spec.containers[{number}].resources"
+            raise QoSError(where, f"{asked!r:.60} is no whole number of {GPU}; write 1, 2, ...")
+
+
+def _asked(container: Json) -> object:
+    asked = merge.dig(container, "resources", "limits", GPU)
+    return merge.dig(container, "resources", "requests", GPU) if asked is None else asked
 
 
 def count(quantity: object) -> int:
     """A whole Kubernetes quantity; 0 for none or nonsense."""
-    text = str(quantity or "0")
-    return int(text) if text.isdigit() else 0
+    return whole_number(quantity) or 0 if quantity else 0  # most are not there
 
 
 def owner(pod: Json) -> tuple[str, str]:
     """(id, uid) of the Job it belongs to, or two empty strings."""
     for reference in merge.items(pod, "metadata", "ownerReferences"):
-        if reference.get("kind") == "Job" and reference.get("controller"):
+        if merge.dig(reference, "kind") == "Job" and reference.get("controller"):
             namespace = merge.dig(pod, "metadata", "namespace")
             return f"{namespace}/{reference.get('name')}", str(reference.get("uid"))
     return "", ""
@@ -171,9 +183,12 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def numbers(text: str) -> set[int]:
-    """The indexes of "0-2,5"."""
+    """The indexes of "0-2,5"; parts that are none are passed over."""
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         low, _, high = part.partition("-")
-        found.update(range(int(low), int(high or low) + 1))
+        first = whole_number(low, most=MOST_INDEXES)
+        last = whole_number(high or low, most=MOST_INDEXES)
+        if first is not None and last is not None:
+            found.update(range(first, last + 1))
     return found

@@ -10,14 +10,17 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
+from laxity.checked import LAST_AT, calendar_instant, instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
 from laxity_k8s.podenv import COMPLETION_INDEX
 
 TRACKED = "batch.kubernetes.io/job-tracking"
+EPOCH: Final = datetime.fromtimestamp(0.0, UTC)
+LAST: Final = datetime.fromtimestamp(LAST_AT, UTC)
 KEPT_FAILURES = 10  # pods of one index that are kept to be looked at
 
 
@@ -139,7 +142,7 @@ def _verdict(job: Json, step: Step, *, active: int, now: float) -> str:
         return "BackoffLimitExceeded"
     limit, started = spec.get("activeDeadlineSeconds"), status.get("startTime")
     if limit is not None and started and not spec.get("suspend"):
-        end_at = seconds(started) + float(limit)
+        end_at = (instant_at(started) or now) + float(limit)
         if now >= end_at:
             return "DeadlineExceeded"
         step.again_at = min(step.again_at, end_at)
@@ -191,7 +194,9 @@ def _start(
         else [None] * max(0, room)
     )
     for index in candidates[: max(0, room)]:
-        ready_at = _ready_at(own, index, since=seconds(status["startTime"]), backoff=backoff)
+        ready_at = _ready_at(
+            own, index, since=instant_at(status["startTime"]) or 0.0, backoff=backoff
+        )
         if ready_at <= now:
             step.create.append(new_pod(job, index, now))
         else:
@@ -313,17 +318,17 @@ def _order(pod: Json) -> tuple[int, str]:
 
 def ended_at(pod: Json) -> float:
     for one in _containers(pod):
-        end = merge.dig(one, "state", "terminated", "finishedAt")
-        if end:
-            return seconds(end)
+        end = instant_at(merge.dig(one, "state", "terminated", "finishedAt"))
+        if end is not None:
+            return end
     return 0.0
 
 
 def rfc3339(at: float) -> str:
-    """An instant as Kubernetes writes it, to the microsecond where it is not a whole second."""
-    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")
+    """An instant as Kubernetes writes it, to the microsecond where it is not a whole second.
+
+    One before 1970 or beyond the calendar becomes the first or the last that there is.
+    """
+    instant = calendar_instant(at) or (EPOCH if at < LAST_AT else LAST)
+    text = instant.isoformat(timespec="microseconds")
     return text.replace(".000000", "").replace("+00:00", "Z")
-
-
-def seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()

@@ -9,14 +9,16 @@ level-based: what a pod says is compared with what it should say, each time.
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 from laxity import names
 from laxity.orders import parked_epoch
 from laxity_k8s import merge, pods
-from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
+from laxity_k8s.api import ClusterApi, Json, Patch
+from laxity_k8s.guard import SHARED, Guard
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.signals import Signals
 from laxity_scheduler.engine import Report, Reports, Signal
@@ -71,15 +73,16 @@ class Reminders:
             return said
         return replace(said, parked_epoch=parked.epoch, since=max(said.since, parked.at))
 
-    def patches(self, state: ClusterState, now: float) -> list[Patch]:
-        """Signals to write onto pods now."""
+    def patches(self, state: ClusterState, now: float, *, guard: Guard) -> list[Patch]:
+        """Signals to write onto pods now; a Job of which none can be made is the guard's."""
         self.due_at = FOREVER
         asked = [job for job in state.running if self._concerns(job)]
         self._forget(asked)
         if len(self._heard) > 2 * len(state.jobs) + MOST_HEARD:
             self._heard = {job: said for job, said in self._heard.items() if job in state.by_id}
         with self._mirror.lock:
-            return [patch for job in asked for patch in self._patch(job, now)]
+            made = (guard(job.id, self._patch, job, now) for job in asked)
+            return [patch for patch in made if patch is not None]
 
     def close(self) -> None:
         self._logs.put(None)
@@ -108,22 +111,22 @@ class Reminders:
             if uid not in waiting:
                 self._parked.pop(uid, None)
 
-    def _patch(self, job: Job, now: float) -> Iterator[Patch]:
+    def _patch(self, job: Job, now: float) -> Patch | None:
         manifest, pod = self._mirror.jobs.get(job.id), self._leader(job.id)
         if manifest is None or pod is None:
-            return
+            return None
         signal, told = self._signals.of(manifest), _told(pod)
         wanted = json.dumps(signal.to_json(), sort_keys=True)
         if told == wanted:
             if signal.stop:
                 self._look(job.id, manifest, pod, signal, now)
-            return
+            return None
         if not told and not self._waited(job.id, signal, now):
-            return
+            return None
         if self._written is not None:
             self._written.add(job.id)
         body = {"metadata": {"annotations": {names.SIGNAL: wanted}}}
-        yield Patch("pods", merge.identity(pod), body)
+        return Patch("pods", merge.identity(pod), body)
 
     def _waited(self, job_id: str, signal: Signal, now: float) -> bool:
         """Whether nobody has come for this signal for long enough."""
@@ -162,17 +165,18 @@ class Reminders:
             self._reader.start()
 
     def _read(self) -> None:
+        guard = Guard()
         while (asked := self._logs.get()) is not None:
-            job_id, uid, pod_id, generation, at = asked
-            try:
-                text = self._api.log(pod_id, tail=TAIL_LINES)
-            except ApiError:
-                continue  # asked again in a moment
-            epoch = parked_epoch(text, generation=generation)
-            if epoch is not None:
-                self._parked[uid] = Parked(generation, epoch, at)
-                self._mirror.put_back(job_id)
-                self._on_news()
+            with suppress(*SHARED):  # asked again in a moment
+                guard(f"log of {asked[0]}", self._read_one, *asked)
+
+    def _read_one(self, job_id: str, uid: str, pod_id: str, generation: int, at: float) -> None:
+        text = self._api.log(pod_id, tail=TAIL_LINES)
+        epoch = parked_epoch(text, generation=generation)
+        if epoch is not None:
+            self._parked[uid] = Parked(generation, epoch, at)
+            self._mirror.put_back(job_id)
+            self._on_news()
 
 
 def _told(pod: Json) -> str:

@@ -9,8 +9,9 @@ from itertools import chain
 
 from laxity_k8s.admission import finished
 from laxity_k8s.again import alike, at_revision, onto_revision, reset
-from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Outcome, Patch
+from laxity_k8s.api import CONFLICT, INVALID, NOT_FOUND, ApiError, ClusterApi, Json, Outcome, Patch
 from laxity_k8s.events import EventWriter
+from laxity_k8s.guard import Guard
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.patches import JobPatch, in_batches
 from laxity_k8s.seal import Seal
@@ -22,6 +23,8 @@ Wish = Callable[[], JobPatch | None]
 class Sender:
     """Sends what was decided on the Jobs that are `shown`, by id, and tells their Events.
 
+    A Job that the API server calls invalid with its patch is handed to `reject`, with its words.
+
     `sent` counts patches by what became of them. `unsure` says whether one may have landed of which
     nothing is known: whoever decides has to look at all Jobs first.
     """
@@ -32,12 +35,15 @@ class Sender:
         mirror: Mirror,
         events: EventWriter,
         shown: Callable[[str], Json | None],
+        *,
+        reject: Callable[[str, str], None],
         seal: Seal | None = None,
     ) -> None:
         self.sent: Counter[str] = Counter()
         self.unsure = False
-        self._api, self._mirror, self._events, self._shown = api, mirror, events, shown
-        self._seal = seal
+        self._api, self._mirror, self._events = api, mirror, events
+        self._shown, self._reject, self._seal = shown, reject, seal
+        self._guard = Guard()
 
     def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""
@@ -59,38 +65,62 @@ class Sender:
                     yield one.patch
 
         for done in self.done(patches()):
-            for code, words in sent[done.patch.id].said if done.object else ():
-                self._events.say(done.object or {}, code, words)
+            self._guard(done.patch.id, self._say, done.object or {}, sent[done.patch.id])
 
-    def tend(self, found: Tending) -> None:
-        """What a Job needs before it is decided on, and the news about it."""
-        for done in self.done([found.patch]):
-            self._events.say(done.object or {}, found.code, found.words, warning=True)
+    def tend(self, found: Sequence[Tending]) -> None:
+        """What Jobs need before they are decided on, and the news about it."""
+        news = {one.patch.id: one for one in found}
+        for done in self.done([one.patch for one in found]):
+            one = news[done.patch.id]
+            self._events.say(done.object or {}, one.code, one.words, warning=True)
+
+    def _say(self, job: Json, one: JobPatch) -> None:
+        for code, words in one.said:
+            self._events.say(job, code, words)
 
     def done(self, patches: Iterable[Patch]) -> list[Outcome]:
         """Outcomes that went well; the others lost a race, and the next cycle sees who won."""
         done = []
         try:
-            answers = self._api.patch_many(map(self._sealed, patches)) if patches else ()
-        except BaseException:  # one of them could not be made, after others were sent
+            answers = self._api.patch_many(self._sealed(patches)) if patches else ()
+        except BaseException:  # cut off after some of them were sent
             self.unsure = True
             raise
         for first in answers:
-            outcome = self._once_more(first) if first.status == CONFLICT else first
-            self.sent["done" if outcome.ok else str(outcome.status)] += 1
-            if outcome.ok and outcome.object is not None:
-                self._mirror.put(outcome.patch.kind, outcome.object)
+            outcome = self._guard(first.patch.id, self._settled, first)
+            if outcome is not None and outcome.ok and outcome.object is not None:
                 done.append(outcome)
             else:
-                self._mirror.put_back(outcome.patch.id)
-                self.unsure |= outcome.may_have_landed
+                self._mirror.put_back(first.patch.id)
         return done
 
-    def _sealed(self, patch: Patch) -> Patch:
+    def _sealed(self, patches: Iterable[Patch]) -> Iterator[Patch]:
+        """The patches, those of verdict and status sealed; what cannot be sealed is not sent."""
+        for patch in patches:
+            sealed = self._guard(patch.id, self._seal_one, patch)
+            if sealed is not None:
+                yield sealed
+            else:
+                self._mirror.put_back(patch.id)
+
+    def _seal_one(self, patch: Patch) -> Patch:
         if self._seal is None or patch.kind != "jobs":
             return patch
         with self._mirror.lock:
             return self._seal.onto(patch, self._mirror.jobs.get(patch.id))
+
+    def _settled(self, first: Outcome) -> Outcome:
+        """What became of a patch in the end; the mirror knows it."""
+        outcome = self._once_more(first) if first.status == CONFLICT else first
+        if first.status == INVALID and first.patch.kind == "jobs":
+            # Of the very object that was decided on: it would be refused in each cycle.
+            self._reject(first.patch.id, first.message)
+        self.sent["done" if outcome.ok else str(outcome.status)] += 1
+        if outcome.ok and outcome.object is not None:
+            self._mirror.put(outcome.patch.kind, outcome.object)
+        else:
+            self.unsure |= outcome.may_have_landed
+        return outcome
 
     def _once_more(self, lost: Outcome) -> Outcome:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""

@@ -21,9 +21,11 @@ _CONTAINER: Final[dict[str, Any]] = {
 }
 _TERM: Final[dict[str, Any]] = {
     "matchFields": [{"key": str, "operator": str, "values": [str]}],
-    "matchExpressions": [ANY],
+    "matchExpressions": [{"key": str, "operator": str, "values": [str]}],
 }
+_TOLERATION: Final[dict[str, Any]] = {"key": str, "operator": str, "value": str, "effect": str}
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _POD: Final[dict[str, Any]] = {
     "containers": [_CONTAINER],
     "initContainers": [_CONTAINER],
@@ -33,7 +35,13 @@ _POD: Final[dict[str, Any]] = {
     "hostname": str,
     "nodeName": str,
     "nodeSelector": TEXTS,
-    "affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [_TERM]}}},
+    "tolerations": [_TOLERATION],
+    "affinity": {
+        "nodeAffinity": {
+            _REQUIRED: {"nodeSelectorTerms": [_TERM]},
+            _PREFERRED: [{"weight": int, "preference": _TERM}],
+        }
+    },
 }
 JOB: Final[dict[str, Any]] = {
     "metadata": {"name": str, "namespace": str, "finalizers": [str], **_POD_METADATA},

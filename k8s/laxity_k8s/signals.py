@@ -3,7 +3,8 @@
 import threading
 
 from laxity import names
-from laxity_k8s import merge
+from laxity.checked import whole_number
+from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_scheduler.engine import Signal
 
@@ -21,12 +22,12 @@ class Signals:
 
     def of(self, job: Json) -> Signal:
         said = merge.annotations(job)
-        asked = said.get(names.RESIZE_TO, "")
+        asked = whole_number(said.get(names.RESIZE_TO))
         now = Signal(
             stop=names.STOP in said or bool(merge.dig(job, "spec", "suspend")),
-            workers=int(asked if asked.isdigit() else merge.dig(job, "spec", "parallelism") or 0),
+            workers=pods.count(merge.dig(job, "spec", "parallelism")) if asked is None else asked,
             run_id=said.get(names.RUN_ID, ""),
-            generation=int(merge.dig(job, "metadata", "resourceVersion") or 0),
+            generation=merge.revision(job),
         )
         key = str(merge.dig(job, "metadata", "uid") or merge.identity(job))
         with self._lock:

@@ -15,13 +15,17 @@ from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, Asks, asks_of
 from laxity_k8s.binding import allowed, capacity
 from laxity_k8s.eligible import Eligible
+from laxity_k8s.guard import Guard
 from laxity_k8s.kept import Kept, kept
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.noted import noted
 from laxity_k8s.objects import NO_REPORT, BadJob
+from laxity_k8s.rejections import Rejections
 from laxity_k8s.unplaced import Unplaced, set_aside, unseen
 from laxity_scheduler.engine import Report, Reports
-from laxity_scheduler.state import FOREVER, ClusterState, Job, Node, NodeSet
+from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet
+
+READ_AGAIN_S = 30.0  # a group that could not be read
 
 
 @dataclass(slots=True)
@@ -47,6 +51,9 @@ class Snapshot:
         self._mirror, self._reports, self._fit_within_s = mirror, reports, fit_within_s
         self._entries: dict[str, _Entry] = {}
         self._started: set[str] = set()  # groups whose workers may have something to say
+        self._stale: set[str] = set()  # groups whose entry has to be made anew
+        self._guard = Guard()
+        self._rejections = Rejections()
         self._due: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
         self._freed: dict[str, Kept] = {}
@@ -68,6 +75,7 @@ class Snapshot:
         self._sets: Mapping[str, NodeSet] | None = None
         self.shown: dict[str, Json] = {}
         self.bad: dict[str, BadJob] = {}
+        self.untold: set[str] = set()  # of these, those that were found since somebody looked
 
     @property
     def due_at(self) -> float:
@@ -77,26 +85,31 @@ class Snapshot:
     def take(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
         with self._mirror.lock:
+            self._stale |= touched
             if nodes:
-                touched = self._count_gpus(touched) | self._restricted_anew()
-            stale = {group for group, at in self._due.items() if at <= now}
-            stale |= {group for group in self._started if self._has_news(group)}
-            for group in touched | stale:
-                self._renew(group, now)
-            for group in self._learned(touched):
-                self._renew(group, now)
+                self._stale |= self._resized() | self._restricted_anew()
+            self._stale |= {group for group, at in self._due.items() if at <= now}
+            self._stale |= {group for group in self._started if self._has_news(group)}
+            self._renew_stale(now)
+            self._stale |= self._learned(touched)
+            self._renew_stale(now)
             self._moved |= {name for name, at in self._gone_at.items() if at <= now}
             self._renew_nodes(now)
-        if touched or stale:
-            self._renew_order()
         return ClusterState(
             now=now,
             nodes=self._node_tuple,
             jobs=self._jobs,
-            holds=objects.holds(self._rows, self._freed, now) if self._freed else (),
+            holds=tuple(self._holds(now)) if self._freed else (),
             cycle=cycle,
             sets=self._sets_in_use(),
         )
+
+    def reject(self, job_id: str, problem: str) -> None:
+        """Leave this Job out from the next look on, until somebody else changes it."""
+        with self._mirror.lock:
+            job = self._mirror.jobs.get(job_id)
+            if job is not None and self._rejections.add(job, problem):
+                self._mirror.put_back(job_id)
 
     def wait_anew(self, now: float) -> Sequence[str]:
         """Jobs with workers that do not run: they have their time again, counted from now."""
@@ -123,14 +136,14 @@ class Snapshot:
         for group in touched & self._mirror.jobs.keys():
             own = self._mirror.pods_of.get(group, {}).values()
             template = merge.table(self._mirror.jobs[group], "spec", "template")
-            news |= self._eligible.learn(template, own)
+            news |= bool(self._guard(group, self._eligible.learn, template, own))
         return self._others() if news else set()
 
     def _others(self) -> set[str]:
         return {
             group
             for group, row in self._rows.items()
-            if self._eligible.name(self._entries[group].asks) != row.eligible
+            if self._guard(group, self._eligible.name, self._entries[group].asks) != row.eligible
         }
 
     def _sets_in_use(self) -> Mapping[str, NodeSet] | None:
@@ -140,31 +153,49 @@ class Snapshot:
             self._sets = found
         return self._sets
 
-    def _count_gpus(self, touched: set[str]) -> set[str]:
+    def _resized(self) -> set[str]:
         """Nodes changed: look at all of them; Jobs without widths depend on the cluster's size."""
         gpus = sum(capacity(node) for node in self._mirror.nodes.values())
         self._moved |= self._mirror.nodes.keys() | self._nodes.keys()
         if gpus == self._gpus:
-            return touched
+            return set()
         self._gpus = gpus
-        return touched | self._entries.keys()
+        return set(self._entries)
 
     def _has_news(self, group: str) -> bool:
         entry = self._entries[group]
         return self._reports(entry.uid) != entry.report
 
+    def _renew_stale(self, now: float) -> None:
+        if not self._stale:
+            return
+        for group in tuple(self._stale):
+            self._renew(group, now)
+            self._stale.discard(group)
+        self._renew_order()
+
     def _renew(self, group: str, now: float) -> None:
-        self._forget(group)
         job = self._mirror.jobs.get(group)
         own = list(self._mirror.pods_of.get(group, {}).values())
+        speaks = job is not None and self._guard(group, _speaks, job)
+        # Not guarded: when the store is away that is nobody's problem.
+        report = self._reports(str(merge.dig(job, "metadata", "uid"))) if speaks else NO_REPORT
+        self._forget(group)
         if job is None and not own:
             return
-        entry = self._entries[group] = self._entry(group, job, own, now)
+        entry = None
+        if speaks is not None:
+            entry = self._guard(group, self._entry, group, job, own, report, now)
+        if entry is None:
+            entry = self._unread(group, job, own, now)
+        self._entries[group] = entry
         self._busy.update(entry.busy)
         self._sent.update(entry.sent)
         self._moved |= entry.busy.keys()
         if entry.unseen_gpus:
             self._unseen.add(group)
+        if entry.due_at < FOREVER:
+            self._due[group] = entry.due_at
         if entry.row is None or job is None:
             return
         self._rows[group], self.shown[group] = entry.row, job
@@ -172,8 +203,6 @@ class Snapshot:
             self._asked[entry.asks] += 1
         if entry.row.workers or entry.row.resumed_at is not None:
             self._started.add(group)
-        if entry.due_at < FOREVER:
-            self._due[group] = entry.due_at
         if entry.state.freed_for:
             self._freed[group] = entry.state
 
@@ -188,21 +217,38 @@ class Snapshot:
             self._moved |= old.busy.keys()
         for table in (self._rows, self.shown, self.bad, self._due, self._freed):
             table.pop(group, None)
-        self._started.discard(group)
-        self._unseen.discard(group)
+        for groups in (self._started, self._unseen, self.untold):
+            groups.discard(group)
 
-    def _entry(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> _Entry:
+    def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> _Entry:
+        """A group that raises when it is read: its GPUs are busy, and it is tried again later."""
+        entry = _Entry("", None, Kept(), Counter(), NO_REPORT, now + READ_AGAIN_S)
+        for pod in all_pods:
+            entry.busy += self._guard(f"pod {merge.identity(pod)}", objects.pods_busy, [pod]) or {}
+        if job is not None and objects.managed(job):
+            if self._guard(f"life of {group}", objects.live, job) is not False:
+                self._set_bad(BadJob(group, (self._guard.problems[group],)))
+            own = [pod for pod in all_pods if pods.owner(pod)[1] == job["metadata"].get("uid")]
+            self._guard(f"workers of {group}", _count_sent, entry, job, own)
+        return entry
+
+    def _entry(
+        self, group: str, job: Json | None, all_pods: list[Json], report: Report, now: float
+    ) -> _Entry:
         busy = objects.pods_busy(all_pods)
         if job is None or not objects.live(job):
             self._missing.pop(group, None)
+            self._rejections.forget(group)
             gone = _Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
             if job is not None and objects.managed(job):
                 _look_for_unseen(gone, job, _own(job, all_pods))
             return gone
         uid, own = str(job["metadata"].get("uid")), _own(job, all_pods)
-        entry = _Entry(uid, None, kept(job), busy, NO_REPORT, FOREVER)
-        if entry.state.resumed_at is not None or objects.width(job):
-            entry.report = self._reports(uid)  # a job that never ran has nothing to say
+        entry = _Entry(uid, None, kept(job), busy, report, FOREVER)
+        if problem := self._rejections.problem(job):
+            self._set_bad(BadJob(group, (problem,)))
+            _count_sent(entry, job, own)
+            return entry
         size = max(1, pods.gpus(merge.table(job, "spec", "template")))
         entry.asks = asks_of(merge.table(job, "spec", "template"))
         missing_since = self._missing_since(group, job, own, now)
@@ -217,9 +263,8 @@ class Snapshot:
             eligible=self._eligible.name(entry.asks),
         )
         if isinstance(row, BadJob):
-            self.bad[group] = row
-            nodes = objects.places(job, own, objects.width(job))
-            _count(entry, job, nodes, pods.gpus(merge.table(job, "spec", "template")), own)
+            self._set_bad(row)
+            _count_sent(entry, job, own)
             return entry
         entry.row = row
         entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
@@ -228,6 +273,10 @@ class Snapshot:
         if row.workers and started_at + self._fit_within_s > now:
             entry.due_at = started_at + self._fit_within_s
         return entry
+
+    def _set_bad(self, bad: BadJob) -> None:
+        self.bad[bad.id] = bad
+        self.untold.add(bad.id)
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Since when not all its workers run: one that is lost later has its time to come again."""
@@ -253,26 +302,35 @@ class Snapshot:
 
     def _renew_nodes(self, now: float) -> None:
         for name in self._moved:
-            node = self._mirror.nodes.get(name)
-            row = None if node is None else objects.node_row(node, self._busy[name], now=now)
-            self._gone_at.pop(name, None)
-            self._over.pop(name, None)
-            if row is None or node is None:
-                self._nodes.pop(name, None)
-                continue
-            over = min(self._sent[name], -row.free_gpus)
-            if over > 0:
-                self._over[name] = over
-                row = replace(row, free_gpus=row.free_gpus + over)
-            self._nodes[name] = row
-            if objects.gone_at(node) < FOREVER:
-                self._gone_at[name] = objects.gone_at(node)
+            self._guard(f"node {name}", self._renew_node, name, now)
         unplaced = tuple(self._find_unplaced()) if self._over or self._unseen else ()
         if self._moved or unplaced != self._unplaced:
             self._moved, self._unplaced = set(), unplaced
             nodes: Mapping[str, Node] = self._nodes
             nodes = set_aside(nodes, unplaced) if unplaced else nodes
             self._node_tuple = tuple([nodes[name] for name in sorted(nodes)])
+
+    def _renew_node(self, name: str, now: float) -> None:
+        for table in (self._nodes, self._gone_at, self._over):
+            table.pop(name, None)
+        node = self._mirror.nodes.get(name)
+        row = None if node is None else objects.node_row(node, self._busy[name], now=now)
+        if row is None or node is None:
+            return
+        over = min(self._sent[name], -row.free_gpus)
+        if over > 0:
+            self._over[name] = over
+            row = replace(row, free_gpus=row.free_gpus + over)
+        self._nodes[name] = row
+        if objects.gone_at(node) < FOREVER:
+            self._gone_at[name] = objects.gone_at(node)
+
+    def _holds(self, now: float) -> Iterator[Hold]:
+        """GPUs that stopped jobs freed, for those they were freed for, until these have started."""
+        for group in sorted(self._freed):
+            state, victim = self._freed[group], self._rows[group]
+            other = self._rows.get(state.freed_for)
+            yield from self._guard(group, objects.holds, victim, state, other, now) or ()
 
     def _find_unplaced(self) -> Iterator[Unplaced]:
         """Workers that were not seen, and those whose place somebody else has taken."""
@@ -288,6 +346,12 @@ class Snapshot:
                     yield Unplaced(moved, entry.may)
 
 
+def _speaks(job: Json) -> bool:
+    """Whether its workers may have said something: a job that never ran has nothing to say."""
+    ran = kept(job).resumed_at is not None or objects.width(job) > 0
+    return ran and objects.live(job)
+
+
 def _own(job: Json, all_pods: list[Json]) -> list[Json]:
     """Those of this Job, not of one that had its name before."""
     uid = str(job["metadata"].get("uid"))
@@ -299,6 +363,12 @@ def _count(entry: _Entry, job: Json, nodes: Sequence[str], size: int, own: list[
     entry.sent = objects.reserved(nodes, size, own)
     entry.busy += entry.sent
     _look_for_unseen(entry, job, own)
+
+
+def _count_sent(entry: _Entry, job: Json, own: list[Json]) -> None:
+    """The same for a Job that has no row."""
+    nodes = objects.places(job, own, objects.width(job))
+    _count(entry, job, nodes, pods.gpus(merge.table(job, "spec", "template")), own)
 
 
 def _look_for_unseen(entry: _Entry, job: Json, own: list[Json]) -> None:

@@ -15,6 +15,7 @@ from laxity_k8s import merge
 from laxity_k8s.affinity import liked
 from laxity_k8s.api import Json
 from laxity_k8s.binding import allowed
+from laxity_k8s.guard import Guard
 from laxity_scheduler.plan import Admit, Decision, Resize
 from laxity_scheduler.state import Job
 
@@ -27,6 +28,7 @@ def postponed(
     rows: Rows,
     jobs: Jobs,
     on_its_way: Callable[[str], Collection[str]],
+    guard: Guard,
 ) -> set[str]:
     """Jobs whose growth has to wait. `on_its_way(job)`: nodes that workers of others were sent to."""
     growing = {
@@ -42,7 +44,8 @@ def postponed(
     for job, new in growing.items():
         others = {node for node, whose in meant.items() if whose - {job}}
         taken = others | set(on_its_way(job))
-        if job in jobs and may_stray(merge.table(jobs[job], "spec", "template"), new, taken):
+        template = merge.table(jobs.get(job), "spec", "template")
+        if job in jobs and guard(job, may_stray, template, new, taken):
             found.add(job)
     return found
 

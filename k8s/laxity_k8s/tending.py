@@ -1,5 +1,6 @@
 """What is written on a Job before any policy sees it, because of what somebody else did to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from laxity import names
@@ -52,10 +53,17 @@ def tending(job: Json, *, now: float) -> Tending | None:
     )
 
 
-def refusal(job: Json, bad: objects.BadJob) -> Tending | None:
-    """Tell a Job what is wrong with it; None if it was told."""
-    why: Reason = reason("invalid", problem="; ".join(bad.problems)[:1000])
+def refusal(job: Json, bad: Mapping[str, objects.BadJob]) -> Tending | None:
+    """Tell a Job what is wrong with it; None if it was told.
+
+    What it was judged by is forgotten, so that it asks again as soon as it makes sense.
+    """
+    problems = bad[merge.identity(job)].problems
+    why: Reason = reason("invalid", problem="; ".join(problems)[:1000])
     said = {names.VERDICT: verdict_text(Refusal(why)), names.REASON: why.text}
+    state = kept(job)
+    if state.terms:
+        said[names.STATUS] = replace(state, terms="").to_text()
     if all(merge.annotations(job).get(key) == value for key, value in said.items()):
         return None
     labels = {names.VERDICT_LABEL: "refused"}

@@ -48,10 +48,10 @@ def unseen(job: Json, own: Sequence[Json], sent: int) -> int:
 def _counted(job: Json, own: Sequence[Json]) -> int:
     """Workers that hold GPUs by the Job's status, less those seen to end since it was written."""
     status = merge.table(job, "status")
-    counted = int(status.get("active") or 0) + int(status.get("terminating") or 0)
+    counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
     ended = sum(pods.over(pod) and not pods.leaving(pod) for pod in own)
     known = sum(
-        int(status.get(how) or 0) + len(merge.items(status, "uncountedTerminatedPods", how))
+        pods.count(status.get(how)) + len(merge.items(status, "uncountedTerminatedPods", how))
         for how in ENDED
     )
     return counted - max(0, ended - known)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from laxity_k8s import pods
 from laxity_k8s.api import ApiError, Change, Json, Kind, unheeded
 from laxity_k8s.paths import collection, object_id, whole_items
 from laxity_k8s.wire import Patience, Wire
@@ -200,7 +201,9 @@ class KindWatch:
     def _read(self, event: dict[str, Any]) -> Change:
         item: Json = event["object"]
         if event["type"] == "ERROR":
-            raise ApiError(str(item.get("message", "watch error")), status=int(item.get("code", 0)))
+            raise ApiError(
+                str(item.get("message", "watch error")), status=pods.count(item.get("code"))
+            )
         self._since = item["metadata"]["resourceVersion"]
         if event["type"] != "BOOKMARK":
             self._remember(event["type"], item)

@@ -195,7 +195,7 @@ class Wire:
         allowed: Allowed = lambda: True,
     ) -> bytes:
         """As `json`, the bytes as they came. A POST is not repeated once it may have arrived."""
-        sent = orjson.dumps(body) if body is not None else None
+        sent = _written(body, f"{method} {path}") if body is not None else None
         patience = patience or self._patience
         attempt = 0
         while True:
@@ -301,6 +301,13 @@ def _encoded(query: tuple[tuple[str, str], ...]) -> str:
 
 def _no_answer(error: Exception) -> tuple[int, bytes, float]:
     return 0, f"{type(error).__name__}: {error}".encode(), 0.0
+
+
+def _written(body: Mapping[str, Any], what: str) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError as error:  # as a server would have answered
+        raise ApiError(f"{what}: no JSON: {error}", status=422) from error
 
 
 def _retry_after_s(said: str) -> float:

@@ -11,12 +11,13 @@ from functools import partial
 from laxity_k8s import merge
 from laxity_k8s.affinity import roomy
 from laxity_k8s.api import Json
-from laxity_k8s.patches import job_patch
+from laxity_k8s.guard import Guard
+from laxity_k8s.patches import JobPatch, job_patch
 from laxity_k8s.sending import Wish
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.straying import postponed
 from laxity_scheduler.plan import Admit, Decision, Loan, Reclaim, Resize
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.state import ClusterState, Job
 
 WorkerToken = Callable[[str], str]
 
@@ -33,9 +34,13 @@ def wishes(
     snapshot: Snapshot,
     *,
     cycle: int,
+    guard: Guard,
     worker_token: WorkerToken = no_token,
 ) -> tuple[list[Wish], list[Wish]]:
-    """Patches to be made: those to make before any is sent, and first starts, one by one."""
+    """Patches to be made: those to make before any is sent, and first starts, one by one.
+
+    A Job of which none can be made is the guard's.
+    """
     by_job: defaultdict[str, list[Decision]] = defaultdict(list)
     for decision in decisions:
         if not isinstance(decision, Loan | Reclaim):
@@ -43,32 +48,28 @@ def wishes(
     if not by_job:
         return [], []
     shown = snapshot.shown
-    late = postponed(by_job, state.by_id, shown, snapshot.on_its_way)
+    late = postponed(by_job, state.by_id, shown, snapshot.on_its_way, guard)
     nodes = {node.id: node for node in state.nodes}
     freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
     now: list[Wish] = []
     later: list[Wish] = []
-    for job_id, said in by_job.items():
-        row, job = state.by_id.get(job_id), shown.get(job_id)
-        if row is None or job is None:
-            continue
-        mine = [one for one in said if not (job_id in late and isinstance(one, Resize))]
-        if not mine:
-            continue
+
+    def make(job: Json, row: Job, mine: Sequence[Decision], at: float) -> JobPatch | None:
         may = state.eligible(row)
         open_to = freest if may is None else (node for node in freest if node.id in may)
         room = roomy(nodes, open_to, row, mine)
-        wish = partial(
-            job_patch,
-            job,
-            row,
-            mine,
-            now=time.time(),
-            cycle=cycle,
-            roomy=room,
-            token=worker_token(str(job["metadata"].get("uid", ""))),
-        )
-        (later if first_start(job, mine) else now).append(wish)
+        token = worker_token(str(job["metadata"].get("uid", "")))
+        return job_patch(job, row, mine, now=at, cycle=cycle, roomy=room, token=token)
+
+    for job_id, said in by_job.items():
+        row, job = state.by_id.get(job_id), shown.get(job_id)
+        mine = [one for one in said if not (job_id in late and isinstance(one, Resize))]
+        if row is None or job is None or not mine:
+            continue
+        is_first = guard(job_id, first_start, job, mine)
+        if is_first is not None:
+            wish = partial(guard, job_id, make, job, row, mine, time.time())
+            (later if is_first else now).append(wish)
     return now, later
 
 

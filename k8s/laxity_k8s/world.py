@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from laxity import names
 from laxity_k8s import merge, objects, pods
@@ -16,7 +17,8 @@ from laxity_k8s.admission import finished
 from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.collect import ended_at
 from laxity_k8s.events import EventWriter
-from laxity_k8s.intake import prepared, submit
+from laxity_k8s.guard import SHARED, Guard
+from laxity_k8s.intake import check_shape, prepared, submit
 from laxity_k8s.limits import Limits
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.patches import Turn
@@ -26,7 +28,7 @@ from laxity_k8s.sending import Sender
 from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.steady import is_clock_steady
-from laxity_k8s.tending import refusal, tending
+from laxity_k8s.tending import Tending, refusal, tending
 from laxity_k8s.wishes import WorkerToken, no_token, wishes
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
 from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
@@ -73,9 +75,13 @@ class LiveCluster:
             api, self._mirror, self._signals, reports, on_news=self._news.set
         )
         self._snapshot = Snapshot(self._mirror, self._reminders.report, fit_within_s=fit_within_s)
+        self._guard, self._aside = Guard(self._snapshot.reject), Guard()
         self._events = EventWriter(api)
         self._state: ClusterState | None = None
-        self._sender = Sender(api, self._mirror, self._events, self._snapshot.shown.get, seal)
+        self._sender = Sender(
+            api, self._mirror, self._events, self._snapshot.shown.get,
+            reject=self._snapshot.reject, seal=seal,
+        )  # fmt: skip
         self.blind = ""
 
     @property
@@ -86,6 +92,9 @@ class LiveCluster:
     def observe(self) -> ClusterState:
         with self._looking:
             return self._observe()
+
+    def reject(self, job_id: str, problem: str) -> None:
+        self._snapshot.reject(job_id, problem)
 
     def expect_answers(self, jobs: int) -> None:
         ready = getattr(self.api, "expect", None)
@@ -110,6 +119,7 @@ class LiveCluster:
                 state,
                 self._snapshot,
                 cycle=self.cycle,
+                guard=self._guard,
                 worker_token=self._worker_token,
             )
         made = [patch for wish in now if (patch := wish()) is not None]
@@ -118,7 +128,7 @@ class LiveCluster:
                 [patch for patch in made if patch.turn == turn],
                 later if turn == Turn.START else (),
             )
-        self._sender.done(self._reminders.patches(state, time.time()))
+        self._sender.done(self._reminders.patches(state, time.time(), guard=self._guard))
         for decision in plan.decisions:
             if isinstance(decision, Loan | Reclaim):
                 self._move(decision.nodes, "loaned" if isinstance(decision, Loan) else "inference")
@@ -200,6 +210,7 @@ class LiveCluster:
         return told
 
     def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
+        check_shape(manifest)
         return self._snapshot.eligible(merge.table(manifest, "spec", "template"))
 
     def log_path(self, job_id: str, index: int) -> str | None:
@@ -227,7 +238,8 @@ class LiveCluster:
         now = time.time()
         if now - self._collected_at >= COLLECT_EVERY_S:
             self._collected_at = now
-            self.collect()
+            with suppress(*SHARED):  # what cannot be removed now is removed the next time
+                self._aside("what ended long ago", self.collect)
         due_s = min(self._snapshot.due_at, self._reminders.due_at) - now
         if self.blind and not self._mirror.cut:
             due_s = min(due_s, MEND_EVERY_S)
@@ -288,14 +300,14 @@ class LiveCluster:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
         self.blind = self._mend()
-        touched, nodes = self._mirror.take()
-        now = time.time()
-        for group in list(touched):
-            self._tend(group, now)
-        state = self._snapshot.take(touched, nodes=nodes, now=now, cycle=self.cycle)
-        self._state = state
-        for job_id in touched & self._snapshot.bad.keys():
-            self._tell_bad(self._snapshot.bad[job_id])
+        with self._mirror.take() as (touched, nodes):
+            now = time.time()
+            self._drop_forged(touched)
+            self._tend(partial(tending, now=now), touched)
+            state = self._snapshot.take(touched, nodes=nodes, now=now, cycle=self.cycle)
+            self._state = state
+            self._tend(partial(refusal, bad=self._snapshot.bad), self._snapshot.untold)
+            self._snapshot.untold.clear()
         return state
 
     def _mend(self) -> str:
@@ -317,25 +329,22 @@ class LiveCluster:
             for job_id in self._snapshot.wait_anew(now):
                 self._mirror.put_back(job_id)
 
-    def _tend(self, group: str, now: float) -> None:
-        """What a Job needs before it is counted: be suspended if new, be pinned if changed by hand."""
+    def _drop_forged(self, groups: set[str]) -> None:
+        """Take outputs off Jobs where they are not laxity's."""
         with self._mirror.lock:
-            job, is_forged = self._mirror.jobs.get(group), group in self._mirror.forged
-        if job is not None and is_forged and objects.live(job):
-            LOG.warning("%s carries outputs that laxity did not write: they are dropped", group)
-            self._sender.done([cleared(job)])
-            with self._mirror.lock:
-                job = self._mirror.jobs.get(group)
-        found = tending(job, now=now) if job is not None else None
-        if found is not None:
-            self._sender.tend(found)
+            jobs = [(group, self._mirror.jobs[group]) for group in groups & self._mirror.forged]
+        forged = [job for group, job in jobs if self._guard(group, objects.live, job)]
+        for job in forged:
+            name = merge.identity(job)
+            LOG.warning("%s carries outputs that laxity did not write: they are dropped", name)
+        self._sender.done([cleared(job) for job in forged])
 
-    def _tell_bad(self, bad: objects.BadJob) -> None:
+    def _tend(self, asked: Callable[[Json], Tending | None], groups: Iterable[str]) -> None:
+        """Write on these Jobs what each needs before it is counted, or what is wrong with it."""
         with self._mirror.lock:
-            job = self._mirror.jobs.get(bad.id)
-        found = refusal(job, bad) if job is not None else None
-        if found is not None:
-            self._sender.tend(found)
+            jobs = [(group, self._mirror.jobs.get(group)) for group in sorted(groups)]
+        found = [self._guard(group, asked, job) for group, job in jobs if job is not None]
+        self._sender.tend([one for one in found if one is not None])
 
     def _move(self, nodes: Iterable[str], pool: str) -> None:
         body = {"metadata": {"labels": {objects.POOL: pool}}}

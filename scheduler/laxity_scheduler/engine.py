@@ -78,6 +78,13 @@ class LiveWorld(World, Protocol):
     cycle: int
     blind: str
 
+    def reject(self, job_id: str, problem: str) -> None:
+        """Leave this Job out of what is observed until its object is changed by somebody else.
+
+        The problem is its reason on the Job.
+        """
+        ...
+
     def expect_answers(self, jobs: int) -> None:
         """Verdicts of so many are being decided on: get ready, as for `expect`."""
         ...

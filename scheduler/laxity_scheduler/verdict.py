@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 from laxity_scheduler.reasons import Reason
 
+OfferKind = Literal["deadline", "widths", "borrow", "probe", "soft"]
 Runs = tuple[tuple[float, int], ...]  # reserved widths over time: (until_at, workers), in order
 
 
@@ -35,7 +36,7 @@ class Offer:
     capacity that would have to be borrowed, a probe of two epochs, or class soft.
     """
 
-    kind: Literal["deadline", "widths", "borrow", "probe", "soft"]
+    kind: OfferKind
     deadline_at: float
     widths: tuple[int, ...]
     p90_at: float

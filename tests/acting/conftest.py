@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from laxity_k8s.local import stop_workers
+from laxity_k8s.local import open_world, stop_workers
+from laxity_k8s.world import LiveCluster
+from laxity_scheduler.engine import Report
+from tests.acting.breaking import BAD, GOOD, Breaking, breaking, named, put, seen
 from tests.acting.machine import Machine
+from tests.acting.making import job
 
 
 @pytest.fixture
@@ -20,3 +24,21 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], uvloop.Loop]]:
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def two_jobs(tmp_path: Path) -> Iterator[LiveCluster]:
+    """Two waiting Jobs. No worker is started: the local cluster's controller stands still."""
+    made = open_world(tmp_path, lambda _: Report(), nodes={"a": 4, "b": 4})
+    made.api.controller.pass_over = lambda _: set()  # type: ignore[attr-defined]
+    for name in ("bad", "good"):
+        put(made, named(job(name)))
+    seen(made, BAD, GOOD)
+    yield made
+    made.close()
+    stop_workers(tmp_path)
+
+
+@pytest.fixture
+def breaks(monkeypatch: pytest.MonkeyPatch) -> Breaking:
+    return breaking(monkeypatch)

@@ -10,6 +10,7 @@ from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, adds_tolerations, asks_of, shut_out, suits
 from laxity_k8s.binding import bindings
 from laxity_k8s.eligible import Eligible
+from laxity_k8s.guard import Guard
 from laxity_k8s.kept import terms
 from tests.acting.making import job, node, pod
 
@@ -235,7 +236,7 @@ def test_a_local_pod_goes_where_labels_and_taints_allow() -> None:
     def bound(**spec: Any) -> str:
         waiting = pod(0, phase="Pending")
         waiting["spec"] |= spec
-        found = bindings([waiting], (), nodes, {"default/job": job(nodes='["a"]')})
+        found = bindings([waiting], (), nodes, {"default/job": job(nodes='["a"]')}, Guard())
         return found.get(merge.identity(waiting), "")
 
     assert bound() == "a"

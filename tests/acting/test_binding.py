@@ -6,13 +6,14 @@ from laxity_k8s import merge
 from laxity_k8s.affinity import onto
 from laxity_k8s.api import Json
 from laxity_k8s.binding import bindings
+from laxity_k8s.guard import Guard
 from tests.acting.making import job, node, pod
 
 
 def bound(*waiting: Json, placed: tuple[Json, ...] = (), made: Json | None = None) -> list[str]:
     """Nodes of the waiting pods, in their order; "" for one that goes on waiting."""
     nodes = [node("a", 2), node("b", 4), node("c", 4, unschedulable=True)]
-    found = bindings(waiting, placed, nodes, {"default/job": made or job()})
+    found = bindings(waiting, placed, nodes, {"default/job": made or job()}, Guard())
     return [found.get(merge.identity(one), "") for one in waiting]
 
 

@@ -38,8 +38,8 @@ class Seen:
             self.mirror.put(kind, {**thing, "metadata": meta})
 
     def look(self) -> ClusterState:
-        touched, nodes = self.mirror.take()
-        return self.snapshot.take(touched, nodes=nodes, now=NOW, cycle=1)
+        with self.mirror.take() as (touched, nodes):
+            return self.snapshot.take(touched, nodes=nodes, now=NOW, cycle=1)
 
     def busy(self) -> dict[str, int]:
         return {one.id: one.gpus - one.free_gpus for one in self.look().nodes}

@@ -51,8 +51,8 @@ class Seen:
         self.mirror.drop("pods", name)
 
     def look(self, now: float) -> Job:
-        touched, nodes = self.mirror.take()
-        (row,) = self.snapshot.take(touched, nodes=nodes, now=now, cycle=1).jobs
+        with self.mirror.take() as (touched, nodes):
+            (row,) = self.snapshot.take(touched, nodes=nodes, now=now, cycle=1).jobs
         return row
 
 

@@ -297,17 +297,14 @@ def test_a_job_whose_pods_do_not_run_in_time_says_how_many_do() -> None:
 
 def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     victim, other = row(job("victim")), row(job("other"))
-    rows = {job.id: job for job in (victim, other)}
-    states = {victim.id: Kept(freed_for=other.id, freed_nodes=("a", "a", "b"), freed_at=100.0)}
-    held = objects.holds(rows, states, 110.0)
+    state = Kept(freed_for=other.id, freed_nodes=("a", "a", "b"), freed_at=100.0)
+    held = objects.holds(victim, state, other, 110.0)
     assert [(hold.job, hold.node, hold.gpus) for hold in held] == [
         (other.id, "a", 2),
         (other.id, "b", 1),
     ]
-    rows[other.id] = replace(other, resumed_at=105.0)
-    assert objects.holds(rows, states, 110.0) == ()
-    rows[other.id] = other
-    assert objects.holds(rows, states, 100.0 + objects.HOLD_S) == ()
+    assert objects.holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
+    assert objects.holds(victim, state, other, 100.0 + objects.HOLD_S) == []
 
 
 @pytest.mark.parametrize(

@@ -215,10 +215,8 @@ def test_a_job_that_is_not_indexed_keeps_its_completions() -> None:
     assert "completions" not in body["spec"]
 
 
-def made(many: int, log: list[int], *, failing: int = -1) -> Iterator[int]:
+def made(many: int, log: list[int]) -> Iterator[int]:
     for number in range(many):
-        if number == failing:
-            raise ValueError(f"{number} cannot be made")
         log.append(number)
         yield number
 
@@ -231,12 +229,3 @@ def test_the_first_patches_go_out_as_they_are_made_and_the_next_are_made_togethe
     assert next(patches) == BATCH
     assert len(log) == 2 * BATCH
     assert [*range(BATCH + 1), *patches] == log == list(range(100))
-
-
-@pytest.mark.parametrize("failing", [0, 3, BATCH, BATCH + 1, 2 * BATCH, 2 * BATCH + 5])
-def test_all_that_were_made_before_one_that_cannot_be_made_go_out(failing: int) -> None:
-    sent: list[int] = []
-    patches = in_batches(made(100, [], failing=failing))
-    with pytest.raises(ValueError, match=f"{failing} cannot be made"):
-        sent.extend(patches)
-    assert sent == list(range(failing))

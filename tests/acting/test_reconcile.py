@@ -2,10 +2,11 @@
 
 import pytest
 
+from laxity.checked import instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import Json
-from laxity_k8s.reconcile import Backoff, Step, reconcile, rfc3339, seconds
+from laxity_k8s.reconcile import Backoff, Step, reconcile, rfc3339
 from tests.acting.making import CREATED, CREATED_AT, job, pod
 
 NOW = CREATED_AT + 100.0
@@ -143,4 +144,4 @@ def test_pods_carry_what_kubernetes_gives_them() -> None:
 
 def test_instants_are_read_back_as_written() -> None:
     for at in (CREATED_AT, CREATED_AT + 0.125):
-        assert seconds(rfc3339(at)) == at
+        assert instant_at(rfc3339(at)) == at

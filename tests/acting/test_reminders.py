@@ -10,6 +10,7 @@ from laxity import names
 from laxity.orders import parked_text
 from laxity_k8s import merge
 from laxity_k8s.api import ClusterApi, Json, Listing
+from laxity_k8s.guard import Guard
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import job_row
 from laxity_k8s.reminders import PATIENCE_S, Reminders
@@ -80,7 +81,8 @@ class Cluster:
         """One cycle: the signals that are written onto the pod in it."""
         row = job_row(self.job, now=now)
         assert isinstance(row, Job)
-        patches = self.reminders.patches(ClusterState(now=now, nodes=(), jobs=(row,)), now)
+        state = ClusterState(now=now, nodes=(), jobs=(row,))
+        patches = self.reminders.patches(state, now, guard=Guard())
         for patch in patches:
             assert (patch.kind, patch.id) == ("pods", merge.identity(self.pod))
             self.put("pods", merge.merge(self.pod, patch.body))

@@ -7,6 +7,7 @@ import pytest
 from laxity_k8s import merge
 from laxity_k8s.affinity import liked, onto
 from laxity_k8s.api import Json
+from laxity_k8s.guard import Guard
 from laxity_k8s.objects import job_row
 from laxity_k8s.straying import may_stray, postponed
 from laxity_scheduler.plan import Admit, Decision, Resize
@@ -58,7 +59,7 @@ def held_back(*decisions: Decision, on_its_way: str = "") -> set[str]:
     for one in decisions:
         assert isinstance(one, Admit | Resize)
         by_job.setdefault(one.job, []).append(one)
-    return postponed(by_job, good, jobs, lambda _: set(on_its_way))
+    return postponed(by_job, good, jobs, lambda _: set(on_its_way), Guard())
 
 
 GROWS = Resize("default/job", 3, ("a", "b", "b"), "now", WHY)

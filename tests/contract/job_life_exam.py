@@ -6,10 +6,10 @@ them with `@pytest.mark.parametrize("question", LIVES, ids=named)`.
 
 from collections.abc import Callable
 
+from laxity.checked import instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import Json, Patch
-from laxity_k8s.reconcile import seconds
 from tests.contract.cluster_bench import (
     Bench,
     Question,
@@ -113,15 +113,17 @@ def every_resume_rewrites_the_start_time_and_suspending_keeps_it(bench: Bench) -
     job_id, _ = job(bench, "exam-start-time", width=1, suspend=False)
     with Eyes(bench.api) as eyes:
         eyes.until(running(eyes, job_id, {0}), "it runs")
-        first = seconds(status(eyes, job_id, "startTime"))
+        first = began(eyes, job_id)
         eyes.until(_a_second_later(bench, job_id, first), "a second has passed")
         spec(bench, job_id, suspend=True)
         eyes.until(lambda: condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
-        assert seconds(status(eyes, job_id, "startTime")) == first
+        assert began(eyes, job_id) == first
         spec(bench, job_id, suspend=False)
-        eyes.until(
-            lambda: seconds(status(eyes, job_id, "startTime")) > first, "the start time is new"
-        )
+        eyes.until(lambda: began(eyes, job_id) > first, "the start time is new")
+
+
+def began(eyes: Eyes, job_id: str) -> float:
+    return instant_at(status(eyes, job_id, "startTime")) or 0.0
 
 
 def _a_second_later(bench: Bench, job_id: str, since: float) -> Callable[[], bool]:

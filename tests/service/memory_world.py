@@ -24,7 +24,7 @@ TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ES
 
 class MemoryWorld:
     """Nodes of so many GPUs. `carried_out` keeps every plan, `expected` those told of before;
-    `broken` makes observing fail, `blind` what is observed doubtful.
+    `rejected` every Job that was turned away, `broken` makes observing fail, `blind` what is observed doubtful.
     """
 
     def __init__(self, *gpus: int) -> None:
@@ -33,6 +33,7 @@ class MemoryWorld:
         self.carried_out: list[Plan] = []
         self.asked: list[int] = []
         self.expected: list[Plan] = []
+        self.rejected: dict[str, str] = {}
         self.broken: Exception | None = None
         self.observed = 0
         self._gpus = gpus
@@ -51,6 +52,11 @@ class MemoryWorld:
                 raise self.broken
             self._state = self._snapshot()
             return self._state
+
+    def reject(self, job_id: str, problem: str) -> None:
+        with self._lock:
+            self.rejected[job_id] = problem
+            self._rows.pop(job_id, None)
 
     def expect_answers(self, jobs: int) -> None:
         self.asked.append(jobs)

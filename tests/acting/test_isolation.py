@@ -1,0 +1,341 @@
+"""Whatever is raised about one Job: that Job says so, and all others are served in the same cycle."""
+
+import logging
+import time
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity_k8s import (
+    eligible,
+    kept,
+    local,
+    merge,
+    objects,
+    patches,
+    pods,
+    rejections,
+    reminders,
+    sending,
+    snapshot,
+    straying,
+    wishes,
+)
+from laxity_k8s import world as acting
+from laxity_k8s.api import ApiError, Json
+from laxity_k8s.world import LiveCluster
+from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import ClusterState
+from tests.acting.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch
+from tests.acting.making import EVER_SUSPENDED, SUSPENDED, job, node, pod
+
+WHY = reason("order", policy="test")
+
+
+@pytest.fixture
+def world(two_jobs: LiveCluster) -> LiveCluster:
+    return two_jobs
+
+
+def running(name: str) -> Json:
+    """A Job with a worker that was sent to node b."""
+    state = kept.Kept(resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x")
+    made = named(job(name, suspend=False, nodes='["b"]', status=EVER_SUSPENDED))
+    return with_state(made, state)
+
+
+def with_state(made: Json, state: kept.Kept) -> Json:
+    made["metadata"]["annotations"][names.STATUS] = state.to_text()
+    return made
+
+
+def ids(state: ClusterState) -> list[str]:
+    return [row.id for row in state.jobs]
+
+
+def admit(world: LiveCluster, *jobs: str) -> None:
+    world.carry_out(Plan(tuple(Admit(one, 1, ("a",), WHY) for one in jobs)))
+
+
+def told(world: LiveCluster, job_id: str = BAD) -> str:
+    return merge.annotations(world.api.get("jobs", job_id)).get(names.REASON, "")
+
+
+READING = [
+    pytest.param(objects, "job_row", id="its row"),
+    pytest.param(snapshot, "kept", id="what laxity has written on it"),
+    pytest.param(snapshot, "asks_of", id="what its pods ask for"),
+    pytest.param(eligible.Eligible, "name", id="where it may go"),
+    pytest.param(snapshot, "_speaks", id="whether it has run"),
+    pytest.param(objects, "pods_busy", id="its pods"),
+    pytest.param(acting, "tending", id="what it needs before"),
+    pytest.param(rejections.Rejections, "problem", id="whether it was rejected"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), READING)
+def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
+    owner: Any, name: str, world: LiveCluster, breaks: Breaking, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(world, pod(0, of="bad", node="b"), "pods")
+    while not world._mirror.pods:
+        assert world.wait(10.0)
+    breaks(owner, name)
+    with caplog.at_level(logging.ERROR, logger="laxity_k8s.guard"):
+        for _ in range(3):
+            touch(world, BAD)
+            state = world.observe()
+    state = world.observe()
+    assert ids(state) == [GOOD]
+    assert told(world) == SAID
+    assert sum(f"{BAD} is left out" in line.message for line in caplog.records) == 1
+    assert "Traceback" in caplog.text
+    admit(world, GOOD)
+    assert world.observe().by_id[GOOD].workers == 1
+
+
+CARRYING_OUT = [
+    pytest.param(wishes, "job_patch", id="its patch"),
+    pytest.param(wishes, "first_start", id="in which turn"),
+    pytest.param(wishes, "roomy", id="where it may grow"),
+    pytest.param(patches, "onto", id="its affinity"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), CARRYING_OUT)
+def test_a_job_whose_patch_cannot_be_made_says_why_and_the_other_starts(
+    owner: Any, name: str, world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(owner, name)
+    admit(world, BAD, GOOD)
+    state = world.observe()
+    assert ids(state) == [GOOD]
+    assert state.by_id[GOOD].workers == 1
+    assert told(world) == SAID
+
+
+def test_a_growth_that_cannot_be_judged_holds_up_no_other_decision(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    put(world, running("bad"))
+    seen(world, BAD)
+    world.observe()
+    breaks(straying, "allowed")
+    world.carry_out(Plan((Resize(BAD, 2, ("b", "b"), "now", WHY), Admit(GOOD, 1, ("a",), WHY))))
+    assert world.observe().by_id[GOOD].workers == 1
+
+
+def test_a_signal_that_cannot_be_written_holds_up_no_other_decision(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    put(world, running("bad"))
+    seen(world, BAD)
+    world.observe()
+    world.carry_out(Plan((Preempt(BAD, "epoch", GOOD, WHY),)))
+    assert world.observe().by_id[BAD].stop_requested_at is not None
+    breaks(reminders.Reminders, "_patch")
+    admit(world, GOOD)
+    state = world.observe()
+    assert state.by_id[GOOD].workers == 1
+    assert ids(state) == [GOOD]
+    assert told(world) == SAID
+
+
+def test_words_that_cannot_be_said_keep_no_patch_from_landing(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(sending.Sender, "_say")
+    admit(world, BAD, GOOD)
+    assert {row.id: row.workers for row in world.observe().jobs} == {BAD: 1, GOOD: 1}
+
+
+def test_an_answer_that_cannot_be_taken_in_keeps_no_other_from_it(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(sending.Sender, "_settled")
+    admit(world, BAD, GOOD)
+    assert world.observe().by_id[GOOD].workers == 1
+
+
+def test_a_patch_that_the_local_cluster_chokes_on_is_refused_alone(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(local, "changed")
+    admit(world, BAD, GOOD)
+    state = world.observe()
+    assert state.by_id[GOOD].workers == 1
+    assert world._snapshot.bad[BAD].problems == (SAID,)
+
+
+def test_gpus_of_a_job_that_cannot_be_read_stay_busy(world: LiveCluster, breaks: Breaking) -> None:
+    put(world, running("bad"))
+    seen(world, BAD)
+    breaks(objects, "job_row")
+    state = world.observe()
+    assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}, "it was sent there"
+    put(world, pod(0, of="bad", node="b"), "pods")
+    while not world._mirror.pods:
+        assert world.wait(10.0)
+    state = world.observe()
+    assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}, "its pod is there"
+
+
+def test_a_job_that_can_be_read_again_is_decided_on_without_a_change(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch, breaks: Breaking
+) -> None:
+    with monkeypatch.context():
+        breaks(objects, "job_row")
+        touch(world, BAD)
+        for _ in range(2):  # nothing is new any more
+            world.observe()
+        assert told(world) == SAID
+        due_at = world._snapshot.due_at
+    monkeypatch.undo()
+    monkeypatch.setattr(time, "time", lambda: due_at + 1.0)
+    assert world.observe().by_id[BAD].asked, "its refusal was no verdict on what it asks for"
+
+
+def test_a_job_put_right_to_what_it_said_before_asks_again(world: LiveCluster) -> None:
+    judged = with_state(named(job("bad")), kept.Kept(terms=kept.terms(named(job("bad"))), wanted=0))
+    put(world, judged)
+    seen(world, BAD)
+    assert not world.observe().by_id[BAD].verdict
+    world.annotate(BAD, {names.DEADLINE: "soon"})
+    assert ids(world.observe()) == [GOOD]
+    assert "deadline" in told(world)
+    world.annotate(BAD, {names.DEADLINE: None})
+    assert world.observe().by_id[BAD].asked, "its refusal was no verdict on what it asks for"
+
+
+def test_gpus_that_cannot_be_held_for_one_job_are_held_for_others(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    for name, other in (("bad", GOOD), ("victim", GOOD)):
+        now = time.time()
+        state = kept.Kept(freed_for=other, freed_nodes=("a",), freed_at=now, wanted=0)
+        put(world, with_state(job(name, status=SUSPENDED), state))
+    seen(world, BAD, "default/victim")
+    breaks(objects, "holds")
+    assert [hold.job for hold in world.observe().holds] == [GOOD]
+
+
+def test_a_node_that_cannot_be_read_is_left_out_alone(world: LiveCluster, breaks: Breaking) -> None:
+    put(world, node("bad"), "nodes")
+    while "bad" not in world._mirror.nodes:
+        assert world.wait(10.0)
+    breaks(objects, "node_row")
+    assert [one.id for one in world.observe().nodes] == ["a", "b"]
+
+
+def test_a_node_that_cannot_be_judged_takes_no_pods_and_the_others_do(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    put(world, node("bad"), "nodes")
+    while "bad" not in world._mirror.nodes:
+        assert world.wait(10.0)
+    breaks(eligible, "shut_out")
+    chosen = job("chosen")
+    chosen["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    put(world, chosen)
+    seen(world, "default/chosen")
+    state = world.observe()
+    assert state.eligible(state.by_id["default/chosen"]) == frozenset({"a", "b"})
+
+
+@pytest.mark.parametrize("name", ["learn", "name"])
+def test_other_nodes_are_worked_out_for_all_jobs_but_one_that_raises(
+    name: str, world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(eligible.Eligible, name)
+    put(world, pod(0, of="bad", node="b"), "pods")
+    taint = {"key": "bad", "effect": "NoSchedule"}
+    put(world, node("tainted", 4, taints=[taint]), "nodes")
+    while "tainted" not in world._mirror.nodes or not world._mirror.pods:
+        assert world.wait(10.0)
+    touch(world, BAD)
+    state = world.observe()
+    assert state.eligible(state.by_id[GOOD]) == frozenset({"a", "b"})
+
+
+def test_a_change_that_cannot_be_taken_in_ends_no_watch(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    breaks(pods, "owner")
+    put(world, pod(0, of="bad"), "pods")
+    put(world, pod(0, of="good"), "pods")
+    while not any("good" in key for key in world._mirror.pods_of):
+        assert world.wait(10.0)
+    assert ids(world.observe()) == [BAD, GOOD]
+
+
+@pytest.mark.parametrize("where", ["take", "reject"])
+def test_what_was_marked_as_changed_is_marked_again_after_any_exception(
+    where: str, world: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        if where == "take":
+            context.setattr(snapshot.Snapshot, "_renew_nodes", fail)
+        else:
+            context.setattr(sending.Sender, "tend", fail)
+        with pytest.raises(KeyboardInterrupt):
+            world.observe()
+    state = world.observe()
+    assert ids(state) == [BAD, GOOD]
+    assert [one.id for one in state.nodes] == ["a", "b"]
+
+
+def test_an_api_server_that_is_away_is_no_problem_of_a_job(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise ApiError("it does not answer")
+
+    with monkeypatch.context() as context:
+        context.setattr(objects, "job_row", away)
+        with pytest.raises(ApiError):
+            world.observe()
+    assert ids(world.observe()) == [BAD, GOOD]
+
+
+def test_a_rejected_job_is_left_out_with_its_reason_until_its_user_changes_it(
+    world: LiveCluster,
+) -> None:
+    put(world, running("bad"))
+    seen(world, BAD)
+    assert ids(world.observe()) == [BAD, GOOD]
+    world.reject(BAD, "IndexError: list index out of range")
+    world.reject("default/nobody", "it is gone")
+    for _ in range(2):  # our own words on it change nothing
+        state = world.observe()
+        assert ids(state) == [GOOD]
+        assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}
+        assert told(world) == "IndexError: list index out of range"
+        world.annotate(BAD, {names.RUN_ID: "run"})
+    touch(world, BAD)
+    assert ids(world.observe()) == [GOOD]
+    world.annotate(BAD, {names.EPOCHS: "11"})
+    assert world.observe().by_id[BAD].asked
+
+
+def test_a_job_whose_patch_the_api_server_calls_invalid_gets_its_words_as_reason(
+    world: LiveCluster,
+) -> None:
+    made = job("bad")
+    made["spec"] |= {"completions": 3}
+    put(world, made)
+    seen(world, BAD)
+    world.observe()
+    admit(world, BAD, GOOD)
+    state = world.observe()
+    assert ids(state) == [GOOD]
+    assert "spec.completions: Invalid value" in told(world)

@@ -82,7 +82,9 @@ def score(actual: float, predicted: float, sigma: float) -> float:
 
 def factor(x: Floats) -> Floats:
     """The inverse of the score's curve: a positive factor that grows with x; shape kept."""
-    return np.asarray(x + np.sqrt(1.0 + x * x))
+    root = np.sqrt(1.0 + x * x)
+    below = 1.0 / (root - np.minimum(x, 0.0))  # the same, and never 0
+    return np.asarray(np.where(x < 0.0, below, x + root))
 
 
 def factors(scores: Sequence[float], *, level: float = P90) -> Factors:

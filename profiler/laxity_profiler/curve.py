@@ -120,15 +120,21 @@ def paying_widths(widths: Sequence[int], epoch_s: Sequence[float]) -> tuple[int,
 
 
 def _bend(levels: Sequence[Level], curve: Curve, width: int) -> float:
-    """What the measured levels say of the curve here: interpolated over log2 of the width."""
-    below = [level for level in levels if level.width < width]
-    above = [level for level in levels if level.width > width]
-    if not below or not above:
-        edge = above[0] if above else below[-1]
-        return edge.epoch_s / curve.at(edge.width, is_beyond=edge.is_beyond)
-    left, right = below[-1], above[0]
+    """What the measured levels say of the curve here: interpolated over log2 of the width.
+
+    A level of this very width (on other nodes) is believed alone; beyond the levels the last counts.
+    """
+    below = [level for level in levels if level.width <= width]
+    above = [level for level in levels if level.width >= width]
+    left, right = below[-1] if below else above[0], above[0] if above else below[-1]
+    low, high = _off_the_curve(left, curve), _off_the_curve(right, curve)
+    if left.width == right.width:
+        return low
     span = math.log2(right.width) - math.log2(left.width)
     part = (math.log2(width) - math.log2(left.width)) / span
-    low = left.epoch_s / curve.at(left.width, is_beyond=left.is_beyond)
-    high = right.epoch_s / curve.at(right.width, is_beyond=right.is_beyond)
     return low + part * (high - low)
+
+
+def _off_the_curve(level: Level, curve: Curve) -> float:
+    """How many times as long as on the curve an epoch takes at this level."""
+    return level.epoch_s / curve.at(level.width, is_beyond=level.is_beyond)

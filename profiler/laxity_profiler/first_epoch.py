@@ -3,6 +3,7 @@
 As soon as one epoch of the model has ended, its history speaks and this is forgotten.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,8 +11,10 @@ from typing import Final
 from laxity_profiler.curve import ONE_WIDTH, Curve, Level
 from laxity_profiler.estimate import Workload
 from laxity_profiler.fits import Setting, SettingFit
+from laxity_profiler.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.traffic import NotBelieved, Reading, epoch_of
 
+LOG: Final = logging.getLogger(__name__)
 NEWS: Final = 0.5  # of its error: an estimate that moved by more is a new one
 SURER: Final = 0.8  # times the error: an estimate that is so much surer is a new one
 
@@ -38,10 +41,18 @@ def first_epochs(seen: Iterable[Seen]) -> FirstEpochs:
     best: dict[str, dict[Setting, SettingFit]] = {}
     doubted = []
     for one in sorted(seen, key=lambda one: one.uid):
-        found = epoch_of(one.reading, one.workload.dataset_bytes)
+        try:
+            found = epoch_of(one.reading, one.workload.dataset_bytes)
+        except Exception as error:
+            LOG.exception("what %s reads in its first epoch cannot be used", one.uid)
+            doubted.append((one.uid, f"{type(error).__name__}: {error}"))
+            continue
         if isinstance(found, NotBelieved):
             if found.why in ("cached", "read ahead"):
                 doubted.append((one.uid, found.why))
+            continue
+        if not SHORTEST_S <= found.epoch_s <= LONGEST_S:
+            doubted.append((one.uid, f"an epoch of {found.epoch_s:.3g} s"))
             continue
         fit = _fit(Setting.of(one.workload), one.reading.width, found.epoch_s, found.error)
         known = best.setdefault(one.workload.model, {})

@@ -6,17 +6,27 @@ memory, and in one row beside its epochs so that a restart (or another replica) 
 """
 
 import json
-import math
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
+from laxity.checked import finite_number
 from laxity_profiler import tables
 from laxity_profiler.estimate import Workload
 from laxity_profiler.first_epoch import Seen
-from laxity_profiler.said import NOTHING_SAID, Epoch, Folded, Report, Said, Stop, StopSeen
+from laxity_profiler.report_values import LONGEST_S, clean
+from laxity_profiler.said import (
+    NOTHING_SAID,
+    Epoch,
+    Folded,
+    Report,
+    Said,
+    Stop,
+    StopSeen,
+)
 from laxity_profiler.tables import HistoryError, transaction
 
 if TYPE_CHECKING:
@@ -24,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Epoch", "History", "HistoryError", "Report", "Run", "Stop", "StopSeen"]
 
+LOG: Final = logging.getLogger(__name__)
 EPOCHS_READ: Final = 50_000  # of one model: the latest
 STOPS_READ: Final = 20_000
 ASIDES_KEPT: Final = 1_000  # per job and service life
@@ -87,7 +98,7 @@ class History:
             with transaction(self.engine) as connection:
                 row = tables.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
                 fresh = kept is not None and kept.folds == row.folds
-                said = Said.from_json(kept.said.to_json() if kept and fresh else row.said)
+                said = _unfolded(uid, kept.said.to_json() if kept and fresh else row.said)
                 folded = said.fold(lines, epochs=workload.epochs, received_at=now)
                 folded.epochs = [_placed(epoch, nodes, since) for epoch in folded.epochs]
                 self._write(connection, uid, workload.model, folded, now)
@@ -150,13 +161,14 @@ class History:
         `suspend`: from the parked report until all pods are gone; `resume`: from the patch that
         starts the pods to the `formed` report.
         """
-        if not (math.isfinite(seconds) and math.isfinite(at) and 0 <= seconds < 1e6):
+        took_s = finite_number(seconds, least=0.0, most=LONGEST_S)
+        if took_s is None or finite_number(at) is None:
             self.set_aside(
                 uid, f"{kind} of {seconds} s at {at} is not believed", "", at=time.time()
             )
             return
         with self._lock, transaction(self.engine) as connection:
-            stops = [Stop(kind, max(1, workers), float(seconds), float(at), size_bytes)]
+            stops = [Stop(kind, max(1, workers), took_s, float(at), size_bytes)]
             self._write(connection, uid, workload.model, Folded(stops=stops), at)
 
     def observe_finish(self, uid: str, *, at: float) -> None:
@@ -238,7 +250,7 @@ class History:
         if aside:
             self._aside[uid] = known + len(aside)
             rows = [
-                {"uid": uid, "reason": _clean(reason), "line": _clean(line), "at": now}
+                {"uid": uid, "reason": clean(reason), "line": clean(line), "at": now}
                 for reason, line in aside
             ]
             tables.insert_new(connection, tables.SetAside, rows)
@@ -254,7 +266,7 @@ class History:
 
     def _read(self, row: Any) -> _Kept:
         """What was told before a restart, or to another replica, as if it had been told here."""
-        kept = self._keep(row.uid, Said.from_json(row.said), row.folds)
+        kept = self._keep(row.uid, _unfolded(row.uid, row.said), row.folds)
         if row.folds:
             kept.workload = _workload(row.workload, row.model)
             self._note_reading(row.uid, kept.workload, kept.said)
@@ -280,13 +292,22 @@ class News:
     last_stop_id: int
 
 
+def _unfolded(uid: str, text: str) -> Said:
+    """What was folded of a run; nothing if that cannot be read any more: its reports come again."""
+    try:
+        return Said.from_json(text)
+    except Exception:
+        LOG.exception("what %s reported cannot be read; it counts as nothing", uid)
+        return Said()
+
+
 def _row(job: str, workload: Workload, said: Said, folds: int) -> dict[str, Any]:
     return {
         "job": job,
         "model": workload.model,
         "workload": _workload_json(workload),
         "acked": said.acked,
-        "said": _clean(said.to_json()),
+        "said": clean(said.to_json()),
         "folds": folds,
         "at": time.time(),
     }
@@ -322,8 +343,3 @@ def _workload(text: str, model: str) -> Workload:
         return Workload(**{"model": model, "epochs": 1} | json.loads(text))
     except (TypeError, ValueError):
         return Workload(model, 1)
-
-
-def _clean(text: str) -> str:
-    """Text that every database takes."""
-    return text.replace("\0", "\ufffd").encode(errors="replace").decode()

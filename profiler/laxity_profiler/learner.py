@@ -8,6 +8,7 @@ they came out are kept too: they are the measured coverage, and move the level o
 too often, that of a start and that of a run apart.
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from laxity_profiler.estimate import Estimate, Workload
 from laxity_profiler.first_epoch import first_epochs, is_news
 from laxity_profiler.fits import ModelFit, SettingFit
 from laxity_profiler.fitting import Stretch, fit_model, node_workers, stretches
-from laxity_profiler.history import History, Run
+from laxity_profiler.history import History, HistoryError, Run
 from laxity_profiler.overhead import PRIORS, Costs, fit_costs, warm_ups
 from laxity_profiler.overhead_part import PartFit
 from laxity_profiler.predictor import HistoryPredictor
 from laxity_profiler.said import StopSeen
 
+LOG: Final = logging.getLogger(__name__)
 GROWTH: Final = 0.1  # a model is fitted again when it has so many more epochs
 REFITS: Final = 8  # per call; the first call fits all
 PRIORS_KEPT: Final = "priors"  # the store's row that says which
@@ -88,7 +90,7 @@ class Learner:
             chosen = sorted(due)[: None if self._is_first else REFITS]
             self._is_first = False
             for model in chosen:
-                self._fit(model)
+                self._fit_or_keep(model)
             read = self._look_at_first_epochs()
             stops_due = self._stops_seen >= (1.0 + GROWTH) * self._stops_fitted
             if (
@@ -219,6 +221,15 @@ class Learner:
         learned = self._learned[model]
         return learned.is_due or (model in self._surprised and learned.seen > learned.fitted)
 
+    def _fit_or_keep(self, model: str) -> None:
+        """Fit; a history that cannot be fitted leaves that model as it was, and all others alone."""
+        try:
+            self._fit(model)
+        except HistoryError:
+            raise
+        except Exception:
+            LOG.exception("model %s cannot be fitted: what was known of it before is used", model)
+
     def _fit(self, model: str) -> None:
         learned = self._learned[model]
         runs = self._history.epochs(model)[-RUNS:]
@@ -247,9 +258,17 @@ class Learner:
         self._stops_fitted = self._stops_seen
         fits = [row.fit for _, row in sorted(self._learned.items()) if row.fit is not None]
         fits += [ModelFit(model, (), traffic=read) for model, read in sorted(self._first.items())]
-        costs = fit_costs(stops, warm_up_s=self._warm_up_s(), prior=self._prior)
+        costs = self._costs(stops)
         made = HistoryPredictor(tuple(fits), costs, self._gpus_per_node)
         return self._current if made == self._current else made
+
+    def _costs(self, stops: Sequence[StopSeen]) -> Costs:
+        """Of stops and starts; those of before if these cannot be fitted."""
+        try:
+            return fit_costs(stops, warm_up_s=self._warm_up_s(), prior=self._prior)
+        except Exception:
+            LOG.exception("what stops and starts cost cannot be fitted: what was known is used")
+            return self._current.costs
 
     def _warm_up_s(self) -> dict[str, tuple[float, ...]]:
         return {model: row.warm_up_s for model, row in self._learned.items() if row.warm_up_s}

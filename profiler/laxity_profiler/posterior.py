@@ -4,7 +4,7 @@ A run differs from its model's level by a factor u of its own (other parameters,
 relative variance `spread2`; each epoch adds noise with variance `noise2`. After k epochs with mean
 ratio m to the level, the best guess of u and what is left of its variance are
 
-    u = 1 + gain * (m - 1)      gain = prior2 / (prior2 + noise2 / k)      left2 = prior2 * (1 - gain)
+    u = 1 - gain + gain * m    gain = prior2 / (prior2 + noise2 / k)      left2 = prior2 * (1 - gain)
 
 If the ratios jump (a node became slower), only those after the jump count; a prior that is off by
 more than it allows for is not believed.
@@ -47,7 +47,7 @@ def update(belief: Belief, ratios: Sequence[float]) -> Belief:
     if off * off > SURPRISE * SURPRISE * (prior2 + error2):
         prior2 = off * off
     gain = prior2 / (prior2 + error2) if prior2 + error2 > 0.0 else 1.0
-    middle = belief.factor + gain * off
+    middle = (1.0 - gain) * belief.factor + gain * mean  # between the two, so never 0
     left2 = prior2 * (1.0 - gain) / (middle * middle)
     return Belief(middle, left2, belief.gain + (1.0 - belief.gain) * gain, noise2, belief.n + n)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from laxity_profiler.calibrate import factor
 from laxity_profiler.curve import ERROR_ONE_WIDTH, ONE_WIDTH, doublings
 from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.expect import NO_END, Cell, Outlook, finite
@@ -95,7 +96,7 @@ def estimates(rows: Sequence[Row]) -> Estimates:
     epochs, level, left2, noise2 = numbers[:, :4].T
     sigma2 = left2 + noise2 / np.maximum(epochs, 1.0)
     x = numbers[:, 4:7] * np.sqrt(sigma2)[:, None]
-    up = x + np.sqrt(1.0 + x * x)
+    up = factor(x)
     unknown = np.isinf(level)
     total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
     low, end_s, high = np.where(epochs > 0.0, numbers[:, 7:].T, 0.0)

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity import names
+from laxity.widths import MOST_WORKERS
 from laxity_profiler import tables
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import Epoch, History
+from laxity_profiler.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.sharing import DEFAULT, model_key
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ PAGE: Final = 200
 OVERLAP_MS: Final = 3_600_000  # ended runs are looked at again for so long: clocks differ
 GAP: Final = 1.5  # epochs further apart than this many epochs: it was stopped in between
 GAP_S: Final = 5.0
-LONGEST_S: Final = 1e8
 MOST_EPOCHS: Final = 10_000_000
 
 
@@ -130,9 +131,9 @@ def _epochs(
     doubts: list[str] = []
     for step, point in sorted(_first_by_step(actual).items()):
         seconds, width = float(point.value), widths.get(step, 1.0)
-        if not 1 <= step <= MOST_EPOCHS or not 0.0 < seconds < LONGEST_S:
+        if not 1 <= step <= MOST_EPOCHS or not SHORTEST_S <= seconds <= LONGEST_S:
             doubts.append(f"epoch {step} of {seconds} s is not believed")
-        elif not (1.0 <= width <= 1e6 and width == int(width)):
+        elif not (1.0 <= width <= MOST_WORKERS and width == int(width)):
             doubts.append(f"epoch {step} on {width} workers is not believed")
         else:
             at = point.timestamp / 1000.0

@@ -2,25 +2,43 @@
 
 Lines may come twice, out of order, or be nonsense; clocks may jump. Each line counts once (by its
 `seq`), an older one never overwrites what a newer one said, and what cannot be believed is set
-aside with a reason. Pure: the database is elsewhere (history.py).
+aside with a reason. Every number is read with `laxity.checked`, every text is one that a database
+takes, and a result is one that orjson writes, as whoever shows it does. No line raises. Pure: the
+database is elsewhere (history.py).
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, Final, Self, TypeGuard
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Self
 
+import orjson
+
+from laxity.checked import LAST_AT, finite_number
 from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_profiler.report_values import (
+    SHORTEST_S,
+    BeliefError,
+    bytes_in,
+    clean,
+    count_in,
+    grows,
+    is_number,
+    is_size,
+    seconds_in,
+    seq_of,
+    short,
+    text_of,
+    width_in,
+)
 from laxity_profiler.traffic import Reading
 
 EPOCHS_KEPT: Final = 20
-LONGEST_S: Final = 1e8  # three years: no epoch and no stop takes so long
 CLOCK_SLACK_S: Final = 5.0  # two clocks may differ by so much and still be believed
 MOST_AHEAD: Final = 1_000  # lines beyond a gap; then the gap is given up
 MOST_SKIPPED: Final = 1_000_000
 MOST_READINGS: Final = 1_000
-TEXT_LIMIT: Final = 8_000
+LONGEST_READING_S: Final = 1e6  # eleven days; each second of it costs memory
 RESULT_LIMIT: Final = 262_144
 KINDS: Final = frozenset(
     {"started", "formed", "resumed", "read", "epoch", "saved", "parked", "finished", "failed"}
@@ -88,10 +106,6 @@ class Folded:
     aside: list[tuple[str, str]] = field(default_factory=list)  # (reason, line)
 
 
-class BeliefError(ValueError):
-    """A field of a line cannot be true; the message says which and why."""
-
-
 @dataclass(slots=True)
 class Said:
     """The state of the folding. `acked`: every line up to this seq was taken."""
@@ -137,19 +151,26 @@ class Said:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        fields = json.loads(text) if text else {}
-        return cls(**fields | {"ahead": set(fields.get("ahead", ()))})
+        """What `to_json` wrote, by any laxity; ValueError if nobody wrote that."""
+        kept = json.loads(text) if text else {}
+        if not isinstance(kept, dict):
+            raise ValueError(f"{text[:80]!r} is no folded report")  # noqa: TRY004 - as bad JSON is
+        known = {one.name: kept[one.name] for one in fields(cls) if one.name in kept}
+        found = cls(**known | {"ahead": set(known.get("ahead", ()))})
+        found.failed = clean(found.failed)
+        found._keep_result(found.result)
+        return found
 
     def fold(self, lines: Sequence[object], *, epochs: int, received_at: float) -> Folded:
         """Take the lines that are new. `epochs` is the job's total."""
         folded = Folded()
-        for line in sorted(lines, key=_order):
-            if not isinstance(line, Mapping) or not _is_count(line.get("seq")):
+        for line in sorted(lines, key=seq_of):
+            if not isinstance(line, Mapping) or not seq_of(line):
                 folded.aside.append(
-                    ("no seq from 1 up: it cannot be told from others", _short(line))
+                    ("no seq from 1 up: it cannot be told from others", short(line))
                 )
             elif line["seq"] > max(self.acked, self.newest) + MOST_SKIPPED:
-                folded.aside.append((f"seq jumps from {self.newest}", _short(line)))
+                folded.aside.append((f"seq jumps from {self.newest}", short(line)))
             elif self._is_new(line):
                 self._take(line, folded, epochs=epochs, received_at=received_at)
         return folded
@@ -166,15 +187,15 @@ class Said:
     ) -> None:
         seq = int(line["seq"])
         if seq == 1:
-            self.first_at = line["at"] if _is_number(line.get("at")) else None
+            self.first_at = line["at"] if is_number(line.get("at")) else None
         self._mark(seq, folded)
         at, doubt = self._instant(line.get("at"), received_at)
         if doubt:
-            folded.aside.append((doubt, _short(line)))
+            folded.aside.append((doubt, short(line)))
         try:
             self._believe(line, folded, at=at, epochs=epochs)
         except BeliefError as error:
-            folded.aside.append((str(error), _short(line)))
+            folded.aside.append((str(error), short(line)))
         if seq >= self.newest:
             self.newest, self.at = seq, at
 
@@ -193,11 +214,10 @@ class Said:
 
     def _instant(self, said: object, received_at: float) -> tuple[float, str]:
         """When it happened, by a clock that does not go back and is not ahead of ours."""
-        if not _is_number(said):
-            return max(
-                self.at, received_at
-            ), f"at {_short(said, 40)} is no instant; the arrival counts"
-        at = float(said)
+        at = finite_number(said, least=0.0, most=LAST_AT)
+        if at is None:
+            arrived = max(self.at, received_at)
+            return arrived, f"at {short(said, 40)} is no instant; the arrival counts"
         if at > received_at + CLOCK_SLACK_S:
             late = at - received_at
             return received_at, f"the worker's clock is {late:.0f} s ahead; the arrival counts"
@@ -212,29 +232,29 @@ class Said:
         if kind == "epoch":
             self._epoch(line, folded, at=at, epochs=epochs, current=current)
         elif kind in ("saved", "resumed"):
-            self._moved(line, folded, at=at, current=current)
+            self._moved(line, folded, at=at, epochs=epochs, current=current)
         elif kind == "formed":
-            self._form(line, folded, at=at, current=current)
+            self._form(line, folded, at=at, epochs=epochs, current=current)
         elif kind == "read":
             self._read(line, current=current)
-        elif kind not in KINDS:
-            raise BeliefError(f"kind {_short(kind, 40)} is none that laxity knows")
+        elif not isinstance(kind, str) or kind not in KINDS:
+            raise BeliefError(f"kind {short(kind, 40)} is none that laxity knows")
         elif current:
-            self._note(line)
+            self._note(line, folded, epochs=epochs)
 
     def _epoch(
         self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
     ) -> None:
-        epoch = _count(line, "epoch")
+        epoch = count_in(line, "epoch")
         if epoch > epochs:
             raise BeliefError(f"epoch {epoch} of {epochs}: beyond the total")
         if current:
             self.epochs_done, self.epoch_started_at, self.reading = epoch, at, None
             self.epoch_ended_at = at
             self.parked_epoch, self.failed, self.training = None, "", True
-        width, seconds = _count(line, "width"), _seconds(line, "epoch_s")
+        width, seconds = width_in(line), seconds_in(line, "epoch_s", least=SHORTEST_S)
         warmup = line.get("warmup") is True
-        folded.epochs.append(Epoch(epoch, width, seconds, _bytes(line) or 0, warmup, at))
+        folded.epochs.append(Epoch(epoch, width, seconds, bytes_in(line) or 0, warmup, at))
         if not current:
             return
         self.formed = width
@@ -242,121 +262,75 @@ class Said:
             self.epoch_s = [*self.epoch_s, seconds][-EPOCHS_KEPT:]
             self.widths = [*self.widths, width][-EPOCHS_KEPT:]
 
-    def _moved(self, line: Mapping[str, Any], folded: Folded, *, at: float, current: bool) -> None:
+    def _moved(
+        self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
+    ) -> None:
         """A checkpoint was written (`saved`) or read (`resumed`)."""
         resumed = line["kind"] == "resumed"
         if resumed and current:
-            self.epochs_done = _count(line, "epoch", least=0)
+            self.epochs_done = min(epochs, count_in(line, "epoch", least=0))
             self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
-        seconds = _seconds(line, "load_s" if resumed else "save_s", least=0.0)
+        seconds = seconds_in(line, "load_s" if resumed else "save_s")
         kind = "load" if resumed else "save"
-        folded.stops.append(Stop(kind, max(1, self.formed), seconds, at, _bytes(line)))
+        folded.stops.append(Stop(kind, max(1, self.formed), seconds, at, bytes_in(line)))
 
-    def _form(self, line: Mapping[str, Any], folded: Folded, *, at: float, current: bool) -> None:
-        width = _count(line, "width")
+    def _form(
+        self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
+    ) -> None:
+        width, done = width_in(line), min(epochs, count_in(line, "epoch", least=0))
         if not current:
             return
         if self.training and self.parked_epoch is None and width != self.formed:
             folded.stops.append(Stop("reform", width, max(0.0, at - self.at), at))
-        self.formed, self.epochs_done = width, _count(line, "epoch", least=0)
+        self.formed, self.epochs_done = width, done
         self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
         self.training = True
 
     def _read(self, line: Mapping[str, Any], *, current: bool) -> None:
         """What was read so far in an epoch; each line holds all of it."""
         seconds, read = line.get("read_s"), line.get("read_bytes")
-        if not _grows(seconds, _is_number) or not _grows(read, _is_size, strictly=False):
+        if not grows(seconds, is_number) or not grows(read, is_size, strictly=False):
             raise BeliefError("read_s and read_bytes are no lists of numbers that grow")
         if len(seconds) != len(read) or not 2 <= len(read) <= MOST_READINGS:
             raise BeliefError(f"{len(seconds)} seconds and {len(read)} readings do not go together")
+        if not 0.0 <= seconds[0] <= seconds[-1] <= LONGEST_READING_S:
+            raise BeliefError(f"read_s runs from {seconds[0]:g} to {seconds[-1]:g}")
         if current and not self.epochs_done:
             self.reading = {
-                "width": _count(line, "width"),
+                "width": width_in(line),
                 "read_s": seconds,
                 "read_bytes": read,
-                "by": _short(line.get("by"), 20).strip('"'),
-                "file_bytes": line["file_bytes"] if _is_size(line.get("file_bytes")) else 0,
+                "by": short(line.get("by"), 20).strip('"'),
+                "file_bytes": line["file_bytes"] if is_size(line.get("file_bytes")) else 0,
                 "storage_bytes": (
-                    line["storage_bytes"] if _is_size(line.get("storage_bytes")) else None
+                    line["storage_bytes"] if is_size(line.get("storage_bytes")) else None
                 ),
             }
 
-    def _note(self, line: Mapping[str, Any]) -> None:
+    def _note(self, line: Mapping[str, Any], folded: Folded, *, epochs: int) -> None:
         """started, parked, finished, failed: nothing trains between these and the next `formed`."""
         kind = line["kind"]
         self.epoch_started_at, self.training = None, False
         if kind == "started":
             self.formed, self.parked_epoch, self.failed = 0, None, ""
         elif kind == "parked":
-            self.parked_epoch = _count(line, "epoch", least=0)
+            self.parked_epoch = min(epochs, count_in(line, "epoch", least=0))
             self.epochs_done = self.parked_epoch
         elif kind == "failed":
-            self.failed = str(line.get("error") or "failed without saying why")[:TEXT_LIMIT]
+            self.failed = text_of(line.get("error")) or "failed without saying why"
+        elif problem := self._keep_result(line.get("result")):
+            folded.aside.append((problem, short(line)))
+
+    def _keep_result(self, result: object) -> str:
+        """Why the result cannot be kept, "" if it is: the training is finished all the same."""
+        try:
+            text = orjson.dumps(result)
+        except TypeError as error:
+            problem = f"its result is no JSON that can be kept: {clean(str(error))}"
         else:
-            self.result = _json_value(line.get("result"))
-
-
-def _order(line: object) -> int:
-    seq = line.get("seq") if isinstance(line, Mapping) else None
-    return seq if _is_count(seq) else 0
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    return -1e300 < value < 1e300  # not NaN, and not without end
-
-
-def _is_count(value: object, least: int = 1) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31
-
-
-def _is_size(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _grows(
-    values: object, is_one: Callable[[object], bool], *, strictly: bool = True
-) -> TypeGuard[list[Any]]:
-    if not isinstance(values, list) or not all(is_one(value) for value in values):
-        return False
-    return all(b > a or (b == a and not strictly) for a, b in pairwise(values))
-
-
-def _count(line: Mapping[str, Any], name: str, *, least: int = 1) -> int:
-    value = line.get(name)
-    if not _is_count(value, least):
-        raise BeliefError(f"{name} {_short(value, 40)} is no whole number from {least} up")
-    return value
-
-
-def _seconds(line: Mapping[str, Any], name: str, *, least: float = 1e-9) -> float:
-    value = line.get(name)
-    if not _is_number(value) or not least <= value < LONGEST_S:
-        raise BeliefError(f"{name} {_short(value, 40)} is no believable number of seconds")
-    return float(value)
-
-
-def _json_value(value: object) -> object:
-    """A result that can be kept: JSON, and not without end."""
-    try:
-        size = len(json.dumps(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BeliefError(f"the result is no JSON: {type(error).__name__}") from error
-    if size > RESULT_LIMIT:
-        raise BeliefError(f"the result has {size} characters; {RESULT_LIMIT} are kept at most")
-    return value
-
-
-def _bytes(line: Mapping[str, Any]) -> int | None:
-    value = line.get("bytes")
-    return int(value) if _is_number(value) and 0 <= value < 2**63 else None
-
-
-def _short(line: object, limit: int = 500) -> str:
-    """A line as text; one that is no JSON as Python shows it. Never fails."""
-    try:
-        text = json.dumps(line, default=str)
-    except (TypeError, ValueError, RecursionError):
-        text = f"a {type(line).__name__} that cannot be written"
-    return text[:limit]
+            self.result = orjson.loads(text)
+            if len(text) <= RESULT_LIMIT:
+                return ""
+            problem = f"its result has {len(text)} bytes of JSON; at most {RESULT_LIMIT} are kept"
+        self.result, self.failed = None, self.failed or problem
+        return problem

@@ -1,0 +1,96 @@
+"""Values of a report line, which a worker, or anybody, may have written: read without trust.
+
+Every number is read with `laxity.checked` and has bounds that no honest training reaches.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, Final, TypeGuard
+
+from laxity.checked import MOST, finite_number, whole_number
+from laxity.widths import MOST_WORKERS
+
+SHORTEST_S: Final = 1e-6  # no epoch is over so soon
+LONGEST_S: Final = 1e7  # four months: no epoch and no stop takes so long
+MOST_SEQ: Final = 2**31
+TEXT_LIMIT: Final = 8_000
+
+
+class BeliefError(ValueError):
+    """A field of a line cannot be true; the message says which and why."""
+
+
+def clean(text: str) -> str:
+    """Text that every database and every writer of JSON takes: no NUL, no half of a character."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
+def text_of(value: object) -> str:
+    """A text that can be kept of any JSON value; "" for nothing."""
+    said = value if isinstance(value, str) else short(value, TEXT_LIMIT) if value else ""
+    return clean(said[:TEXT_LIMIT])
+
+
+def _number(value: object, *, least: int, most: int = MOST) -> int | None:
+    """A whole number; None for anything else, also for one in quotes."""
+    return None if isinstance(value, str) else whole_number(value, least=least, most=most)
+
+
+def seq_of(line: object) -> int:
+    """The number of a line, 0 if it has none."""
+    seq = line.get("seq") if isinstance(line, Mapping) else None
+    return _number(seq, least=1, most=MOST_SEQ) or 0
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return finite_number(value) is not None
+
+
+def is_size(value: object) -> TypeGuard[int]:
+    return _number(value, least=0) is not None
+
+
+def grows(
+    values: object, is_one: Callable[[object], bool], *, strictly: bool = True
+) -> TypeGuard[list[Any]]:
+    if not isinstance(values, list) or not all(is_one(value) for value in values):
+        return False
+    return all(b > a or (b == a and not strictly) for a, b in pairwise(values))
+
+
+def count_in(line: Mapping[str, Any], name: str, *, least: int = 1) -> int:
+    value = line.get(name)
+    count = _number(value, least=least, most=MOST_SEQ)
+    if count is None:
+        raise BeliefError(f"{name} {short(value, 40)} is no whole number from {least} up")
+    return count
+
+
+def width_in(line: Mapping[str, Any]) -> int:
+    width = count_in(line, "width")
+    if width > MOST_WORKERS:
+        raise BeliefError(f"width {width}: no job has more than {MOST_WORKERS} workers")
+    return width
+
+
+def seconds_in(line: Mapping[str, Any], name: str, *, least: float = 0.0) -> float:
+    seconds = finite_number(line.get(name), least=least, most=LONGEST_S)
+    if seconds is None:
+        shown = short(line.get(name), 40)
+        raise BeliefError(f"{name} {shown} is no believable number of seconds")
+    return seconds
+
+
+def bytes_in(line: Mapping[str, Any]) -> int | None:
+    size = finite_number(line.get("bytes"), least=0.0)
+    return None if size is None else int(size)
+
+
+def short(line: object, limit: int = 500) -> str:
+    """A line as text; one that is no JSON as Python shows it. Never fails."""
+    try:
+        text = json.dumps(line, default=str)
+    except (TypeError, ValueError, RecursionError):
+        text = f"a {type(line).__name__} that cannot be written"
+    return text[:limit]

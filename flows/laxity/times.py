@@ -1,11 +1,14 @@
 """Instants and durations in words: local time for the clock, relative time for the meaning."""
 
 import math
-from datetime import UTC, datetime
 from typing import Final
 
+from laxity.checked import LAST_AT, calendar_instant
+
 NONE: Final = "-"
+NEVER: Final = "never"
 _DAY_S: Final = 86_400
+LAST_SHOWN_AT: Final = LAST_AT - _DAY_S  # beyond it, another time zone has no calendar any more
 
 
 def words(seconds: float | None) -> str:
@@ -38,7 +41,10 @@ def clock(at: float | None, now: float) -> str:
     """Local wall time, with the date when it is more than half a day away."""
     if at is None or not math.isfinite(at):
         return NONE
-    local = datetime.fromtimestamp(at, tz=UTC).astimezone()
+    at_utc = calendar_instant(at)
+    if at_utc is None or at > LAST_SHOWN_AT:
+        return NEVER
+    local = at_utc.astimezone()
     return f"{local:%H:%M:%S}" if abs(at - now) < _DAY_S / 2 else f"{local:%b %d %H:%M}"
 
 

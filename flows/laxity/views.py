@@ -75,8 +75,11 @@ class JobView:
 
     @property
     def kept(self) -> bool | None:
-        """Whether the deadline was kept; None without a deadline or before the end."""
-        if self.deadline_at is None or self.finished_at is None:
+        """Whether the deadline was kept; None without a deadline, or if the job has not finished.
+
+        A run that was cancelled, or whose own code raised, neither kept nor broke its deadline.
+        """
+        if self.state != "finished" or self.deadline_at is None or self.finished_at is None:
             return None
         return self.finished_at <= self.deadline_at
 

@@ -5,7 +5,9 @@ API server never holds up a decision, and a thousand Events do not hold up a tho
 cannot be written is dropped: an Event is news, the annotations are the record.
 """
 
+import os
 import queue
+import socket
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -14,9 +16,11 @@ from contextlib import suppress
 from laxity_k8s import merge
 from laxity_k8s.api import ClusterApi, Json
 from laxity_k8s.guard import SHARED, Guard
+from laxity_k8s.lease import own_namespace
 from laxity_k8s.reconcile import rfc3339
 
 MOST_WAITING = 20_000  # two of each of 10,000 Jobs
+MOST_WORDS = 1_000  # an API server takes 1,024 characters
 CLOSE_S = 10.0
 
 
@@ -49,8 +53,15 @@ class EventWriter:
                 guard(merge.identity(news), self._api.create, "events", news)
 
 
+def own_pod() -> Json:
+    """The pod of this service, for Events that are about no Job."""
+    name = os.environ.get("POD_NAME") or socket.gethostname()
+    metadata = {"name": name, "namespace": own_namespace()}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
 def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
-    """An Event about a Job; `code` becomes its reason in CamelCase."""
+    """An Event about a Job, or what else the object says it is; `code` is its reason in CamelCase."""
     meta, now = job["metadata"], time.time()
     return {
         "apiVersion": "v1",
@@ -60,8 +71,8 @@ def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
             "namespace": meta["namespace"],
         },
         "involvedObject": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
+            "apiVersion": job.get("apiVersion") or "batch/v1",
+            "kind": job.get("kind") or "Job",
             "name": meta["name"],
             "namespace": meta["namespace"],
             "uid": merge.dig(job, "metadata", "uid"),

@@ -16,7 +16,7 @@ from laxity_k8s import merge, objects, pods
 from laxity_k8s.admission import finished
 from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.collect import ended_at
-from laxity_k8s.events import EventWriter
+from laxity_k8s.events import MOST_WORDS, EventWriter, own_pod
 from laxity_k8s.guard import SHARED, Guard
 from laxity_k8s.intake import check_shape, prepared, submit
 from laxity_k8s.limits import Limits
@@ -249,6 +249,11 @@ class LiveCluster:
 
     def wake(self) -> None:
         self._news.set()
+
+    def warn(self, problem: str, job_id: str = "") -> None:
+        with self._mirror.lock:
+            job = self._mirror.jobs.get(job_id)
+        self._events.say(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
 
     def release(self) -> int:
         """Jobs go on, or start, as plain Jobs of the cluster; what their users said stays."""

@@ -66,6 +66,14 @@ class DuplicateJobError(ValueError):
     """A job of that name exists and is another one (another idempotency key, or none)."""
 
 
+class JobError(RuntimeError):
+    """What a World could not do for want of one Job that it cannot leave out by itself."""
+
+    def __init__(self, job_id: str, problem: str) -> None:
+        super().__init__(f"{job_id}: {problem}")
+        self.job_id, self.problem = job_id, problem
+
+
 class LiveWorld(World, Protocol):
     """A World with people around it: jobs come in, are asked after, changed and cancelled.
 
@@ -111,6 +119,10 @@ class LiveWorld(World, Protocol):
 
     def annotate(self, job_id: str, annotations: Mapping[str, str | None]) -> dict[str, Any]:
         """Merge-patch annotations (None removes one), whatever the resourceVersion."""
+        ...
+
+    def warn(self, problem: str, job_id: str = "") -> None:
+        """Tell whoever looks after the cluster that cycles fail, about this Job if one is known."""
         ...
 
     def cancel(self, job_id: str) -> None:

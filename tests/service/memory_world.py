@@ -15,7 +15,9 @@ from laxity_profiler.estimate import Progress
 from laxity_scheduler.engine import DuplicateJobError, Manifest, Signal, UnknownJobError
 from laxity_scheduler.memory.codec import verdict_json
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
+from laxity_scheduler.verdict import Refusal
 from laxity_scheduler.web.newcomer import newcomer
 
 Json = dict[str, Any]
@@ -24,7 +26,8 @@ TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ES
 
 class MemoryWorld:
     """Nodes of so many GPUs. `carried_out` keeps every plan, `expected` those told of before;
-    `rejected` every Job that was turned away, `broken` makes observing fail, `blind` what is observed doubtful.
+    `rejected` every Job that was turned away, `warned` what was told of failing cycles, `broken`
+    makes observing fail, `blind` what is observed doubtful.
     """
 
     def __init__(self, *gpus: int) -> None:
@@ -34,11 +37,13 @@ class MemoryWorld:
         self.asked: list[int] = []
         self.expected: list[Plan] = []
         self.rejected: dict[str, str] = {}
+        self.warned: list[tuple[str, str]] = []
         self.broken: Exception | None = None
         self.observed = 0
         self._gpus = gpus
         self._lock = RLock()
         self._rows: dict[str, Job] = {}
+        self._left_out: dict[str, Job] = {}  # rows of rejected Jobs: what they hold is counted
         self._jobs: dict[str, Json] = {}
         self._state: ClusterState | None = None
         self._news = Event()
@@ -56,7 +61,16 @@ class MemoryWorld:
     def reject(self, job_id: str, problem: str) -> None:
         with self._lock:
             self.rejected[job_id] = problem
-            self._rows.pop(job_id, None)
+            row = self._rows.pop(job_id, None)
+            if row is None:
+                return
+            self._left_out[job_id] = row
+            refusal = verdict_json(Refusal(reason("invalid", problem=problem)))
+            self._write(job_id, {names.VERDICT: json.dumps(refusal | {"kind": "refusal"})})
+            self._touch(job_id)
+
+    def warn(self, problem: str, job_id: str = "") -> None:
+        self.warned.append((problem, job_id))
 
     def expect_answers(self, jobs: int) -> None:
         self.asked.append(jobs)
@@ -113,10 +127,9 @@ class MemoryWorld:
 
     def annotate(self, job_id: str, annotations: Mapping[str, str | None]) -> Json:
         with self._lock:
-            job = self.job(job_id)
-            said = job["metadata"]["annotations"] | annotations
-            said = {key: value for key, value in said.items() if value is not None}
-            self._jobs[job_id] = {**job, "metadata": {**job["metadata"], "annotations": said}}
+            said = self._write(job_id, annotations)
+            if job_id in self._left_out:  # changed by somebody else: looked at anew
+                self._rows[job_id] = self._left_out.pop(job_id)
             row = self._rows.get(job_id)
             if row is not None and {*TERMS, names.VERDICT} & set(annotations):
                 spec = TrainingSpec.from_manifest(self._jobs[job_id])
@@ -139,6 +152,7 @@ class MemoryWorld:
                 return
             self._jobs.pop(job_id, None)
             self._rows.pop(job_id, None)
+            self._left_out.pop(job_id, None)
             self._news.set()
 
     def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
@@ -215,6 +229,7 @@ class MemoryWorld:
                 "status": {"conditions": [condition], "completionTime": text},
             }
             self._rows.pop(job_id, None)
+            self._left_out.pop(job_id, None)
             self._touch(job_id)
             self._news.set()
 
@@ -225,7 +240,7 @@ class MemoryWorld:
     def _snapshot(self) -> ClusterState:
         rows = sorted(self._rows.values(), key=lambda row: (row.submitted_at, row.id))
         free = {f"n{number}": gpus for number, gpus in enumerate(self._gpus)}
-        for row in rows:
+        for row in (*rows, *self._left_out.values()):
             for name in row.nodes:
                 free[name] -= row.gpus_per_worker
         nodes = tuple(
@@ -242,6 +257,13 @@ class MemoryWorld:
             said[names.VERDICT] = json.dumps({**written, "kind": written["kind"].lower()})
         self._jobs[row.id] = {**job, "metadata": {**job["metadata"], "annotations": said}}
         self._touch(row.id)
+
+    def _write(self, job_id: str, annotations: Mapping[str, str | None]) -> Json:
+        job = self.job(job_id)
+        said = job["metadata"]["annotations"] | annotations
+        said = {key: value for key, value in said.items() if value is not None}
+        self._jobs[job_id] = {**job, "metadata": {**job["metadata"], "annotations": said}}
+        return dict(said)
 
     def _touch(self, job_id: str) -> None:
         job = self._jobs[job_id]

@@ -73,7 +73,8 @@ class Records:
     def owed(self) -> list[Owed]:
         """Rows of all decisions that say something new; owed until `paid` is called."""
         while self._journalled:
-            self._owed += self._rows(self._journalled.pop(0))
+            self._owed += self._rows(self._journalled[0])
+            del self._journalled[0]
         return self._owed
 
     def paid(self) -> None:
@@ -99,9 +100,12 @@ class Records:
         for decision, said, body in zip(
             one.plan.decisions, text.decisions, text.bodies, strict=True
         ):
-            if self._is_new(decision):
-                found += _rows(one.state, decision, said, body, uids)
-                self._remember(decision)
+            try:
+                if self._is_new(decision):
+                    found += list(_rows(one.state, decision, said, body, uids))
+                    self._remember(decision)
+            except Exception:
+                LOG.exception("what was decided of %s cannot be shown", subject(decision))
         self._last = {job: said for job, said in self._last.items() if job in one.state.by_id}
         return found
 

@@ -3,6 +3,9 @@
 Most jobs do not change in most cycles, so a view is made anew only when its Job, its row or what it
 waits for is another one, when time alone has changed it (a deadline passed), or when figures that
 flow are due to be refreshed.
+
+A view is kept only if it can be written, so that one Job can spoil neither the list nor the store: a
+Job whose view cannot be made or written shows the error instead, and is tried again at every look.
 """
 
 import time
@@ -13,9 +16,11 @@ from typing import Any
 
 import orjson
 
-from laxity_scheduler.engine import Report
+from laxity_profiler.history import HistoryError
+from laxity_scheduler.engine import Manifest, Report
 from laxity_scheduler.memory.tables import JobRow, words
 from laxity_scheduler.service import views
+from laxity_scheduler.service.faults import Faults, words_of
 from laxity_scheduler.service.views import Finish, Json, Said
 from laxity_scheduler.state import ClusterState, Job
 
@@ -34,7 +39,7 @@ class News:
 class Look:
     """What one cycle saw: all Jobs, the snapshot, and what is expected and said of its jobs."""
 
-    manifests: Sequence[Mapping[str, Any]]
+    manifests: Sequence[Manifest]
     state: ClusterState
     finishes: Mapping[str, Finish]
     said: Mapping[str, Said]
@@ -44,21 +49,28 @@ class Look:
 class Board:
     """Views by uid; the latest job of a name is the one that its id means. Safe for threads."""
 
-    def __init__(self, rows: Iterable[JobRow] = ()) -> None:
+    def __init__(self, rows: Iterable[JobRow] = (), faults: Faults | None = None) -> None:
         self._lock = Lock()
+        self._faults = faults or Faults()
         self._views: dict[str, Json] = {}
         self._latest: dict[str, str] = {}
         self._seen: dict[str, tuple[object, Job | None, Said | None]] = {}
         self._ends: dict[str, Finish] = {}  # the last that was looked at, of running jobs
-        self._unsaved: set[str] = set()
+        self._unsaved: dict[str, JobRow] = {}
+        self._news: list[News] = []  # of a look that did not come to its end, too
         self._noted: dict[str, float] = {}
         self._stale: set[str] = set()
         for row in rows:
-            self._put(orjson.loads(row.view))
+            try:
+                self._put(orjson.loads(row.view))
+            except (KeyError, TypeError, ValueError) as error:
+                self._faults.note("stored view", row.uid, error)
 
     def update(self, look: Look, report_of: Callable[[str], Report]) -> list[News]:
-        """Take in what a cycle saw; what has changed for a reader."""
-        news = []
+        """Take in what a cycle saw; what has changed for a reader since this last returned.
+
+        HistoryError if reports cannot be read: what is left is taken in by the next look.
+        """
         present = set()
         with self._lock:
             for uid in self._stale:
@@ -67,10 +79,7 @@ class Board:
         for manifest in look.manifests:
             uid = str((manifest.get("metadata") or {}).get("uid", ""))
             present.add(uid)
-            if self._fresh(uid, manifest, look):
-                news += self._flowed(uid, look)
-            else:
-                news += self._note(self._made(uid, manifest, look, report_of))
+            self._look_at(uid, manifest, look, report_of)
         with self._lock:
             missing = [
                 view
@@ -81,10 +90,51 @@ class Board:
             ]
             self._noted.clear()
         for view in missing:
-            news += self._note(views.gone(view, look.state.now))
+            self._note(views.gone(view, look.state.now))
+        news, self._news = self._news, []
         return news
 
-    def first(self, manifest: Mapping[str, Any], report: Report, now: float) -> Json:
+    def _look_at(
+        self,
+        uid: str,
+        manifest: Manifest,
+        look: Look,
+        report_of: Callable[[str], Report],
+    ) -> None:
+        try:
+            if self._fresh(uid, manifest, look):
+                self._flow(uid, look)
+            else:
+                self._note(self._made(uid, manifest, look, report_of(uid)))
+        except HistoryError:
+            self._seen.pop(uid, None)
+            raise
+        except Exception as error:  # noqa: BLE001 - noted with its traceback
+            self._faults.note("view", uid, error)
+            self._seen.pop(uid, None)
+            self._ends.pop(uid, None)
+            view = self._instead(uid, manifest, look, error)
+            if view is not None:
+                self._note(view)
+
+    def _instead(self, uid: str, manifest: Manifest, look: Look, error: Exception) -> Json | None:
+        """A view that can be written: without what its workers said, else as it was, else bare."""
+        metadata = manifest.get("metadata") or {}
+        named = {key: words(str(metadata.get(key, ""))) for key in ("name", "namespace", "uid")}
+        bare = {"metadata": named}
+        for shown in (manifest, bare):
+            before = self._views.get(uid) if shown is bare else None
+            try:
+                view = {**(before or self._made(uid, shown, look, Report())), "result": None}
+                view["error"] = words(f"laxity cannot show all of this Job: {words_of(error)}")
+                orjson.dumps(view)
+            except Exception as worse:  # noqa: BLE001 - noted with its traceback
+                self._faults.note("view without its reports", uid, worse)
+            else:
+                return view
+        return None
+
+    def first(self, manifest: Manifest, report: Report, now: float) -> Json:
         """A job that no cycle has seen yet, from now on the one that its id means."""
         view = views.view_of(manifest, None, report=report, before=None, now=now)
         view |= dict.fromkeys(LASTING) | {"revision": 0}
@@ -134,16 +184,19 @@ class Board:
             view = self._views.get(uid)
             if view is not None:
                 self._views[uid] = view | lasting
-                self._unsaved.add(uid)
+                self._unsaved[uid] = _row(self._views[uid])
 
     def unsaved(self) -> list[JobRow]:
         """Rows for the store; they count as unsaved until `saved` is called with them."""
         with self._lock:
-            return [_row(self._views[uid]) for uid in self._unsaved]
+            return list(self._unsaved.values())
 
     def saved(self, rows: Iterable[JobRow]) -> None:
+        """These are in the store; a row that is newer than the one that was written is not."""
         with self._lock:
-            self._unsaved -= {row.uid for row in rows}
+            for row in rows:
+                if self._unsaved.get(row.uid) is row:
+                    del self._unsaved[row.uid]
 
     def forget(self, *, ended_before: float) -> None:
         """Drop jobs that ended before an instant and are no longer in the cluster."""
@@ -159,7 +212,7 @@ class Board:
                 if self._latest.get(view["id"]) == uid:
                     del self._latest[view["id"]]
 
-    def _fresh(self, uid: str, manifest: Mapping[str, Any], look: Look) -> bool:
+    def _fresh(self, uid: str, manifest: Manifest, look: Look) -> bool:
         """Whether nothing that a view is made of has changed, but for figures that flow."""
         name = views.job_id(manifest)
         row = look.state.by_id.get(name)
@@ -173,30 +226,29 @@ class Board:
             return False
         return before[0] == key[0] and before[1] is row and before[2] == key[2]
 
-    def _flowed(self, uid: str, look: Look) -> list[News]:
-        """The view with another expected end, if a reader would see that or is to be warned."""
+    def _flow(self, uid: str, look: Look) -> None:
+        """Note another expected end, if a reader would see that or is to be warned."""
         before = self._views[uid]
         finish = look.finishes.get(before["id"])
         if finish is None or finish is self._ends.get(uid):
-            return []
+            return
         self._ends[uid] = finish
         view = _dated(before | views.ends(finish))
-        if views.same(before, view):
-            return []
-        return self._note(view | {"laxity_s": views.laxity_s(view, look.state.now)})
+        if not views.same(before, view):
+            self._note(view | {"laxity_s": views.laxity_s(view, look.state.now)})
 
     def _made(
         self,
         uid: str,
-        manifest: Mapping[str, Any],
+        manifest: Manifest,
         look: Look,
-        report_of: Callable[[str], Report],
+        report: Report,
     ) -> Json:
         name, before = views.job_id(manifest), self._views.get(uid)
         view = views.view_of(
             manifest,
             look.state.by_id.get(name),
-            report=report_of(uid),
+            report=report,
             before=before,
             now=look.state.now,
             finish=look.finishes.get(name),
@@ -206,15 +258,17 @@ class Board:
         view["broken"] = bool(view["broken"] or views.broken(view, look.state.now))
         return _dated(view)
 
-    def _note(self, view: Json) -> list[News]:
+    def _note(self, view: Json) -> None:
+        """Keep a view; TypeError, and nothing kept, if it cannot be written."""
         before = self._views.get(view["uid"])
         changed = before is None or not views.same(before, view)
         view["revision"] = (before["revision"] if before else 0) + changed
+        row = _row(view) if changed else None
         with self._lock:
             self._put(view)
-            if changed:
-                self._unsaved.add(view["uid"])
-        return [News(before, view)] if changed else []
+            if row is not None:
+                self._unsaved[row.uid] = row
+                self._news.append(News(before, view))
 
     def _put(self, view: Json) -> None:
         uid, name = view["uid"], view["id"]

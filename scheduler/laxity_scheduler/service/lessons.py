@@ -11,7 +11,9 @@ from functools import partial
 from typing import Final, Protocol
 
 from laxity_profiler.estimate import Estimate, Predictor, Workload
+from laxity_profiler.history import HistoryError
 from laxity_scheduler.service.board import News
+from laxity_scheduler.service.faults import Faults
 from laxity_scheduler.service.observed import Watcher
 from laxity_scheduler.state import ClusterState, Job
 
@@ -50,6 +52,7 @@ class Lessons:
         self._watcher = Watcher()
         self._courses: dict[str, int] = {}  # width of the course that was noted, by uid
         self._halfway: set[str] = set()
+        self._faults = Faults()
 
     def stand_by(self, state: ClusterState) -> None:
         """What is learned from looking alone, also by who may lead next."""
@@ -59,14 +62,14 @@ class Lessons:
         """Take in a snapshot; `uids` by job id."""
         self.stand_by(state)
         for stop in self._watcher.look(state):
-            kept = partial(self._stops.observe_stop, uids.get(stop.job, ""), stop.workload)
-            self._safely(
-                partial(
-                    kept, kind=stop.kind, workers=stop.workers, seconds=stop.seconds, at=stop.at
-                )
-            )
+            uid = uids.get(stop.job, "")
+            kept = partial(self._stops.observe_stop, uid, stop.workload, kind=stop.kind)
+            self._safely(uid, partial(kept, workers=stop.workers, seconds=stop.seconds, at=stop.at))
         for job in state.jobs:
-            self._course(job, uids.get(job.id, ""), predictor)
+            try:
+                self._course(job, uids.get(job.id, ""), predictor)
+            except Exception as error:  # noqa: BLE001 - noted with its traceback
+                self._faults.note("lesson", job.id, error)
 
     def ended(self, news: Iterable[News]) -> None:
         """Predictions of finished jobs meet the truth."""
@@ -76,7 +79,7 @@ class Lessons:
                 uid, at = view["uid"], view["finished_at"]
                 self._courses.pop(uid, None)
                 self._halfway.discard(uid)
-                self._safely(partial(self._predictions.observe_finish, uid, at=at))
+                self._safely(uid, partial(self._predictions.observe_finish, uid, at=at))
 
     def _course(self, job: Job, uid: str, predictor: Predictor) -> None:
         if job.progress.epochs_done >= job.workload.epochs:
@@ -90,18 +93,18 @@ class Lessons:
         if before:
             self._courses.pop(uid)
             self._halfway.discard(uid)
-            self._safely(partial(self._predictions.drop_predictions, uid))
+            self._safely(uid, partial(self._predictions.drop_predictions, uid))
         if width:
             self._courses[uid] = width
             stage = "running" if job.progress.epochs_done else "start"
-            self._safely(partial(self._note, job, uid, width, predictor, stage=stage))
+            self._safely(uid, partial(self._note, job, uid, width, predictor, stage=stage))
 
     def _half(self, job: Job, uid: str, width: int, predictor: Predictor) -> None:
         """On the same course as before: noted once more when half of the epochs are done."""
         total = job.workload.epochs
         if width and uid not in self._halfway and total / 2 <= job.progress.epochs_done < total:
             self._halfway.add(uid)
-            self._safely(partial(self._note, job, uid, width, predictor, stage="half"))
+            self._safely(uid, partial(self._note, job, uid, width, predictor, stage="half"))
 
     def _note(self, job: Job, uid: str, width: int, predictor: Predictor, *, stage: str) -> None:
         self._predictions.note_prediction(
@@ -113,9 +116,10 @@ class Lessons:
             version=predictor.version,
         )
 
-    @staticmethod
-    def _safely(lesson: Callable[[], None]) -> None:
+    def _safely(self, uid: str, lesson: Callable[[], None]) -> None:
         try:
             lesson()
-        except RuntimeError as error:
+        except HistoryError as error:
             LOG.warning("a lesson was lost: %s", error)
+        except Exception as error:  # noqa: BLE001 - noted with its traceback
+            self._faults.note("lesson", uid, error)

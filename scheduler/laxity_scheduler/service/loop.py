@@ -1,42 +1,42 @@
 """The loop: see what is, decide, write it down, act, tell; then sleep until something happens.
 
 It is level-based: all that it must know stands in the cluster, the reports of the workers and the
-journal, so a service that is killed at any instant goes on from there. A cycle that fails, for
-whatever reason, acts on nothing; it is counted, and the next one starts from what is observed.
+journal, so a service that is killed at any instant goes on from there. What raises about one Job is
+that Job's alone: it is left out, with the reason on it, and everybody else is served in the same
+cycle. A cycle that fails for another reason acts on nothing; it is counted, the next one starts from
+what is observed, and three in a row are told.
 """
 
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event, Lock
 from typing import Final, Protocol
 
-from laxity import names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler import turn
-from laxity_scheduler.engine import LiveWorld, Manifest, Policy, Report
-from laxity_scheduler.memory.codec import written
+from laxity_scheduler.engine import JobError, LiveWorld, Manifest, Policy, Report
+from laxity_scheduler.memory.codec import WrittenPlan, dumps, written
 from laxity_scheduler.memory.journal import Journal
 from laxity_scheduler.memory.records import Journalled, Records
 from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
-from laxity_scheduler.memory.tables import JobRow, Owed
 from laxity_scheduler.plan import Plan, PlanError
-from laxity_scheduler.service import outlook
-from laxity_scheduler.service.board import Board, Look, News
+from laxity_scheduler.service.blame import decide_around
+from laxity_scheduler.service.board import Board
+from laxity_scheduler.service.failing import Failing
+from laxity_scheduler.service.faults import words_of
 from laxity_scheduler.service.lessons import Lessons
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notify import Bells
-from laxity_scheduler.service.offers import PROBE_OF
+from laxity_scheduler.service.publishing import Publisher, Telling
 from laxity_scheduler.service.settings import DAY_S, Settings
-from laxity_scheduler.service.views import Finish, Json, Said
-from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.state import FOREVER, ClusterState
 
 LOG: Final = logging.getLogger(__name__)
-REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
 FORGET_EVERY: Final = 500  # cycles
@@ -68,12 +68,13 @@ class Learning(Protocol):
     def predictor(self) -> Predictor: ...
 
 
-class Telling(Protocol):
-    """Is told what a cycle changed; returns at once."""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A checked plan, how it is written, and how long it took to make."""
 
-    def tell(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None: ...
-
-    def trained(self, uid: str, lines: Sequence[object]) -> None: ...
+    plan: Plan
+    text: WrittenPlan
+    decided_s: float
 
 
 class Service:
@@ -98,7 +99,7 @@ class Service:
         self.policy = policy
         self.bells = Bells()
         self.metrics = Metrics()
-        self.board = Board(store.jobs())
+        self.board = Board(store.jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
@@ -106,21 +107,26 @@ class Service:
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.completed = 0  # looks that ended, with or without acting
         self.failure = ""
+        self.failing = Failing()
         self.blind = ""  # why nothing is decided though the service runs
         self._leads = leads
         self._learning = learning
         self.report_of = report_of
         self.telling = telling
-        self._lessons = lessons
-        self._asked_again: set[str] = set()
         self._journal = Journal(store)
         self._records = Records()
-        self._said: dict[str, Said] = {}
+        self._publisher = Publisher(
+            world=world,
+            store=store,
+            board=self.board,
+            bells=self.bells,
+            metrics=self.metrics,
+            records=self._records,
+            report_of=report_of,
+            lessons=lessons,
+            deciding=self.deciding,
+        )
         self._wake_at = FOREVER
-        self._refreshed_at = -FOREVER
-        self._generations: dict[str, int] = {}
-        self._rows: dict[str, Job] = {}
-        self._ends: dict[str, Finish] = {}
         self._stopping = Event()
 
     @property
@@ -146,20 +152,26 @@ class Service:
         """One cycle; whether it went well. Nothing that it raises gets out."""
         try:
             self.step()
-        except PlanError as error:
-            self._failed("plan", f"a plan did not fit and was not carried out: {error}")
         except StaleServiceError as error:
-            self._failed("stale", str(error))
+            self._count("stale", str(error))
             self._resync()
             self._wake_at = time.time() + FIRST_PAUSE_S
             return True
+        except PlanError as error:
+            self._failed("plan", f"a plan did not fit and was not carried out: {error}")
         except StoreError as error:
             self._failed("store", str(error))
+        except JobError as error:
+            LOG.exception("a cycle failed on one job")
+            self._failed("job", str(error), error.job_id)
+            self._reject(error.job_id, error.problem)
         except Exception as error:
             LOG.exception("a cycle failed; nothing was done")
-            self._failed("error", f"{type(error).__name__}: {error}")
+            self._failed("error", words_of(error))
         else:
             self.failure = ""
+            self.failing.succeeded()
+            self.metrics.failed_in_a_row.set(0)
             return True
         return False
 
@@ -178,10 +190,10 @@ class Service:
             leads = self._sees() and leads
             try:
                 if leads:
-                    plan = self._decided(state, predictor)
+                    state, plan = self._decided(state, predictor)
                     self.world.carry_out(plan)
             finally:
-                self._take_in(state, predictor, plan)
+                self._publish(state, predictor, plan)
                 self.completed += 1
                 self.bells.ring("cycle")
         if self.completed == 1:
@@ -218,9 +230,27 @@ class Service:
         budgets = seen.budgets or self.settings.budgets
         return replace(seen, cycle=self.world.cycle, budgets=budgets), predictor
 
-    def _decided(self, state: ClusterState, predictor: Predictor) -> Plan:
-        """A checked plan that is in the journal."""
+    def _decided(self, state: ClusterState, predictor: Predictor) -> tuple[ClusterState, Plan]:
+        """A checked plan that is in the journal, and the state that it was made on.
+
+        Jobs about which no decision can be made are left out of that state, and told so.
+        """
         self.world.expect_answers(sum(job.asked for job in state.jobs))
+        judge = partial(self._judge, predictor=predictor)
+        try:
+            return state, self._write_down(state, judge(state), predictor)
+        except StoreError:
+            raise
+        except Exception:
+            LOG.exception("a decision failed: it is made anew, without the jobs that it fails on")
+        around = decide_around(state, partial(self._judge_on_paper, judge=judge))
+        for one in around.blamed:
+            self.metrics.faults.note("decision", one.job, one.error)
+            self._reject(one.job, one.problem)
+        return around.state, self._write_down(around.state, around.made, predictor)
+
+    def _judge(self, state: ClusterState, predictor: Predictor) -> Judged:
+        """A checked plan, and how it is written."""
         began = time.perf_counter()
         gc.disable()  # a collection in the middle of a decision costs more than the decision
         try:
@@ -230,118 +260,38 @@ class Service:
         finally:
             gc.enable()
         decided_s = time.perf_counter() - began
-        self.metrics.decision.observe(decided_s)
-        text = written(plan)
+        return Judged(plan, written(plan), decided_s)
+
+    @staticmethod
+    def _judge_on_paper(state: ClusterState, judge: Callable[[ClusterState], Judged]) -> Judged:
+        """The same of a state that can be written, too."""
+        dumps(state)
+        return judge(state)
+
+    def _write_down(self, state: ClusterState, judged: Judged, predictor: Predictor) -> Plan:
+        """The plan, once it is in the journal."""
+        plan, text = judged.plan, judged.text
+        self.metrics.decision.observe(judged.decided_s)
         self.world.expect(plan)  # connections open while the journal waits for its disk
         self._journal.write(
             state, plan, predictor,
-            policy=self.settings.policy, decided_s=decided_s, text=text.text,
+            policy=self.settings.policy, decided_s=judged.decided_s, text=text.text,
         )  # fmt: skip
         # A job that is decided on may be newer than what the board has seen.
         uids = partial(_uids, self.world.jobs() if plan.decisions else ())
         self._records.owe(Journalled(state, plan, text, uids))
         return plan
 
-    def _take_in(self, state: ClusterState, predictor: Predictor, plan: Plan) -> None:
-        """What was seen becomes views; who waits for news is rung."""
-        first = self.state is None
-        self.state, self.predictor = state, predictor
-        began = time.monotonic()
-        self._said = {job: said for job, said in self._said.items() if job in state.by_id}
-        self._said |= outlook.said(plan)
-        look = Look(
-            manifests=self.world.jobs(),
-            state=state,
-            finishes=self._finishes(state, predictor),
-            said=self._said,
-            began=began,
-        )
-        news = self.board.update(look, self.report_of)
-        self._explain()  # who is rung may ask why
-        self._ring(news)
-        if self._lessons is not None and self.leading:
-            self._lessons.look(state, predictor, self.board.uids())
-            self._lessons.ended(news)
-        elif self._lessons is not None:
-            self._lessons.stand_by(state)
-        self._after_probes([n.after for n in news] if not first else self.board.all())
-        self.metrics.count(() if first else news)
-        self.metrics.look(state, self.board.unordered())
-        self.metrics.sent(getattr(self.world, "sent", {}))
-        self._save()
-        if self.telling is not None and self.leading:
-            self.telling.tell(news, state, predictor)
-
-    def _finishes(self, state: ClusterState, predictor: Predictor) -> dict[str, Finish]:
-        """Of all running jobs; made anew now and then, and in between where a row has changed."""
-        refresh = self._refreshed_at + REFRESH_S <= state.now
-        old = {} if refresh else self._rows
-        jobs = [job for job in state.running if old.get(job.id) is not job]
-        with self.deciding:
-            anew = outlook.finishes(state, predictor, jobs)
-        self._ends = {job.id: anew.get(job.id) or self._ends[job.id] for job in state.running}
-        self._rows = {job.id: job for job in state.running}
-        if refresh:
-            self._refreshed_at = state.now
-        return self._ends
-
-    def _after_probes(self, views: Iterable[Json]) -> None:
-        """A job whose model was unknown is asked for again when its probe has finished."""
-        if not self.leading:
-            return
-        for probe in views:
-            uid = probe["idempotency_key"].removeprefix(PROBE_OF)
-            if uid == probe["idempotency_key"] or probe["state"] != "finished":
-                continue
-            asker = self.board.by_uid(uid)
-            known = (
-                asker is None or asker["state"] != "refused" or probe["uid"] in self._asked_again
-            )
-            if asker is not None and not known:
-                self._asked_again.add(probe["uid"])
-                self.world.annotate(asker["id"], {names.VERDICT: None})
-                self.world.wake()
-
-    def _ring(self, news: Sequence[News]) -> None:
-        for change in news:
-            self.bells.ring(f"job:{change.after['id']}")
-        self.ring_signals()
-
-    def ring_signals(self) -> None:
-        """Ring the workers whose signal is another one than when they were rung last."""
-        heard = self.bells.heard("signal:")
-        for name in heard:
-            try:
-                generation = self.world.signal(name.removeprefix("signal:")).generation
-            except KeyError:
-                generation = -1
-            if self._generations.get(name) != generation:
-                self._generations[name] = generation
-                self.bells.ring(name)
-        self._generations = {name: self._generations[name] for name in heard}
-
-    def _explain(self) -> None:
-        """What was said to whom, for people who ask why."""
-        rows = self._records.owed()
-        if rows and self._stored(rows, ()):
-            self._records.paid()
-
-    def _save(self) -> None:
-        """Views into the store."""
-        rows = self.board.unsaved()
-        if rows and self._stored((), rows):
-            self.board.saved(rows)
-
-    def _stored(self, said: Sequence[Owed], views: Sequence[JobRow]) -> bool:
-        """Whether the store has it now; what could not be written is written next time."""
+    def _reject(self, job_id: str, problem: str) -> None:
+        """Leave a job out until somebody changes it. If that fails, the next cycle does it."""
         try:
-            self.store.record(said, views)
-        except StaleServiceError:
-            return True  # who leads now has written it
-        except StoreError as error:
-            LOG.warning("not written to the store yet, it will be: %s", error)
-            return False
-        return True
+            self.world.reject(job_id, problem)
+        except Exception as error:  # noqa: BLE001 - noted with its traceback
+            self.metrics.faults.note("rejection", job_id, error)
+
+    def _publish(self, state: ClusterState, predictor: Predictor, plan: Plan) -> None:
+        self.state, self.predictor = state, predictor
+        self._publisher.publish(state, predictor, plan, leading=self.leading, telling=self.telling)
 
     def _tidy(self, state: ClusterState) -> None:
         if state.cycle % FORGET_EVERY == 1:
@@ -349,7 +299,18 @@ class Service:
             self._journal.forget(kept_cycles=self.settings.kept_cycles, ended_before=ended_before)
             self.board.forget(ended_before=ended_before)
 
-    def _failed(self, cause: str, message: str) -> None:
+    def _failed(self, cause: str, message: str, job: str = "") -> None:
+        """A cycle failed. Three in a row are told in the cluster and make the service unready."""
+        self._count(cause, message)
+        is_told = self.failing.failed(message, job)
+        self.metrics.failed_in_a_row.set(self.failing.in_a_row)
+        if is_told:
+            try:
+                self.world.warn(self.failing.words, job)
+            except Exception:
+                LOG.exception("that cycles fail cannot be told in the cluster")
+
+    def _count(self, cause: str, message: str) -> None:
         self.metrics.failed_cycles.labels(cause).inc()
         self.failure = message
         LOG.error("cycle %d: %s", self._journal.last_cycle + 1, message)

@@ -6,17 +6,20 @@ so that two services in one process (a test) do not share their counts.
 
 from collections import Counter as Counts
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from laxity.qos import ServiceClass
 from laxity_scheduler.service.board import News
+from laxity_scheduler.service.faults import Faults
 from laxity_scheduler.state import ClusterState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 WAITS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0)
+CLASSES = get_args(ServiceClass)
 RATIOS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 4.0)
 
 
@@ -50,6 +53,18 @@ class Metrics:
         self.failed_cycles = Counter(
             "laxity_cycles_failed", "Cycles that acted on nothing", ("cause",), registry=own
         )
+        self.failed_in_a_row = Gauge(
+            "laxity_consecutive_failed_cycles",
+            "Cycles that failed since the last that went well; from 3 on /readyz says so",
+            registry=own,
+        )
+        self.job_errors = Counter(
+            "laxity_job_errors",
+            "Errors about one job that were set aside while all others were served",
+            ("stage",),
+            registry=own,
+        )
+        self.faults = Faults(lambda stage: self.job_errors.labels(stage).inc())
         self.patches = Counter(
             "laxity_patches",
             "Patches sent to the cluster; result is done or the status",
@@ -81,16 +96,22 @@ class Metrics:
     def count(self, news: Iterable[News]) -> None:
         """What changed since the last cycle."""
         for change in news:
-            before, after = change.before or {}, change.after
-            self._verdict(before, after)
-            if after["broken"] and not before.get("broken"):
-                self.broken.inc()
-            if after["outcome"] and after["outcome"] != before.get("outcome"):
-                self.outcomes.labels(after["outcome"]).inc()
-                self._finished(after)
-            if after["width_history"] and not before.get("width_history"):
-                waited = after["width_history"][0][0] - (after["submitted_at"] or 0.0)
-                self.admission_wait.labels(after["class"]).observe(max(0.0, waited))
+            try:
+                self._count(change)
+            except Exception as error:  # noqa: BLE001 - noted with its traceback
+                self.faults.note("metrics", change.after["id"], error)
+
+    def _count(self, change: News) -> None:
+        before, after = change.before or {}, change.after
+        self._verdict(before, after)
+        if after["broken"] and not before.get("broken"):
+            self.broken.inc()
+        if after["outcome"] and after["outcome"] != before.get("outcome"):
+            self.outcomes.labels(after["outcome"]).inc()
+            self._finished(after)
+        if after["width_history"] and not before.get("width_history"):
+            waited = after["width_history"][0][0] - (after["submitted_at"] or 0.0)
+            self.admission_wait.labels(_class(after)).observe(max(0.0, waited))
 
     def _verdict(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         if after["verdict"] in ("none", before.get("verdict")):
@@ -120,7 +141,7 @@ class Metrics:
         jobs: Counts[tuple[str, str]] = Counts()
         held = known = 0
         for view in views:
-            jobs[view["state"], view["class"]] += 1
+            jobs[view["state"], _class(view)] += 1
             if view["state"] == "finished" and view.get("first_p90_at") is not None:
                 known += 1
                 held += view["finished_at"] <= view["first_p90_at"]
@@ -131,3 +152,9 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
+
+
+def _class(view: Mapping[str, Any]) -> str:
+    """The class as a label; whatever else stands on a Job that could not be read is "other"."""
+    known = view["class"]
+    return known if known in CLASSES else "other"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laxity_profiler.estimate import Workload
+from laxity_scheduler.service.faults import Faults
 from laxity_scheduler.state import ClusterState, Job
 
 
@@ -30,10 +31,16 @@ class Watcher:
     def __init__(self) -> None:
         self._before: Mapping[str, Job] = {}
         self._parked: dict[str, tuple[float, int]] = {}
+        self._faults = Faults()
 
     def look(self, state: ClusterState) -> list[Stop]:
         """The stops and starts that ended since the last look."""
-        found = [stop for job in state.jobs for stop in self._ended(job, state.now)]
+        found: list[Stop] = []
+        for job in state.jobs:
+            try:
+                found += self._ended(job, state.now)
+            except Exception as error:  # noqa: BLE001 - noted with its traceback
+                self._faults.note("observed stop", job.id, error)
         self._before = state.by_id
         self._parked = {job: since for job, since in self._parked.items() if job in state.by_id}
         return found

@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
+from laxity.checked import LAST_AT
 from laxity.spec import TrainingSpec
 from laxity_scheduler.service.views import Json
 from laxity_scheduler.state import FOREVER
@@ -53,8 +54,11 @@ def probe_of(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
 
 
 def instant(at: float) -> str:
-    """RFC 3339 to the millisecond, rounded up: an offer that was checked is not made tighter."""
-    milliseconds = -int(-at * 1000 // 1)
+    """RFC 3339 to the millisecond, rounded up: an offer that was checked is not made tighter.
+
+    What no calendar can say is its last instant.
+    """
+    milliseconds = -int(-max(0.0, min(at, LAST_AT)) * 1000 // 1)
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 

@@ -82,7 +82,7 @@ def view_of(
         }
     view["epochs_done"] = max(view["epochs_done"], report.progress.epochs_done)
     view |= {"result": report.result, "error": report.failed or _died(row) or view["error"]}
-    view |= _ended(manifest, view, now)
+    view |= _ended(manifest, view, report, now)
     return view | {"outcome": outcome(view), "laxity_s": laxity_s(view, now)}
 
 
@@ -130,10 +130,13 @@ def outcome(view: Mapping[str, Any]) -> str:
 
 
 def broken(view: Mapping[str, Any], now: float) -> bool:
-    """Whether a promise is broken already: its deadline has passed and the job goes on, or did."""
+    """Whether a promise is broken already: its deadline has passed and the job goes on, or did.
+
+    A run that was cancelled, or whose own code raised, ended by its user: it breaks no promise.
+    """
     if view["verdict"] != "promised" or view["deadline_at"] is None:
         return False
-    if view["state"] == "cancelled":
+    if view["state"] in ("cancelled", "failed"):
         return False
     ended_at = view["finished_at"] if view["state"] == "finished" else now
     return bool(ended_at > view["deadline_at"])
@@ -316,7 +319,9 @@ def _stopped(history: Sequence[Sequence[float]], at: float) -> list[list[float]]
     return [*past, [at, 0]] if past and past[-1][1] else past
 
 
-def _ended(manifest: Mapping[str, Any], view: Mapping[str, Any], now: float) -> Json:
+def _ended(
+    manifest: Mapping[str, Any], view: Mapping[str, Any], report: Report, now: float
+) -> Json:
     """The end, as the Job's conditions tell it; nothing while it has none."""
     status = _mapping(manifest.get("status"))
     for condition in status.get("conditions") or ():
@@ -325,7 +330,9 @@ def _ended(manifest: Mapping[str, Any], view: Mapping[str, Any], now: float) -> 
             continue
         said = status.get("completionTime") if kind == "Complete" else None
         at = view["finished_at"] or instant(said or condition.get("lastTransitionTime")) or now
-        error = view["error"] or str(condition.get("message") or "") if kind == "Failed" else ""
+        error = report.failed  # of a finished job: that its result is not kept
+        if kind == "Failed":
+            error = view["error"] or str(condition.get("message") or "")
         return {
             "state": "finished" if kind == "Complete" else "failed",
             "finished_at": at,

@@ -309,7 +309,7 @@ async def healthz() -> Response:
 
 @router.get("/readyz")
 async def readyz(request: Request, service: TheService) -> Response:
-    """The store answers and the cluster has been seen; which replica acts, and why it does not.
+    """The store answers, the cluster has been seen and cycles go well; which replica acts.
 
     A cluster that cannot be followed for a while makes no replica unready: workers report to it.
     The errors themselves name hosts: they are told with a token only.
@@ -323,6 +323,8 @@ async def readyz(request: Request, service: TheService) -> Response:
         problems["store"] = str(error) if is_known else "does not answer"
     if service.state is None:
         problems["world"] = (service.failure if is_known else "") or "not seen yet"
+    if service.failing.words:
+        problems["cycles"] = service.failing.words if is_known else "fail; ask with a token for why"
     who = {"leads": service.leading, "leader": service.leader()}
     status_code = 503 if problems else 200
     waits = {"blind": service.blind} if service.blind else {}

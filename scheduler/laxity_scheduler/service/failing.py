@@ -1,0 +1,31 @@
+"""Whether cycles fail in a row: one may fail for a moment, three are told to whoever is on duty."""
+
+from dataclasses import dataclass
+from typing import Final
+
+MOST_IN_A_ROW: Final = 3
+
+
+@dataclass(slots=True)
+class Failing:
+    """How many cycles failed one after the other, why the last one did, and on which Job."""
+
+    in_a_row: int = 0
+    problem: str = ""
+    job: str = ""
+
+    @property
+    def words(self) -> str:
+        """What is wrong; "" while fewer than three in a row have failed."""
+        if self.in_a_row < MOST_IN_A_ROW:
+            return ""
+        about = f", the last on job {self.job}" if self.job else ""
+        return f"{self.in_a_row} cycles in a row have failed{about}: {self.problem}"
+
+    def failed(self, problem: str, job: str) -> bool:
+        """One more; whether it is the one at which people are told."""
+        self.in_a_row, self.problem, self.job = self.in_a_row + 1, problem, job
+        return self.in_a_row == MOST_IN_A_ROW
+
+    def succeeded(self) -> None:
+        self.in_a_row, self.problem, self.job = 0, "", ""

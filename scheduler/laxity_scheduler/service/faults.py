@@ -1,0 +1,36 @@
+"""What raises about one Job is set aside: logged with its traceback and counted, once per error.
+
+Everybody else is served in the same cycle, so the same error about the same Job may come again in
+every cycle; it is logged when it is another one than the last time.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+LOG: Final = logging.getLogger(__name__)
+MOST_REMEMBERED: Final = 10_000
+
+
+def words_of(error: Exception) -> str:
+    """The exception in a line: its type and what it says."""
+    return f"{type(error).__name__}: {error}"
+
+
+class Faults:
+    """Errors about single Jobs. `count` is called with the stage of each."""
+
+    def __init__(self, count: Callable[[str], None] = lambda _stage: None) -> None:
+        self._count = count
+        self._last: dict[tuple[str, str], str] = {}
+
+    def note(self, stage: str, job: str, error: Exception) -> None:
+        """This was raised about this Job (by its id or uid) at this stage of a cycle."""
+        self._count(stage)
+        words = words_of(error)
+        if self._last.get((stage, job)) == words:
+            return
+        if len(self._last) >= MOST_REMEMBERED:
+            self._last.clear()
+        self._last[stage, job] = words
+        LOG.error("%s of job %s: %s; everybody else is served", stage, job, words, exc_info=error)

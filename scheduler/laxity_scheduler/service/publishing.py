@@ -1,0 +1,230 @@
+"""What a cycle saw and decided becomes views, rows of the store, lessons, metrics and news.
+
+Each part stands by itself: what raises about one Job costs that Job's share, what raises otherwise
+costs that part, this time. The views come first, as all others read them; what changed in them is
+news until every part has been given it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Final, Protocol
+
+from laxity import names
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.engine import LiveWorld, Report
+from laxity_scheduler.memory.records import Records
+from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.memory.tables import JobRow, Owed
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.service import outlook
+from laxity_scheduler.service.board import Board, Look, News
+from laxity_scheduler.service.lessons import Lessons
+from laxity_scheduler.service.metrics import Metrics
+from laxity_scheduler.service.notify import Bells
+from laxity_scheduler.service.offers import PROBE_OF
+from laxity_scheduler.service.views import Finish, Json, Said
+from laxity_scheduler.state import ClusterState, Job
+
+LOG: Final = logging.getLogger(__name__)
+REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
+
+
+class Telling(Protocol):
+    """Is told what a cycle changed; returns at once."""
+
+    def tell(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None: ...
+
+    def trained(self, uid: str, lines: Sequence[object]) -> None: ...
+
+
+class Publisher:
+    """Remembers between cycles what was published last, and nothing that a restart misses."""
+
+    def __init__(
+        self,
+        *,
+        world: LiveWorld,
+        store: Store,
+        board: Board,
+        bells: Bells,
+        metrics: Metrics,
+        records: Records,
+        report_of: Callable[[str], Report],
+        lessons: Lessons | None,
+        deciding: Lock,
+    ) -> None:
+        self._world, self._store, self._board = world, store, board
+        self._bells, self._metrics, self._records = bells, metrics, records
+        self._report_of, self._lessons, self._deciding = report_of, lessons, deciding
+        self._is_first = True
+        self._said: dict[str, Said] = {}
+        self._refreshed_at = float("-inf")
+        self._generations: dict[str, int] = {}
+        self._rows: dict[str, Job] = {}
+        self._ends: dict[str, Finish] = {}
+        self._probes: dict[str, Json] = {}  # finished, and their askers not asked again yet
+        self._asked_again: set[str] = set()  # uids of probes
+
+    def publish(
+        self,
+        state: ClusterState,
+        predictor: Predictor,
+        plan: Plan,
+        *,
+        leading: bool,
+        telling: Telling | None,
+    ) -> None:
+        """Take in what a cycle saw and decided."""
+        began = time.monotonic()
+        self._said = {job: said for job, said in self._said.items() if job in state.by_id}
+        self._said |= outlook.said(plan)
+        look = Look(
+            manifests=self._world.jobs(),
+            state=state,
+            finishes=self._finishes(state, predictor),
+            said=self._said,
+            began=began,
+        )
+        news = self._board.update(look, self._report_of)
+        first, self._is_first = self._is_first, False
+        with self._part("explaining"):  # who is rung may ask why
+            self._explain()
+        with self._part("ringing"):
+            self._ring(news)
+        if self._lessons is not None:
+            with self._part("learning"):
+                self._learn(self._lessons, state, predictor, news, leading=leading)
+        if leading:
+            with self._part("asking again after probes"):
+                self._after_probes([n.after for n in news] if not first else self._board.all())
+        with self._part("counting"):
+            self._metrics.count(() if first else news)
+            self._metrics.look(state, self._board.unordered())
+            self._metrics.sent(getattr(self._world, "sent", {}))
+        with self._part("saving"):
+            self._save()
+        if telling is not None and leading:
+            with self._part("telling"):
+                telling.tell(news, state, predictor)
+
+    @contextmanager
+    def _part(self, stage: str) -> Iterator[None]:
+        """What a part raises is logged and counted, and the next part goes on."""
+        try:
+            yield
+        except Exception:
+            LOG.exception("%s failed in this cycle; all else goes on", stage)
+            self._metrics.failed_cycles.labels("part").inc()
+
+    def _learn(
+        self,
+        lessons: Lessons,
+        state: ClusterState,
+        predictor: Predictor,
+        news: Sequence[News],
+        *,
+        leading: bool,
+    ) -> None:
+        if leading:
+            lessons.look(state, predictor, self._board.uids())
+            lessons.ended(news)
+        else:
+            lessons.stand_by(state)
+
+    def _finishes(self, state: ClusterState, predictor: Predictor) -> dict[str, Finish]:
+        """Of all running jobs; made anew now and then, and in between where a row has changed."""
+        refresh = self._refreshed_at + REFRESH_S <= state.now
+        old = {} if refresh else self._rows
+        jobs = [job for job in state.running if old.get(job.id) is not job]
+        with self._deciding:
+            anew = self._expected(state, predictor, jobs)
+        known = self._ends | anew
+        self._rows = {job.id: job for job in state.running if job.id in known}
+        self._ends = {name: known[name] for name in self._rows}
+        if refresh:
+            self._refreshed_at = state.now
+        return self._ends
+
+    def _expected(
+        self, state: ClusterState, predictor: Predictor, jobs: Sequence[Job]
+    ) -> dict[str, Finish]:
+        """When these are expected to end; one that nothing can be said of is left out."""
+        try:
+            return outlook.finishes(state, predictor, jobs)
+        except Exception:  # noqa: BLE001 - asked for one by one, it is told of whom
+            found: dict[str, Finish] = {}
+        for job in jobs:
+            try:
+                found |= outlook.finishes(state, predictor, [job])
+            except Exception as error:  # noqa: BLE001 - noted with its traceback
+                self._metrics.faults.note("expected end", job.id, error)
+        return found
+
+    def _after_probes(self, views: Iterable[Json]) -> None:
+        """A job whose model was unknown is asked for again when its probe has finished."""
+        for view in views:
+            is_probe = view["idempotency_key"].startswith(PROBE_OF)
+            if is_probe and view["state"] == "finished" and view["uid"] not in self._asked_again:
+                self._probes[view["uid"]] = view
+        for uid, probe in list(self._probes.items()):
+            asker = self._board.by_uid(probe["idempotency_key"].removeprefix(PROBE_OF))
+            try:
+                if asker is not None and asker["state"] == "refused":
+                    self._world.annotate(asker["id"], {names.VERDICT: None})
+                    self._world.wake()
+            except Exception as error:  # noqa: BLE001 - noted, and asked again in the next cycle
+                self._metrics.faults.note("asking again", probe["id"], error)
+            else:
+                del self._probes[uid]
+                self._asked_again.add(uid)
+
+    def _ring(self, news: Sequence[News]) -> None:
+        for change in news:
+            self._bells.ring(f"job:{change.after['id']}")
+        self.ring_signals()
+
+    def ring_signals(self) -> None:
+        """Ring the workers whose signal is another one than when they were rung last."""
+        heard = self._bells.heard("signal:")
+        for name in heard:
+            generation = self._generation(name.removeprefix("signal:"))
+            if self._generations.get(name) != generation:
+                self._generations[name] = generation
+                self._bells.ring(name)
+        self._generations = {name: self._generations[name] for name in heard}
+
+    def _generation(self, job_id: str) -> int:
+        """Of a job's signal; -1 if there is none."""
+        try:
+            return self._world.signal(job_id).generation
+        except KeyError:
+            return -1
+        except Exception as error:  # noqa: BLE001 - noted with its traceback
+            self._metrics.faults.note("signal", job_id, error)
+            return -1
+
+    def _explain(self) -> None:
+        """What was said to whom, for people who ask why."""
+        rows = self._records.owed()
+        if rows and self._stored(rows, ()):
+            self._records.paid()
+
+    def _save(self) -> None:
+        """Views into the store."""
+        rows = self._board.unsaved()
+        if rows and self._stored((), rows):
+            self._board.saved(rows)
+
+    def _stored(self, said: Sequence[Owed], views: Sequence[JobRow]) -> bool:
+        """Whether the store has it now; what could not be written is written next time."""
+        try:
+            self._store.record(said, views)
+        except StaleServiceError:
+            return True  # who leads now has written it
+        except StoreError as error:
+            LOG.warning("not written to the store yet, it will be: %s", error)
+            return False
+        return True

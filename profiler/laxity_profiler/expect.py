@@ -150,10 +150,10 @@ class Outlook:
         step = fit.step
         if off and step and self._setting.samples and self._setting.batch_size:
             step_error2 = step.error_at(width, nodes) ** 2
-            if step_error2 < error2:
-                samples, batch_size = self._setting.samples, self._setting.batch_size
-                epoch_s = step.epoch_s(samples, batch_size, width, nodes)
-                factor, error2, source = 1.0, step_error2, "profile"
+            samples, batch_size = self._setting.samples, self._setting.batch_size
+            stepped_s = step.epoch_s(samples, batch_size, width, nodes)
+            if step_error2 < error2 and stepped_s > 0.0:
+                epoch_s, factor, error2, source = stepped_s, 1.0, step_error2, "profile"
         seconds = epoch_s * factor
         return Cell(seconds, fit.spread2, error2, fit.noise2, source, n, fit.start, fit.later)
 

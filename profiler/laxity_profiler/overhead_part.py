@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.calibrate import NORMAL_90, P10, P90, Floats, quantiles
+from laxity_profiler.report_values import SHORTEST_S
 
 LEAST_ERROR: Final = 0.08  # relative, of one occurrence
 PRIOR_POINTS: Final = 1.0  # how many observations a prior is worth
@@ -87,6 +88,7 @@ def fit_part(seen: Sequence[tuple[int, float]], expected: PartFit) -> PartFit:
     """From (workers, seconds), at least one, over what was expected before they were seen."""
     widths = np.asarray([row[0] for row in seen], dtype=np.float64)
     seconds = np.asarray([row[1] for row in seen], dtype=np.float64)
+    seconds[seconds < SHORTEST_S] = 0.0
     n, middle = len(seen), float(widths.mean())
     least, most = int(widths.min()), int(widths.max())
     slope = _slope(widths, seconds, expected)

@@ -10,7 +10,7 @@ import pytest
 
 from laxity_scheduler.memory.journal import Journal, replay
 from laxity_scheduler.memory.store import Store, StoreError
-from laxity_scheduler.plan import Admit, Plan
+from laxity_scheduler.plan import Loan, Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.service.loop import rarely_collected
@@ -28,9 +28,8 @@ class Moody:
     def __call__(self, state: Any, predictor: Any) -> Plan:
         if self.mood == "raises":
             raise RuntimeError("the policy has a bug")
-        if self.mood == "overbooks" and state.jobs:
-            nodes = ("nowhere",)
-            return Plan((Admit(state.jobs[0].id, 1, nodes, reason("order", policy="moody")),))
+        if self.mood == "overbooks":
+            return Plan((Loan(("nowhere",), reason("loan", reason="moody")),))
         return qos.decide(state, predictor)
 
 
@@ -94,7 +93,7 @@ def test_the_world_hears_of_a_checked_plan_before_it_is_written_down(
     expected = [decision for plan in world.expected for decision in plan.decisions]
     assert told
     assert all(told)
-    assert not [one for one in expected if isinstance(one, Admit) and one.nodes == ("nowhere",)]
+    assert not [one for one in expected if isinstance(one, Loan)]
 
 
 def test_the_world_hears_how_many_jobs_ask_before_their_verdicts_are_decided(

@@ -1,7 +1,9 @@
 """What became of jobs, told to others: MLflow, a webhook. Nobody who is told can hold up the loop.
 
-Each listener has a thread and a bounded queue of its own. A listener that is away is tried again
-with growing pauses, the newest word about each job first to be kept when the queue is full. What was
+Each listener has a thread and a bounded queue of its own. A word that fails is set aside for a while
+that grows, and others are told meanwhile; when words about several jobs fail one after the other, the
+listener is away and is tried again with growing pauses. The newest word about each job is the first
+to be kept when the queue is full. What was
 told is remembered with the job, so that a service killed in between tells it after its restart, and
 one that told it does not tell it twice. A word whose time has not come (`NotYetError`) is set aside, and
 the words about other jobs go on.
@@ -78,6 +80,8 @@ class Courier:
         self._aside_s = aside_s
         self._waiting: OrderedDict[str, Word] = OrderedDict()
         self._due_at: dict[str, float] = {}  # of words set aside, by uid
+        self._failures: dict[str, int] = {}  # in a row, of words that could not be told, by uid
+        self._failed_last = ""  # the uid of the word that failed last, if none was told since
         self._changed = Condition()
         self._busy = False
         self._ending = False
@@ -124,16 +128,37 @@ class Courier:
                 self._listener.tell(word)
             except NotYetError as error:
                 LOG.debug("%s is told later: %s", self._listener.name, error)
-                self._set_aside(word)
+                self._set_aside(word, self._aside_s)
                 continue
             except Exception as error:  # noqa: BLE001 - whatever a listener raises, it is told later
-                LOG.warning("%s was not told: %s", self._listener.name, error)
-                self._again(word, pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                LOG.warning("%s was not told of %s: %s", self._listener.name, _job(word), error)
+                if self._is_away(word):
+                    self._again(word, pause_s)
+                    pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
                 continue
             pause_s = self._first_pause_s
-            self._told(word)
+            self._failures.pop(word.view["uid"], None)
+            self._failed_last = ""
+            self._remember(word)
             self._done()
+
+    def _is_away(self, word: Word) -> bool:
+        """Whether the word before failed as well, of another job; else only this one waits."""
+        uid, before = word.view["uid"], self._failed_last
+        self._failed_last = uid
+        if before and before != uid:
+            return True
+        self._failures[uid] = self._failures.get(uid, 0) + 1
+        grown_s = self._first_pause_s * 2.0 ** min(self._failures[uid] - 1, 10)
+        self._set_aside(word, min(grown_s, LONGEST_PAUSE_S))
+        return False
+
+    def _remember(self, word: Word) -> None:
+        """That it was told; the thread outlives whatever that raises."""
+        try:
+            self._told(word)
+        except Exception:
+            LOG.exception("that %s was told of %s is forgotten", self._listener.name, _job(word))
 
     def _next(self) -> Word | None:
         with self._changed:
@@ -152,9 +177,9 @@ class Courier:
             self._put_back(word)
             self._changed.wait_for(lambda: self._ending, timeout=pause_s)
 
-    def _set_aside(self, word: Word) -> None:
+    def _set_aside(self, word: Word, seconds: float) -> None:
         with self._changed:
-            self._due_at[word.view["uid"]] = time.monotonic() + self._aside_s
+            self._due_at[word.view["uid"]] = time.monotonic() + seconds
             self._put_back(word)
 
     def _put_back(self, word: Word) -> None:
@@ -167,6 +192,10 @@ class Courier:
         with self._changed:
             self._busy = False
             self._changed.notify_all()
+
+
+def _job(word: Word) -> str:
+    return str(word.view.get("id") or word.view["uid"])
 
 
 class Webhook:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from laxity import names, tracking
+from laxity.checked import calendar_instant
+from laxity.qos import MOST_EPOCHS
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.service.board import Board, News
 from laxity_scheduler.service.metrics import Metrics
@@ -32,17 +34,26 @@ class Teller:
 
     def tell(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None:
         """Hand the news to the couriers; returns at once."""
-        first, self._caught_up = not self._caught_up, True
+        first = not self._caught_up
         if first:
             self._catch_up()
+        self._caught_up = True
         for change in news:
-            row = state.by_id.get(change.after["id"])
-            points = _points(change, row, state.now, predictor)
+            points = self._points(change, state, predictor)
             events = () if first else events_between(change.before, change.after)
             if points or not first:
                 self._send(Word(change.after, events, points))
         waiting = sum(courier.waiting for courier in self._couriers.values())
         self._metrics.untold.set(waiting)
+
+    def _points(self, change: News, state: ClusterState, predictor: Predictor) -> tuple[Point, ...]:
+        """What is predicted of the job that changed; nothing if that raises: the rest is told."""
+        try:
+            row = state.by_id.get(change.after["id"])
+            return _points(change, row, state.now, predictor)
+        except Exception as error:  # noqa: BLE001 - noted with its traceback
+            self._metrics.faults.note("figures", change.after["id"], error)
+            return ()
 
     def trained(self, uid: str, lines: Sequence[object]) -> None:
         """Epochs that workers reported, for MLflow, where the service logs them for its workers."""
@@ -82,10 +93,11 @@ def epochs_in(lines: Iterable[object]) -> tuple[Point, ...]:
     found = []
     for line in lines:
         if isinstance(line, dict) and line.get("kind") == "epoch":
-            with suppress(KeyError, TypeError, ValueError):
+            with suppress(ArithmeticError, KeyError, TypeError, ValueError):
                 point = tracking.Point.of(line)
                 values = {str(name): float(value) for name, value in point.values.items()}
-                found.append(Point(point.epoch, point.at, values))
+                if 1 <= point.epoch <= MOST_EPOCHS and calendar_instant(point.at) is not None:
+                    found.append(Point(point.epoch, point.at, values))
     return tuple(found)
 
 

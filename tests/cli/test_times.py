@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from laxity.times import instant, relative, words
+from laxity.times import clock, instant, relative, words
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,9 @@ def test_instants_are_told_from_now() -> None:
     assert relative(995.0, 1_000.0) == "5.0s ago"
     assert relative(None, 1_000.0) == "-"
     assert instant(math.inf, 1_000.0) == "-"
+
+
+@pytest.mark.parametrize("at", [253_402_300_800.0, 5e11, 1e18])
+def test_an_instant_beyond_the_calendar_is_never(at: float) -> None:
+    assert clock(at, 0.0) == "never"
+    assert instant(at, 0.0).startswith("never (in ")

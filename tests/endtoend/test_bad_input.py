@@ -1,6 +1,8 @@
 """Bad input gets a clear answer on that job alone: a service with real workers goes on beside it."""
 
 import json
+import sqlite3
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -12,7 +14,7 @@ import pytest
 from laxity.qos import QoS
 from laxity.spec import TrainingSpec
 from tests.builders import bearer
-from tests.crash.stage import Stage, stage, until
+from tests.crash.stage import LAXITY, Stage, stage, until
 
 pytestmark = pytest.mark.slow
 
@@ -188,6 +190,55 @@ def test_a_training_that_fails_says_why_on_its_job(there: Stage, function: str, 
     job = submit(there, f"fails-{function}", function)
     until(lambda: there.client.job(job).state == "failed", limit_s=60, what="the failure")
     assert words in there.client.job(job).error
+
+
+def test_a_result_that_cannot_be_written_is_set_aside_and_its_training_stays_finished(
+    there: Stage,
+) -> None:
+    poisoned = [
+        submit(there, name.replace("_", "-"), name)
+        for name in ("too_large", "too_deep", "half_a_character")
+    ]
+    for job in poisoned:
+        until(lambda job=job: there.client.job(job).ended, limit_s=90, what=f"the end of {job}")  # type: ignore[misc]
+    submit(there, "beside", "good")
+    until(lambda: there.client.job("default/beside").ended, limit_s=60, what="its end")
+    before = listed(there)
+    poison_as_an_earlier_laxity_did(there, poisoned[0])
+    submit(there, "after", "good")
+    until(lambda: there.client.job("default/after").ended, limit_s=60, what="its end")
+    for views in (before, listed(there)):
+        for job in poisoned:
+            assert views[job]["state"] == "finished"
+            assert views[job]["result"] is None
+            assert "its result is no JSON that can be kept" in views[job]["error"]
+            assert views[job]["outcome"] == "kept"
+    assert there.client.job("default/beside").kept is True
+    assert there.client.job("default/after").kept is True
+
+
+def listed(there: Stage) -> dict[str, Any]:
+    """What `laxity ls` shows."""
+    shown = subprocess.run(
+        [str(LAXITY), "ls", "--json"], env=there.env, check=True, capture_output=True, timeout=60
+    )
+    jobs = json.loads(shown.stdout)["jobs"]
+    return {job["id"]: job for job in jobs}
+
+
+def poison_as_an_earlier_laxity_did(there: Stage, job: str) -> None:
+    """A result that no writer takes stands in the store of a service that starts."""
+    uid = there.client.job(job).uid
+    there.service.kill()
+    there.service.wait()
+    with sqlite3.connect(there.home / "laxity.db") as database:
+        asked = "SELECT said FROM observed_runs WHERE uid = ?"
+        (said,) = database.execute(asked, (uid,)).fetchone()
+        poisoned = json.dumps(json.loads(said) | {"result": {"seed": 2**64}})
+        database.execute("UPDATE observed_runs SET said = ? WHERE uid = ?", (poisoned, uid))
+    database.close()
+    there.start_service()
+    until(there.client.alive, limit_s=60, what="the service")
 
 
 def test_a_training_without_an_epochs_end_can_be_cancelled_and_one_that_is_starting_too(

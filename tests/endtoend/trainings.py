@@ -27,3 +27,24 @@ def unsayable(training: Training) -> Any:
 def endless(training: Training) -> None:
     for _ in training.epochs():
         threading.Event().wait()
+
+
+def too_large(training: Training) -> Any:
+    for _ in training.epochs():
+        pass
+    return {"seed": 2**64}
+
+
+def too_deep(training: Training) -> Any:
+    for _ in training.epochs():
+        pass
+    value: Any = 1
+    for _ in range(300):
+        value = [value]
+    return {"tree": value}
+
+
+def half_a_character(training: Training) -> Any:
+    for _ in training.epochs():
+        pass
+    return {"word": "\ud800"}

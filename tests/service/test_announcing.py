@@ -13,6 +13,7 @@ import pytest
 from laxity import names
 from laxity_scheduler.telling.announce import Courier, NotYetError, Webhook, Word, events_between
 from laxity_scheduler.telling.announce_mlflow import MlflowRuns, final_figures
+from laxity_scheduler.telling.tell import epochs_in
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until
 from tests.service.memory_world import MemoryWorld
@@ -50,6 +51,20 @@ class Early(Listening):
     def tell(self, word: Word) -> None:
         if word.view["uid"] == self.early:
             raise NotYetError
+        super().tell(word)
+
+
+class Choosy(Listening):
+    """Raises about one job, always."""
+
+    def __init__(self, refused: str) -> None:
+        super().__init__()
+        self.refused, self.tries = refused, 0
+
+    def tell(self, word: Word) -> None:
+        if word.view["uid"] == self.refused:
+            self.tries += 1
+            raise OverflowError("cannot convert float infinity to integer")
         super().tell(word)
 
 
@@ -274,3 +289,28 @@ def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
     assert [run[0] for run in told] == ["default/a", "default/a"]
     assert told[0][2] == told[1][2] != theirs
     assert client.get_run(told[0][2]).data.tags[names.TAG_UID] == view["uid"]
+
+
+def test_a_word_that_always_fails_holds_up_no_other_job() -> None:
+    listener = Choosy("bad")
+    courier = Courier(listener, first_pause_s=60.0)
+    courier.send(Word({"uid": "bad"}))
+    for number in range(20):
+        courier.send(Word({"uid": f"u{number}"}))
+    wait_until(lambda: len(listener.words) == 20, "all others")
+    assert listener.tries == 1
+    courier.close(at_most_s=0.1)
+
+
+def test_epochs_that_no_chart_can_show_are_not_told() -> None:
+    sound = {"kind": "epoch", "epoch": 1, "at": 1.0, "epoch_s": 1.0, "width": 1, "bytes": 0}
+    odd: list[Any] = [
+        sound | {"epoch": float("inf")},
+        sound | {"epoch": 2**64},
+        sound | {"at": float("nan")},
+        sound | {"at": 1e18},
+        sound | {"epoch_s": 10**400},
+        sound | {"metrics": [1]},
+        sound | {"metrics": {"loss": {}}},
+    ]
+    assert [point.epoch for point in epochs_in([*odd, sound])] == [1]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity.views import job_view
 from laxity_profiler.history import HistoryError
 from laxity_scheduler.engine import JobError
 from laxity_scheduler.memory.journal import entries, replay
@@ -430,6 +431,29 @@ def test_user_code_that_raises_breaks_no_promise(tmp_path: Path) -> None:
     assert (after["outcome"], after["broken"]) == ("failed", False)
     assert promises == {"given": 1, "kept": 0, "broken": 0}
     assert "laxity_promises_broken_total 0.0" in metrics
+
+
+@pytest.mark.parametrize(
+    ("state", "finished_at", "kept", "broken"),
+    [
+        pytest.param("finished", 9.0, True, False, id="in time"),
+        pytest.param("finished", 11.0, False, True, id="late"),
+        pytest.param("failed", 9.0, None, False, id="its code raised in time"),
+        pytest.param("failed", 11.0, None, False, id="its code raised late"),
+        pytest.param("cancelled", 9.0, None, False, id="cancelled in time"),
+        pytest.param("cancelled", 11.0, None, False, id="cancelled late"),
+    ],
+)
+def test_only_a_finished_run_keeps_or_breaks_its_promise(
+    state: str, finished_at: float, kept: bool | None, *, broken: bool
+) -> None:
+    answer = {
+        "id": "d/a", "uid": "u", "state": state, "verdict": "promised", "deadline_at": 10.0,
+        "finished_at": finished_at,
+    }  # fmt: skip
+    view = job_view(answer)
+    assert (view.kept, view.broken) == (kept, broken)
+    assert views.broken(answer, 12.0) is broken
 
 
 def test_a_stored_report_that_no_writer_takes_is_read_without_its_result(tmp_path: Path) -> None:

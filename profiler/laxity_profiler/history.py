@@ -17,7 +17,7 @@ from laxity.checked import finite_number
 from laxity_profiler import tables
 from laxity_profiler.estimate import Workload
 from laxity_profiler.first_epoch import Seen
-from laxity_profiler.report_values import LONGEST_S, clean
+from laxity_profiler.report_values import clean
 from laxity_profiler.said import (
     NOTHING_SAID,
     Epoch,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Epoch", "History", "HistoryError", "Report", "Run", "Stop", "StopSeen"]
 
 LOG: Final = logging.getLogger(__name__)
+LONGEST_STOP_S: Final = 999_999.0  # eleven days
 EPOCHS_READ: Final = 50_000  # of one model: the latest
 STOPS_READ: Final = 20_000
 ASIDES_KEPT: Final = 1_000  # per job and service life
@@ -161,7 +162,7 @@ class History:
         `suspend`: from the parked report until all pods are gone; `resume`: from the patch that
         starts the pods to the `formed` report.
         """
-        took_s = finite_number(seconds, least=0.0, most=LONGEST_S)
+        took_s = finite_number(seconds, least=0.0, most=LONGEST_STOP_S)
         if took_s is None or finite_number(at) is None:
             self.set_aside(
                 uid, f"{kind} of {seconds} s at {at} is not believed", "", at=time.time()

@@ -220,7 +220,11 @@ def test_a_result_that_cannot_be_written_is_set_aside_and_its_training_stays_fin
 def listed(there: Stage) -> dict[str, Any]:
     """What `laxity ls` shows."""
     shown = subprocess.run(
-        [str(LAXITY), "ls", "--json"], env=there.env, check=True, capture_output=True, timeout=60
+        [str(LAXITY), "ls", "--all", "--json"],
+        env=there.env,
+        check=True,
+        capture_output=True,
+        timeout=60,
     )
     jobs = json.loads(shown.stdout)["jobs"]
     return {job["id"]: job for job in jobs}

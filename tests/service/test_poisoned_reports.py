@@ -163,7 +163,7 @@ def test_no_json_value_anywhere_in_a_line_raises(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("estimate", "lines"),
     [
-        pytest.param("4d", False, id="by the user's estimate"),
+        pytest.param("300s", False, id="by an estimate of ten years"),
         pytest.param("1s", True, id="by what its worker reports"),
     ],
 )

@@ -211,9 +211,8 @@ class Course:
         state = self.world.observe()
         for job in self.world.jobs():
             self.seen.setdefault(merge.identity(job), self.cycles)
-        for row in state.jobs:
-            if row.workers:
-                self.started.setdefault(row.id, self.cycles)
+            if merge.dig(job, "spec", "suspend") is False:  # it may have ended meanwhile
+                self.started.setdefault(merge.identity(job), self.cycles)
         plan = turn.decide(state, Curve(epoch_s=1.0), qos.decide)
         plan.check(state)
         self.world.carry_out(plan)

@@ -30,6 +30,7 @@ def asked_jobs(
     name: str | None,
     namespace: str | None,
     params: Sequence[str],
+    pass_env: Sequence[str] = (),
 ) -> list[Json]:
     """Manifests; `given` are annotations from options (None: not given), which win over a file's."""
     if not source or source.endswith(SCRIPT_ENDINGS):
@@ -44,8 +45,14 @@ def asked_jobs(
         jobs = read_jobs(source)
         if name and len(jobs) > 1:
             raise CommandError(f"--name for {len(jobs)} Jobs: they need one each", code=USAGE)
-        return [changed(job, given, name=name, namespace=namespace) for job in jobs]
-    return [_entry_job(source, given, name=name, namespace=namespace, params=params)]
+        changes = (changed(job, given, name=name, namespace=namespace) for job in jobs)
+        return [_in_project(job, source, pass_env) for job in changes]
+    options: Json = {OPTION[key]: value for key, value in given.items() if value is not None}
+    if namespace:
+        options["namespace"] = namespace
+    if pass_env:
+        options["pass_env"] = tuple(pass_env)
+    return [_entry_job(source, options, name=name, params=params)]
 
 
 def is_entry(source: str) -> bool:
@@ -79,36 +86,39 @@ def _value(text: str) -> Any:
         return text
 
 
-def _entry_job(
-    source: str,
-    given: Mapping[str, str | None],
-    *,
-    name: str | None,
-    namespace: str | None,
-    params: Sequence[str],
-) -> Json:
+def _in_project(job: Json, source: str, pass_env: Sequence[str]) -> Json:
+    from laxity.project import check_patterns, with_project
+    from laxity.qos import QoSError
+
+    try:
+        check_patterns(pass_env)
+        return with_project(job, pass_env=pass_env)
+    except QoSError as error:
+        raise CommandError(f"{source}: {error}", code=USAGE) from error
+
+
+def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence[str]) -> Json:
     """The Job of a function: what it declares if it is a deadline_flow, changed by the options."""
     from laxity.asked_function import loaded
-    from laxity.declaration import Declaration, entry_of
+    from laxity.declaration import Declaration
     from laxity.flow import bound
+    from laxity.project import project_of
     from laxity.qos import QoSError
 
     function, declared = loaded(source)
-    options: Json = {OPTION[key]: value for key, value in given.items() if value is not None}
-    if namespace:
-        options["namespace"] = namespace
     if "epochs" in options:
         options["epochs"] = int(options["epochs"])
     try:
         declared = declared or Declaration.of(function.__name__.replace("_", "-"), {})
         declared = declared.changed(name=name, **options)
         arguments = bound(function, (), parameters(params))
-        entry, env = entry_of(function)
+        project = project_of(function, pass_env=declared.pass_env, has_image=declared.has_image)
         spec = declared.spec(
-            entry=entry,
+            entry=project.entry,
             parameters=arguments,
             idempotency_key=declared.idempotency_key(arguments, ""),
-            env=env,
+            env=project.env,
+            workdir=project.workdir,
         )
         return (replace(spec, name=name) if name else spec).to_manifest()
     except (QoSError, TypeError) as error:

@@ -8,12 +8,12 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
 from typing import Any, Final
 
+from laxity.entry import import_file, package_of
 from laxity.exits import USAGE, CommandError
 from laxity.extras import advice
 
@@ -51,20 +51,19 @@ def _imported(source: str, place: str) -> ModuleType:
 
 def _module(name: str) -> ModuleType:
     """A module by its file, or by its dotted name as seen from the working folder."""
-    if not name.endswith(".py"):
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise ImportError(f"{name!r} is neither a file.py nor a package.module")
-        sys.path.insert(0, str(Path.cwd()))
-        return import_module(name)
-    path = Path(name).resolve()
-    # named as Prefect names what it loads by path: so a worker too finds it by its file
-    spec = spec_from_file_location(f"__prefect_loader_{path.stem}__", path)
-    if spec is None or spec.loader is None or not path.exists():
-        raise ImportError(f"no file {path}")
-    module = module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
-    spec.loader.exec_module(module)
-    return module
+    path = Path(name)
+    if path.suffix == ".py":
+        if not path.exists():
+            raise ImportError(f"no file {path.resolve()}")
+        package = package_of(path.resolve())
+        if package is None:
+            return import_file(path)
+        root, name = package
+        sys.path.insert(0, str(root))
+    elif not all(part.isidentifier() for part in name.split(".")):
+        raise ImportError(f"{name!r} is neither a file.py nor a package.module")
+    sys.path.insert(0, str(Path.cwd()))
+    return import_module(name)
 
 
 def _problem(error: BaseException) -> str:

@@ -35,6 +35,10 @@ Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namesp
 Params = Annotated[
     list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE for the function; repeatable.")
 ]
+PassEnv = Annotated[
+    list[str] | None,
+    typer.Option(help="Name of a variable, or FOO_*, that workers get too; repeatable."),
+]
 VERDICT_WAIT_S: Final = 10.0
 
 
@@ -50,6 +54,7 @@ def submit(
     name: Name = None,
     namespace: Namespace = None,
     param: Params = None,
+    pass_env: PassEnv = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key attaches to the same job.")
     ] = None,
@@ -80,7 +85,14 @@ def submit(
         names.IDEMPOTENCY_KEY: key,
     }
     client = Client(patience_s=5.0)
-    manifests = asked_jobs(source, given, name=name, namespace=namespace, params=param or [])
+    manifests = asked_jobs(
+        source,
+        given,
+        name=name,
+        namespace=namespace,
+        params=param or [],
+        pass_env=pass_env or (),
+    )
     code = OK
     for manifest in manifests:
         job = _verdict(client, client.submit(manifest).id)

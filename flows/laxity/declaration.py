@@ -3,15 +3,13 @@
 import hashlib
 import json
 import os
-import sys
-import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from laxity.project import check_patterns
 from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec, job_name, json_object
 
@@ -35,7 +33,7 @@ _SPEC_FIELDS: Final = (
     "image",
     "template",
 )
-_OTHERS: Final = ("entry", "env", "idempotency_key", "tags")
+_OTHERS: Final = ("entry", "env", "pass_env", "idempotency_key", "tags")
 OPTIONS: Final = (*_QOS_FIELDS, *_SPEC_FIELDS, *_OTHERS)
 
 
@@ -57,11 +55,17 @@ class Declaration:
         declared = cls(title, qos, MappingProxyType(dict(options)))
         declared.spec(entry="module:function", parameters={})
         _check_tags(declared.tags)
+        check_patterns(declared.pass_env)
         return declared
 
     @property
     def tags(self) -> tuple[str, ...]:
         return tuple(self.said.get("tags") or ())
+
+    @property
+    def pass_env(self) -> tuple[str, ...]:
+        """Further variables of the submitter that workers get; see laxity.project."""
+        return self.said.get("pass_env") or ()
 
     @property
     def model(self) -> str:
@@ -91,10 +95,13 @@ class Declaration:
         idempotency_key: str | None = None,
         submitted_at: datetime | None = None,
         env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
     ) -> TrainingSpec:
         """One call as a job. The name is made of title and key, so one key is one name."""
         said = {key: self.said[key] for key in _SPEC_FIELDS if self.said.get(key) is not None}
         said["model"] = self.model
+        if workdir is not None:
+            said["template"] = {"workingDir": workdir, **said.get("template", {})}
         return TrainingSpec(
             name=job_name(self.title, idempotency_key),
             qos=self.qos,
@@ -120,33 +127,6 @@ class Declaration:
             text = json.dumps(json_object("parameters", parameters), sort_keys=True)
             return f"{from_ci}/{self.title}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         return f"flow-run/{flow_run_id}" if flow_run_id else None
-
-
-def entry_of(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """How a worker finds the function, and the variables it needs for that.
-
-    A script, or a file that Prefect loaded by its path, is named by its file. A module that is not
-    installed is found through PYTHONPATH.
-    """
-    qualname = function.__qualname__
-    if "<" in qualname:
-        raise QoSError(
-            "entry", f"{qualname} is no function of a module: a worker could not import it"
-        )
-    module, file = function.__module__, Path(function.__code__.co_filename).resolve()
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if module == "__main__" and main is not None:
-        module = main.name  # python -m package.module
-    if module == "__main__" or module.startswith("__prefect_loader"):
-        if not file.exists():
-            raise QoSError("entry", f"{qualname} stands in no file: a worker could not import it")
-        return f"{file}:{qualname}", {}
-    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    root = file.parents[len(package.split(".")) if package else 0]
-    if any(root.is_relative_to(sysconfig.get_path(kind)) for kind in ("purelib", "stdlib")):
-        return f"{module}:{qualname}", {}
-    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
-    return f"{module}:{qualname}", {"PYTHONPATH": path}
 
 
 def _filled_in(template: object, parameters: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ def load_function(entry: str) -> Callable[..., Any]:
     place, colon, name = entry.rpartition(":")
     if not (colon and place and all(part.isidentifier() for part in name.split("."))):
         raise EntryError(f"{entry!r}: expected module:function or /path/file.py:function")
-    module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    module = import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -66,16 +66,31 @@ def _training_parameter(signature: inspect.Signature, kind: type) -> str:
     return PARAMETER if PARAMETER in signature.parameters else ""
 
 
-def _from_file(path: Path) -> ModuleType:
-    """Import a file under its own name, its folder on the path, as `python file.py` would."""
+def import_file(path: Path) -> ModuleType:
+    """Import a file as `python file.py` would run it: by its stem, its folder on the path.
+
+    As in Prefect, the folder and the working directory also serve relative imports.
+    """
     if not path.is_file():
         raise EntryError(f"{path} is not a file")
-    sys.path.insert(0, str(path.parent.resolve()))
-    name = path.stem if path.stem not in sys.stdlib_module_names else f"{path.stem}_training"
-    found = importlib.util.spec_from_file_location(name, path.resolve())
+    file = path.resolve()
+    folders = [str(file.parent), str(Path.cwd())]
+    sys.path[:0] = folders
+    is_taken = file.stem in sys.stdlib_module_names or file.stem in sys.modules
+    name = f"{file.stem}_training" if is_taken else file.stem
+    found = importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders)
     if found is None or found.loader is None:
         raise EntryError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
     found.loader.exec_module(module)
     return module
+
+
+def package_of(file: Path) -> tuple[Path, str] | None:
+    """The folder to import from and the dotted name of a file in a package; None outside of one."""
+    parts, folder = [file.stem], file.parent
+    while folder.name.isidentifier() and (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return (folder, ".".join(parts)) if len(parts) > 1 else None

@@ -53,6 +53,7 @@ def deadline_flow(
     entry: str | None = None,
     image: str | None = None,
     env: Mapping[str, str] | None = None,
+    pass_env: Iterable[str] = (),
     template: Mapping[str, Any] | None = None,
     tags: Iterable[str] = (),
     **flow_options: Any,
@@ -69,10 +70,15 @@ def deadline_flow(
     in braces ("nightly-{seed}"); else LAXITY_IDEMPOTENCY_KEY of the environment (for CI: repository,
     commit, data version) with flow and parameters; else the flow run's id, so that a retry, or
     executing the same run again, attaches.
+
+    Workers run in the caller's working directory, with its import path and the variables that
+    laxity.project lists. `pass_env` names further ones ("DATA_*" for several); a secret is passed
+    only by its whole name. `env` sets variables. With an image, the image is the project.
     """
     said = {key: value for key, value in locals().items() if key in OPTIONS}
     said["workers"] = workers if isinstance(workers, int | str) else tuple(workers)
     said["tags"] = tuple(tags)
+    said["pass_env"] = pass_env if isinstance(pass_env, str) else tuple(pass_env)
 
     def declare(function: Callable[Concatenate["Training", P], R]) -> "DeadlineFlow[P, R]":
         check_function(function)

@@ -20,11 +20,12 @@ from prefect.utilities.hashing import file_hash
 
 from laxity import names
 from laxity.client import Client
-from laxity.declaration import Declaration, entry_of
+from laxity.declaration import Declaration
 from laxity.flow import ENV_ALONE, bound, train_alone, visible_signature
 from laxity.flow_notes import LABEL_JOB, RunNotes, Silent
 from laxity.following import Following, Watcher
 from laxity.outcome import TrainingCancelled, result_of
+from laxity.project import project_of
 from laxity.spec import TrainingSpec
 
 P = ParamSpec("P")
@@ -141,13 +142,14 @@ def _spec(
     run: FlowRun | None,
 ) -> TrainingSpec:
     """The job of this call. Its deadline counts from the run's scheduled start, also in a retry."""
-    entry, env = entry_of(function)
+    project = project_of(function, pass_env=declared.pass_env, has_image=declared.has_image)
     return declared.spec(
-        entry=entry,
+        entry=project.entry,
         parameters=arguments,
         idempotency_key=declared.idempotency_key(arguments, str(run.id) if run else ""),
         submitted_at=run.expected_start_time if run else None,
-        env=env if not declared.has_image else {},
+        env=project.env,
+        workdir=project.workdir,
     )
 
 

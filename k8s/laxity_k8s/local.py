@@ -10,10 +10,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from laxity import names
 from laxity.checked import instant_at
+from laxity.project import environment
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import admitted, changed, finished, with_status
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
@@ -27,6 +28,9 @@ from laxity_k8s.rows import Rows
 from laxity_k8s.wishes import WorkerToken, no_token
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.engine import Reports
+
+# Where a worker logs, and as whom.
+SHARED: Final = ("MLFLOW_TRACKING_", names.ENV_TRACKED_BY)
 
 __all__ = ["LocalCluster", "RowWatch", "open_world", "stop_workers"]
 
@@ -48,9 +52,9 @@ class LocalCluster:
         self.rows = Rows(home / "cluster.db")
         kit = Kit(
             home=home,
-            ambient=dict(os.environ),
+            ambient=ambient(os.environ),
             given=dict(given or {}),
-            cwd=Path.cwd(),
+            cwd=Path.home(),
             backoff=backoff or Backoff(),
         )
         self.kit = kit
@@ -235,6 +239,15 @@ def open_world(
     return LiveCluster(
         cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s, worker_token=worker_token
     )
+
+
+def ambient(environ: Mapping[str, str]) -> dict[str, str]:
+    """What workers get of the service's own environment: how to run here, and where to log.
+
+    Its other variables (the store's password, keys of a cloud) are none of their business.
+    """
+    shared = {name: value for name, value in environ.items() if name.startswith(SHARED)}
+    return environment(environ) | shared
 
 
 def _patched(old: Json, patch: Patch) -> Json:

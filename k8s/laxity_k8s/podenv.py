@@ -1,8 +1,9 @@
 """What a pod's first container runs with: its command, environment and working folder.
 
-The local cluster has no images, so the container runs with this machine's programs, in the
-service's environment, with what Kubernetes would add. What cannot be done here (images, volumes,
-values from secrets) is left out and said once.
+The local cluster has no images, so the container runs with this machine's programs, in its
+submitter's working folder and environment as far as its Job says them (laxity.project), with what
+Kubernetes would add. What cannot be done here (images, volumes, values from secrets) is left out and
+said once.
 """
 
 import os
@@ -34,13 +35,19 @@ class Launch:
 
 
 def launch(pod: Json, *, ambient: Mapping[str, str], extra: Mapping[str, str], cwd: Path) -> Launch:
-    """The first container of a pod as a process; `extra` counts unless the container sets it."""
+    """The first container of a pod as a process; `extra` counts unless the container sets it.
+
+    A container that says no PATH finds this interpreter's programs first.
+    """
     container = merge.dig(pod, "spec", "containers", 0) or {}
     own, missing = _declared(container, pod)
     env = dict(ambient) | _given(pod) | dict(extra) | own
-    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
+    if "PATH" not in own:
+        env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
     argv = [*merge.items(container, "command"), *merge.items(container, "args")]
     folder = container.get("workingDir")
+    if folder and not Path(folder).is_dir():
+        missing.append(f"workingDir {folder}")
     return Launch(
         tuple(_expanded(str(word), env) for word in argv),
         env,

@@ -2,11 +2,12 @@
 
 import json
 
-from laxity.declaration import entry_of
+from laxity.project import project_of
 
 
 def train(training: object) -> None: ...
 
 
 if __name__ == "__main__":
-    print(json.dumps(entry_of(train)))  # noqa: T201
+    found = project_of(train)
+    print(json.dumps([found.entry, found.workdir, dict(found.env)]))  # noqa: T201

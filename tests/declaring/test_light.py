@@ -140,23 +140,22 @@ def test_without_prefect_a_call_says_how_to_get_it() -> None:
             ROOT,
             id="a module run with -m",
         ),
-        pytest.param([str(ENTRIES)], f"{ENTRIES}:train", None, id="a script"),
+        pytest.param([str(ENTRIES)], f"{ENTRIES}:train", ENTRIES.parent, id="a script"),
     ],
 )
-def test_a_worker_can_find_what_was_run_as_main(
-    main: list[str], entry: str, path: Path | None
-) -> None:
+def test_a_worker_can_find_what_was_run_as_main(main: list[str], entry: str, path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, *main], cwd=ROOT, capture_output=True, text=True, check=True
     )
 
-    found, env = json.loads(ran.stdout)
+    found, workdir, env = json.loads(ran.stdout)
     assert found == entry
-    assert env.get("PYTHONPATH", "").split(os.pathsep)[0] == str(path or "")
+    assert workdir == str(ROOT)
+    assert env["PYTHONPATH"].split(os.pathsep)[0] == str(path)
 
 
 def test_a_function_inside_a_function_cannot_be_a_job() -> None:
-    from laxity.declaration import entry_of
+    from laxity.project import project_of
 
     with pytest.raises(ValueError, match="a worker could not import it"):
-        entry_of(lambda training: training)
+        project_of(lambda training: training)

@@ -83,7 +83,7 @@ def _train(call: _Call, declared: Declaration) -> int:
     with _taking_signals(termination):
         given = replace(Assignment.of(os.environ), epochs=declared.epochs, model=declared.model)
         training = Training.of(given, termination)
-        return worker.ended(training, termination, declared.title, lambda: call(training))
+        return worker.ended(training, termination, lambda: call(training))
 
 
 @contextmanager

@@ -11,22 +11,28 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from laxity import blame, names
 from laxity.assignment import Assignment, AssignmentError
 from laxity.entry import arguments, load_function
 from laxity.notices import say
+from laxity.results import plain
 from laxity.termination import AGAIN, STOPPED, Superseded, Termination, TrainingStopped
-from laxity.training import Training
+from laxity.training import Training, TrainingError
 
 RESULT: Final = "result.json"
 FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 ERROR_LENGTH: Final = 2000
-NEVER_LOOPED: Final = "the function never called training.epochs(): nothing was timed or saved"
+NEVER_ENTERED: Final = (
+    "the function returned without entering training.epochs(): it trained nothing"
+)
+NOT_KEPT: Final = (
+    "the training is done; of its result this is kept only as a text: {what}. To keep it, write it "
+    "to a file in training.folder or log it to MLflow"
+)
 NOT_TOLD: Final = (
     f"this pod of a Job is not told which ({names.ENV_JOB} is not set): it trains alone, and nobody "
     "hears of its epochs; the lines that its container needs are in laxity's README"
@@ -35,10 +41,6 @@ _FINISHED_S: Final = 60.0  # at most, until the service has every report
 _FAILED_S: Final = 10.0
 _STOPPED_S: Final = 2.0
 _STARTED_AT: Final = time.time()
-
-
-class ResultError(TypeError):
-    """The training function returned something that is not JSON."""
 
 
 def main(argv: list[str]) -> int:
@@ -58,19 +60,20 @@ def main(argv: list[str]) -> int:
         return STOPPED
     if not assignment.job and names.ENV_INDEX in os.environ:
         say(NOT_TOLD)
-    return ended(training, termination, argv[0], lambda: _run(training, argv[0]))
+    return ended(training, termination, lambda: _run(training, argv[0]))
 
 
-def ended(training: Training, termination: Termination, entry: str, call: Callable[[], Any]) -> int:
+def ended(training: Training, termination: Termination, call: Callable[[], Any]) -> int:
     """Call the training function to an end of some kind, and report which; the exit code."""
     try:
         _report(training, "started", worker_pid=os.getpid(), width=training.workers)
         result = call()
         if termination.asked and not training.complete:
             return _stopped(training)  # the user's code swallowed the exception
+        _check_entered(training)
         training.finish()
         if training.rank == 0:
-            _finished(training, termination, entry, result)
+            _finished(training, termination, result)
     except TrainingStopped:
         return _stopped(training)
     except Superseded as why:
@@ -92,17 +95,21 @@ def _run(training: Training, entry: str) -> Any:
     )
 
 
-def _finished(training: Training, termination: Termination, entry: str, result: Any) -> None:
-    plain = _as_json(entry, result)
+def _check_entered(training: Training) -> None:
+    if not training.started:
+        raise TrainingError(NEVER_ENTERED)
+
+
+def _finished(training: Training, termination: Termination, result: Any) -> None:
+    kept, odd = plain(result)
+    if odd:
+        say(NOT_KEPT.format(what=odd))
     if training.folder is not None:
         aside = training.folder / f".{RESULT}-{os.getpid()}"
-        aside.write_text(json.dumps(plain), encoding="utf-8")
+        aside.write_text(json.dumps(kept), encoding="utf-8")
         aside.replace(training.folder / RESULT)
-    warning = {} if training.started else {"warning": NEVER_LOOPED}
-    if warning:
-        say(NEVER_LOOPED)
     with suppress(TrainingStopped), termination.deferred():  # the result must get out
-        _report(training, "finished", result=plain, **warning)
+        _report(training, "finished", result=kept)
         _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
 
 
@@ -157,24 +164,6 @@ def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> No
             training.tracker.flush(at_most_s=at_most_s, outcome=outcome)
         if training.outbox is not None:
             training.outbox.drain(at_most_s=at_most_s)
-
-
-def _as_json(entry: str, result: Any) -> Any:
-    try:
-        return json.loads(json.dumps(result, allow_nan=False, default=_plain))
-    except (TypeError, ValueError) as error:
-        raise ResultError(
-            f"the result of {entry} is not JSON ({error}): return numbers, texts, lists or dicts"
-        ) from error
-
-
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy and the like as Python's own."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"a {type(value).__name__} in it")
 
 
 def _report(training: Training, kind: str, **fields: Any) -> None:

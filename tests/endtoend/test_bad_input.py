@@ -183,11 +183,11 @@ def test_a_name_is_given_once_and_the_first_job_keeps_it(there: Stage) -> None:
     [
         pytest.param("raises", "ValueError: the loss is gone", id="a function that raises"),
         pytest.param("nowhere", "nowhere", id="a function that is not there"),
-        pytest.param("unsayable", "JSON", id="a result that is no JSON"),
+        pytest.param("never_enters", "without entering", id="a function without epochs"),
     ],
 )
 def test_a_training_that_fails_says_why_on_its_job(there: Stage, function: str, words: str) -> None:
-    job = submit(there, f"fails-{function}", function)
+    job = submit(there, f"fails-{function.replace('_', '-')}", function)
     until(lambda: there.client.job(job).state == "failed", limit_s=60, what="the failure")
     assert words in there.client.job(job).error
 

@@ -73,22 +73,23 @@ def test_a_function_that_exits_with_0_does_not_complete_its_job(
     assert "SystemExit" in service.of("failed")[0]["error"]
 
 
-def test_a_function_without_epochs_finishes_with_a_warning(crew: Crew, service: Service) -> None:
+def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Service) -> None:
     code = crew.run("never_loops", environ={"LAXITY_PARAMETERS": '{"answer": 43}'})
-
-    (finished,) = service.of("finished")
-    assert code == 0
-    assert finished["result"] == 43
-    assert "never called training.epochs()" in finished["warning"]
-
-
-def test_a_result_that_is_not_json_is_an_error_that_names_it(crew: Crew, service: Service) -> None:
-    code = crew.run("returns_a_set")
 
     (failed,) = service.of("failed")
     assert code == 1
-    assert "returns_a_set is not JSON (a set in it)" in failed["error"]
-    assert not (crew.folder / "result.json").exists()
+    assert "returned without entering training.epochs()" in failed["error"]
+    assert not service.of("finished")
+
+
+def test_a_result_that_is_not_json_finishes_with_a_notice(crew: Crew, service: Service) -> None:
+    code = crew.run("returns_a_set")
+
+    (finished,) = service.of("finished")
+    assert code == 0
+    assert finished["result"] == crew.result() == {"loss": 0.5, "model": "{1}"}
+    assert "kept only as a text: {1} of type set at ['model']" in crew.log()
+    assert "write it to a file in training.folder or log it to MLflow" in crew.log()
 
 
 def test_a_wrong_parameter_fails_with_the_functions_signature(crew: Crew, service: Service) -> None:

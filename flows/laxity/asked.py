@@ -1,10 +1,9 @@
 """The Jobs that `submit` and `whatif` speak of: from a file, or from a function and options."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from laxity import names
 from laxity.exits import USAGE, CommandError
@@ -68,24 +67,6 @@ def names_jobs(source: str) -> bool:
     return is_entry(source) or source.endswith(MANIFEST_ENDINGS + SCRIPT_ENDINGS)
 
 
-def parameters(pairs: Sequence[str]) -> Json:
-    """KEY=VALUE pairs; a value is JSON where it is JSON, text otherwise."""
-    found: Json = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.isidentifier():
-            raise CommandError(f"--param {pair!r} is not KEY=VALUE", code=USAGE)
-        found[key] = _value(value)
-    return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _in_project(job: Json, source: str, pass_env: Sequence[str]) -> Json:
     from laxity.project import check_patterns, with_project
     from laxity.qos import QoSError
@@ -101,7 +82,8 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     """The Job of a function: what it declares if it is a deadline_flow, changed by the options."""
     from laxity.asked_function import loaded
     from laxity.declaration import Declaration
-    from laxity.flow import bound
+    from laxity.flow import check_function
+    from laxity.parameters import arguments_of
     from laxity.project import project_of
     from laxity.qos import QoSError
 
@@ -109,9 +91,10 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     if "epochs" in options:
         options["epochs"] = int(options["epochs"])
     try:
+        check_function(function)
         declared = declared or Declaration.of(function.__name__.replace("_", "-"), {})
         declared = declared.changed(name=name, **options)
-        arguments = bound(function, (), parameters(params))
+        arguments = arguments_of(function, params)
         project = project_of(function, pass_env=declared.pass_env, has_image=declared.has_image)
         spec = declared.spec(
             entry=project.entry,

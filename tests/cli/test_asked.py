@@ -1,14 +1,15 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from laxity import names
-from laxity.asked import asked_jobs, is_entry, parameters
+from laxity.asked import asked_jobs, is_entry
 from laxity.exits import USAGE, CommandError
 from laxity.manifest import read_jobs
+from laxity.parameters import arguments_of
 
 FLOW = """
 from laxity import Training, deadline_flow
@@ -226,10 +227,73 @@ def test_a_path_that_is_no_module_is_said_to_be_none() -> None:
         ask("../..:x")
 
 
+def loose(training: object, **more: Any) -> None: ...
+
+
+def typed(
+    training: object,
+    *,
+    alpha: float,
+    name: str = "",
+    steps: int | None = None,
+    sizes: list[int] = [],  # noqa: B006 - never changed
+    scales: "dict[str, float]" = {},  # noqa: B006
+    how: Literal["sgd", "adam"] = "sgd",
+    deep: "Shape | None" = None,
+) -> None: ...
+
+
+class Shape: ...
+
+
 def test_parameters_are_json_where_they_are_json() -> None:
-    found = parameters(["rate=0.1", "sizes=[1,2]", "name=adam", "flag=true"])
+    found = arguments_of(loose, ["rate=0.1", "sizes=[1,2]", "name=adam", "flag=true"])
 
     assert found == {"rate": 0.1, "sizes": [1, 2], "name": "adam", "flag": True}
+
+
+@pytest.mark.parametrize(
+    ("pair", "value"),
+    [
+        pytest.param("name=42", "42", id="digits where a text is wanted"),
+        pytest.param("alpha=1", 1, id="a whole number for a float"),
+        pytest.param("steps=null", None, id="null where it may be none"),
+        pytest.param("sizes=[1, 2]", [1, 2], id="a list"),
+        pytest.param('scales={"a": 1}', {"a": 1}, id="a dict"),
+        pytest.param("how=adam", "adam", id="one of several words"),
+        pytest.param("deep=[1]", [1], id="a type of the user's own"),
+    ],
+)
+def test_parameters_are_read_by_their_types(pair: str, value: Any) -> None:
+    name = pair.partition("=")[0]
+
+    assert arguments_of(typed, ["alpha=0.5", pair])[name] == value
+
+
+@pytest.mark.parametrize(
+    ("pairs", "problem"),
+    [
+        pytest.param((), r"missing a required argument: 'alpha'; write -p", id="one is missing"),
+        pytest.param(("alpha=abc",), r"alpha is a float, and 'abc' is none", id="a word"),
+        pytest.param(("alpha=true",), r"alpha is a float, and True is none", id="a flag"),
+        pytest.param(("alpha=1", "steps=1.5"), r"steps is a int \| None", id="one and a half"),
+        pytest.param(("alpha=1", "sizes=[1,null]"), r"sizes is a list\[int\]", id="a hole"),
+        pytest.param(("alpha=1", "how=rms"), r"how is a .*and 'rms' is none", id="another word"),
+        pytest.param(("alpha=1", "aplha=2"), r"unexpected keyword.*aplha", id="a typing error"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_refused(pairs: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(CommandError, match=problem) as caught:
+        arguments_of(typed, pairs)
+
+    assert caught.value.code == USAGE
+
+
+def test_a_function_without_a_training_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plain_one.py").write_text("def train(alpha): pass\n")
+
+    with pytest.raises(CommandError, match="first parameter of train must be `training`"):
+        ask(f"{tmp_path}/plain_one.py:train", params=("alpha=1",))
 
 
 @pytest.mark.parametrize(

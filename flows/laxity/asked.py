@@ -17,6 +17,7 @@ OPTION: Final = {
     names.MODEL: "model",
     names.EPOCH_ESTIMATE: "epoch_estimate",
     names.IDEMPOTENCY_KEY: "idempotency_key",
+    names.FRESH: "fresh",
 }
 MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
 SCRIPT_ENDINGS: Final = (".py", ".py:")
@@ -90,6 +91,8 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     function, declared = loaded(source)
     if "epochs" in options:
         options["epochs"] = int(options["epochs"])
+    if "fresh" in options:
+        options["fresh"] = True
     try:
         check_function(function)
         declared = declared or Declaration.of(function.__name__.replace("_", "-"), {})

@@ -8,6 +8,7 @@ from typing import Final
 from laxity import names, orders
 
 CHECKPOINTS: Final = Path("/checkpoints")  # where pods have them if nothing else is said
+REPORTS: Final = "reports.jsonl"
 SAVING_SHARE: Final = 0.05  # of the time; checkpoints that would take more are spaced
 
 
@@ -24,6 +25,9 @@ class Assignment:
 
     job: str = ""
     uid: str = ""
+    training: str = (
+        ""  # uid of the Job that the training began with: in its folder this one goes on
+    )
     index: int = 0
     url: str = ""
     token: str = ""
@@ -34,6 +38,11 @@ class Assignment:
     host: str = ""  # where worker 0 can be reached; "" is this machine only
     tracking_uri: str = ""
     orders: Path | None = None  # the signal as a file, where the service is out of reach
+
+    @property
+    def reports_file(self) -> str:
+        """Each attempt at a training reports for itself, all in one folder."""
+        return REPORTS if self.uid == self.training else f"reports-{self.uid}.jsonl"
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "Assignment":
@@ -48,6 +57,7 @@ class Assignment:
         return cls(
             job=job,
             uid=environ.get(names.ENV_JOB_UID, ""),
+            training=environ.get(names.ENV_TRAINING) or environ.get(names.ENV_JOB_UID, ""),
             index=(_whole(environ, names.ENV_INDEX, least=0) or 0) if job else 0,
             url=environ.get(names.ENV_URL, "").rstrip("/") if job else "",
             token=environ.get(names.ENV_TOKEN, ""),
@@ -62,8 +72,8 @@ class Assignment:
 
 
 def _mounted(environ: Mapping[str, str]) -> str:
-    """The job's own folder on the volume that is mounted for checkpoints; "" if there is none."""
-    uid = environ.get(names.ENV_JOB_UID, "")
+    """The training's folder on the volume that is mounted for checkpoints; "" if there is none."""
+    uid = environ.get(names.ENV_TRAINING) or environ.get(names.ENV_JOB_UID, "")
     return str(CHECKPOINTS / uid) if uid and CHECKPOINTS.is_dir() else ""
 
 

@@ -58,6 +58,9 @@ def submit(
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same key attaches to the same job.")
     ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="After a failure, begin at the first epoch again.")
+    ] = False,
     follow: Annotated[
         bool,
         typer.Option(
@@ -83,6 +86,7 @@ def submit(
         names.MODEL: model,
         names.EPOCH_ESTIMATE: estimate,
         names.IDEMPOTENCY_KEY: key,
+        names.FRESH: "true" if fresh else None,
     }
     client = Client(patience_s=5.0)
     manifests = asked_jobs(

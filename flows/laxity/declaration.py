@@ -30,6 +30,7 @@ _SPEC_FIELDS: Final = (
     "samples",
     "batch_size",
     "dataset_bytes",
+    "fresh",
     "image",
     "template",
 )

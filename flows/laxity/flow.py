@@ -50,6 +50,7 @@ def deadline_flow(
     batch_size: int | None = None,
     dataset_bytes: int | None = None,
     idempotency_key: str | None = None,
+    fresh: bool = False,
     entry: str | None = None,
     image: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -66,7 +67,8 @@ def deadline_flow(
     flow run's scheduled start, which a retry keeps. QoSError says at once what cannot be meant.
 
     Runs with one idempotency key are one job: a later one attaches to it, alive or finished, and
-    after a failure starts its next attempt. The key is `idempotency_key`, which may name parameters
+    after a failure starts its next attempt, which goes on from the last finished epoch, or from the
+    first with `fresh`; after a refusal it asks again. The key is `idempotency_key`, which may name parameters
     in braces ("nightly-{seed}"); else LAXITY_IDEMPOTENCY_KEY of the environment (for CI: repository,
     commit, data version) with flow and parameters; else the flow run's id, so that a retry, or
     executing the same run again, attaches.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from laxity import names
-from laxity.annotations import LONGEST_VALUE, read, short
+from laxity.annotations import LONGEST_VALUE, flag, read, short
 from laxity.durations import parse_instant
 from laxity.pod import GPU, RESERVED_ENV
 from laxity.qos import QoS, QoSError, check_whole
@@ -186,4 +186,5 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     names.IDEMPOTENCY_KEY: ("idempotency_key", str),
     names.SUBMITTED_AT: ("submitted_at", parse_instant),
     names.ATTEMPT: ("attempt", _whole),
+    names.FRESH: ("fresh", flag),
 }

@@ -30,7 +30,14 @@ PARAMETERS: Final = f"{DOMAIN}/parameters"  # JSON object
 IDEMPOTENCY_KEY: Final = f"{DOMAIN}/idempotency-key"
 SUBMITTED_AT: Final = f"{DOMAIN}/submitted-at"  # RFC 3339; a retry keeps the first one
 ATTEMPT: Final = f"{DOMAIN}/attempt"
+FRESH: Final = f"{DOMAIN}/fresh"  # "true": an attempt after a failure begins at epoch 0
 PIN: Final = f"{DOMAIN}/pin"  # changed by hand: counted, never touched, until this is removed
+
+# --- annotations by the service that outlast it: they stay on a Job that is released ---
+TRAINING: Final = f"{DOMAIN}/training"  # JSON: the first attempt, whose folder this one goes on in
+FIRST_TERMS: Final = (
+    f"{DOMAIN}/first-terms"  # JSON: annotations as submitted that were amended since
+)
 
 # --- annotations out: what laxity says (only laxity may write them) ---
 VERDICT: Final = f"{DOMAIN}/verdict"  # JSON of the Verdict
@@ -58,6 +65,7 @@ SIGNAL: Final = f"{DOMAIN}/signal"  # JSON of what its worker should do, if it d
 # --- environment of a worker ---
 ENV_JOB: Final = "LAXITY_JOB"  # namespace/name; set means: run by laxity
 ENV_JOB_UID: Final = "LAXITY_JOB_UID"
+ENV_TRAINING: Final = "LAXITY_TRAINING"  # uid of the first attempt; unset: this Job is the first
 ENV_INDEX: Final = "JOB_COMPLETION_INDEX"  # set by Kubernetes for Indexed Jobs; 0 is the leader
 ENV_URL: Final = "LAXITY_URL"  # the service
 ENV_TOKEN: Final = "LAXITY_TOKEN"  # noqa: S105 - a worker's opens the signal call of its Job

@@ -1,7 +1,7 @@
 """What worker 0 tells the service, and what it is told: each report once, in order, none lost.
 
-Reports are lines of `reports.jsonl` in the job's folder, on the disk before they are sent, sent
-until acknowledged. One thread sends, another asks what to do (a long poll, so an order arrives at
+Reports are lines of `reports.jsonl` in the training's folder (a later attempt has a file of its own),
+on the disk before they are sent, sent until acknowledged. One thread sends, another asks what to do (a long poll, so an order arrives at
 once). The service may be away for any time: training goes on and the lines wait. In a pod that
 cannot reach it at all, a third thread reads what to do from a file.
 """
@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import orders as pod_orders
+from laxity.assignment import REPORTS
 from laxity.notices import say
 
-REPORTS: Final = "reports.jsonl"
+ALL_REPORTS: Final = "reports*.jsonl"  # of all attempts
 POLL_S: Final = 20.0  # how long the service may hold a question
 CALL_S: Final = 10.0  # how long an answer may take otherwise
 FIRST_PAUSE_S: Final = 0.2
@@ -63,6 +64,7 @@ class Outbox:
         self,
         folder: Path,
         *,
+        file: str = REPORTS,
         job: str = "",
         uid: str = "",
         url: str = "",
@@ -71,9 +73,12 @@ class Outbox:
     ) -> None:
         self.signal = Signal()
         self.tried = False  # the service has answered, or was found away, at least once
-        self._path = folder / REPORTS
+        self._path = folder / file
         self._lines = _read_lines(self._path)
-        self.last_epoch = _last_epoch(self._lines)  # the greatest epoch that was reported
+        others = (path for path in folder.glob(ALL_REPORTS) if path != self._path)
+        earlier = (_last_epoch(_read_lines(path, cut=False)) for path in others)
+        # the greatest epoch that was reported, by any attempt
+        self.last_epoch = max(_last_epoch(self._lines), *earlier, 0)
         self._unwritten: list[Line] = []
         self._acked = 0
         self._changed = threading.Condition()
@@ -274,14 +279,14 @@ class _Caller:
         return urllib.request.build_opener()
 
 
-def _read_lines(path: Path) -> list[Line]:
+def _read_lines(path: Path, *, cut: bool = True) -> list[Line]:
     """The lines of earlier starts. A line torn by a kill is cut off: it was never acknowledged."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return []
     whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
+    if cut and len(whole) < len(content):
         os.truncate(path, len(whole))
     return list(_whole_lines(path, whole.splitlines()))
 

@@ -56,6 +56,7 @@ RESERVED_ENV: Final = frozenset(
         names.ENV_PARAMETERS,
         names.ENV_POD_IP,
         names.ENV_TOKEN,
+        names.ENV_TRAINING,
     }
 )
 LAST_WORDS: Final = "FallbackToLogsOnError"  # a pod that fails tells its last lines itself

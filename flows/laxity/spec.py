@@ -38,7 +38,8 @@ class TrainingSpec:
     and is `plain` if it also names no epochs: it keeps its width.
 
     `parameters` is a JSON object for the function. `image`, `env` and `template` say what the pods
-    look like beyond that (see laxity.pod). `submitted_at` stays the first one in later attempts.
+    look like beyond that (see laxity.pod). `submitted_at` stays the first one in later attempts,
+    which go on from the last finished epoch unless they are `fresh`.
     """
 
     name: str
@@ -54,6 +55,7 @@ class TrainingSpec:
     idempotency_key: str | None = None
     submitted_at: datetime | None = None
     attempt: int = 1
+    fresh: bool = False
     image: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -136,6 +138,7 @@ class TrainingSpec:
             names.IDEMPOTENCY_KEY: self.idempotency_key,
             names.SUBMITTED_AT: self.submitted_at and format_instant(self.submitted_at),
             names.ATTEMPT: self.attempt,
+            names.FRESH: "true" if self.fresh else None,
         }
         written = {name: str(value) for name, value in said.items() if value is not None}
         return self.qos.to_annotations() | written
@@ -220,6 +223,7 @@ def _wrong(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_optional("dataset_bytes", spec.dataset_bytes, least=0),
         lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
         lambda: _check_times(spec),
+        lambda: _check_flag("fresh", spec.fresh),
         lambda: check_whole(
             "attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempt(s)"
         ),
@@ -288,6 +292,11 @@ def _check_entry(entry: str | None) -> None:
 def _check_optional(where: str, value: int | None, *, least: int) -> None:
     if value is not None:
         check_whole(where, value, least=least, most=2**62, what=where.replace("_", " "))
+
+
+def _check_flag(where: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise QoSError(where, f"{value!r:.60} is neither True nor False")
 
 
 def _check_times(spec: TrainingSpec) -> None:

@@ -99,6 +99,7 @@ class Training:
         if given.folder is not None:
             self.outbox = Outbox(
                 given.folder,
+                file=given.reports_file,
                 job=given.job,
                 uid=given.uid,
                 url=given.url,
@@ -144,7 +145,7 @@ class Training:
 
     @property
     def folder(self) -> Path | None:
-        """The job's own folder, the same for all its workers."""
+        """The training's own folder, the same for all its workers and for a later attempt."""
         return self._course.assignment.folder
 
     # --- epochs ---
@@ -184,10 +185,10 @@ class Training:
     def _take_role(self) -> Lead | Follow:
         given = self._course.assignment
         if given.job and given.folder is not None and given.index > 0:
-            return Follow(self._course, Member(given.folder, index=given.index, uid=given.uid))
+            return Follow(self._course, Member(given.folder, index=given.index, uid=given.training))
         group = None
         if given.job and given.folder is not None:
-            group = Leader(given.folder, uid=given.uid, host=given.host)
+            group = Leader(given.folder, uid=given.training, host=given.host)
         if given.tracking_uri:
             self.tracker = Tracker(given.tracking_uri, tags=_tags(given), run_id=self._run_id)
             if not given.job:

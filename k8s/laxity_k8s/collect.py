@@ -42,7 +42,7 @@ def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
 
 def _folders(rows: Rows, kit: Kit, before: float) -> int:
     jobs = rows.listing("jobs").items
-    kept = {kit.checkpoints(merge.identity(job), job["metadata"]["uid"]) for job in jobs}
+    kept = {kit.checkpoints(job) for job in jobs}
     removed = 0
     for path in _old(kit.home / "checkpoints", "*/*", before):
         if path not in kept:

@@ -1,30 +1,38 @@
 """A manifest from outside becomes the Job that is created: suspended, labelled, once per key.
 
 An idempotency key names one piece of work. It attaches to the Job that has it, alive or finished;
-after a failure it begins attempt n + 1 under a new name, with the deadline of the first.
+after a failure it begins attempt n + 1 under a new name, with the deadline of the first; after a
+refusal it asks again, and the refused Job, which has run nothing, gives way to the new one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from laxity import names
-from laxity.checked import whole_number
 from laxity.qos import QoSError, raise_all
-from laxity.spec import MOST_ATTEMPTS, TrainingSpec
+from laxity.spec import TrainingSpec
 from laxity.told import complete
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
-from laxity_k8s.api import ApiError, ClusterApi, Json
+from laxity_k8s.api import CONFLICT, ApiError, ClusterApi, Json
+from laxity_k8s.attempts import attempt, begins_anew, next_attempt
+from laxity_k8s.differences import of_terms, of_training
+from laxity_k8s.kept import kept, verdict
 from laxity_k8s.limits import Limits
 from laxity_k8s.objects import managed
 from laxity_k8s.shapes import JOB, misfits
-from laxity_scheduler.engine import DuplicateJobError, Manifest
+from laxity_scheduler.engine import DuplicateJobError, Manifest, Reports
+from laxity_scheduler.verdict import Refusal
 
-LONGEST_NAME = 63
-NOT_SAID = frozenset((*names.OUTPUTS, names.PIN))
+NOT_SAID: Final = frozenset((*names.OUTPUTS, names.PIN, names.TRAINING, names.FIRST_TERMS))
+OTHER_TRAINING: Final = "Use another key"
+OTHER_AFTER_FAILURE: Final = "Use another key, or begin anew (--fresh, or fresh=True)"
+OTHER_TERMS: Final = (
+    "Change a running job with: laxity amend {job} --deadline ..., or use another key"
+)
 
 
 def submit(
@@ -32,13 +40,15 @@ def submit(
     jobs: Iterable[Json],
     manifest: Manifest,
     *,
+    reports: Reports,
     now: float,
     limits: Limits | None = None,
 ) -> Json:
     """Create the Job, or return the one that its key attaches to.
 
     QoSError names what is wrong with the manifest, or not allowed in its namespace;
-    DuplicateJobError if the name is taken.
+    DuplicateJobError if the name is taken, or if the key names a job of another declaration: in what
+    they differ.
     """
     job = prepared(manifest, now=now)
     TrainingSpec.from_manifest(job)
@@ -46,16 +56,20 @@ def submit(
         limits.check(job)
     key = merge.annotations(job).get(names.IDEMPOTENCY_KEY)
     before = latest_attempt(jobs, str(job["metadata"]["namespace"]), key)
-    if before is not None and condition(before, "Failed") != "True":
-        return before
     if before is not None:
-        job = next_attempt(job, before)
+        return _of_key(api, job, before, reports)
     try:
         return api.create("jobs", job)
     except ApiError as error:
-        if error.status != 409:
+        if error.status != CONFLICT:
             raise
-    return _existing(api, job, key)
+    there = api.get("jobs", merge.identity(job))
+    if key is None or merge.annotations(there).get(names.IDEMPOTENCY_KEY) != key:
+        raise DuplicateJobError(
+            f"job {merge.identity(job)} exists already and is another one: choose another name, "
+            "or give both the same idempotency key"
+        )
+    return _of_key(api, job, there, reports)  # somebody was quicker
 
 
 def prepared(manifest: Manifest, *, now: float) -> Json:
@@ -116,40 +130,32 @@ def latest_attempt(jobs: Iterable[Json], namespace: str, key: str | None) -> Jso
     return max(found, key=attempt, default=None)
 
 
-def attempt(job: Json) -> int:
-    said = merge.annotations(job).get(names.ATTEMPT)
-    return whole_number(said, least=1, most=MOST_ATTEMPTS) or 1
+def _of_key(api: ClusterApi, job: Json, before: Json, reports: Reports) -> Json:
+    """The Job of this key: the one before, or another one after its failure or refusal."""
+    if condition(before, "Failed") == "True":
+        if not begins_anew(job):
+            _check_same(before, of_training(before, job), OTHER_AFTER_FAILURE)
+        return api.create("jobs", next_attempt(job, before, reports(before["metadata"]["uid"])))
+    if condition(before, "Complete") == "True":
+        _check_same(before, of_training(before, job), OTHER_TRAINING)
+        return before
+    if isinstance(verdict(before), Refusal) and kept(before).resumed_at is None:
+        api.delete("jobs", merge.identity(before), uid=before["metadata"]["uid"])
+        job["metadata"]["name"] = before["metadata"]["name"]
+        return api.create("jobs", job)
+    _check_same(before, of_training(before, job), OTHER_TRAINING)
+    _check_same(before, of_terms(before, job), OTHER_TERMS)
+    return before
 
 
-def next_attempt(job: Json, before: Json) -> Json:
-    """The Job once more: another name, the first submission's time, and so the first deadline."""
-    number = attempt(before) + 1
-    base = str(before["metadata"]["name"]).removesuffix(f"-a{number - 1}")
-    suffix = f"-a{number}"
-    name = f"{base[: LONGEST_NAME - len(suffix)].rstrip('-')}{suffix}"
-    said = {**merge.annotations(job), names.ATTEMPT: str(number)}
-    first = merge.annotations(before).get(names.SUBMITTED_AT)
-    if first is not None:
-        said[names.SUBMITTED_AT] = first
-    again = _copied(job)
-    again["metadata"] |= {"name": name, "annotations": said}
-    for row in merge.items(again, "spec", "template", "spec", "containers", 0, "env"):
-        if row.get("name") == names.ENV_JOB:
-            row["value"] = f"{again['metadata']['namespace']}/{name}"
-    return again
-
-
-def _existing(api: ClusterApi, job: Json, key: str | None) -> Json:
-    """Somebody was quicker: the same key is the same job, anything else is a duplicate."""
-    job_id = merge.identity(job)
-    there = api.get("jobs", job_id)
-    same = key is not None and merge.annotations(there).get(names.IDEMPOTENCY_KEY) == key
-    if same and condition(there, "Failed") != "True":
-        return there
-    raise DuplicateJobError(
-        f"job {job_id} exists already and is another one: choose another name, "
-        "or give both the same idempotency key"
-    )
+def _check_same(before: Json, differences: Sequence[str], remedy: str) -> None:
+    if differences:
+        job_id = merge.identity(before)
+        key = merge.annotations(before).get(names.IDEMPOTENCY_KEY)
+        raise DuplicateJobError(
+            f"idempotency key {key!r} is that of {job_id}, which is another declaration: "
+            f"{'; '.join(differences)}. {remedy.format(job=job_id)}"
+        )
 
 
 def _one_gpu(job: Json) -> None:

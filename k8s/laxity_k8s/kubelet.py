@@ -14,6 +14,7 @@ from typing import Final
 from laxity import names
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
+from laxity_k8s.attempts import origin
 from laxity_k8s.binding import is_ready
 from laxity_k8s.podenv import ADDRESS, launch
 from laxity_k8s.processes import Processes, Seen
@@ -45,9 +46,11 @@ class Kit:
         namespace, _, name = job_id.partition("/")
         return self.home / "logs" / f"{namespace}_{name}_{index}.log"
 
-    def checkpoints(self, job_id: str, uid: str) -> Path:
-        namespace, _, name = job_id.partition("/")
-        return self.home / "checkpoints" / namespace / f"{name}-{uid[:8]}"
+    def checkpoints(self, job: Json) -> Path:
+        """The folder of a Job's training, the same for all attempts at it."""
+        began = origin(job)
+        namespace = str(job["metadata"]["namespace"])
+        return self.home / "checkpoints" / namespace / f"{began.name}-{began.uid[:8]}"
 
 
 class Kubelet:
@@ -83,13 +86,14 @@ class Kubelet:
     def _launch(self, pod: Json) -> None:
         job_id, job_uid = pods.owner(pod)
         extra = {**self.kit.given, "PYTHONUNBUFFERED": "1"}
-        if job_id:
-            folder = self.kit.checkpoints(job_id, job_uid)
+        job = self.rows.find("jobs", job_id) if job_id else None
+        if job is not None:
+            folder = self.kit.checkpoints(job)
             folder.mkdir(parents=True, exist_ok=True)
             extra |= {names.ENV_JOB: job_id, names.ENV_JOB_UID: job_uid}
             extra[names.ENV_TOKEN] = merge.annotations(pod).get(names.WORKER_TOKEN, "")
             extra[names.ENV_CHECKPOINTS] = str(folder)
-            said = merge.annotations(self.rows.find("jobs", job_id))
+            said = merge.annotations(job)
             extra |= {name: said[key] for name, key in SAID if key in said}
         what = launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
         if not what.argv:

@@ -19,11 +19,12 @@ from laxity.widths import MOST_WORKERS, WIDEST_UNNAMED, within
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
+from laxity_k8s.attempts import epochs_done
 from laxity_k8s.binding import capacity, told, unready_at, usable
 from laxity_k8s.declared import declared
 from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
 from laxity_k8s.noted import may_come, noted
-from laxity_profiler.estimate import Workload
+from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.engine import Report
 from laxity_scheduler.state import FOREVER, Hold, Job, Node, Pool
 
@@ -123,7 +124,7 @@ def _row(
         workers=workers,
         nodes=places(job, own, workers),
         terminating_workers=leaving(job, own, workers),
-        progress=report.progress,
+        progress=_progress(job, report),
         since=since,
         attained_gpu_s=state.attained_gpu_s
         + workers * spec.qos.gpus_per_worker * (since - max(state.since, submitted_at)),
@@ -149,6 +150,12 @@ def _row(
         start_seen=noted(job) if workers else True,
         pending=pods.pending(own, workers) if workers and had_time else "",
     )
+
+
+def _progress(job: Json, report: Report) -> Progress:
+    done = epochs_done(job, report)
+    said = report.progress
+    return said if done == said.epochs_done else replace(said, epochs_done=done)
 
 
 def submission(job: Json, spec: TrainingSpec) -> float:

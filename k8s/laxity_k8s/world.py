@@ -157,7 +157,10 @@ class LiveCluster:
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:
             jobs, limits = self.jobs(), self._limits
-            job = submit(self.api, jobs, manifest, now=time.time(), limits=limits)
+            report = self._reminders.report
+            job = submit(
+                self.api, jobs, manifest, reports=report, now=time.time(), limits=limits
+            )
             self._mirror.put("jobs", job)
         self._news.set()
         return job

@@ -1,5 +1,7 @@
 """Manifests from outside: checked, completed, and taken in once per key."""
 
+import copy
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,34 +14,46 @@ from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec
 from laxity_k8s import merge
 from laxity_k8s.api import Json
+from laxity_k8s.attempts import Origin, origin
+from laxity_k8s.kept import verdict_text
 from laxity_k8s.local import open_world, stop_workers
 from laxity_k8s.world import LiveCluster
+from laxity_profiler.estimate import Progress
 from laxity_scheduler.engine import DuplicateJobError, Report, UnknownJobError
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.verdict import Refusal
 
 pytestmark = pytest.mark.slow
+reached: dict[str, int] = {}  # epochs that the workers of a Job have reported, by its uid
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[LiveCluster]:
-    made = open_world(tmp_path, lambda _: Report(), slots=2)
+    reached.clear()
+    made = open_world(
+        tmp_path, lambda uid: Report(Progress(epochs_done=reached.get(uid, 0))), slots=2
+    )
     yield made
     made.close()
     stop_workers(tmp_path)
 
 
 def manifest(name: str = "train", **more: Any) -> Json:
-    spec = TrainingSpec(name=name, qos=QoS.of(deadline="1h"), entry="module:function", **more)
-    return spec.to_manifest()
+    qos = {key: more.pop(key) for key in ("deadline", "workers", "service_class") if key in more}
+    said: dict[str, Any] = {"entry": "module:function", **more}
+    return TrainingSpec(name=name, qos=QoS.of(**{"deadline": "1h", **qos}), **said).to_manifest()
 
 
 def failed(world: LiveCluster, job: Json) -> None:
     """The Job as if its last worker had failed once too often."""
-    conditions = [
-        {"type": "Failed", "status": "True", "lastTransitionTime": "2026-11-21T08:00:00Z"}
-    ]
+    ended(world, job, "Failed")
+
+
+def ended(world: LiveCluster, job: Json, how: str) -> None:
+    conditions = [{"type": how, "status": "True", "lastTransitionTime": "2026-11-21T08:00:00Z"}]
     latest = world.api.get("jobs", merge.identity(job))
     world.api.rows.put("jobs", {**latest, "status": {"conditions": conditions}})  # type: ignore[attr-defined]
-    while merge.dig(world.job(merge.identity(job)), "status", "conditions", 0, "type") != "Failed":
+    while merge.dig(world.job(merge.identity(job)), "status", "conditions", 0, "type") != how:
         assert world.wait(10.0)
 
 
@@ -91,12 +105,90 @@ def test_a_manifest_that_makes_no_sense_is_refused_by_field(
     assert world.jobs() == []
 
 
-def test_a_key_attaches_to_the_living_job_whatever_the_manifest_says_now(
+def test_a_key_attaches_to_the_living_job_under_any_name_and_in_any_checkout(
     world: LiveCluster,
 ) -> None:
-    first = world.submit(manifest("one", idempotency_key="k"))
-    again = world.submit(manifest("two", idempotency_key="k"))
+    first = world.submit(manifest("one", entry="/ci/1/train.py:fit", idempotency_key="k"))
+    again = world.submit(manifest("two", entry="/ci/2/train.py:fit", idempotency_key="k"))
     assert again["metadata"]["uid"] == first["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        pytest.param({"entry": "other:function"}, "entry: module:function there", id="entry"),
+        pytest.param({"model": "large"}, "model: small there, large asked for", id="model"),
+        pytest.param({"epochs": 5}, "epochs: 3 there, 5 asked for", id="epochs"),
+        pytest.param({"image": "train:2"}, "image: laxity-worker:latest there", id="image"),
+        pytest.param({"parameters": {"lr": 2}}, "parameter lr: 1 there, 2 asked", id="parameters"),
+        pytest.param({"workers": (1, 2)}, "workers: auto there, 1,2 asked for", id="widths"),
+        pytest.param({"deadline": "2h"}, "deadline: 1h there, 2h asked for", id="deadline"),
+        pytest.param({"deadline": "2h"}, "laxity amend default/train", id="the way to amend"),
+        pytest.param({"service_class": "soft"}, "class: hard there, soft asked for", id="class"),
+    ],
+)
+def test_a_key_of_another_declaration_is_an_error_that_says_what_differs(
+    world: LiveCluster, changes: dict[str, Any], problem: str
+) -> None:
+    said: dict[str, Any] = {"model": "small", "epochs": 3, "parameters": {"lr": 1}}
+    world.submit(manifest(idempotency_key="k", **said))
+
+    with pytest.raises(DuplicateJobError, match=problem):
+        world.submit(manifest(idempotency_key="k", **{**said, **changes}))
+
+
+def test_jobs_that_run_something_else_differ_in_their_commands(world: LiveCluster) -> None:
+    made = manifest(idempotency_key="k")
+    made["metadata"]["annotations"].pop(names.ENTRY)
+    other = copy.deepcopy(made)
+    other["spec"]["template"]["spec"]["containers"][0]["command"] = ["python", "other.py"]
+    world.submit(made)
+
+    with pytest.raises(DuplicateJobError, match=r"command: .* there, python other.py asked"):
+        world.submit(other)
+
+
+def test_a_job_amended_since_is_attached_to_by_its_first_terms_and_by_those_of_now(
+    world: LiveCluster,
+) -> None:
+    first = world.submit(manifest(idempotency_key="k"))
+    terms = json.dumps({names.DEADLINE: "1h", names.CLASS: "hard", names.WIDTHS: "1"})
+    amended = {names.DEADLINE: "2h", names.CLASS: "soft", names.FIRST_TERMS: terms}
+    world.annotate("default/train", amended)
+
+    as_first = world.submit(manifest(idempotency_key="k"))
+    as_now = world.submit(manifest(deadline="2h", service_class="soft", idempotency_key="k"))
+
+    assert {job["metadata"]["uid"] for job in (as_first, as_now)} == {first["metadata"]["uid"]}
+    with pytest.raises(DuplicateJobError, match="deadline: 2h there, 3h asked for"):
+        world.submit(manifest(deadline="3h", idempotency_key="k"))
+
+
+def test_a_finished_job_is_attached_to_whatever_its_deadline_was(world: LiveCluster) -> None:
+    first = world.submit(manifest(idempotency_key="k"))
+    ended(world, first, "Complete")
+
+    again = world.submit(manifest(deadline="2h", idempotency_key="k"))
+
+    assert again["metadata"]["uid"] == first["metadata"]["uid"]
+
+
+def test_after_a_refusal_a_key_asks_again_with_what_is_declared_now(world: LiveCluster) -> None:
+    first = world.submit(manifest(idempotency_key="k"))
+    refused = {names.VERDICT: verdict_text(Refusal(reason("deadline_in_the_past", ago_s=1.0)))}
+    world.annotate("default/train", refused)
+
+    again = world.submit(manifest(deadline="3h", epochs=2, idempotency_key="k"))
+
+    said = merge.annotations(again)
+    assert again["metadata"]["uid"] != first["metadata"]["uid"]
+    assert (again["metadata"]["name"], said[names.DEADLINE], said[names.EPOCHS]) == (
+        "train",
+        "3h",
+        "2",
+    )
+    assert names.VERDICT not in said
+    assert [merge.identity(job) for job in world.jobs()] == ["default/train"]
 
 
 def test_after_a_failure_a_key_begins_the_next_attempt_with_the_first_deadline(
@@ -117,6 +209,79 @@ def test_after_a_failure_a_key_begins_the_next_attempt_with_the_first_deadline(
     assert len(times) == 1
     env = third["spec"]["template"]["spec"]["containers"][0]["env"]
     assert {"name": names.ENV_JOB, "value": "default/train-a3"} in env
+
+
+def test_the_next_attempt_goes_on_in_the_folder_of_the_first(world: LiveCluster) -> None:
+    made = manifest(
+        epochs=8, env={names.ENV_CHECKPOINTS: "/ck/$(LAXITY_JOB_UID)"}, idempotency_key="k"
+    )
+    first = world.submit(made)
+    failed(world, first)
+    reached[first["metadata"]["uid"]] = 5
+    second = world.submit(made)
+    failed(world, second)  # before it has formed
+    third = world.submit(made)
+
+    uid = first["metadata"]["uid"]
+    assert [origin(job) for job in (second, third)] == [Origin("train", uid, 5)] * 2
+    env = third["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert env[0] == {"name": names.ENV_TRAINING, "value": uid}
+    assert {"name": names.ENV_CHECKPOINTS, "value": "/ck/$(LAXITY_TRAINING)"} in env
+    folders = {world.api.kit.checkpoints(job) for job in (first, second, third)}  # type: ignore[attr-defined]
+    assert [path.name for path in folders] == [f"train-{uid[:8]}"]
+
+
+def test_what_the_first_attempt_has_done_is_not_predicted_again(world: LiveCluster) -> None:
+    first = world.submit(manifest(epochs=8, idempotency_key="k"))
+    failed(world, first)
+    reached[first["metadata"]["uid"]] = 5
+    world.submit(manifest(epochs=8, idempotency_key="k"))
+
+    (row,) = world.observe().jobs
+    assert row.progress.epochs_done == 5
+
+
+def test_an_attempt_that_begins_anew_has_a_folder_of_its_own(world: LiveCluster) -> None:
+    first = world.submit(manifest(epochs=8, idempotency_key="k"))
+    failed(world, first)
+    reached[first["metadata"]["uid"]] = 5
+
+    anew = world.submit(manifest(epochs=9, fresh=True, idempotency_key="k"))
+
+    assert anew["metadata"]["name"] == "train-a2"
+    assert origin(anew) == Origin("train-a2", anew["metadata"]["uid"], 0)
+    assert next(iter(world.observe().jobs)).progress.epochs_done == 0
+
+
+def test_a_failed_training_of_another_declaration_goes_on_only_anew(world: LiveCluster) -> None:
+    failed(world, world.submit(manifest(epochs=8, idempotency_key="k")))
+
+    with pytest.raises(DuplicateJobError, match=r"epochs: 8 there, 9 asked for.*--fresh"):
+        world.submit(manifest(epochs=9, idempotency_key="k"))
+
+
+def test_nobody_else_may_name_the_folder_of_a_training(world: LiveCluster) -> None:
+    made = manifest()
+    said = {"name": "other", "uid": "0" * 8, "epochs": 1}
+    made["metadata"]["annotations"] |= {names.TRAINING: json.dumps(said)}
+
+    assert origin(world.submit(made)).name == "train"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{", id="half an object"),
+        pytest.param('{"name": "../../etc", "uid": "1", "epochs": 0}', id="a path"),
+        pytest.param('{"name": "a", "uid": "../1", "epochs": 0}', id="a path as uid"),
+        pytest.param('{"name": "a", "uid": "1", "epochs": -1}', id="less than no epoch"),
+        pytest.param('{"name": "a"}', id="a field is missing"),
+    ],
+)
+def test_an_origin_that_makes_no_sense_is_the_job_itself(text: str) -> None:
+    job = {"metadata": {"name": "own", "uid": "u", "annotations": {names.TRAINING: text}}}
+
+    assert origin(job) == Origin("own", "u")
 
 
 def test_keys_of_other_namespaces_are_other_keys(world: LiveCluster) -> None:

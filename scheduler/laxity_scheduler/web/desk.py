@@ -130,7 +130,7 @@ class Desk:
         changes = {names.DEADLINE: instant(due_at)}
         if row.service_class == "best_effort":
             changes[names.CLASS] = "hard"
-        self._change(job_id, changes)
+        self._change_terms(job_id, changes)
         return None
 
     def accept(self, job_id: str, number: int) -> None:
@@ -153,7 +153,7 @@ class Desk:
             )
             raise ConflictError(message)
         else:
-            self._change(job_id, terms_of(offer))
+            self._change_terms(job_id, terms_of(offer))
 
     def whatif(self, manifest: Mapping[str, Any]) -> Json:
         """The verdict on a manifest, and its effects; nothing is submitted."""
@@ -309,6 +309,13 @@ class Desk:
         seen, predictor = self._service.seen
         with self._service.deciding:
             return ask(state or seen, row, predictor, self._service.policy)
+
+    def _change_terms(self, job_id: str, changes: Mapping[str, str | None]) -> None:
+        """The terms of the first submission stay: by them its key knows the job again."""
+        said = self._world.job(job_id)["metadata"].get("annotations") or {}
+        first = {name: said.get(name) for name in (names.DEADLINE, names.CLASS, names.WIDTHS)}
+        kept = said.get(names.FIRST_TERMS) or orjson.dumps(first).decode()
+        self._change(job_id, {**changes, names.FIRST_TERMS: kept})
 
     def _change(self, job_id: str, annotations: Mapping[str, str | None]) -> None:
         self._world.annotate(job_id, annotations)

@@ -133,6 +133,7 @@ def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("result", "" if job.result is None else json.dumps(job.result)),
         ("error", job.error),
         ("MLflow run", job.run_id),
+        ("runs in", str((job.raw.get("project") or {}).get("workdir") or "")),
     ]
     return [(name, value) for name, value in lines if value not in {"", "-"}]
 

@@ -98,6 +98,13 @@ def exit_code(pod: Json) -> int | None:
     return None
 
 
+def has_failed(pod: Json) -> bool:
+    """Whether it failed by itself: it was not disrupted, and does not make way to start again."""
+    if phase(pod) != "Failed" or disrupted(pod):
+        return False
+    return exit_code(pod) not in MAKING_WAY
+
+
 def failure(pod: Json) -> str:
     """Why a worker failed: its exit code, and the last line that it wrote."""
     found = merge.items(pod, "status", "containerStatuses")
@@ -117,14 +124,7 @@ def died(own: Iterable[Json], workers: int) -> str:
     newest: dict[int, Json] = {}
     for pod in sorted(own, key=_created):
         newest[index(pod) or 0] = pod
-    failed = [
-        pod
-        for number, pod in newest.items()
-        if number < workers
-        and phase(pod) == "Failed"
-        and not disrupted(pod)
-        and exit_code(pod) not in MAKING_WAY
-    ]
+    failed = [pod for number, pod in newest.items() if number < workers and has_failed(pod)]
     return failure(min(failed, key=_ended_at)) if failed else ""
 
 

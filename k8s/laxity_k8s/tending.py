@@ -37,7 +37,7 @@ def tending(job: Json, *, now: float) -> Tending | None:
             "metadata": {"annotations": {names.STATUS: state.to_text()}},
             "spec": {"suspend": True},
         }
-        return Tending(_patch(job, body), "suspended", words)
+        return Tending(patch_of(job, body), "suspended", words)
     how = objects.by_hand(job)
     if not how:
         return None
@@ -49,7 +49,7 @@ def tending(job: Json, *, now: float) -> Tending | None:
         names.REASON: why.text,
     }
     return Tending(
-        _patch(job, {"metadata": {"annotations": pinned}}), why.code, f"{how}: {why.text}"
+        patch_of(job, {"metadata": {"annotations": pinned}}), why.code, f"{how}: {why.text}"
     )
 
 
@@ -68,10 +68,11 @@ def refusal(job: Json, bad: Mapping[str, objects.BadJob]) -> Tending | None:
         return None
     labels = {names.VERDICT_LABEL: "refused"}
     return Tending(
-        _patch(job, {"metadata": {"annotations": said, "labels": labels}}), why.code, why.text
+        patch_of(job, {"metadata": {"annotations": said, "labels": labels}}), why.code, why.text
     )
 
 
-def _patch(job: Json, body: Json) -> Patch:
+def patch_of(job: Json, body: Json) -> Patch:
+    """The patch of this Job as it was seen."""
     meta = {**body["metadata"], "resourceVersion": job["metadata"]["resourceVersion"]}
     return Patch("jobs", merge.identity(job), {**body, "metadata": meta})

@@ -17,6 +17,7 @@ from laxity_k8s.admission import finished
 from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.collect import ended_at
 from laxity_k8s.events import MOST_WORDS, EventWriter, own_pod
+from laxity_k8s.failing import failing
 from laxity_k8s.guard import SHARED, Guard
 from laxity_k8s.intake import check_shape, prepared, submit
 from laxity_k8s.limits import Limits
@@ -311,7 +312,7 @@ class LiveCluster:
         with self._mirror.take() as (touched, nodes):
             now = time.time()
             self._drop_forged(touched)
-            self._tend(partial(tending, now=now), touched)
+            self._tend(partial(self._care, now=now), touched)
             state = self._snapshot.take(touched, nodes=nodes, now=now, cycle=self.cycle)
             self._state = state
             self._tend(partial(refusal, bad=self._snapshot.bad), self._snapshot.untold)
@@ -346,6 +347,17 @@ class LiveCluster:
             name = merge.identity(job)
             LOG.warning("%s carries outputs that laxity did not write: they are dropped", name)
         self._sender.done([cleared(job) for job in forged])
+
+    def _care(self, job: Json, now: float) -> Tending | None:
+        """What a Job needs before it is counted.
+
+        A new one is suspended, one changed by hand is pinned, one that keeps failing is failed.
+        """
+        uid = str(job["metadata"].get("uid"))
+        with self._mirror.lock:
+            pods_of = list(self._mirror.pods_of.get(merge.identity(job), {}).values())
+        own = [pod for pod in pods_of if pods.owner(pod)[1] == uid]
+        return tending(job, now=now) or failing(job, own, self._reminders.report)
 
     def _tend(self, asked: Callable[[Json], Tending | None], groups: Iterable[str]) -> None:
         """Write on these Jobs what each needs before it is counted, or what is wrong with it."""

@@ -56,6 +56,7 @@ class Report:
     parked_epoch: int | None = None
     failed: str = ""
     result: Any = None
+    epoch_ended_at: float | None = None
 
 
 NOTHING_SAID: Final = Report()
@@ -136,6 +137,7 @@ class Said:
             self.parked_epoch,
             self.failed,
             self.result,
+            self.epoch_ended_at,
         )
 
     def first_reading(self) -> Reading | None:

@@ -35,6 +35,7 @@ class Report:
     parked_epoch: int | None = None
     failed: str = ""
     result: Any = None
+    epoch_ended_at: float | None = None  # the latest
 
 
 Reports = Callable[[str], Report]  # by the Job's uid

@@ -95,6 +95,8 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "stop_overdue": "asked to stop {ago} ago and has not reached an epoch's end: stopped now",
     "pods_do_not_fit": "only {running} of {workers} pods ran in the time that they have for it{why}{then}",
     "workers_fail": "only {running} of {workers} workers run: {died}{then}",
+    "workers_keep_failing": "failed {times} times without finishing an epoch: {died}",
+    "workers_cannot_start": "{times} starts in a row failed: {why}",
     "node_lost": "node {node} is gone",
     "pinned": "changed by hand: counted, not touched, until annotation laxity.dev/pin is removed",
     "cancelled": "cancelled by its user",

@@ -85,3 +85,18 @@ def test_an_order_arrives_at_once(tmp_path: Path) -> None:
     assert (outbox.signal.workers, outbox.signal.run_id) == (3, "r1")
     outbox.close()
     service.close()
+
+
+def test_a_later_attempt_reports_for_itself_and_no_epoch_twice(tmp_path: Path) -> None:
+    first = Outbox(tmp_path)
+    first.append_all([{"kind": "epoch", "at": 1.0, "epoch": epoch} for epoch in (1, 2, 3)])
+    with (tmp_path / "reports.jsonl").open("a") as file:
+        file.write('{"seq": 4, "ki')  # torn by a kill: it is the first attempt's to cut off
+
+    second = Outbox(tmp_path, file="reports-uid-2.jsonl")
+    second.append("started", worker_pid=2)
+
+    assert second.last_epoch == 3
+    assert [line["seq"] for line in second.lines("started")] == [1]
+    assert second.lines("epoch") == []
+    assert (tmp_path / "reports.jsonl").read_text().endswith('"ki')

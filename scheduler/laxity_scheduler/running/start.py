@@ -163,6 +163,7 @@ def reports_of(history: Any) -> Callable[[str], Report]:
             parked_epoch=said.parked_epoch,
             failed=said.failed,
             result=said.result,
+            epoch_ended_at=said.epoch_ended_at,
         )
         if len(known) > MOST_REPORTS:
             known.clear()

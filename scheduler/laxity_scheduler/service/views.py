@@ -177,6 +177,18 @@ def finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
+def project_view(manifest: Mapping[str, Any]) -> Json:
+    """The working directory of a Job's workers and the names of their variables, no values."""
+    pod = _mapping(_mapping(_mapping(manifest.get("spec")).get("template")).get("spec"))
+    containers = pod.get("containers")
+    first = _mapping(containers[0]) if isinstance(containers, list) and containers else {}
+    rows = first.get("env")
+    names_set = (
+        {str(_mapping(row).get("name")) for row in rows} if isinstance(rows, list) else set()
+    )
+    return {"workdir": str(first.get("workingDir") or ""), "environment": sorted(names_set)}
+
+
 def offer_view(offer: Offer) -> Json:
     return {
         "kind": offer.kind,

@@ -122,12 +122,12 @@ async def job(
     seen: str | None = None,
 ) -> Response:
     """One job; with `wait_s` and `seen`, as soon as its revision is another one."""
-    view: Json = await run_in_threadpool(desk.view, job_id)
+    view: Json = await run_in_threadpool(desk.details, job_id)
     end_at = _now() + min(wait_s, LONGEST_POLL_S)
     with service.bells.listening(f"job:{job_id}") as bell:
         while seen is not None and str(view["revision"]) == seen and _now() < end_at:
             await _heard(service, bell, end_at)
-            view = await run_in_threadpool(desk.view, job_id)
+            view = await run_in_threadpool(desk.details, job_id)
     return Answer(_for(caller, view))
 
 

@@ -26,7 +26,7 @@ from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import shown
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.offers import instant, probe_of, terms_of
-from laxity_scheduler.service.views import ENDED, Json, finite, verdict_view
+from laxity_scheduler.service.views import ENDED, Json, finite, project_view, verdict_view
 from laxity_scheduler.service.views import instant as instant_of
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Promise, Refusal
@@ -81,6 +81,14 @@ class Desk:
         if view is None:
             return self._first(self._world.job(job_id))
         return shown(view, time.time())
+
+    def details(self, job_id: str) -> Json:
+        """The view, with where its workers run and which variables they get; no values of them."""
+        try:
+            project = project_view(self._world.job(job_id))
+        except UnknownJobError:
+            return self.view(job_id)
+        return self.view(job_id) | {"project": project}
 
     def views(self, sees: Callable[[str], bool]) -> list[Json]:
         now = time.time()

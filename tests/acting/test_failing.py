@@ -1,0 +1,115 @@
+"""A Job whose workers fail again and again is failed with their error; one that may recover is not."""
+
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity.qos import QoS
+from laxity.spec import TrainingSpec
+from laxity_k8s.api import Json
+from laxity_k8s.failing import ENDS, MOST_FAILURES, failing
+from laxity_k8s.kept import Kept
+from laxity_k8s.podenv import COMPLETION_INDEX
+from laxity_k8s.reconcile import rfc3339
+from laxity_scheduler.engine import Report, Reports
+
+BEGAN_AT = 1_700_000_000.0
+
+
+def training(*, running: bool = True, failed_starts: int = 0, **notes: str) -> Json:
+    made = TrainingSpec(name="train", qos=QoS.of(deadline="1h"), entry="m:f").to_manifest()
+    made["metadata"] |= {"uid": "u", "resourceVersion": "7"}
+    kept = Kept(wanted=int(running), failed_starts=failed_starts)
+    made["metadata"]["annotations"] |= {names.STATUS: kept.to_text(), **notes}
+    made["spec"]["suspend"] = not running
+    return made
+
+
+def failed(number: int, *, index: int = 0, code: int = 1, disrupted: bool = False) -> Json:
+    """The pod that failed in this minute."""
+    end = {"exitCode": code, "finishedAt": rfc3339(BEGAN_AT + 60.0 * number), "message": "a\nboo"}
+    target = [{"type": "DisruptionTarget", "status": "True"}] if disrupted else []
+    return {
+        "metadata": {"name": f"p{number}-{index}", "annotations": {COMPLETION_INDEX: str(index)}},
+        "status": {
+            "phase": "Failed",
+            "conditions": target,
+            "containerStatuses": [{"name": "train", "state": {"terminated": end}}],
+        },
+    }
+
+
+def waiting(why: str) -> Json:
+    state = {"waiting": {"reason": why, "message": "no such image"}}
+    return {
+        "metadata": {"name": "p", "annotations": {COMPLETION_INDEX: "0"}},
+        "spec": {"nodeName": "a"},
+        "status": {"phase": "Pending", "containerStatuses": [{"name": "train", "state": state}]},
+    }
+
+
+def said(**report: Any) -> Reports:
+    return lambda _: Report(**report)
+
+
+OFTEN = [failed(number) for number in range(MOST_FAILURES)]
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "suspended"])
+def test_a_job_that_keeps_failing_is_failed_with_its_last_error(*, running: bool) -> None:
+    found = failing(training(running=running), OFTEN, said())
+
+    assert found is not None
+    assert found.patch.body["spec"] == ENDS
+    words = "failed 5 times without finishing an epoch: worker 0 failed with exit code 1: boo"
+    assert found.words == found.patch.body["metadata"]["annotations"][names.REASON] == words
+
+
+@pytest.mark.parametrize(
+    ("own", "report"),
+    [
+        pytest.param(OFTEN[1:], {}, id="one failure fewer"),
+        pytest.param(OFTEN, {"epoch_ended_at": BEGAN_AT + 90}, id="an epoch in between"),
+        pytest.param([failed(n, code=143) for n in range(9)], {}, id="stopped"),
+        pytest.param([failed(n, code=75) for n in range(9)], {}, id="another worker was lost"),
+        pytest.param([failed(n, disrupted=True) for n in range(9)], {}, id="evicted"),
+        pytest.param([failed(0, index=n) for n in range(9)], {}, id="nine workers, once each"),
+    ],
+)
+def test_a_job_that_may_recover_is_left_alone(own: list[Json], report: dict[str, Any]) -> None:
+    assert failing(training(), own, said(**report)) is None
+
+
+def test_an_image_that_cannot_be_pulled_fails_the_job_at_its_third_start() -> None:
+    own = [waiting("ImagePullBackOff")]
+
+    found = failing(training(failed_starts=2), own, said())
+
+    assert found is not None
+    assert "3 starts in a row failed: worker 0 waits on a: ImagePullBackOff: no such" in found.words
+    assert failing(training(failed_starts=1), own, said()) is None
+    assert failing(training(failed_starts=9), [waiting("ContainerCreating")], said()) is None
+
+
+def without_entry(job: Json) -> None:
+    for name in (names.ENTRY, names.EPOCHS, names.PARAMETERS):
+        del job["metadata"]["annotations"][name]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda job: job["spec"].update(ENDS), id="it is failed already"),
+        pytest.param(without_entry, id="a plain Job counts its own failures"),
+        pytest.param(
+            lambda job: job["metadata"]["annotations"].update({names.PIN: "by hand"}), id="pinned"
+        ),
+        pytest.param(lambda job: job["metadata"]["labels"].clear(), id="not ours"),
+    ],
+)
+def test_jobs_that_are_not_ours_to_fail_are_left_alone(change: Any) -> None:
+    job = training()
+    change(job)
+
+    assert failing(job, OFTEN, said()) is None

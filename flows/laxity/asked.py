@@ -85,7 +85,6 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     from laxity.declaration import Declaration
     from laxity.flow import check_function
     from laxity.parameters import arguments_of
-    from laxity.project import project_of
     from laxity.qos import QoSError
 
     function, declared = loaded(source)
@@ -98,7 +97,7 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
         declared = declared or Declaration.of(function.__name__.replace("_", "-"), {})
         declared = declared.changed(name=name, **options)
         arguments = arguments_of(function, params)
-        project = project_of(function, pass_env=declared.pass_env, has_image=declared.has_image)
+        project = declared.project(function)
         spec = declared.spec(
             entry=project.entry,
             parameters=arguments,

@@ -3,13 +3,13 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from laxity.project import check_patterns
+from laxity.project import Project, check_patterns, project_of
 from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec, job_name, json_object
 
@@ -88,6 +88,15 @@ class Declaration:
         """
         return Declaration.of(name or self.title, {**self.said, "model": self.model, **options})
 
+    def project(self, function: Callable[..., Any]) -> Project:
+        """How a worker finds the function, and where it runs; QoSError if no worker could."""
+        return project_of(
+            function,
+            entry=self.said.get("entry"),
+            pass_env=self.pass_env,
+            has_image=self.has_image,
+        )
+
     def spec(
         self,
         *,
@@ -106,7 +115,7 @@ class Declaration:
         return TrainingSpec(
             name=job_name(self.title, idempotency_key),
             qos=self.qos,
-            entry=self.said.get("entry") or entry,
+            entry=entry,
             parameters=json_object("parameters", parameters),
             idempotency_key=idempotency_key,
             submitted_at=submitted_at,

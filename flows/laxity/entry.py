@@ -72,7 +72,9 @@ def import_file(path: Path) -> ModuleType:
     As in Prefect, the folder and the working directory also serve relative imports.
     """
     if not path.is_file():
-        raise EntryError(f"{path} is not a file")
+        raise EntryError(
+            f"{path} is not a file where the worker runs; in an image, name its own path"
+        )
     file = path.resolve()
     folders = [str(file.parent), str(Path.cwd())]
     sys.path[:0] = folders

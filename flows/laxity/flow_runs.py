@@ -25,7 +25,6 @@ from laxity.flow import ENV_ALONE, bound, train_alone, visible_signature
 from laxity.flow_notes import LABEL_JOB, RunNotes, Silent
 from laxity.following import Following, Watcher
 from laxity.outcome import TrainingCancelled, result_of
-from laxity.project import project_of
 from laxity.spec import TrainingSpec
 
 P = ParamSpec("P")
@@ -142,7 +141,7 @@ def _spec(
     run: FlowRun | None,
 ) -> TrainingSpec:
     """The job of this call. Its deadline counts from the run's scheduled start, also in a retry."""
-    project = project_of(function, pass_env=declared.pass_env, has_image=declared.has_image)
+    project = declared.project(function)
     return declared.spec(
         entry=project.entry,
         parameters=arguments,

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from laxity import names
 from laxity.entry import package_of
+from laxity.notices import say
 from laxity.pod import RESERVED_ENV, literal
 from laxity.qos import QoSError
 
@@ -53,6 +54,10 @@ TAKEN: Final = (
 LEFT: Final = (
     "MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_*", "PREFECT__*", "PYTHONSTARTUP",
 )  # fmt: skip
+IN_IMAGE: Final = (
+    "the workers look for {place} in their image; if it is not there, say where it is: "
+    "entry='package.module:function'"
+)
 _SECRET_WORD: Final = re.compile(
     r"TOKENS?|SECRETS?|PASS(WORD|WD|PHRASE)?|PAT|AUTH|CREDENTIALS?|.*(TOKEN|SECRET|PASSWORD|KEYS?)"
 )
@@ -70,19 +75,28 @@ class Project:
 
 
 def project_of(
-    function: Callable[..., Any], *, pass_env: Iterable[str] = (), has_image: bool = False
+    function: Callable[..., Any],
+    *,
+    entry: str | None = None,
+    pass_env: Iterable[str] = (),
+    has_image: bool = False,
 ) -> Project:
-    """The project of this process, for a function of it. QoSError if no worker could import it."""
-    entry, root = _place(function)
+    """The project of this process, for a function of it. QoSError if no worker could import it.
+
+    `entry` is where the user says that the function is.
+    """
+    place, root = (entry, None) if entry else _place(function)
     if has_image:
-        return Project(entry, env=_named_for_image(pass_env))
+        if not entry and place.startswith("/"):
+            say(IN_IMAGE.format(place=place))
+        return Project(place, env=_named_for_image(pass_env))
     path = import_path()
     if root is not None and str(root) not in path:
         path.append(str(root))
     env = environment(os.environ, pass_env=pass_env)
     if path:
         env["PYTHONPATH"] = os.pathsep.join(path)
-    return Project(entry, str(Path.cwd()), _literal(env))
+    return Project(place, str(Path.cwd()), _literal(env))
 
 
 def with_project(manifest: Mapping[str, Any], *, pass_env: Iterable[str] = ()) -> dict[str, Any]:

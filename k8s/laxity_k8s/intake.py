@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
+from laxity.pod import DEFAULT_IMAGE
 from laxity.qos import QoSError, raise_all
 from laxity.spec import TrainingSpec
 from laxity.told import complete
@@ -54,6 +55,8 @@ def submit(
     TrainingSpec.from_manifest(job)
     if limits is not None:
         limits.check(job)
+    if not hasattr(api, "log_path"):  # workers are no processes of this machine
+        _check_image(job)
     key = merge.annotations(job).get(names.IDEMPOTENCY_KEY)
     before = latest_attempt(jobs, str(job["metadata"]["namespace"]), key)
     if before is not None:
@@ -166,6 +169,18 @@ def _one_gpu(job: Json) -> None:
         resources: Any = containers[0].setdefault("resources", {})
         if isinstance(resources, dict):
             resources["limits"] = {**_object(resources, "limits"), pods.GPU: "1"}
+
+
+def _check_image(job: Json) -> None:
+    """A Job of a function without an image names the Python of the machine that submits it."""
+    container = merge.dig(job, "spec", "template", "spec", "containers", 0) or {}
+    python = next(iter(merge.items(container, "command")), "")
+    if container.get("image") == DEFAULT_IMAGE and str(python).startswith("/"):
+        raise QoSError(
+            "image",
+            "this service runs jobs on a cluster, where the submitter's folders are not; give an "
+            "image that holds the project: image='registry/name:tag', entry='package.module:function'",
+        )
 
 
 def _object(parent: Json, key: str) -> Json:

@@ -236,3 +236,20 @@ def test_names_that_cannot_be_passed_are_refused(call: Callable[[Any], Any]) -> 
         call(deadline_flow)(train)
 
     assert error.value.field == "pass_env"
+
+
+def test_a_package_served_from_another_folder_is_imported_from_its_own_root(
+    tmp_path: Path,
+) -> None:
+    acme.write(tmp_path / "project")
+    (tmp_path / "elsewhere").mkdir()
+    file = tmp_path / "project" / "acme" / "flows.py"
+
+    said = python(
+        BY_PREFECT.replace("ENTRY", f"{file}:train"), cwd=tmp_path / "elsewhere", env=OUTSIDE
+    )
+
+    entry, workdir, found = json.loads(said)
+    assert (entry, workdir) == ("acme.flows:train", str(tmp_path / "elsewhere"))
+    assert str(tmp_path / "project") in found["PYTHONPATH"].split(os.pathsep)
+    assert imported_by_worker(said) == "2"

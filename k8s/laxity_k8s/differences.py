@@ -12,6 +12,7 @@ from typing import Any, Final
 from laxity import names
 from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec
+from laxity.submission import counts_from
 from laxity.widths import format_widths
 from laxity_k8s import merge, objects
 from laxity_k8s.api import Json
@@ -56,8 +57,8 @@ def of_terms(there: Json, asked: Json) -> list[str]:
     other, now, first = _spec(asked), _spec(there), _spec(first_terms(there))
     if other is None or now is None or first is None:
         return []
-    submitted_at = objects.submission(there, now)
-    due = [objects.deadline(spec.qos, submitted_at) for spec in (now, first, other)]
+    submitted_at = counts_from(objects.claimed(now), objects.created(there))
+    due = [spec.qos.deadline_at(submitted_at) for spec in (now, first, other)]
     found = list(_terms_apart(now.qos, first.qos, other.qos))
     if due[2] not in due[:2]:
         found.insert(0, f"deadline: {_deadline(now.qos)} there, {_deadline(other.qos)} asked for")

@@ -159,9 +159,7 @@ class LiveCluster:
         with self._submitting:
             jobs, limits = self.jobs(), self._limits
             report = self._reminders.report
-            job = submit(
-                self.api, jobs, manifest, reports=report, now=time.time(), limits=limits
-            )
+            job = submit(self.api, jobs, manifest, reports=report, now=time.time(), limits=limits)
             self._mirror.put("jobs", job)
         self._news.set()
         return job

@@ -18,7 +18,8 @@ from laxity_k8s.api import ApiError, Json
 from laxity_k8s.asks import asks_of, suits
 from laxity_k8s.binding import bindings
 from laxity_k8s.guard import Guard
-from laxity_k8s.intake import attempt, prepared
+from laxity_k8s.attempts import attempt
+from laxity_k8s.intake import prepared
 from laxity_k8s.local import open_world, stop_workers
 from laxity_k8s.patches import instant, job_patch
 from laxity_k8s.podenv import COMPLETION_INDEX

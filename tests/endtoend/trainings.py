@@ -1,6 +1,7 @@
 """Trainings that go wrong in one way each, and one that does not."""
 
 import threading
+from typing import Any
 
 from laxity import Training
 

@@ -1,7 +1,7 @@
 """A thousand poisoned reports, step by step: every cycle goes well, and no honest job waits longer."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,13 +99,17 @@ def ask(desk: Desk, name: str, *, epochs: int = 10, deadline: str | None = None)
     desk.submit(asked)
 
 
+def hand_in(desk: Desk, job_id: str, lines: Sequence[object]) -> int:
+    return desk.ingest(job_id, desk.view(job_id)["uid"], lines)
+
+
 def report_poison(desk: Desk, chance: random.Random, cycle: int, now: float) -> None:
     """This cycle's share of the reports: each job's in one call."""
     share = -(-REPORTS // CYCLES // len(POISONED)) + 1
     for name in POISONED:
         first = cycle * share + 1
         lines = [poison(chance, seq, now) for seq in range(first, first + share)]
-        desk.ingest(f"default/{name}", lines)
+        hand_in(desk, f"default/{name}", lines)
 
 
 def started_in(home: Path, *, is_poisoned: bool) -> dict[str, int]:
@@ -155,7 +159,7 @@ def test_no_json_value_anywhere_in_a_line_raises(tmp_path: Path) -> None:
                 for value in VALUES:
                     seq += 1
                     lines.append({"seq": seq, "kind": kind, "at": now, field: value})
-                desk.ingest("default/a", lines)
+                hand_in(desk, "default/a", lines)
         assert service.attempt(), service.failure
         orjson.dumps(desk.views(lambda _namespace: True))
 
@@ -184,7 +188,7 @@ def test_a_finish_beyond_the_calendar_reads_never_and_harms_nobody(
                 }
                 for seq in (1, 2, 3)
             ]  # fmt: skip
-            desk.ingest("default/endless", told)
+            hand_in(desk, "default/endless", told)
             world.trained("default/endless", 3, epoch_s=LONGEST_S)
         assert service.attempt(), service.failure
         ask(desk, "a", deadline="1h")
@@ -205,7 +209,7 @@ def test_a_result_that_no_writer_takes_is_set_aside_in_words(tmp_path: Path) -> 
         desk.submit(manifest("a", widths="1", epoch_estimate="1s"))
         assert service.attempt()
         line = {"seq": 1, "kind": "finished", "at": 1.0, "result": {"seed": 2**64}}
-        assert desk.ingest("default/a", [line]) == 1
+        assert hand_in(desk, "default/a", [line]) == 1
         world.finished("default/a")
         assert service.attempt()
         view = desk.view("default/a")
@@ -219,7 +223,7 @@ def test_an_error_text_is_kept_without_what_no_writer_takes(tmp_path: Path) -> N
         desk.submit(manifest("a", widths="1", epoch_estimate="1s"))
         assert service.attempt()
         line = {"seq": 1, "kind": "failed", "at": 1.0, "error": "half \ud800 of one \0"}
-        desk.ingest("default/a", [line])
+        hand_in(desk, "default/a", [line])
         assert service.attempt()
         view = desk.view("default/a")
     assert view["error"] == "half ? of one \ufffd"

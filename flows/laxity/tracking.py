@@ -1,8 +1,10 @@
 """Epochs of a training in MLflow, from a thread of their own: the only importer of mlflow here.
 
 One `log_metric` costs 5 to 50 ms and the import 2 s, so points are buffered and written in
-batches. MLflow away, slow or broken never holds up the training: points wait and are tried again.
-One run per job across all its starts, found again by its tag; an epoch is logged once.
+batches. MLflow away, slow or broken never holds up the training: points wait and are tried again,
+a server is asked for a sign of life before each batch, and calls give up within seconds.
+One run per job across all its starts, found again by its tag; an epoch is logged once. The same run
+is the one that `mlflow.start_run()` and autolog in the training code resume.
 """
 
 import math
@@ -10,6 +12,8 @@ import os
 import sqlite3
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -26,8 +30,10 @@ FLUSH_S: Final = 10.0
 POINTS_PER_CALL: Final = 1000
 EPOCHS_KEPT: Final = 100_000
 LONGEST_PAUSE_S: Final = 60.0
-FAILING_S: Final = 5.0
+ANSWER_S: Final = 3.0  # a server that says nothing for so long is away
 EXPERIMENT: Final = "laxity"
+# MLflow's own patience is 7 retries of 2 minutes each, while the worker holds its GPUs.
+PATIENCE: Final = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 _SQLITE: Final = "sqlite:///"
 
 
@@ -58,14 +64,14 @@ class Point:
 
 
 class Tracker:
-    """Logs points into the run of one job. `run_id` says which, if somebody else made it."""
+    """Logs points into the run of one job. `given_run_id` says which, if somebody else made it."""
 
     def __init__(
-        self, uri: str, *, tags: Mapping[str, str], run_id: Callable[[], str] = lambda: ""
+        self, uri: str, *, tags: Mapping[str, str], given_run_id: Callable[[], str] = lambda: ""
     ) -> None:
         self._uri = uri
         self._tags = {key: value for key, value in tags.items() if value}
-        self._given_run_id = run_id
+        self._given_run_id = given_run_id
         self._buffer: list[Point] = []
         self._changed = threading.Condition()
         self._due = False  # asked to write what there is
@@ -74,6 +80,7 @@ class Tracker:
         self._failing = False
         self._client: MlflowClient | None = None
         self._run_id = ""
+        self._naming = threading.RLock()
         self._logged = 0  # epochs up to this one were in the run when it was found
         self._complained = False
         threading.Thread(target=self._work, name="laxity-mlflow", daemon=True).start()
@@ -93,16 +100,24 @@ class Tracker:
     def flush(self, *, at_most_s: float, outcome: str = "") -> bool:
         """Write what there is and, with an outcome (FINISHED, FAILED), close the run.
 
-        While MLflow fails this waits less long: the points are in the reports too.
+        Returns at once when that fails: the service closes the run, and the reports hold the points.
         """
         with self._changed:
-            self._due, self._idle, self._outcome = True, False, outcome
+            if self._idle and not self.opened:
+                return True  # there is no run to close
+            self._due, self._idle, self._outcome, self._failing = True, False, outcome, False
             self._changed.notify_all()
-            short_s = min(at_most_s, FAILING_S)
-            if self._changed.wait_for(lambda: self._idle, short_s) or self._failing:
-                return self._idle
-            self._changed.wait_for(lambda: self._idle or self._failing, at_most_s - short_s)
+            self._changed.wait_for(lambda: self._idle or self._failing, at_most_s)
             return self._idle
+
+    def run_id(self) -> str:
+        """The run of this job, found or made; raises what MLflow raises, within seconds."""
+        import_mlflow()  # before the lock: whoever imports it may be about to ask this
+        with self._naming:
+            if not self._run_id:
+                require_answer(self._uri)
+                self._run_id = self._given_run_id() or self._find_or_make(_client(self._uri))
+            return self._run_id
 
     def _work(self) -> None:
         pause = 1.0
@@ -133,6 +148,7 @@ class Tracker:
         return self._due or len(self._buffer) >= EPOCHS_PER_FLUSH
 
     def _write(self, batch: Sequence[Point], outcome: str) -> None:
+        require_answer(self._uri)
         import_mlflow()
         from mlflow.entities import Metric
 
@@ -151,17 +167,12 @@ class Tracker:
 
     def _open(self) -> "MlflowClient":
         """The client, with the run found or made; the first call takes seconds."""
-        if self._client is not None:
-            return self._client
-        from mlflow import MlflowClient
-
-        write_ahead(self._uri)
-        client = MlflowClient(tracking_uri=self._uri)
-        self._run_id = self._given_run_id() or self._find_or_make(client)
-        history = client.get_metric_history(self._run_id, names.EPOCH_ACTUAL)
-        self._logged = max((point.step for point in history), default=0)
-        self._client = client
-        return client
+        if self._client is None:
+            run_id, client = self.run_id(), _client(self._uri)
+            history = client.get_metric_history(run_id, names.EPOCH_ACTUAL)
+            self._logged = max((point.step for point in history), default=0)
+            self._client = client
+        return self._client
 
     def _find_or_make(self, client: "MlflowClient") -> str:
         experiment = _experiment(client)
@@ -183,6 +194,23 @@ class Tracker:
             )
 
 
+def require_answer(uri: str) -> None:
+    """ConnectionError unless this store may be asked: a server must answer, with anything, in 3 s."""
+    if not uri.startswith(("http://", "https://")):
+        return
+    try:
+        urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=ANSWER_S).close()  # noqa: S310
+    except urllib.error.HTTPError as answer:
+        answer.close()
+    except (OSError, ValueError) as error:  # ValueError: no address
+        raise ConnectionError(f"MLflow at {uri} does not answer: {error}") from error
+
+
+def experiment_of(uri: str, run_id: str) -> str:
+    """The id of the experiment that a run is in."""
+    return str(_client(uri).get_run(run_id).info.experiment_id)
+
+
 def import_mlflow() -> None:
     """All of mlflow, before any part of it is imported.
 
@@ -191,6 +219,13 @@ def import_mlflow() -> None:
     half-made modules: no import of mlflow works in that process any more.
     """
     import mlflow  # noqa: F401
+
+
+def _client(uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+
+    write_ahead(uri)
+    return MlflowClient(tracking_uri=uri)
 
 
 def write_ahead(uri: str) -> None:

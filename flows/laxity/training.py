@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 from laxity import names
+from laxity.active_run import ActiveRun
+from laxity.arrivals import when_imported
 from laxity.assignment import Assignment
 from laxity.checkpoint import CheckpointError, Checkpoints
 from laxity.course import Course
@@ -32,7 +34,7 @@ from laxity.reading import counted_file, counted_items
 from laxity.shards import shard
 from laxity.states import States
 from laxity.termination import Termination, TrainingStopped
-from laxity.tracking import Point, Tracker
+from laxity.tracking import PATIENCE, Point, Tracker
 
 __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "TrainingStopped"]
 
@@ -40,6 +42,7 @@ Thing = TypeVar("Thing")
 Item = TypeVar("Item")
 Save = Callable[[Path], object]
 ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
+RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, or it cannot
 
 
 class TrainingError(RuntimeError):
@@ -87,12 +90,29 @@ class Training:
         )
         self.outbox: Outbox | None = None
         self.tracker: Tracker | None = None
+        self._active_run: ActiveRun | None = None
         self._role: Lead | Follow | None = None
         self._unit: int | None = None
         self._inside = False
         self._noticed = False
         if assignment.index == 0:
             self._open_outbox()
+            self._open_tracker()
+
+    def _open_tracker(self) -> None:
+        """Nothing is imported or asked before the first epoch, or the code's own import of MLflow."""
+        given = self._course.assignment
+        if given.tracking_uri:
+            self.tracker = Tracker(
+                given.tracking_uri, tags=_tags(given), given_run_id=self._given_run_id
+            )
+            if not given.job:
+                atexit.register(self._finish_late)
+        if given.job and (uri := os.environ.get("MLFLOW_TRACKING_URI", "")):
+            for name, value in PATIENCE.items():
+                os.environ.setdefault(name, value)
+            self._active_run = ActiveRun(uri, lambda: self.run_id)
+            when_imported("mlflow", self._active_run.join)
 
     def _open_outbox(self) -> None:
         given = self._course.assignment
@@ -148,6 +168,14 @@ class Training:
         """The training's own folder, the same for all its workers and for a later attempt."""
         return self._course.assignment.folder
 
+    @property
+    def run_id(self) -> str:
+        """The MLflow run of this training, on worker 0; "" elsewhere and where nothing is tracked.
+
+        The first call may take seconds, and raises what MLflow raises.
+        """
+        return self.tracker.run_id() if self.tracker is not None else self._given_run_id()
+
     # --- epochs ---
 
     def epochs(self, unit: int | None = None, *, total: int | None = None) -> Iterator[int]:
@@ -175,6 +203,8 @@ class Training:
             self._course.termination.check()
             self._course.loaded = None
             self._inside = True
+            if self._active_run is not None:
+                self._active_run.offer()
             yield self.epoch
             self._inside = False
             self._course.termination.check()
@@ -189,14 +219,15 @@ class Training:
         group = None
         if given.job and given.folder is not None:
             group = Leader(given.folder, uid=given.training, host=given.host)
-        if given.tracking_uri:
-            self.tracker = Tracker(given.tracking_uri, tags=_tags(given), run_id=self._run_id)
-            if not given.job:
-                atexit.register(self._finish_late)
         return Lead(self._course, group=group, outbox=self.outbox, tracker=self.tracker)
 
-    def _run_id(self) -> str:
-        return self.outbox.signal.run_id if self.outbox is not None else ""
+    def _given_run_id(self) -> str:
+        """The run that the service made at the verdict; "" if it says none in a few seconds."""
+        if self.outbox is None:
+            return ""
+        if self._course.assignment.url:
+            self.outbox.wait_until(lambda now: bool(now.run_id), at_most_s=RUN_S)
+        return self.outbox.signal.run_id
 
     @property
     def steps(self) -> Iterator[int]:

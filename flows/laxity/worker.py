@@ -38,6 +38,7 @@ NOT_TOLD: Final = (
     "hears of its epochs; the lines that its container needs are in laxity's README"
 )
 _FINISHED_S: Final = 60.0  # at most, until the service has every report
+_TRACKED_S: Final = 20.0  # at most, until MLflow has every point; at once if it does not answer
 _FAILED_S: Final = 10.0
 _STOPPED_S: Final = 2.0
 _STARTED_AT: Final = time.time()
@@ -161,7 +162,7 @@ def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> No
     """Let the reports and MLflow's points out, for so long."""
     with suppress(TrainingStopped):
         if training.tracker is not None:
-            training.tracker.flush(at_most_s=at_most_s, outcome=outcome)
+            training.tracker.flush(at_most_s=min(at_most_s, _TRACKED_S), outcome=outcome)
         if training.outbox is not None:
             training.outbox.drain(at_most_s=at_most_s)
 

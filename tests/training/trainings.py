@@ -218,3 +218,45 @@ def needs_the_others(training: Training, gates: str) -> None:
         wait_at_gate(gates, epoch)
         if training.workers == 2 and training.lost_others():
             raise RuntimeError("connection closed by peer")
+
+
+def own_logging(training: Training, gates: str) -> list[str]:
+    """MLflow as its users know it, around and inside the loop; the runs that it logged to."""
+    import mlflow
+
+    with mlflow.start_run() as run:
+        mlflow.log_param("alpha", 0.001)
+        runs = [run.info.run_id, training.run_id]
+    for epoch in training.epochs():
+        with mlflow.start_run() as run:
+            mlflow.log_metric("own", float(epoch), step=epoch)
+            runs.append(run.info.run_id)
+        training.log(loss=1 / epoch)
+    return runs
+
+
+def autologged(training: Training, gates: str) -> str:
+    import mlflow
+    from sklearn.linear_model import SGDClassifier
+
+    mlflow.sklearn.autolog(log_models=False)
+    for _epoch in training.epochs():
+        SGDClassifier(alpha=0.001, random_state=1).fit(ROWS, [0, 1] * 12 + [0])
+    return training.run_id
+
+
+def own_experiment(training: Training, gates: str) -> str:
+    import mlflow
+
+    mlflow.set_experiment("digits")
+    for epoch in training.epochs():
+        with mlflow.start_run() as run:
+            mlflow.log_metric("own", float(epoch))
+    return str(run.info.run_id)
+
+
+def plain(training: Training, gates: str) -> list[str]:
+    """Which of the large libraries this process has imported."""
+    for _epoch in training.epochs():
+        pass
+    return sorted({"mlflow", "prefect"} & set(sys.modules))

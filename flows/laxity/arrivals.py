@@ -1,0 +1,57 @@
+"""Something to do when the training code imports a library, without importing it for those who do not."""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from laxity.notices import say
+
+Call = Callable[[ModuleType], object]
+
+
+def when_imported(name: str, call: Call) -> None:
+    """Call this with the module, once: now if it is there, else right after its first import.
+
+    The call runs in the importing thread, before the import returns. What it raises is said and
+    passed over: the import succeeds.
+    """
+    if name in sys.modules:
+        _guarded(call, sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Watch(name, call))
+
+
+class _Watch(MetaPathFinder):
+    """Finds one module by way of the other finders, and has something done after its execution."""
+
+    def __init__(self, name: str, call: Call) -> None:
+        self._name, self._call = name, call
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self._name or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def execute_and_call(module: ModuleType) -> None:
+                execute(module)
+                _guarded(self._call, module)
+
+            loader.exec_module = execute_and_call
+        return spec
+
+
+def _guarded(call: Call, module: ModuleType) -> None:
+    try:
+        call(module)
+    except Exception as error:  # noqa: BLE001 - a habit is missing then, the training goes on
+        say(f"{module.__name__}: {type(error).__name__}: {str(error)[:300]}")

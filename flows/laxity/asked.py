@@ -7,6 +7,7 @@ from typing import Final
 
 from laxity import names
 from laxity.exits import USAGE, CommandError
+from laxity.notices import say
 from laxity.views import Json
 
 OPTION: Final = {
@@ -95,7 +96,9 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     try:
         check_function(function)
         declared = declared or Declaration.of(function.__name__.replace("_", "-"), {})
-        declared = declared.changed(name=name, **options)
+        before, declared = declared, declared.changed(name=name, **options)
+        if before.qos.deadline is not None and declared.qos.deadline is None:
+            say(f"best_effort has no deadline: {before.qos.deadline_text} is left out")
         arguments = arguments_of(function, params)
         project = declared.project(function)
         spec = declared.spec(

@@ -84,8 +84,11 @@ class Declaration:
     def changed(self, *, name: str | None = None, **options: Any) -> "Declaration":
         """The same with other options; the class follows the rule again if it was not named.
 
-        `name` is what its jobs are called; their history stays that of the model.
+        `name` is what its jobs are called; their history stays that of the model. best_effort
+        without a deadline beside it drops the declared one.
         """
+        if options.get("service_class") == "best_effort":
+            options.setdefault("deadline", None)
         return Declaration.of(name or self.title, {**self.said, "model": self.model, **options})
 
     def project(self, function: Callable[..., Any]) -> Project:

@@ -28,6 +28,7 @@ R = TypeVar("R")
 
 ENV_ALONE: Final = "LAXITY_ALONE"  # set: train in this process, without service and Prefect
 TRAINING: Final = "training"
+DEADLINE: Final = "deadline"
 _HOOKS: Final = ("on_completion", "on_failure", "on_cancellation", "on_crashed", "on_running")
 _UNSET: Final[Any] = object()
 _PATIENCE: Final = ("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
@@ -65,6 +66,12 @@ def deadline_flow(
     the allowed widths: 3, (1, 2, 4), "1..4", or "auto" to let laxity choose; more than one needs
     `training.average` (or DDP) in the function. A deadline that is a duration counts from the
     flow run's scheduled start, which a retry keeps. QoSError says at once what cannot be meant.
+    Each run of the flow, also one of a deployment, takes another deadline as its parameter
+    `deadline`, unless the function has a parameter of that name.
+
+    The function runs in a worker process of its own, in the context of the flow run: `get_run_logger`,
+    `log_prints` and tasks work there if the worker reaches the Prefect API. What needs the flow's own
+    process does not: Python objects as parameters, `pause_flow_run`, timeouts (`on_miss="stop"`).
 
     Runs with one idempotency key are one job: a later one attaches to it, alive or finished, and
     after a failure starts its next attempt, which goes on from the last finished epoch, or from the
@@ -155,6 +162,34 @@ def bound(
     return arguments
 
 
+def flow_signature(function: Callable[..., object]) -> inspect.Signature:
+    """What callers of the flow see: the function's own parameters, and a `deadline` for one run.
+
+    A function that has a parameter of that name keeps it for itself.
+    """
+    signature = visible_signature(function)
+    if DEADLINE in signature.parameters:
+        return signature
+    *others, last = [*signature.parameters.values(), None]
+    if others and others[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        last = others.pop()
+    one_run = inspect.Parameter(
+        DEADLINE, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=str | None
+    )
+    return signature.replace(parameters=[*others, one_run, *([last] if last else [])])
+
+
+def take_deadline(
+    function: Callable[..., object], declared: Declaration, kwargs: Mapping[str, Any]
+) -> tuple[Declaration, dict[str, Any]]:
+    """The declaration of one run, whose deadline a caller may give, and the arguments without it."""
+    if DEADLINE in visible_signature(function).parameters:
+        return declared, dict(kwargs)
+    given = {name: value for name, value in kwargs.items() if name != DEADLINE}
+    deadline = kwargs.get(DEADLINE)
+    return (declared.changed(deadline=deadline) if deadline else declared), given
+
+
 def visible_signature(function: Callable[..., object]) -> inspect.Signature:
     """The signature without `training`, annotations evaluated where that is possible."""
     whole = inspect.signature(function)
@@ -181,7 +216,7 @@ class LightFlow(Generic[P, R]):
 
     def __init__(self, function: Callable[..., R], declared: Declaration) -> None:
         functools.update_wrapper(cast("Any", self), function)
-        self.__signature__ = visible_signature(function)
+        self.__signature__ = flow_signature(function)
         self.__laxity__ = declared
         self.name = declared.title
         for hook in _HOOKS:
@@ -208,7 +243,8 @@ class LightFlow(Generic[P, R]):
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Train here and now, in this process."""
-        return train_alone(self.function, self.__laxity__, bound(self.function, args, kwargs))
+        declared, given = take_deadline(self.function, self.__laxity__, kwargs)
+        return train_alone(self.function, declared, bound(self.function, args, given))
 
     def with_options(self, **options: object) -> "LightFlow[P, R]":
         return self

@@ -30,7 +30,9 @@ from laxity.outcome import (
     progress_percent,
     progress_text,
     standing,
+    standing_text,
     story,
+    tenth,
 )
 from laxity.safe_text import markdown
 from laxity.spec import TrainingSpec
@@ -133,9 +135,13 @@ class RunNotes:
                 self._api.update_flow_run_labels(self._run.id, labels)
 
     def _note_state(self, job: JobView) -> None:
-        if self._changed("state", (job.state, job.workers)):
+        if self._changed("state", (job.state, job.workers, tenth(job))):
             why = "" if job.ended else job.reason  # why it was started is no news at its end
             self._log.info("%s: %s", job.id, _sentence(progress_text(job), why))
+        if self._changed("run", (job.run_id, job.run_url)) and job.run_id:
+            self._log.info("%s: MLflow run %s", job.id, job.run_url or job.run_id)
+        if self._changed("untracked", job.untracked) and job.untracked:
+            self._log.warning("%s: not tracked: %s", job.id, job.untracked)
         if self._changed("error", job.error) and job.error:
             self._log.warning("%s: a worker failed: %s", job.id, job.error)
 
@@ -144,8 +150,7 @@ class RunNotes:
         said = standing(job)
         if said != "none" and self._changed("standing", (said, job.deadline_at)):
             level = logging.WARNING if said in _WARN else logging.INFO
-            due = f"deadline {instant(job.deadline_at)}" if job.deadline_at else ""
-            self._log.log(level, "%s: %s", job.id, _sentence(said, due))
+            self._log.log(level, "%s: %s", job.id, standing_text(job))
             with _Harmless(self._log):
                 emit_event(
                     f"laxity.job.{said}",
@@ -157,7 +162,8 @@ class RunNotes:
                 )
         text = story(job)
         if self._changed(VERDICT_KEY, text):
-            self._write(VERDICT_KEY, "markdown", text, _sentence(said, markdown(job.reason)))
+            why = "" if job.ended else markdown(job.reason)
+            self._write(VERDICT_KEY, "markdown", text, _sentence(standing_text(job), why))
 
     def _note_progress(self, job: JobView) -> None:
         if self._changed(PROGRESS_KEY, (job.epochs_done, job.state)):

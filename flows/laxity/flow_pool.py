@@ -16,13 +16,15 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import TerminationSignal
 from prefect.flows import load_flow_from_flow_run
 
 from laxity import worker
 from laxity.assignment import Assignment
 from laxity.declaration import Declaration
-from laxity.flow import bound
+from laxity.flow import bound, take_deadline
+from laxity.flow_context import enter
 from laxity.notices import say
 from laxity.pool import ENV_FAILED, USAGE
 from laxity.termination import AGAIN, STOPPED, Termination
@@ -69,13 +71,16 @@ def train_as_job(
 
 def work_for_run() -> int:
     """One of the other workers of this pod's flow run; the exit code."""
-    flow, parameters = asyncio.run(_flow_of(UUID(os.environ[ENV_RUN])))
+    flow, run = asyncio.run(_flow_of(UUID(os.environ[ENV_RUN])))
     declared = getattr(flow.fn, "__laxity__", None)
     if declared is None:
         say(f"{flow.name} is no deadline_flow: it cannot use more than one worker; set widths to 1")
         return USAGE
+    parameters = flow.validate_parameters(run.parameters)
+    enter(flow, run)
     function = cast("Any", flow.fn).__wrapped__
-    return _train(_Call(function, bound(function, (), parameters)), declared)
+    _, given = take_deadline(function, declared, parameters)
+    return _train(_Call(function, bound(function, (), given)), declared)
 
 
 def _train(call: _Call, declared: Declaration) -> int:
@@ -100,12 +105,12 @@ def _taking_signals(termination: Termination) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-async def _flow_of(run_id: UUID) -> tuple[Any, dict[str, Any]]:
-    """The flow of this run, loaded as Prefect does, and the run's parameters."""
+async def _flow_of(run_id: UUID) -> tuple[Any, FlowRun]:
+    """The flow of this run, loaded as Prefect does, and the run."""
     async with get_client() as client:
         run = await client.read_flow_run(run_id)
     flow: Any = await load_flow_from_flow_run(run, use_placeholder_flow=False)
-    return flow, flow.validate_parameters(run.parameters)
+    return flow, run
 
 
 def _note(failed: Path) -> None:

@@ -10,27 +10,34 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.flows import Flow
-from prefect.states import Cancelled
+from prefect.states import Cancelled, exception_to_failed_state
+from prefect.utilities.asyncutils import run_coro_as_sync
 from prefect.utilities.hashing import file_hash
+from prefect.utilities.urls import url_for
 
 from laxity import names
 from laxity.client import Client
 from laxity.declaration import Declaration
-from laxity.flow import ENV_ALONE, bound, train_alone, visible_signature
+from laxity.flow import ENV_ALONE, bound, flow_signature, take_deadline, train_alone
 from laxity.flow_notes import LABEL_JOB, RunNotes, Silent
 from laxity.following import Following, Watcher
-from laxity.outcome import TrainingCancelled, result_of
+from laxity.notices import say
+from laxity.outcome import DeadlineRefused, TrainingCancelled, result_of
 from laxity.spec import TrainingSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Flow[..., Any])
 
+POOL_DEADLINE: Final = (
+    "the parameter deadline has no effect in a work pool, where the Job has its verdict already: "
+    "give the run --job-variable deadline=1h"
+)
 FOLLOW_PATIENCE_S: Final = 5.0  # an absent service is asked again and again, this long each time
 
 
@@ -54,12 +61,13 @@ class DeadlineFlow(Flow[P, R]):
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Train here and now, in this process: no job, no verdict, no Prefect."""
-        arguments = bound(self._function, args, kwargs)
-        return cast("R", train_alone(self._function, self.declaration, arguments))
+        declared, given = take_deadline(self._function, self.declaration, kwargs)
+        return cast("R", train_alone(self._function, declared, bound(self._function, args, given)))
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> TrainingSpec:
         """The job that a call with these parameters would submit, with a key of its own."""
-        return _spec(self.declaration, self._function, bound(self._function, args, kwargs), None)
+        declared, given = take_deadline(self._function, self.declaration, kwargs)
+        return _spec(declared, self._function, bound(self._function, args, given), None)
 
     def whatif(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The verdict that this call would get now, without submitting anything."""
@@ -90,10 +98,13 @@ def _body(function: Callable[..., Any], declared: Declaration) -> Callable[..., 
 
     @functools.wraps(function)
     def submit_and_follow(*args: Any, **kwargs: Any) -> Any:
-        return _run(function, declared, bound(function, args, kwargs))
+        of_run, given = take_deadline(function, declared, kwargs)
+        if of_run is not declared and os.environ.get(names.ENV_POOL):
+            say(POOL_DEADLINE)
+        return _run(function, of_run, bound(function, args, given))
 
     body = cast("Any", submit_and_follow)
-    body.__signature__ = visible_signature(function)
+    body.__signature__ = flow_signature(function)
     body.__annotations__ = {
         name: parameter.annotation
         for name, parameter in body.__signature__.parameters.items()
@@ -115,11 +126,17 @@ def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping
     run = context.flow_run if context else None
     spec = _spec(declared, function, arguments, run)
     if context is None or run is None:
-        return result_of(_followed(spec, Silent()))
+        return result_of(_followed(spec.to_manifest(), Silent()))
     with get_client(sync_client=True) as api:
         notes = RunNotes(api, run, spec, declared.tags)
+        manifest = spec.to_manifest()
+        follow_in(manifest, api, run, log_prints=context.log_prints)
         try:
-            return result_of(_followed(spec, notes))
+            return result_of(_followed(manifest, notes))
+        except DeadlineRefused as error:
+            if _is_retried(api.read_flow_run(run.id)):
+                raise  # Prefect's engine retries what is raised, and hangs on a state
+            return _refused(context, error)
         except TrainingCancelled as error:
             if notes.cancelled():
                 _call_cancellation_hooks(context.flow, run)
@@ -129,9 +146,33 @@ def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping
             raise
 
 
-def _followed(spec: TrainingSpec, watcher: Watcher) -> Any:
-    client = Client(patience_s=FOLLOW_PATIENCE_S)
-    return Following(client, watcher).run(spec.to_manifest())
+def _followed(manifest: Mapping[str, Any], watcher: Watcher) -> Any:
+    return Following(Client(patience_s=FOLLOW_PATIENCE_S), watcher).run(manifest)
+
+
+def follow_in(
+    manifest: Mapping[str, Any], api: SyncPrefectClient, run: FlowRun, *, log_prints: bool
+) -> None:
+    """Tell the job which flow run follows it: its workers log there, and its MLflow run links there."""
+    page = url_for(run) or f"{api.api_url}/flow_runs/{run.id}"
+    manifest["metadata"]["annotations"][names.FOLLOWED_BY] = page
+    told = {names.ENV_FLOW_RUN: f"{str(api.api_url).rstrip('/')}/flow_runs/{run.id}"}
+    told |= {names.ENV_LOG_PRINTS: "true"} if log_prints else {}
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container["env"] += [{"name": name, "value": value} for name, value in told.items()]
+
+
+def _is_retried(run: FlowRun) -> bool:
+    """Whether Prefect answers a failure of this run with another try: its server's own rule."""
+    return run.run_count <= (run.empirical_policy.retries or 0)
+
+
+def _refused(context: FlowRunContext, error: DeadlineRefused) -> State[Any]:
+    """Failed by the name Refused, with the offers and no traceback; callers get the exception."""
+    stored = exception_to_failed_state(error, result_store=context.result_store, write_result=True)
+    state = cast("State[Any]", run_coro_as_sync(stored))
+    state.name, state.message = "Refused", str(error)
+    return state
 
 
 def _spec(

@@ -6,12 +6,9 @@ every tenth of its epochs at least.
 
 import time
 from collections.abc import Callable
-from typing import Final
 
-from laxity.outcome import progress_text, standing
+from laxity.outcome import BROKEN, ENDANGERED, progress_text, standing, standing_text, tenth
 from laxity.views import SETTLED, JobView
-
-TENTHS: Final = 10
 
 
 class Lines:
@@ -27,11 +24,11 @@ class Lines:
         if self._is_away:
             self._write("the service answers again")
         self._is_away = False
-        tenth = TENTHS * job.epochs_done // max(1, job.epochs)
-        told = (job.state, job.workers, standing(job), job.deadline_at, tenth)
+        told = (job.state, job.workers, standing(job), job.deadline_at, tenth(job))
         if told != self._told and job.state not in SETTLED:  # the end is shown in full
             why = f": {job.reason}" if job.reason else ""
-            self._write(f"{job.id}: {standing(job)}, {progress_text(job)}{why}")
+            stands = standing_text(job) if told[2] in {ENDANGERED, BROKEN} else told[2]
+            self._write(f"{job.id}: {stands}, {progress_text(job)}{why}")
         self._told = told
         self._failure(job)
 

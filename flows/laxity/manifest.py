@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from laxity import names
 from laxity.exits import USAGE, CommandError
+from laxity.notices import say
 from laxity.views import Json
 
 FILE_LIMIT_BYTES: Final = 16 * 1024 * 1024
@@ -48,6 +49,10 @@ def changed(
     metadata = dict(manifest.get("metadata") or {})
     kept = dict(metadata.get("annotations") or {})
     kept |= {key: value for key, value in annotations.items() if value is not None}
+    if annotations.get(names.CLASS) == "best_effort" and annotations.get(names.DEADLINE) is None:
+        dropped = kept.pop(names.DEADLINE, None)
+        if dropped is not None:
+            say(f"best_effort has no deadline: {dropped} is left out")
     given = {"name": name, "namespace": namespace}
     metadata |= {key: value for key, value in given.items() if value is not None}
     labels = {**(metadata.get("labels") or {}), names.MANAGED: "true"}

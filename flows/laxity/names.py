@@ -31,6 +31,7 @@ IDEMPOTENCY_KEY: Final = f"{DOMAIN}/idempotency-key"
 SUBMITTED_AT: Final = f"{DOMAIN}/submitted-at"  # RFC 3339; a retry keeps the first one
 ATTEMPT: Final = f"{DOMAIN}/attempt"
 FRESH: Final = f"{DOMAIN}/fresh"  # "true": an attempt after a failure begins at epoch 0
+FOLLOWED_BY: Final = f"{DOMAIN}/followed-by"  # address of the flow run that submitted this job
 PIN: Final = f"{DOMAIN}/pin"  # changed by hand: counted, never touched, until this is removed
 
 # --- annotations by the service that outlast it: they stay on a Job that is released ---
@@ -78,6 +79,8 @@ ENV_MODEL: Final = "LAXITY_MODEL"  # key of the model's history
 ENV_PARAMETERS: Final = "LAXITY_PARAMETERS"  # JSON object for the training function
 ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
 ENV_TRACKED_BY: Final = "LAXITY_TRACKED_BY"  # "service": it logs the epochs to MLflow, not workers
+ENV_FLOW_RUN: Final = "LAXITY_FLOW_RUN"  # the flow run that follows the job: API/flow_runs/ID
+ENV_LOG_PRINTS: Final = "LAXITY_LOG_PRINTS"  # set: print() is a line of that flow run's log, too
 ENV_POD_IP: Final = "POD_IP"  # where worker 0 listens for the others; unset: this machine only
 
 # --- MLflow: series of one chart share a prefix and their steps (step = epoch, counted from 1) ---

@@ -55,20 +55,47 @@ class TrainingCancelled(RuntimeError):  # noqa: N818 - the same
 
 # Where a job stands with its deadline, in one word; a change of it is an event.
 ENDANGERED: Final = "endangered"
+BROKEN: Final = "broken"
+TENTHS: Final = 10  # of a training's epochs; each is told of in logs
 
 
 def standing(job: JobView) -> str:
-    """none, promised, endangered, refused, forecast or late; at the end kept, broken, late, ..."""
+    """none, promised, endangered, broken, refused, forecast or late; at the end also kept, ..."""
     if job.state in {"failed", "cancelled", "refused"}:
         return job.state
     if job.state == "finished":
         if job.kept is None:
             return "finished"
-        return "kept" if job.kept else "broken" if job.verdict == "promised" else "late"
+        return "kept" if job.kept else BROKEN if job.verdict == "promised" else "late"
+    if job.broken:
+        return BROKEN
     late = job.deadline_at is not None and job.p90_at is not None and job.p90_at > job.deadline_at
     if late and job.verdict in {"promised", "forecast"}:
         return ENDANGERED if job.verdict == "promised" else "late"
     return job.verdict
+
+
+def standing_text(job: JobView) -> str:
+    """Where it stands with its deadline, with the figures that say so."""
+    said, due = standing(job), job.deadline_at
+    if due is None or job.state in {"failed", "cancelled", "refused"}:
+        return said
+    deadline = f"the deadline {instant(due)}"
+    if job.finished_at is not None:
+        side = "before" if job.finished_at <= due else "after"
+        return f"{said}: finished {words(abs(due - job.finished_at))} {side} {deadline}"
+    if job.p90_at is not None and said in {ENDANGERED, "late"}:
+        finish = f"P90 finish {instant(job.p90_at)}"
+        return f"{said}: {finish} is {words(job.p90_at - due)} after {deadline}"
+    if said == BROKEN:
+        expected = f"; P90 finish {instant(job.p90_at)}" if job.p90_at is not None else ""
+        return f"{said}: {deadline} has passed{expected}"
+    return f"{said}, deadline {instant(due)}"
+
+
+def tenth(job: JobView) -> int:
+    """How many tenths of its epochs are done: a log hears of each."""
+    return TENTHS * job.epochs_done // max(1, job.epochs)
 
 
 def result_of(job: JobView) -> Any:
@@ -95,9 +122,11 @@ def story(job: JobView) -> str:
         ("widths", ", ".join(map(str, job.widths))),
         ("preemptions", str(job.preemptions or "")),
         ("MLflow run", job.run_id),
+        ("not tracked", job.untracked),
         ("error", job.error),
     ]
     table = [f"| {name} | {markdown(value)} |" for name, value in rows if value]
+    table += [f"| MLflow page | <{job.run_url}> |"] if job.run_url else []
     lines = [f"# {job.id}: {standing(job)}", "", _because(job), "", "| | |", "|---|---|", *table]
     if job.offers and job.state == "refused":
         offers = [f"{n}. {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
@@ -140,5 +169,8 @@ def instant(at: float | None) -> str:
 
 
 def _because(job: JobView) -> str:
+    """Why it stands so: after the end how early or late it was, not why it was admitted once."""
+    if job.state == "finished":
+        return standing_text(job)
     code = f"`{job.reason_code}` " if job.reason_code else ""
     return f"{code}{markdown(job.reason)}".strip() or "No verdict yet."

@@ -64,6 +64,8 @@ class JobView:
     finished_at: float | None = None
     result: Any = None
     run_id: str = ""
+    run_url: str = ""
+    untracked: str = ""
     revision: Any = None
     error: str = ""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -85,8 +87,13 @@ class JobView:
 
     @property
     def broken(self) -> bool:
-        """Whether a promise was given and the deadline was missed."""
-        return self.verdict == "promised" and self.kept is False
+        """Whether a promise was given and the deadline was missed, also while the job still runs."""
+        if self.verdict != "promised" or self.state == "cancelled":
+            return False
+        if self.kept is not None:
+            return not self.kept
+        in_time = self.p90_at is not None and self.p90_at <= (self.deadline_at or 0.0)
+        return bool(self.raw.get("broken")) and not in_time  # in time again: a later deadline
 
 
 _NAMES: Final = frozenset(row.name for row in fields(JobView)) - {"raw", "service_class"}

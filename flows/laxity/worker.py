@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from laxity import blame, names
+from laxity import blame, flow_context, names
 from laxity.assignment import Assignment, AssignmentError
 from laxity.entry import arguments, load_function
 from laxity.notices import say
@@ -54,6 +54,7 @@ def main(argv: list[str]) -> int:
         termination.install()
         assignment = Assignment.of(os.environ)
         training = Training.of(assignment, termination)
+        flow_context.watch(os.environ, leads=assignment.index == 0)
     except (AssignmentError, OSError) as error:
         say(str(error))
         return USAGE
@@ -91,6 +92,7 @@ def ended(training: Training, termination: Termination, call: Callable[[], Any])
 
 def _run(training: Training, entry: str) -> Any:
     function = load_function(entry)
+    flow_context.print_to_log(os.environ)
     return function(
         **arguments(function, training, os.environ.get(names.ENV_PARAMETERS, "")),
     )
@@ -165,6 +167,7 @@ def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> No
             training.tracker.flush(at_most_s=min(at_most_s, _TRACKED_S), outcome=outcome)
         if training.outbox is not None:
             training.outbox.drain(at_most_s=at_most_s)
+        flow_context.flush()
 
 
 def _report(training: Training, kind: str, **fields: Any) -> None:

@@ -1,6 +1,8 @@
 """A declared flow is a real Prefect flow: called, it submits a job, follows it and tells of it."""
 
+import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -16,7 +18,7 @@ from uuid import UUID
 
 import pytest
 
-from laxity import DeadlineRefused, TrainingFailed
+from laxity import DeadlineRefused, QoSError, TrainingFailed
 from tests.declaring.service import StandIn, story_of
 
 SCRIPT = Path(__file__).with_name("trainings.py")
@@ -48,6 +50,22 @@ def artifacts_of(run_id: UUID) -> dict[str, list[Any]]:
         found = api.read_artifacts(artifact_filter=of_run)
     keys = sorted({row.key for row in found if row.key})
     return {key: [row for row in found if row.key == key] for key in keys}
+
+
+def lines_of(run_id: UUID) -> list[str]:
+    """What Prefect has of a run's log, once everything is sent."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+    from prefect.logging.handlers import APILogWorker
+
+    APILogWorker.drain_all()
+
+    async def read() -> list[str]:
+        async with get_client() as api:
+            of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))
+            return [line.message for line in await api.read_logs(log_filter=of_run)]
+
+    return asyncio.run(read())
 
 
 @contextmanager
@@ -144,8 +162,114 @@ def test_a_refusal_fails_the_flow_with_its_reason_and_offers(
     assert refusal.value.reason_code == "deadline_before_fastest_finish"
     assert refusal.value.offers[0].widths == (4,)
     assert "laxity accept" in str(refusal.value)
-    assert run.state_name == "Failed"
+    assert (run.state_name, run.state_type.value) == ("Refused", "FAILED")
+    assert "even alone it takes 3h05m" in run.state.message
+    assert "Traceback" not in run.state.message
+    assert [line for line in lines_of(run.id) if "Traceback" in line] == []
     assert "2026-11-21T18:00:00Z" in artifacts_of(run.id)["laxity-verdict"][0].data
+
+
+REFUSED = {"state": "refused", "verdict": "refused", "reason_code": "r", "reason": "too late"}
+
+
+def test_a_parent_flow_catches_the_refusal_of_a_training_and_goes_on(
+    trainings: ModuleType, service: StandIn
+) -> None:
+    from prefect import flow
+
+    @flow
+    def parent() -> str:
+        try:
+            trainings.train_digits()
+        except DeadlineRefused as refusal:
+            return refusal.reason_code
+        return "not refused"
+
+    service.will(REFUSED)
+
+    assert parent() == "r"
+
+
+def test_a_retry_after_a_refusal_asks_again(trainings: ModuleType, service: StandIn) -> None:
+    service.will(REFUSED)
+    flow = trainings.train_again
+
+    with pytest.raises(DeadlineRefused):
+        flow()
+
+    assert latest_run().state_name == "Refused"
+    assert len(service.manifests) == 2
+
+
+def test_one_run_of_a_deployment_takes_a_deadline_of_its_own(
+    trainings: ModuleType, service: StandIn, prefect_api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect import get_client
+    from prefect.flow_engine import run_flow
+
+    deployment_id = trainings.train_digits.to_deployment("hourly").apply()
+    with get_client(sync_client=True) as api:
+        run = api.create_flow_run_from_deployment(deployment_id, parameters={"deadline": "1h"})
+
+    run_flow(trainings.train_digits, flow_run=run, parameters=run.parameters)
+
+    (manifest,) = service.manifests
+    assert said(manifest, "deadline") == "1h"
+    assert json.loads(said(manifest, "parameters")) == {"hidden": 64, "name": "x"}
+
+
+def test_a_deadline_of_one_run_that_cannot_be_meant_is_told_before_anything_is_submitted(
+    trainings: ModuleType, service: StandIn
+) -> None:
+    with pytest.raises(QoSError, match="deadline"):
+        trainings.train_digits(deadline="20")
+
+    assert service.manifests == []
+
+
+def test_a_function_with_a_deadline_parameter_keeps_it(
+    trainings: ModuleType, service: StandIn
+) -> None:
+    trainings.train_until(deadline="soon")
+
+    (manifest,) = service.manifests
+    assert said(manifest, "deadline") is None
+    assert json.loads(said(manifest, "parameters")) == {"deadline": "soon"}
+
+
+def test_best_effort_drops_the_declared_deadline(trainings: ModuleType, service: StandIn) -> None:
+    trainings.train_digits.with_qos(service_class="best_effort")()
+
+    (manifest,) = service.manifests
+    assert (said(manifest, "class"), said(manifest, "deadline")) == ("best_effort", None)
+
+
+def test_the_log_has_a_line_for_each_tenth_and_says_broken_when_it_happens(
+    trainings: ModuleType, service: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    ends = {"state": "finished", "finished_at": DUE_AT + 90, "verdict": "promised"}
+    service.will(
+        {"verdict": "promised", "state": "running", "epochs": 40, "deadline_at": DUE_AT},
+        *({"epochs_done": done} for done in (1, 4, 5, 8)),
+        {"p90_at": DUE_AT + 90},
+        {"broken": True},
+        {"epochs_done": 40, **ends},
+    )
+
+    with caplog.at_level(logging.INFO, logger="prefect.flow_runs"):
+        trainings.train_digits()
+
+    run = latest_run()
+    lines = [line.partition(": ")[2] for line in lines_of(run.id)]
+    due = "2026-11-21T18:00:00Z"
+    assert [line for line in lines if line.startswith(("endangered", "broken"))] == [
+        f"endangered: P90 finish 2026-11-21T18:01:30Z is 1m30s after the deadline {due}",
+        f"broken: the deadline {due} has passed; P90 finish 2026-11-21T18:01:30Z",
+    ]
+    assert [line.split(",")[0] for line in lines if "of 40 epochs, running" in line] == [
+        f"{done} of 40 epochs" for done in (0, 4, 8)
+    ]
+    assert "broken: finished 1m30s after" in artifacts_of(run.id)["laxity-verdict"][0].data
 
 
 def test_a_retry_of_the_flow_starts_the_next_attempt_with_the_first_submission(
@@ -332,7 +456,7 @@ def test_a_deployment_names_the_users_file_and_loads_the_declared_flow(
     assert str(deployment.entrypoint).endswith("tests/declaring/trainings.py:train_digits")
     assert type(loaded).__name__ == "DeadlineFlow"
     assert loaded.version == file_hash(str(trainings.__file__))
-    assert {*loaded.parameters.properties} == {"hidden", "name"}
+    assert {*loaded.parameters.properties} == {"hidden", "name", "deadline"}
 
 
 def test_ci_gives_one_key_to_the_flows_of_a_commit(

@@ -38,5 +38,10 @@ def train_by_seed(training: Training, seed: int) -> int:
     return seed
 
 
+@deadline_flow(epochs=2)
+def train_until(training: Training, deadline: str) -> str:
+    return deadline
+
+
 if __name__ == "__main__":
     train_by_seed(int(sys.argv[1]))

@@ -176,6 +176,7 @@ def test_code_that_chooses_an_experiment_logs_there(
     own = client.get_run(crew.result())
     chosen = client.get_experiment_by_name("digits")
     assert code == 0, crew.log()
+    assert chosen is not None
     assert own.info.experiment_id == chosen.experiment_id
     assert "mlflow.set_experiment leads to a run of its own" in crew.log()
     assert [step for step, _ in series(client, given, "epoch_s/actual")] == [1, 2]

@@ -1,0 +1,29 @@
+"""Training functions that use Prefect inside the worker, as they would in a flow."""
+
+from prefect import get_run_logger, task
+
+from laxity import Training, deadline_flow
+
+
+@task
+def evaluate(epoch: int) -> int:
+    get_run_logger().warning("evaluated %d", epoch)
+    return epoch * 10
+
+
+@deadline_flow(deadline="20m", epochs=2, log_prints=True)
+def train_with_habits(training: Training) -> list[int]:
+    logger = get_run_logger()
+    logger.warning("training begins")
+    scores = []
+    for epoch in training.epochs():
+        print(f"epoch {epoch} is printed")  # noqa: T201 - that is the point
+        scores.append(evaluate(epoch))
+    return [*scores, *evaluate.map([3, 4]).result()]
+
+
+@deadline_flow(epochs=1)
+def train_and_log(training: Training) -> str:
+    for _epoch in training.epochs():
+        get_run_logger().warning("still logged")
+    return "done"

@@ -59,16 +59,24 @@ def enter(flow: "Flow[..., Any]", run: "FlowRun | None", *, log_prints: bool = F
     """Let this process be in that flow run, from now to its end."""
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.context import FlowRunContext
+    from prefect.filesystems import LocalFileSystem, NullFileSystem
     from prefect.logging.loggers import patch_print
     from prefect.results import get_result_store
+    from prefect.settings import get_current_settings
 
     results: Any = get_result_store()
+    if run is None:  # a server would be asked for its default, and started for that
+        folder = LocalFileSystem(basepath=str(get_current_settings().results.local_storage_path))
+        update = {"result_storage": folder, "metadata_storage": NullFileSystem()}
+        results = results.model_copy(update=update)
+    else:
+        results = results.update_for_flow(flow, _sync=True)
     context: Any = FlowRunContext(
         flow=flow,
         client=SyncPrefectClient(os.environ.get(_API) or "http://127.0.0.1:4200/api"),
         flow_run=run,
         task_runner=_ENTERED.enter_context(flow.task_runner.duplicate()),
-        result_store=results.update_for_flow(flow, _sync=True),
+        result_store=results,
         log_prints=log_prints,
         parameters={},
     )

@@ -96,7 +96,9 @@ NODES_SERIES: Final = "nodes"  # that the workers lay on, where it is known
 BYTES_SERIES: Final = "epoch_bytes/read"
 FINAL_PREDICTED: Final = "final/pred_s"
 FINAL_ACTUAL: Final = "final/actual_s"
-FINAL_ERROR: Final = "final/abs_pct_err"
+FINAL_RUN_PREDICTED: Final = "final/run_pred_s"  # without the time that it waited or was stopped
+FINAL_RUN_ACTUAL: Final = "final/run_actual_s"
+FINAL_ERROR: Final = "final/abs_pct_err"  # of the run time
 TAG_JOB: Final = "laxity.job"
 TAG_UID: Final = "laxity.uid"
 TAG_MODEL: Final = "laxity.model"
@@ -107,3 +109,4 @@ TAG_OUTCOME: Final = (
     "laxity.outcome"  # kept | broken | late | finished | refused | failed | cancelled
 )
 TAG_REASON: Final = "laxity.reason"
+TAG_FLOW_RUN: Final = "laxity.flow_run"  # address of the Prefect flow run

@@ -153,6 +153,7 @@ def up(
     """Start the service in the background, and wait until it is ready."""
     from laxity_scheduler.running import daemon
     from laxity_scheduler.running.home import HomeError
+    from laxity_scheduler.running.tracked import lines_about
     from laxity_scheduler.service.settings import Settings
 
     place = _place(home)
@@ -176,9 +177,8 @@ def up(
     except (daemon.DaemonError, HomeError) as error:
         raise CommandError(str(error), code=FAILED) from error
     typer.echo(f"up: {running.url} (process {running.pid}, log {place.log_file})")
-    runs = Settings(home=place.path, tracking_uri=tracking_uri).tracking_url
-    if runs:
-        typer.echo(f"runs: {'' if _is_web(runs) else 'mlflow ui --backend-store-uri '}{runs}")
+    for line in lines_about(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):
+        typer.echo(line, err=line.startswith("warning"))
 
 
 def down(
@@ -248,10 +248,6 @@ def _told(context: typer.Context) -> set[str]:
     """The options that were typed, and not left at their defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("http://", "https://"))
 
 
 def _home(home: Path | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.telling.announce import Courier, NotYetError, Webhook, Word, events_between
 from laxity_scheduler.telling.announce_mlflow import MlflowRuns, final_figures
 from laxity_scheduler.telling.tell import epochs_in
@@ -196,12 +197,16 @@ def test_a_webhook_gets_each_event_as_json(tmp_path: Path) -> None:
     assert bodies[0]["job"]["id"] == "default/a"
 
 
-def test_the_error_of_a_prediction_is_known_once_the_job_has_finished() -> None:
+def test_the_error_of_a_prediction_is_that_of_the_run_time() -> None:
+    widths = [[110.0, 1], [130.0, 0], [170.0, 2], [200.0, 0]]  # it waited, and was stopped once
     view = {"state": "finished", "submitted_at": 100.0, "finished_at": 200.0, "first_p50_at": 225.0}
+    view |= {"first_run_s": 60.0, "width_history": widths}
     assert dict(final_figures(view)) == {
         names.FINAL_ACTUAL: 100.0,
         names.FINAL_PREDICTED: 125.0,
-        names.FINAL_ERROR: 25.0,
+        names.FINAL_RUN_ACTUAL: 50.0,
+        names.FINAL_RUN_PREDICTED: 60.0,
+        names.FINAL_ERROR: 20.0,
     }
     assert dict(final_figures(view | {"state": "failed"})) == {}
 
@@ -240,32 +245,29 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -
     assert names.FINAL_ERROR in run.data.metrics
     assert run.info.status == "FINISHED"
     note = run.data.tags["mlflow.note.content"]
-    assert "promised" in note
+    assert "kept: finished" in note
     assert "epoch_s%2Factual%22%2C%20%22epoch_s%2Fp50%22%2C%20%22epoch_s%2Fp90" in note
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_refused_run_is_closed_and_opened_again_when_an_offer_is_taken(tmp_path: Path) -> None:
+def test_a_refused_job_makes_no_run_before_it_is_accepted(tmp_path: Path) -> None:
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    listener = MlflowRuns(uri, lambda *_: None)
-    client = MlflowClient(uri)
+    made: list[str] = []
+    listener = MlflowRuns(uri, lambda job, *_: made.append(job))
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
         stage.submit("a", deadline="1m", widths="1", epochs=10)
         refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
-        listener.tell(Word(refused, ()))
-        run_id = listener._runs[refused["uid"]]
-        closed = client.get_run(run_id)
+        listener.tell(Word(refused, ("refused",)))
+        before = [*made]
         stage.http.post("/v1/jobs/default/a/accept", json={"offer": 1})
         promised = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
-        another = MlflowRuns(uri, lambda *_: None)  # the service was started again meanwhile
-        another.tell(Word(promised, ()))
-    opened = client.get_run(run_id)
-    assert (closed.info.status, closed.data.tags[names.TAG_OUTCOME]) == ("KILLED", "refused")
-    assert opened.info.status == "RUNNING"
-    assert names.TAG_OUTCOME not in opened.data.tags
+        listener.tell(Word(promised, ("promised",)))
+    (run,) = MlflowClient(uri).search_runs(["1"])
+    assert (before, made) == ([], ["default/a"])
+    assert (run.info.status, run.data.tags[names.TAG_VERDICT]) == ("RUNNING", "promised")
 
 
 @pytest.mark.slow
@@ -282,7 +284,7 @@ def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
         stage.submit("a", deadline="1h", widths="1")
         view = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
     for named in (theirs, "no-such-run"):
-        listener._runs.clear()
+        listener._known.clear()
         listener.tell(Word(view | {"run_id": named}, ()))
     assert not client.get_run(theirs).data.tags.keys() & {names.TAG_VERDICT, names.TAG_JOB}
     assert client.get_run(theirs).info.status == "RUNNING"
@@ -314,3 +316,75 @@ def test_epochs_that_no_chart_can_show_are_not_told() -> None:
         sound | {"metrics": {"loss": {}}},
     ]
     assert [point.epoch for point in epochs_in([*odd, sound])] == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_run_that_the_training_code_ended_goes_on_with_its_job(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    uri, made = f"sqlite:///{tmp_path}/mlflow.db", list[str]()
+    listener, client = MlflowRuns(uri, lambda *run: made.append(run[-1])), MlflowClient(uri)
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+    listener.tell(Word(view))
+    client.set_terminated(made[0], "FINISHED")
+
+    listener.tell(Word(view))
+    going_on = client.get_run(made[0]).info.status
+    listener.tell(Word(view | {"state": "failed", "finished_at": 9e9, "outcome": "failed"}))
+
+    assert going_on == "RUNNING"
+    assert client.get_run(made[0]).info.status == "FAILED"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_run_shows_where_its_training_comes_from_and_what_it_was_given(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    uri, made = f"sqlite:///{tmp_path}/mlflow.db", list[str]()
+    page = "http://127.0.0.1:4200/runs/flow-run/1b4e28ba-2fa1-11d2-883f-0016d3cca427"
+    client = MlflowClient(uri)
+    with staged(tmp_path, MemoryWorld(1)) as stage:
+        stage.submit(
+            "a", deadline="1h", widths="1", parameters='{"alpha": 0.001, "layers": [8, 8]}',
+            followed_by=page,
+        )  # fmt: skip
+        view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        listener = MlflowRuns(uri, lambda *run: made.append(run[-1]), stage.world.job)
+        listener.tell(Word(view))
+        client.log_param(made[0], "layers", "(8, 8)")  # by the code, in its own words
+        ended = view | {"state": "finished", "outcome": "kept", "width_history": []}
+        listener.tell(Word(ended | {"finished_at": view["deadline_at"] - 90.0}))
+    run = client.get_run(made[0])
+    note = run.data.tags["mlflow.note.content"]
+    assert run.data.params == {"alpha": "0.001", "layers": "(8, 8)"}
+    assert run.data.tags["mlflow.source.name"] == "train:main"
+    assert run.data.tags["mlflow.user"] == "default"
+    assert run.data.tags[names.TAG_FLOW_RUN] == page
+    assert run.data.tags[names.TAG_DEADLINE].endswith("Z")
+    assert "kept: finished 1m30s before the deadline" in note
+    assert f"[Prefect flow run]({page})" in note
+
+
+def test_a_tracking_server_that_does_not_answer_is_told_with_the_job(tmp_path: Path) -> None:
+    listener = MlflowRuns("http://127.0.0.1:9", lambda *_: None)
+    with staged(tmp_path, MemoryWorld(1), listeners=[listener]) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        wait_until(
+            lambda: bool(stage.http.get("/v1/jobs/default/a").json()["untracked"]), "it is told"
+        )
+        stage.world.finished("default/a")
+        ended = stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
+        shown = stage.http.get("/v1/jobs/default/a").json()
+    assert ended["state"] == "finished"
+    assert shown["untracked"] == ""
+
+
+def test_the_page_of_a_run_has_no_password() -> None:
+    settings = Settings(tracking_uri="https://user:secret@mlflow.example/base/")
+    assert settings.run_url("abc") == "https://mlflow.example/base/#/runs/abc"
+    assert Settings().run_url("abc") == ""

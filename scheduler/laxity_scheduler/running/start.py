@@ -203,7 +203,7 @@ def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
 
     found: list[Any] = []
     if settings.tracking_url:
-        found.append(MlflowRuns(settings.tracking_url, on_run))
+        found.append(MlflowRuns(settings.tracking_url, on_run, world.job))
     if tells_prefect(settings):
         found.append(PrefectRuns(PrefectApi.of(settings.prefect_api, os.environ)))
     if settings.webhook:

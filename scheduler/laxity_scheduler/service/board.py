@@ -24,7 +24,7 @@ from laxity_scheduler.service.faults import Faults, words_of
 from laxity_scheduler.service.views import Finish, Json, Said
 from laxity_scheduler.state import ClusterState, Job
 
-LASTING = ("first_p50_at", "first_p90_at", "told", "danger", "released")
+LASTING = ("first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class Board:
         if finish is None or finish is self._ends.get(uid):
             return
         self._ends[uid] = finish
-        view = _dated(before | views.ends(finish))
+        view = _dated(before | views.ends(finish), look.state.now)
         if not views.same(before, view):
             self._note(view | {"laxity_s": views.laxity_s(view, look.state.now)})
 
@@ -256,7 +256,7 @@ class Board:
         )
         view |= {key: (before or {}).get(key) for key in LASTING}
         view["broken"] = bool(view["broken"] or views.broken(view, look.state.now))
-        return _dated(view)
+        return _dated(view, look.state.now)
 
     def _note(self, view: Json) -> None:
         """Keep a view; TypeError, and nothing kept, if it cannot be written."""
@@ -278,10 +278,12 @@ class Board:
             self._latest[name] = uid
 
 
-def _dated(view: Json) -> Json:
+def _dated(view: Json, now: float) -> Json:
     """With what follows from its expected end."""
     if view["first_p90_at"] is None and view["verdict"] in ("promised", "forecast"):
         view |= {"first_p50_at": view["p50_at"], "first_p90_at": view["p90_at"]}
+        if view["p50_at"] is not None:
+            view["first_run_s"] = view["p50_at"] - max(now, view["expected_start_at"] or now)
     return view | {"danger": views.in_danger(view)}
 
 

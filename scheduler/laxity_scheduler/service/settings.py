@@ -69,6 +69,14 @@ class Settings:
             return ""
         return self.tracking_uri or f"sqlite:///{self.home}/mlflow.db"
 
+    def run_url(self, run_id: str) -> str:
+        """The page of a run on the MLflow server; "" without a server, or for no run."""
+        scheme, _, rest = self.tracking_url.partition("://")
+        if scheme not in ("http", "https") or not run_id:
+            return ""
+        place = rest.rpartition("@")[2].rstrip("/")  # without a password
+        return f"{scheme}://{place}/#/runs/{run_id}"
+
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach the service."""

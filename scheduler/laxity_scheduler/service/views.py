@@ -257,6 +257,7 @@ def _written(manifest: Mapping[str, Any]) -> Json:
         "result": None,
         "run_id": str(said.get(names.RUN_ID) or ""),
         "flow_run": str((metadata.get("labels") or {}).get(names.FLOW_RUN) or ""),
+        "followed_by": str(said.get(names.FOLLOWED_BY) or ""),
         "idempotency_key": str(said.get(names.IDEMPOTENCY_KEY) or ""),
         "error": "",
         "outcome": "",

@@ -86,6 +86,7 @@ class Courier:
         self._busy = False
         self._ending = False
         self.dropped = 0
+        self.problem = ""  # why the last word was not told
         self._thread = Thread(target=self._run, name=f"laxity-tell-{listener.name}", daemon=True)
         self._thread.start()
 
@@ -132,11 +133,12 @@ class Courier:
                 continue
             except Exception as error:  # noqa: BLE001 - whatever a listener raises, it is told later
                 LOG.warning("%s was not told of %s: %s", self._listener.name, _job(word), error)
+                self.problem = str(error) or type(error).__name__
                 if self._is_away(word):
                     self._again(word, pause_s)
                     pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
                 continue
-            pause_s = self._first_pause_s
+            pause_s, self.problem = self._first_pause_s, ""
             self._failures.pop(word.view["uid"], None)
             self._failed_last = ""
             self._remember(word)

@@ -62,6 +62,11 @@ class Teller:
         if courier is not None and view is not None and points:
             courier.send(Word(view, (), points))
 
+    def problem(self, listener: str) -> str:
+        """Why this listener cannot be told now; "" if it can, or there is none."""
+        courier = self._couriers.get(listener)
+        return courier.problem if courier is not None else ""
+
     def close(self, *, at_most_s: float = 5.0) -> None:
         for courier in self._couriers.values():
             courier.close(at_most_s=at_most_s)

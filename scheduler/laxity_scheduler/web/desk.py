@@ -80,7 +80,7 @@ class Desk:
         view = self._service.board.view(job_id)
         if view is None:
             return self._first(self._world.job(job_id))
-        return shown(view, time.time())
+        return self._shown(view, time.time())
 
     def details(self, job_id: str) -> Json:
         """The view, with where its workers run and which variables they get; no values of them."""
@@ -93,7 +93,7 @@ class Desk:
     def views(self, sees: Callable[[str], bool]) -> list[Json]:
         now = time.time()
         return [
-            shown(view, now)
+            self._shown(view, now)
             for view in self._service.board.all()
             if sees(view["id"].partition("/")[0])
         ]
@@ -297,7 +297,14 @@ class Desk:
     def _first(self, manifest: Mapping[str, Any]) -> Json:
         now = time.time()
         report = self._service.report_of(str(manifest["metadata"]["uid"]))
-        return shown(self._service.board.first(manifest, report, now), now)
+        return self._shown(self._service.board.first(manifest, report, now), now)
+
+    def _shown(self, view: Json, now: float) -> Json:
+        """The view, with the page of its run, or why nobody tracks it for now."""
+        telling = self._service.telling
+        problem = telling.problem("mlflow") if telling and view["state"] not in ENDED else ""
+        url = self._service.settings.run_url(view["run_id"])
+        return shown(view, now) | {"run_url": url, "untracked": problem}
 
     def _unfinished(self, job_id: str) -> Job:
         state, _ = self._service.seen

@@ -1,0 +1,69 @@
+"""Where the runs of a tracking store are looked at, and whether its server answers.
+
+MLflow opens an experiment in its view for language models unless the address says otherwise. Nothing
+is imported: MLflow's import takes two seconds.
+"""
+
+import contextlib
+import json
+import sqlite3
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from laxity.tracking import ANSWER_S, EXPERIMENT, require_answer
+
+UI: Final = "http://127.0.0.1:5000"  # of `mlflow ui`
+VIEW: Final = "workflowType=machine_learning"
+FIRST: Final = "1"  # of a new store, where 0 is Default
+_SQLITE: Final = "sqlite:///"
+
+
+def lines_about(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
+    """What `laxity up` says of the store at this address."""
+    if not uri:
+        return
+    if not uri.startswith(("http://", "https://")):
+        yield f"runs: mlflow ui --backend-store-uri {uri}"
+        yield f"      {_view(UI, _id_in_file(uri, experiment))}"
+        return
+    try:
+        require_answer(uri)
+    except ConnectionError as error:
+        yield f"warning: {error}; jobs run, untracked until it does"
+        return
+    yield f"runs: {_view(uri.rstrip('/'), _id_on_server(uri.rstrip('/'), experiment))}"
+
+
+def _view(ui: str, experiment_id: str) -> str:
+    place = f"/{experiment_id}/runs" if experiment_id else ""
+    return f"{ui}/#/experiments{place}?{VIEW}"
+
+
+def _id_on_server(uri: str, name: str) -> str:
+    """The id of the experiment; "" if there is none yet, or the server wants a login."""
+    asked = f"{uri}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(name)}"
+    try:
+        answer = urllib.request.urlopen(asked, timeout=ANSWER_S)  # noqa: S310 - the operator's own
+        with contextlib.closing(answer):
+            return str(json.load(answer)["experiment"]["experiment_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _id_in_file(uri: str, name: str) -> str:
+    """The id of the experiment in a local store, also of one that is yet to be made."""
+    path = Path(uri.removeprefix(_SQLITE))
+    if not uri.startswith(_SQLITE):
+        return ""
+    if not path.exists():
+        return FIRST
+    asked = "SELECT experiment_id FROM experiments WHERE name = ?"
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+            found = store.execute(asked, (name,)).fetchone()
+    except sqlite3.Error:
+        return ""
+    return str(found[0]) if found else ""

@@ -132,7 +132,8 @@ def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("outcome", outcome(job)),
         ("result", "" if job.result is None else json.dumps(job.result)),
         ("error", job.error),
-        ("MLflow run", job.run_id),
+        ("MLflow run", job.run_url or job.run_id),
+        ("not tracked", job.untracked),
         ("runs in", str((job.raw.get("project") or {}).get("workdir") or "")),
     ]
     return [(name, value) for name, value in lines if value not in {"", "-"}]

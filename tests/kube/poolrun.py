@@ -79,15 +79,15 @@ class PoolRun:
         where = f"/apis/batch/v1/namespaces/{variables['namespace']}/jobs"
         made = cluster.ask("POST", where, job)
         assert made, "the API server refused the Job"
-        self._runs_as(cluster, made["metadata"])
+        self._runs_as(made["metadata"])
         return dict(made)
 
-    def _runs_as(self, cluster: Cluster, job: Json) -> None:
+    def _runs_as(self, job: Json) -> None:
+        """As prefect-kubernetes 0.6 to 0.8 write it down."""
         from prefect.client.orchestration import get_client
 
-        whole = cluster.ask("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]
         with get_client(sync_client=True) as client:
-            pid = f"{whole}:{job['namespace']}:{job['name']}"
+            pid = f"{job['namespace']}:{job['name']}"
             client.update_flow_run(self.id, infrastructure_pid=pid)
 
     async def _job(self, template: Json, variables: Json) -> Json:

@@ -10,7 +10,14 @@ import pytest
 from laxity_scheduler.running.start import tells_prefect
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.telling.announce import Courier, NotYetError, Word
-from laxity_scheduler.telling.announce_prefect import LOOKS, REFUSED, PrefectRuns, Wish, wish_of
+from laxity_scheduler.telling.announce_prefect import (
+    LOOKS,
+    REFUSED,
+    PrefectRuns,
+    Wish,
+    runs_as,
+    wish_of,
+)
 from laxity_scheduler.telling.cancelled_runs import CancelledRuns
 from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError
 
@@ -40,7 +47,7 @@ def view(state: str = "refused", *, flow_run: str = "", **said: Any) -> Json:
 @pytest.mark.parametrize(
     ("state", "said", "want"),
     [
-        pytest.param("refused", {}, ("FAILED", "Failed"), id="a refused one has failed"),
+        pytest.param("refused", {}, ("FAILED", "Refused"), id="a refused one has failed"),
         pytest.param("queued", {}, ("PENDING", "Promised"), id="a promised one that waits"),
         pytest.param(
             "queued", {"verdict": "forecast"}, ("PENDING", "Waiting"), id="one without a promise"
@@ -120,7 +127,7 @@ class Run:
         from prefect.client.orchestration import get_client
 
         with get_client(sync_client=True) as client:
-            client.update_flow_run(self.id, infrastructure_pid=f"{CLUSTER}:{job}")
+            client.update_flow_run(self.id, infrastructure_pid=job)
 
     def becomes(self, kind: str) -> "Run":
         from prefect.client.orchestration import get_client
@@ -183,7 +190,7 @@ def test_a_refused_run_ends_failed_and_one_accepted_later_is_pending_again(
             runs.tell(refused)
     runs.tell(refused)  # as its courier does
     kind, name, message = run.state()
-    assert (kind, name) == ("FAILED", "Failed")
+    assert (kind, name) == ("FAILED", "Refused")
     assert message.startswith(REFUSED)
     ((level, line),) = run.logs()
     assert level == logging.WARNING
@@ -225,6 +232,23 @@ def test_a_run_that_is_gone_is_no_reason_to_ask_again_and_an_api_that_is_away_is
     PrefectRuns(api).tell(gone)
     with pytest.raises(OSError, match="refused"):
         PrefectRuns(PrefectApi("http://127.0.0.1:9/api")).tell(gone)
+
+
+@pytest.mark.parametrize(
+    ("pid", "its_own"),
+    [
+        pytest.param("team:flow-run-x", True, id="prefect-kubernetes 0.6 to 0.8"),
+        pytest.param(f"{CLUSTER}:team:flow-run-x", True, id="older, with the cluster's uid"),
+        pytest.param("flow-run-x", False, id="no namespace"),
+        pytest.param("team:flow-run-x:more", False, id="another Job"),
+        pytest.param("a:b:team:flow-run-x", False, id="no form that Prefect writes"),
+        pytest.param(None, False, id="nothing yet"),
+    ],
+)
+def test_a_run_is_matched_with_its_job_by_namespace_and_name(
+    pid: str | None, *, its_own: bool
+) -> None:
+    assert runs_as({"infrastructure_pid": pid}, "team/flow-run-x") is its_own
 
 
 @pytest.mark.parametrize("label", ["", "nonsense"])

@@ -3,10 +3,13 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 from laxity.client import Client
 from laxity_scheduler.running.home import Home
+from laxity_scheduler.running.tracked import lines_about
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -37,9 +41,11 @@ def train(training, pause_s: float = 0.2):
 """
 
 
-def laxity(home: Path, *arguments: str, ok: bool = True, folder: Path | None = None) -> str:
+def laxity(
+    home: Path, *arguments: str, ok: bool = True, folder: Path | None = None, tracking: str = "none"
+) -> str:
     """Run a command on this home, in a folder; what it printed."""
-    env = os.environ | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": "none"}
+    env = os.environ | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": tracking}
     done = subprocess.run(
         [sys.executable, "-P", "-m", "laxity.cli", *arguments],
         cwd=folder,
@@ -159,3 +165,50 @@ def test_beyond_loopback_a_token_is_made_kept_private_and_asked_for(home: Path) 
     assert (home / "tokens").stat().st_mode & 0o077 == 0
     submitted(home, "a", "--epochs", "3")
     assert until(home, "a", lambda view: view.ended, "ended").result == 3.0
+
+
+def test_up_and_the_job_say_that_nobody_tracks_and_the_job_ends_in_time(home: Path) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(64)
+        uri = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        up = laxity(home, "up", "--port", "0", "--slots", "1", tracking=uri)
+        submitted(home, "a", "--epochs", "40")
+        until(home, "a", lambda view: bool(view.untracked), "untracked")
+        shown = laxity(home, "show", "a")
+        until(home, "a", lambda view: view.epochs_done == 40, "trained")
+        trained_at = time.monotonic()
+        ended = until(home, "a", lambda view: view.ended, "ended")
+        took_s = time.monotonic() - trained_at
+    assert f"warning: MLflow at {uri} does not answer: timed out; jobs run" in up
+    assert "not tracked" in shown
+    assert ended.raw["outcome"] == "kept"
+    assert took_s < 10.0
+
+
+def test_up_names_the_page_of_a_local_store(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/mlflow.db"
+
+    lines = [*lines_about(store)]
+
+    page = "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
+    assert lines == [f"runs: mlflow ui --backend-store-uri {store}", f"      {page}"]
+
+
+def test_up_asks_a_server_for_the_experiment_it_will_show() -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"experiment": {"experiment_id": "7"}}'
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        uri = f"http://127.0.0.1:{server.server_port}"
+        (line,) = lines_about(uri)
+        server.shutdown()
+    assert line == f"runs: {uri}/#/experiments/7/runs?workflowType=machine_learning"

@@ -1,8 +1,8 @@
 """Flow runs of a Prefect work pool, told what became of their Jobs while they have no pod.
 
 Where the flow run itself is the Job, Prefect hears of it from the pod alone: a refused one, which
-never gets a pod, would be Pending for ever. So the service says it: a refusal ends the run Failed
-with the reason and the counter-offers, as `DeadlineRefused` does where a flow follows its job; one
+never gets a pod, would be Pending for ever. So the service says it: a refusal ends the run Failed,
+by the name Refused, with the reason and the counter-offers, as `DeadlineRefused` does where a flow follows its job; one
 that is accepted later is Pending again and goes on; one that waits is Pending by the name of its
 verdict, with the reason. A run whose Job is gone or failed for good is Cancelled or Crashed, unless
 its pod has said better. Each change is a line in the run's log, too.
@@ -120,19 +120,20 @@ class PrefectRuns:
 
 
 def runs_as(run: Mapping[str, Any], job_id: str) -> bool:
-    """Whether this flow run's infrastructure, "<cluster uid>:<namespace>:<Job>", is that Job.
+    """Whether this flow run's infrastructure is that Job.
 
-    Which cluster is not compared: laxity may not read what Prefect takes its uid from.
+    prefect-kubernetes writes "<namespace>:<Job>"; older ones put a cluster's uid in front, which
+    is not compared: laxity may not read what Prefect takes it from.
     """
-    _, _, found = str(run.get("infrastructure_pid") or "").partition(":")
-    return found == job_id.replace("/", ":", 1)
+    found = str(run.get("infrastructure_pid") or "").split(":")
+    return len(found) in (2, 3) and found[-2:] == job_id.split("/", 1)
 
 
 def wish_of(view: Json) -> Wish | None:
     """What the flow run of this job should be; None where that is its pod's to say."""
     job = job_view(view)
     if job.state == "refused":
-        return _wish("FAILED", "Failed", f"{REFUSED}{DeadlineRefused(job)}")
+        return _wish("FAILED", "Refused", f"{REFUSED}{DeadlineRefused(job)}")
     if job.state == "cancelled" and not view.get("released"):
         return _wish("CANCELLED", "Cancelled", str(TrainingCancelled(job)))
     if job.state == "failed":

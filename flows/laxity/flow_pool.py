@@ -26,7 +26,7 @@ from laxity.declaration import Declaration
 from laxity.flow import bound, take_deadline
 from laxity.flow_context import enter
 from laxity.notices import say
-from laxity.pool import ENV_FAILED, USAGE
+from laxity.pool import ENV_WORD, FAILED, TRAINING, USAGE
 from laxity.termination import AGAIN, STOPPED, Termination
 from laxity.training import Training
 
@@ -54,7 +54,8 @@ def train_as_job(
     function: Callable[..., Any], declared: Declaration, arguments: Mapping[str, Any]
 ) -> Any:
     """Train in this flow run as worker 0 of its Job; raises what the training raises."""
-    failed = Path(os.environ.get(ENV_FAILED, os.devnull))
+    word = Path(os.environ.get(ENV_WORD, os.devnull))
+    word.write_text(TRAINING)
     call = _Call(function, arguments)
     code = AGAIN
     while code == AGAIN:  # another worker was lost: from the last checkpoint
@@ -62,10 +63,9 @@ def train_as_job(
     if code == STOPPED:
         raise TerminationSignal(signal=signal.SIGTERM)
     if code != 0:
-        _note(failed)
+        word.write_text(FAILED)
         raise call.error or RuntimeError(f"{declared.title} ended with {code}; see the pod's log")
-    if failed.is_file():
-        failed.unlink()  # an earlier attempt of this run
+    word.write_text("")
     return call.result
 
 
@@ -111,8 +111,3 @@ async def _flow_of(run_id: UUID) -> tuple[Any, FlowRun]:
         run = await client.read_flow_run(run_id)
     flow: Any = await load_flow_from_flow_run(run, use_placeholder_flow=False)
     return flow, run
-
-
-def _note(failed: Path) -> None:
-    if failed != Path(os.devnull):
-        failed.touch()

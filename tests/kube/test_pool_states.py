@@ -99,7 +99,7 @@ def test_a_refused_run_ends_there_with_the_reason_and_goes_on_when_an_offer_is_t
     pool: Pool,
 ) -> None:
     refused = pool.run(deadline="1s")
-    message = refused.shows("FAILED", "Failed")
+    message = refused.shows("FAILED", "Refused")
     for words in ("deadline_before_fastest_finish", "offer 1: deadline", "laxity accept"):
         assert words in message
     assert refused.jobs_of_run() == [refused.job], "no second Job was started"
@@ -123,4 +123,4 @@ def test_one_that_waits_says_for_what_and_is_gone_when_it_is_cancelled(pool: Poo
 
 def test_an_annotation_that_makes_no_sense_ends_the_run_with_what_is_wrong(pool: Pool) -> None:
     wrong = pool.run(deadline="soonish")
-    assert "soonish" in wrong.shows("FAILED", "Failed")
+    assert "soonish" in wrong.shows("FAILED", "Refused")

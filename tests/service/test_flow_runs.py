@@ -294,20 +294,24 @@ def test_a_run_hears_of_its_job_once_the_worker_has_written_down_which_it_is(
     assert len(run.logs()) == 1
 
 
-def test_a_cancelled_run_takes_its_waiting_job_along_and_no_other(api: PrefectApi) -> None:
-    waits, stopped, goes_on, runs = (
+def test_a_cancelled_run_takes_its_job_along_once_no_pod_ends_it_itself(api: PrefectApi) -> None:
+    waits, stopped, goes_on, runs, ended = (
         Run().becomes("CANCELLING"),
         Run().becomes("CANCELLED"),
         Run(),
         Run().becomes("CANCELLING"),
+        Run().becomes("CANCELLED"),
     )
     jobs = {waits: "queued", stopped: "suspended", goes_on: "queued", runs: "running"}
+    jobs[ended] = "running"  # its pod waits for that
     views = [view(state, flow_run=str(run.id), id=f"n/{run.id}") for run, state in jobs.items()]
     views += [view("queued", id="n/no-run"), view("queued", id="n/wrong", flow_run="nonsense")]
     views.append(view("queued", id="n/again", flow_run=str(waits.id).upper()))
     cancelled: list[str] = []
-    assert CancelledRuns(api, lambda: views, cancelled.append).read() == 3
-    assert sorted(cancelled) == sorted([f"n/{waits.id}", f"n/{stopped.id}", "n/again"])
+    assert CancelledRuns(api, lambda: views, cancelled.append).read() == 5
+    assert sorted(cancelled) == sorted(
+        [f"n/{waits.id}", f"n/{stopped.id}", f"n/{ended.id}", "n/again"]
+    )
 
 
 def test_an_error_says_whether_asking_again_would_help(api: PrefectApi) -> None:

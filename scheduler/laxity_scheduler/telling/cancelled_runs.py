@@ -2,24 +2,26 @@
 
 A pod ends its own run; a Job that waits, or was stopped for another one, has none. Prefect's worker
 deletes the Job of a run that never started, if the worker is there; the Job of a run that has
-started and waits for its next pod is deleted by nobody, and its run would stay Cancelling. A Job that
-names another's run can only lose itself by that.
+started and waits for its next pod is deleted by nobody, and its run would stay Cancelling. The pod
+of a run that has ended Cancelled waits for its Job to be deleted (laxity.pool): to complete would
+count as a kept promise. A Job that names another's run can only lose itself by that.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.views import ENDED, Json
 from laxity_scheduler.telling.prefect_api import PrefectApi, flow_run_of
 
 EVERY_S: Final = 5.0
 PER_CALL: Final = 200  # Prefect answers no more rows
 WITHOUT_PODS: Final = frozenset({"queued", "suspended", "refused"})
-CANCELLED: Final = ["CANCELLING", "CANCELLED"]
+CANCELLING: Final = "CANCELLING"
+CANCELLED: Final = "CANCELLED"
 
 
 class CancelledRuns:
-    """Cancels the waiting jobs whose flow runs are cancelled."""
+    """Cancels jobs whose flow runs are cancelled; those with pods once the run has ended so."""
 
     def __init__(
         self,
@@ -31,17 +33,19 @@ class CancelledRuns:
 
     def read(self) -> int:
         """Look once; how many runs were asked for. What the API raises is raised."""
-        waiting: dict[str, list[str]] = {}  # a run that was retried by hand has several Jobs
+        going_on: dict[str, list[Json]] = {}  # a run that was retried by hand has several Jobs
         for view in self._views():
-            if (run_id := flow_run_of(view)) and view["state"] in WITHOUT_PODS:
-                waiting.setdefault(run_id, []).append(view["id"])
-        ids = list(waiting)
+            if (run_id := flow_run_of(view)) and view["state"] not in ENDED:
+                going_on.setdefault(run_id, []).append(view)
+        ids = list(going_on)
         for first in range(0, len(ids), PER_CALL):
             asked = {
                 "id": {"any_": ids[first : first + PER_CALL]},
-                "state": {"type": {"any_": CANCELLED}},
+                "state": {"type": {"any_": [CANCELLING, CANCELLED]}},
             }
             for run in self._api.ask("POST", "/flow_runs/filter", {"flow_runs": asked}):
-                for job in waiting[run["id"]]:
-                    self._cancel(job)
+                has_ended = (run.get("state") or {}).get("type") == CANCELLED
+                for view in going_on[run["id"]]:
+                    if has_ended or view["state"] in WITHOUT_PODS:
+                        self._cancel(view["id"])
         return len(ids)

@@ -136,7 +136,8 @@ class RunNotes:
 
     def _note_state(self, job: JobView) -> None:
         if self._changed("state", (job.state, job.workers, tenth(job))):
-            why = "" if job.ended else job.reason  # why it was started is no news at its end
+            is_news = self._changed("reason", job.reason) and not job.ended
+            why = job.reason if is_news else ""
             self._log.info("%s: %s", job.id, _sentence(progress_text(job), why))
         if self._changed("run", (job.run_id, job.run_url)) and job.run_id:
             self._log.info("%s: MLflow run %s", job.id, job.run_url or job.run_id)

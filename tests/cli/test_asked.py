@@ -176,6 +176,26 @@ def test_a_function_becomes_the_job_that_its_flow_would_submit(flow: Path) -> No
     assert json.loads(said[names.PARAMETERS]) == {"hidden": 128}
 
 
+def test_class_best_effort_drops_a_declared_deadline_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "due.py"
+    script.write_text(
+        "from laxity import Training, deadline_flow\n"
+        "@deadline_flow(deadline='20m')\n"
+        "def train(training: Training) -> None: ...\n"
+    )
+
+    (manifest,) = asked_jobs(
+        f"{script}:train", {names.CLASS: "best_effort"}, name=None, namespace=None, params=[]
+    )
+
+    annotations = manifest["metadata"]["annotations"]
+    assert annotations[names.CLASS] == "best_effort"
+    assert names.DEADLINE not in annotations
+    assert "20m is left out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("entry", "params", "problem"),
     [

@@ -104,4 +104,5 @@ def test_a_job_that_no_flow_run_follows_can_use_the_run_logger(tmp_path: Path) -
 
     assert (code, result) == (0, "done"), said
     assert "still logged" in said
+    assert "temporary server" not in said
     assert "Traceback" not in said

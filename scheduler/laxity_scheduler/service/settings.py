@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from laxity.client import home as default_home
 
@@ -75,7 +76,7 @@ class Settings:
         if scheme not in ("http", "https") or not run_id:
             return ""
         place = rest.rpartition("@")[2].rstrip("/")  # without a password
-        return f"{scheme}://{place}/#/runs/{run_id}"
+        return f"{scheme}://{place}/#/runs/{quote(run_id, safe='')}"
 
     @property
     def loopback(self) -> bool:

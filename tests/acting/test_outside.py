@@ -16,9 +16,9 @@ from laxity.widths import MOST_WORKERS
 from laxity_k8s import collect, kept, merge, objects, pods
 from laxity_k8s.api import ApiError, Json
 from laxity_k8s.asks import asks_of, suits
+from laxity_k8s.attempts import attempt
 from laxity_k8s.binding import bindings
 from laxity_k8s.guard import Guard
-from laxity_k8s.attempts import attempt
 from laxity_k8s.intake import prepared
 from laxity_k8s.local import open_world, stop_workers
 from laxity_k8s.patches import instant, job_patch

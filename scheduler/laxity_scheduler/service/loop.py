@@ -76,8 +76,6 @@ class Judged:
     text: WrittenPlan
     decided_s: float
 
-    def problem(self, listener: str) -> str: ...
-
 
 class Service:
     """One acting service. `step` is one cycle; `run` goes on until `stop`."""

@@ -39,6 +39,8 @@ class Telling(Protocol):
 
     def trained(self, uid: str, lines: Sequence[object]) -> None: ...
 
+    def problem(self, listener: str) -> str: ...
+
 
 class Publisher:
     """Remembers between cycles what was published last, and nothing that a restart misses."""

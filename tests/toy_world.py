@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.plan import Admit, Decision, Plan, Preempt, Resize
+from laxity_scheduler.plan import Admit, Continue, Decision, Plan, Preempt, Resize
 from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet
 from laxity_scheduler.verdict import Promise, Verdict
 from tests.builders import Curve
 
 SAME_S = 1e-9
 MOST_CYCLES = 20_000
-ACTING = (Admit, Resize, Preempt)
+ACTING = (Admit, Resize, Preempt, Continue)
 
 
 @dataclass
@@ -92,8 +92,12 @@ class ToyWorld:
             if isinstance(decision, ACTING):
                 self._act(decision, before[decision.job])
 
-    def _act(self, decision: Admit | Resize | Preempt, job: Job) -> None:
+    def _act(self, decision: Admit | Resize | Preempt | Continue, job: Job) -> None:
         size, cost_s = job.gpus_per_worker, self.truth.start_s
+        if isinstance(decision, Continue):
+            if job.parked_epoch is not None:
+                self._begin_epoch(job.id, job.formed, self.now)
+            return
         if isinstance(decision, Admit):
             self._take(decision.nodes, size)
             self._starts_at[job.id] = self.now + cost_s
@@ -171,6 +175,16 @@ class ToyWorld:
         if job is not None:
             left = job.terminating_workers - len(nodes)
             self._jobs[name] = replace(job, terminating_workers=left)
+
+    def cancel(self, job: str) -> None:
+        """Somebody deletes a job that waits."""
+        del self._jobs[job]
+        self.verdicts.pop(job, None)
+        self._holds = tuple(hold for hold in self._holds if hold.job != job)
+
+    def amend(self, job: str, deadline_at: float) -> None:
+        """Somebody asks for another deadline."""
+        self._jobs[job] = replace(self._jobs[job], deadline_at=deadline_at, asked=True)
 
     def of(self, job: str, kind: type) -> list[tuple[float, Decision]]:
         """When something of this kind was decided about a job."""

@@ -25,6 +25,7 @@ from laxity_k8s.reconcile import rfc3339
 from laxity_scheduler.backoff import FAILED, backoff_s, failed_starts
 from laxity_scheduler.plan import (
     Admit,
+    Continue,
     Decision,
     Forecasted,
     Preempt,
@@ -140,6 +141,9 @@ def _add(draft: _Draft, decision: Decision, roomy: Sequence[str], token: str) ->
             _resize(draft, decision)
         case Preempt():
             _preempt(draft, decision)
+        case Continue(reason=why):
+            draft.annotations[names.STOP] = None
+            _say(draft, why)
         case _:
             pass  # Submit, Loan and Reclaim touch no Job
 

@@ -81,6 +81,14 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Continue:
+    """Take back a stop that was asked for the end of an epoch: nobody needs it any more."""
+
+    job: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class Submit:
     """Submit the successor of a chain (Mirage)."""
 
@@ -106,5 +114,15 @@ class Reclaim:
 
 
 Decision = (
-    Promised | Forecasted | Refuse | Wait | Admit | Resize | Preempt | Submit | Loan | Reclaim
+    Promised
+    | Forecasted
+    | Refuse
+    | Wait
+    | Admit
+    | Resize
+    | Preempt
+    | Continue
+    | Submit
+    | Loan
+    | Reclaim
 )

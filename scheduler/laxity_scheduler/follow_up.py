@@ -10,18 +10,20 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.backoff import backoff_s, failed_starts, without_who_waits
-from laxity_scheduler.decision import Decision, Preempt, Resize
+from laxity_scheduler.decision import Continue, Decision, Preempt, Resize
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, duration, reason
 from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.stops import was_served
 
 LEAST_WAIT_S: Final = 600.0  # an asked-for stop is overdue after so long ...
 EPOCHS_WAITED: Final = 3.0  # ... and so many of the job's longest recent epochs
 UNKNOWN_EPOCH_S: Final = 3600.0
+ACTING: Final = (Preempt, Resize, Continue)
 
 
-def follow_up(state: ClusterState) -> tuple[Decision, ...]:
+def follow_up(state: ClusterState) -> tuple[Preempt | Resize, ...]:
     """The decisions that need no policy: at most one per job."""
     names = frozenset(node.id for node in state.nodes)
     decisions = [
@@ -45,19 +47,23 @@ def with_follow_up(policy: Policy) -> Policy:
     """
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        first = follow_up(state)
-        done = frozenset(d.job for d in first if isinstance(d, Preempt | Resize))
         seen, next_at = without_who_waits(state)
         plan = policy(seen, predictor)
-        rest = tuple(
-            d for d in plan.decisions if not (isinstance(d, Preempt | Resize) and d.job in done)
-        )
+        spared = {d.job for d in plan.decisions if isinstance(d, Continue)}
+        first = tuple(d for d in follow_up(state) if not (d.job in spared and _as_asked(d)))
+        done = frozenset(d.job for d in first)
+        rest = tuple(d for d in plan.decisions if not (isinstance(d, ACTING) and d.job in done))
         in_time = tuple(d for d in first + rest if not _too_soon(d, state))
         overdue = (overdue_at(job) for job in state.running if not job.pinned)
         wake_at = min((at for at in overdue if at > state.now), default=FOREVER)
         return Plan(in_time, min(plan.wake_at, wake_at, next_at))
 
     return decide
+
+
+def _as_asked(decision: Preempt | Resize) -> bool:
+    """Whether it only carries out the stop that was asked for."""
+    return decision.reason.code in {"stopped_at_epoch", "stop_overdue"}
 
 
 def _too_soon(decision: Decision, state: ClusterState) -> bool:
@@ -67,7 +73,7 @@ def _too_soon(decision: Decision, state: ClusterState) -> bool:
     return job is not None and not job.start_seen
 
 
-def _one(job: Job, state: ClusterState, names: frozenset[str]) -> tuple[Decision, ...]:
+def _one(job: Job, state: ClusterState, names: frozenset[str]) -> tuple[Preempt | Resize, ...]:
     lost = next((node for node in job.nodes if node not in names), None)
     if lost is not None:
         return (_stopped(job, state, reason("node_lost", node=lost)),)
@@ -114,10 +120,7 @@ def _beneficiary(job: Job, state: ClusterState) -> str:
     other = state.by_id.get(job.stop_for)
     if other is None or not (job.preemptible or other.id == job.id):
         return ""
-    changes = (at for at in (other.resumed_at, other.width_changed_at) if at is not None)
-    asked_at = FOREVER if job.stop_requested_at is None else job.stop_requested_at
-    served = other.workers > 0 and other.id != job.id and max(changes, default=0.0) >= asked_at
-    return "" if served else other.id
+    return "" if was_served(other, job) else other.id
 
 
 def _for_whom(job: Job) -> str:

@@ -8,6 +8,7 @@ from typing import Final, TypeGuard, assert_never
 
 from laxity_scheduler.decision import (
     Admit,
+    Continue,
     Decision,
     Forecasted,
     Loan,
@@ -23,10 +24,12 @@ from laxity_scheduler.decision import (
 from laxity_scheduler.ledger import Ledger, LedgerError
 from laxity_scheduler.plainly import plainly_fits
 from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, Pool
+from laxity_scheduler.stops import without_stop
 from laxity_scheduler.verdict import Promise, Refusal, Verdict
 
 __all__ = [
     "Admit",
+    "Continue",
     "Decision",
     "Forecasted",
     "Loan",
@@ -122,6 +125,8 @@ class _Check:
                 self._resize(decision)
             case Preempt():
                 self._preempt(decision)
+            case Continue():
+                self._continue(decision)
             case Loan():
                 self._pools(decision, decision.nodes, "inference")
             case Reclaim():
@@ -135,7 +140,7 @@ class _Check:
             raise PlanError(f"{_title(decision)}: no unfinished job has this id")
         return job
 
-    def _acting(self, decision: Admit | Resize | Preempt) -> Job:
+    def _acting(self, decision: Admit | Resize | Preempt | Continue) -> Job:
         job = self._state.by_id.get(decision.job)
         if job is None:
             raise PlanError(f"{_title(decision)}: no unfinished job has this id")
@@ -226,6 +231,10 @@ class _Check:
                 raise PlanError(f"{_title(decision)}: its start was not seen yet")
             self._stopped.add(job.id)
 
+    def _continue(self, decision: Continue) -> None:
+        if self._acting(decision).stop_requested_at is None:
+            raise PlanError(f"{_title(decision)}: it was not asked to stop")
+
     def _pools(self, decision: Loan | Reclaim, names: Sequence[str], want: Pool) -> None:
         pools = {node.id: node.pool for node in self._state.nodes}
         for name in names:
@@ -278,6 +287,8 @@ class _Application:
                 self._resize(decision)
             case Preempt():
                 self._preempt(decision)
+            case Continue(job=job_id):
+                self._rows[job_id] = without_stop(self._row(job_id))
             case Loan(nodes=nodes):
                 self._pool |= dict.fromkeys(nodes, "loaned")
             case Reclaim(nodes=nodes):

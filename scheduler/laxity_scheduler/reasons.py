@@ -90,6 +90,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "preempt_ordered": "policy {policy} gives its {gpus} GPU(s) to {beneficiary}",
     "preempt_for": "{beneficiary} needs {gpus} GPU(s) to keep its deadline; this job can wait",
     "preempt_for_aged": "{beneficiary} has waited longer than the ageing limit",
+    "stop_taken_back": "runs on: {beneficiary} no longer needs its GPUs",
     "stopped_at_epoch": "saved at the end of epoch {epoch}: stops for {beneficiary}",
     "reformed": "the workers re-formed at {workers}: the others can go",
     "stop_overdue": "asked to stop {ago} ago and has not reached an epoch's end: stopped now",

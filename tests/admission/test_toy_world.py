@@ -184,6 +184,25 @@ def test_no_promise_is_broken_while_predictions_are_right(seed: int) -> None:
     runs_through(seed)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_no_promise_is_broken_when_waiting_jobs_are_cancelled_or_amended(seed: int) -> None:
+    rng = random.Random(f"cancelled {seed}")
+    world = random_world(seed)
+    for at in sorted(rng.uniform(0.0, 120.0) for _ in range(4)):
+        world.run(POLICY, until=at)
+        world.now = max(world.now, at)
+        jobs = world.observe().jobs
+        waiting = [one for one in jobs if not (one.workers or one.terminating_workers)]
+        held = [one for one in jobs if isinstance(one.verdict, Promise)]
+        if waiting and rng.random() < 0.6:
+            world.cancel(rng.choice(waiting).id)
+        elif held:
+            one = rng.choice(held)
+            world.amend(one.id, max(at, one.deadline_at) + rng.uniform(-30.0, 60.0))
+    world.run(POLICY)
+    assert world.broken() == {}
+
+
 def test_a_promise_that_needs_all_of_a_job_that_gives_some_workers_is_kept() -> None:
     """j0 is asked for one worker, and half a second later j2 needs both: all leave at once."""
     runs_through(1_963)

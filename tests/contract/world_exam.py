@@ -12,6 +12,7 @@ import pytest
 from laxity_scheduler.engine import World
 from laxity_scheduler.plan import (
     Admit,
+    Continue,
     Decision,
     Forecasted,
     Plan,
@@ -152,6 +153,15 @@ def a_stop_at_the_epochs_end_is_asked_for_and_the_job_runs_on(stage: Stage) -> N
     assert job.stop_requested_at is not None
 
 
+def a_stop_that_is_taken_back_is_asked_for_no_more(stage: Stage) -> None:
+    job_id, other = stage.submit("spared"), stage.submit("waiting")
+    admit(stage, job_id, "a")
+    do(stage, Preempt(job_id, "epoch", other, WHY))
+    do(stage, Continue(job_id, WHY))
+    job = row(stage.world.observe(), job_id)
+    assert (job.workers, job.stop_requested_at, job.stop_for) == (1, None, "")
+
+
 def a_smaller_width_at_the_epochs_end_is_asked_for_and_nobody_leaves(stage: Stage) -> None:
     job_id = stage.submit("narrower")
     admit(stage, job_id, "a", "a")
@@ -240,6 +250,7 @@ EXAM: tuple[Question, ...] = (
     growth_takes_gpus_at_once_and_shrinking_gives_them_back,
     gpus_of_a_stopped_job_are_free_only_when_its_pods_are_gone,
     a_stop_at_the_epochs_end_is_asked_for_and_the_job_runs_on,
+    a_stop_that_is_taken_back_is_asked_for_no_more,
     a_smaller_width_at_the_epochs_end_is_asked_for_and_nobody_leaves,
     a_job_asked_for_some_workers_may_be_asked_for_all,
     freed_gpus_are_held_for_whom_they_were_freed_until_it_starts,

@@ -24,6 +24,7 @@ from laxity_scheduler.memory.tables import (
 )
 from laxity_scheduler.plan import (
     Admit,
+    Continue,
     Decision,
     Forecasted,
     Loan,
@@ -128,7 +129,7 @@ def subject(decision: Decision) -> str:
 def _family(decision: Decision) -> Family:
     if isinstance(decision, Promised | Forecasted | Refuse):
         return "verdict"
-    if isinstance(decision, Admit | Resize | Preempt):
+    if isinstance(decision, Admit | Resize | Preempt | Continue):
         return "act"
     return "wait" if isinstance(decision, Wait) else "nodes"
 

@@ -10,7 +10,7 @@ behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of on
 5. promises that moved are said anew, once per change
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +31,8 @@ from laxity_scheduler.columns.facts import (
 )
 from laxity_scheduler.columns.forecast import Forecasts, stopping
 from laxity_scheduler.decision import (
+    Continue,
+    Decision,
     Forecasted,
     Preempt,
     Promised,
@@ -59,6 +61,7 @@ from laxity_scheduler.qos.starting import Starts
 from laxity_scheduler.qos.waiting_words import waits_said
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.stops import needless_stops, without_stops
 from laxity_scheduler.verdict import Forecast, Given, Promise, Refusal
 
 MOST_EXPECTED = 1_000  # so many waiting jobs are told when they may expect to start
@@ -71,6 +74,17 @@ class QosPolicy(Rules):
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
         state = state.in_order  # who came first decides ties, whatever the order of the rows
+        spared = needless_stops(state)
+        while spared:
+            decisions, wake_at = self._decide(without_stops(state, spared), predictor)
+            stopped = {d.job for d in decisions if isinstance(d, Preempt)}
+            if stopped.isdisjoint(job.id for job in spared):
+                return Plan(_taken_back(decisions, spared), min(wake_at, state.now + 1.0))
+            spared = [job for job in spared if job.id not in stopped]  # others need these
+        decisions, wake_at = self._decide(state, predictor)
+        return Plan(tuple(decisions), wake_at)
+
+    def _decide(self, state: ClusterState, predictor: Predictor) -> tuple[list[Decision], float]:
         bargain = Bargain(state, Forecasts(state, predictor), self)
         _verdicts(bargain)
         _missed(bargain)
@@ -90,7 +104,7 @@ class QosPolicy(Rules):
         _waits(bargain, expected_s)
         for hold in state.holds:
             bargain.wake(hold.until_at)
-        return Plan(tuple(bargain.decisions), bargain.wake_at)
+        return bargain.decisions, bargain.wake_at
 
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
@@ -220,6 +234,14 @@ def _missed(bargain: Bargain) -> None:
         elif not job.terminating_workers:
             bargain.acted.add(job.id)
             bargain.decisions.append(Refuse(job.id, Refusal(why), why))
+
+
+def _taken_back(decisions: Iterable[Decision], spared: Iterable[Job]) -> tuple[Decision, ...]:
+    """With the stops taken back; the widths of these jobs change from the next decision on."""
+    asked = {job.id: job.stop_for for job in spared}
+    others = [d for d in decisions if not (isinstance(d, Resize) and d.job in asked)]
+    back = [Continue(job, reason("stop_taken_back", beneficiary=asked[job])) for job in asked]
+    return (*others, *back)
 
 
 def _last_deadline(job: Job) -> float:

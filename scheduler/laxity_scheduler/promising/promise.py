@@ -54,13 +54,27 @@ class Judge:
         if not promised(job, self.state.now):
             return self._hard(job, self.reservations)
         others = Reservations(self.state, self.forecasts, self.terms, without=job.id)
-        verdict = self._hard(job, others)
+        in_place = self._in_its_place(job)
+        verdict = self._hard(job, others, in_place)
         if isinstance(verdict, Promise):
-            self.reservations = others
+            self.reservations = in_place or others
         return verdict
 
-    def _hard(self, job: Job, reservations: Reservations) -> Verdict:
-        verdict = _Case(job, self.state, reservations).verdict()
+    def _in_its_place(self, job: Job) -> Reservations | None:
+        """All claims with the deadline that this one asks for now, if it and all others are kept.
+
+        Judged as a newcomer, a running job would be planned behind those that wait, and make way
+        for them.
+        """
+        claim = Claim(job, job.deadline_at - self.state.now)
+        kept = Reservations(self.state, self.forecasts, self.terms, amended=claim)
+        harmless = job.id not in kept.late and self.reservations.harms_nobody(kept)
+        return kept if harmless else None
+
+    def _hard(
+        self, job: Job, reservations: Reservations, in_place: Reservations | None = None
+    ) -> Verdict:
+        verdict = _Case(job, self.state, reservations, in_place).verdict()
         if isinstance(verdict, Refusal) and job.workers and not promised(job, self.state.now):
             return self.forecast(job)
         return verdict
@@ -148,7 +162,8 @@ class _Case:
 
     job: Job
     state: ClusterState
-    reservations: Reservations
+    reservations: Reservations  # of all others
+    in_place: Reservations | None = None  # its own changed among them, where nobody is harmed
 
     def verdict(self) -> Verdict:
         refusal = self._impossible()
@@ -159,7 +174,8 @@ class _Case:
         if over_budget is not None:
             return over_budget
         others = tuple(claim.job.id for claim in self.reservations.claims[:10])
-        share = self.reservations.admit(claim)
+        kept = self.in_place
+        share = kept.shares[self.job.id] if kept else self.reservations.admit(claim)
         if share is None:
             return self._no_room(claim)
         forecasts = self.reservations.forecasts

@@ -32,8 +32,15 @@ class Reservations:
     """All claims of a snapshot and how they are kept; what is left is for everybody else."""
 
     def __init__(
-        self, state: ClusterState, forecasts: Forecasts, terms: Terms, *, without: str = ""
+        self,
+        state: ClusterState,
+        forecasts: Forecasts,
+        terms: Terms,
+        *,
+        without: str = "",
+        amended: Claim | None = None,
     ) -> None:
+        """`without` leaves out a job's claim; `amended` is planned in the place of the old one."""
         self.state, self.forecasts, self.terms = state, forecasts, terms
         self.aged = tuple(aged(state, forecasts, terms, without))
         if state.sets:
@@ -48,6 +55,8 @@ class Reservations:
             if claim.job.id != without and not claim.job.pinned
         ]
         claims += [Claim(job, FOREVER) for job in self.aged]
+        if amended is not None:
+            claims = [amended if one.job.id == amended.job.id else one for one in claims]
         self.room = Room(state, forecasts, terms, tuple(claims))
         self.claims = self.room.ordered(claims, as_planned)
         self.shares = LazyShares()
@@ -186,13 +195,13 @@ class Reservations:
         base = self.room.empty_profile(horizon_s)
         for order in ORDERS[: self.terms.replans]:
             kept = self.room.in_order(self.room.ordered(claims, order), base.copy())
-            if self._harms_nobody(kept):
+            if self.harms_nobody(kept):
                 self.claims, self._known_horizon_s = claims, horizon_s
                 self._take(kept)
                 return kept.shares[claim.job.id]
         return None
 
-    def _harms_nobody(self, kept: Kept) -> bool:
+    def harms_nobody(self, kept: "Kept | Reservations") -> bool:
         """Whether nobody becomes late, or later, by other shares.
 
         A plan in whole slots may count a claim as late that will just be in time.

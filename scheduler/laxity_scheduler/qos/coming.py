@@ -12,6 +12,7 @@ from laxity_scheduler.columns.facts import CHANGING, SIZE, TERMINATING
 from laxity_scheduler.columns.forecast import Forecasts, stopping
 from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.state import ClusterState, Hold, Job
+from laxity_scheduler.stops import was_served
 from laxity_scheduler.victims import Need
 
 
@@ -34,7 +35,7 @@ class Coming:
             return  # nobody carries out what it was asked for
         if stopping(job):
             whom = self._state.by_id.get(job.stop_for)
-            if whom is None or _served(whom, job):
+            if whom is None or was_served(whom, job):
                 self.shared.update(self._gpus(job, 0))
             elif whom is job:
                 self.restarting.append(job)
@@ -102,14 +103,6 @@ def gpus_of(job: Job, nodes: Iterable[str]) -> Counter[str]:
     for node in nodes:
         gpus[node] += job.gpus_per_worker
     return gpus
-
-
-def _served(whom: Job, victim: Job) -> bool:
-    """Whether it has started or grown since: what was asked for it is held for nobody then."""
-    if whom.id == victim.id or not whom.workers or victim.stop_requested_at is None:
-        return False
-    changes = (at for at in (whom.resumed_at, whom.width_changed_at) if at is not None)
-    return max(changes, default=0.0) >= victim.stop_requested_at
 
 
 def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:

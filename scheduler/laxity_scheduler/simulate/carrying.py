@@ -7,6 +7,7 @@ from typing import Final, assert_never
 
 from laxity_scheduler.plan import (
     Admit,
+    Continue,
     Forecasted,
     Loan,
     Plan,
@@ -67,6 +68,8 @@ class Carrier:
                     self._resize(decision)
                 case Preempt():
                     self._preempt(decision)
+                case Continue():
+                    self._continue(decision)
                 case Wait() | Submit() | Loan() | Reclaim():
                     pass
                 case _:
@@ -167,6 +170,14 @@ class Carrier:
             ]
         self.passage.stop(live)
         self.agenda.wake_at(now)  # its GPUs are free now
+
+    def _continue(self, decision: Continue) -> None:
+        live = self.passage.live[decision.job]
+        self.passage.move(live)  # as long as it waited it has not trained
+        live.stop_at_boundary = live.parked = False
+        live.row = replace(live.row, stop_requested_at=None, stop_for="")
+        live.dirty = True
+        self.passage.plan_next(live)
 
     def _end_holds(self, plan: Plan) -> None:
         started = {

@@ -13,6 +13,7 @@ from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import (
     Admit,
+    Continue,
     Forecasted,
     Plan,
     Preempt,
@@ -119,6 +120,8 @@ def _treated(plan: Plan) -> dict[str, tuple[str, int]]:
     for decision in plan.decisions:
         if isinstance(decision, Preempt):
             found[decision.job] = ("preempt", 0)
+        elif isinstance(decision, Continue):
+            found[decision.job] = ("continue", 0)
         elif isinstance(decision, Admit | Resize):
             found[decision.job] = (type(decision).__name__.lower(), decision.workers)
     return found

@@ -1,0 +1,38 @@
+"""Stops that were asked for the end of an epoch, and whether anybody still needs them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from laxity_scheduler.state import ClusterState, Job
+
+
+def was_served(beneficiary: Job, victim: Job) -> bool:
+    """Whether the beneficiary has started or grown since the victim was asked to stop for it."""
+    if beneficiary.id == victim.id or not beneficiary.workers or victim.stop_requested_at is None:
+        return False
+    changes = (beneficiary.resumed_at, beneficiary.width_changed_at)
+    return max((at for at in changes if at is not None), default=0.0) >= victim.stop_requested_at
+
+
+def needless_stops(state: ClusterState) -> list[Job]:
+    """Jobs that were asked to stop for one that is gone, was refused, or has started meanwhile."""
+    return [job for job in state.running if _is_needless(job, state)]
+
+
+def without_stops(state: ClusterState, jobs: Iterable[Job]) -> ClusterState:
+    """The state as if these jobs had not been asked to stop."""
+    asked = {job.id for job in jobs}
+    rows = [without_stop(job) if job.id in asked else job for job in state.jobs]
+    return replace(state, jobs=tuple(rows))
+
+
+def _is_needless(job: Job, state: ClusterState) -> bool:
+    if not job.stop_for or job.pinned or job.stop_requested_at == state.now:
+        return False
+    beneficiary = state.by_id.get(job.stop_for)
+    return beneficiary is None or beneficiary.refused or was_served(beneficiary, job)
+
+
+def without_stop(job: Job) -> Job:
+    """Its row as if it had not been asked to stop."""
+    return replace(job, stop_requested_at=None, stop_for="", parked_epoch=None)

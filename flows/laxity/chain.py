@@ -9,7 +9,7 @@ from rich.text import Text
 
 from laxity.show import verdict_line
 from laxity.table import short
-from laxity.times import clock, instant
+from laxity.times import as_of, clock, instant, words
 
 
 def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
@@ -23,7 +23,7 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
         verdict_line(
             str(said.get("kind") or "none"),
             str(said.get("reason_code") or ""),
-            str(said.get("reason") or ""),
+            as_of(now, str(said.get("reason") or "")),
         )
     )
     parts.append(decision_table(answer.get("chain") or (), now=now, of_one_job=True))
@@ -46,12 +46,20 @@ def decision_table(
         table.add_column(name, no_wrap=True)
     table.add_column("REASON", overflow="fold")
     for row in rows:
-        cells = [clock(row.get("at"), now), str(row.get("cycle", ""))]
+        cells = [clock(row.get("first_at", row.get("at")), now), str(row.get("cycle", ""))]
         if not of_one_job:
             cells.append(short(str(row.get("job", ""))))
         cells += [_decision(row.get("decision")), str(row.get("reason_code", ""))]
-        table.add_row(*map(Text, [*cells, str(row.get("reason", ""))]))
+        table.add_row(*map(Text, [*cells, as_of(now, str(row.get("reason", ""))) + _often(row)]))
     return table
+
+
+def _often(row: Mapping[str, Any]) -> str:
+    """That the same was decided again and again: " (38 times in 40s)"."""
+    times = row.get("times", 1)
+    if times < 2:
+        return ""
+    return f" ({times} times in {words(row['at'] - row['first_at'])})"
 
 
 def _decision(decision: Any) -> str:

@@ -9,12 +9,15 @@ import typer
 
 from laxity import names
 from laxity.exits import BROKEN, FAILED, OK, REFUSED, USAGE, CommandError
+from laxity.job_names import complete_job, with_job
+from laxity.times import counted
 from laxity.views import ENDED
 
 if TYPE_CHECKING:
     from laxity.client import Client, JobView
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="namespace/name, or name.")]
+JOB_HELP: Final = "namespace/name, name, or a beginning that only one job has."
+JobId = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job)]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
 Source = Annotated[
     str,
@@ -25,7 +28,14 @@ Source = Annotated[
 Deadline = Annotated[
     str | None, typer.Option(help="20m, 2h30m from submission, or 2026-11-21T18:00Z.")
 ]
-ServiceClass = Annotated[str | None, typer.Option("--class", help="hard, soft or best_effort.")]
+ServiceClass = Annotated[
+    str | None,
+    typer.Option(
+        "--class",
+        help="hard, soft or best_effort.",
+        autocompletion=lambda: ["hard", "soft", "best_effort"],
+    ),
+]
 Workers = Annotated[str | None, typer.Option(help="Allowed widths: 3, 1,2,4 or 1..4.")]
 Epochs = Annotated[int | None, typer.Option(help="Epochs to train.", min=1)]
 Model = Annotated[str | None, typer.Option(help="Key of the model's history.")]
@@ -117,8 +127,7 @@ def accept(
     from laxity.show import print_job
 
     client = Client(patience_s=5.0)
-    client.accept(job, offer)
-    view = _verdict(client, job)
+    view = _verdict(client, with_job(client, job, lambda name: client.accept(name, offer)).id)
     print_job(view, as_json=as_json)
     raise typer.Exit(_exit_code(view))
 
@@ -135,26 +144,30 @@ def amend(
     from laxity.client import Client
     from laxity.show import print_job
 
-    view = Client(patience_s=5.0).amend(job, deadline)
+    client = Client(patience_s=5.0)
+    view = with_job(client, job, lambda name: client.amend(name, deadline))
     print_job(view, as_json=as_json)
     raise typer.Exit(_exit_code(view))
 
 
 def cancel(
-    jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="namespace/name, or name.")],
+    jobs: Annotated[
+        list[str], typer.Argument(metavar="JOB...", help=JOB_HELP, autocompletion=complete_job)
+    ],
 ) -> None:
     """Stop jobs and give up their promises. Their checkpoints are kept for a week."""
     from laxity.client import Client
 
     client = Client(patience_s=5.0)
     for job in jobs:
-        before = client.cancel(job)
+        before = with_job(client, job, client.cancel)
         typer.echo(f"{job}: already {before}" if before in ENDED else f"{job}: cancelled")
 
 
 def release(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="namespace/name, or name.")
+        str | None,
+        typer.Argument(metavar="[JOB]", help=JOB_HELP, autocompletion=complete_job),
     ] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Really all jobs.")] = False,
@@ -181,11 +194,15 @@ def _released(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
     client = Client(patience_s=5.0)
     if job is None:
         answer = client.release()
-        return answer, f"released: {answer.get('released')} job(s)"
+        return answer, f"released: {counted(int(answer.get('released') or 0), 'job')}"
     if undo:
-        return client.take_back(job), f"{job}: taken back, it is decided about again"
+        return with_job(
+            client, job, client.take_back
+        ), f"{job}: taken back, it is decided about again"
     back = f"laxity release {job} --undo takes that back"
-    return client.release(job), f"{job}: pinned, it is never resized or stopped; {back}"
+    return with_job(
+        client, job, client.release
+    ), f"{job}: pinned, it is never resized or stopped; {back}"
 
 
 def _verdict(client: "Client", job_id: str) -> "JobView":

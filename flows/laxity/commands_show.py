@@ -8,6 +8,7 @@ import typer
 
 from laxity.commands_jobs import AsJson, JobId, Namespace
 from laxity.exits import FAILED, OK
+from laxity.job_names import with_job
 
 if TYPE_CHECKING:
     from laxity.client import Client
@@ -63,7 +64,8 @@ def show(job: JobId, *, as_json: AsJson = False) -> None:
     from laxity.client import Client
     from laxity.show import print_job
 
-    print_job(Client(patience_s=0).job(job), as_json=as_json)
+    client = Client(patience_s=0)
+    print_job(with_job(client, job, client.job), as_json=as_json)
 
 
 def logs(
@@ -77,7 +79,9 @@ def logs(
     from laxity.client import Client
 
     client = Client(patience_s=0)
-    written = client.logs(job, index=index, tail=tail)
+    job, written = with_job(
+        client, job, lambda name: (name, client.logs(name, index=index, tail=tail))
+    )
     sys.stdout.write(written)
     if not written and tail != 0:
         typer.echo(f"worker {index} of {job} has written nothing{_error_of(job, client)}", err=True)

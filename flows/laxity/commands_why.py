@@ -21,6 +21,7 @@ from laxity.commands_jobs import (
     Workers,
 )
 from laxity.exits import OK, REFUSED
+from laxity.job_names import beginning_with, complete_job, with_job
 
 
 def explain(job: JobId, *, as_json: AsJson = False) -> None:
@@ -30,7 +31,8 @@ def explain(job: JobId, *, as_json: AsJson = False) -> None:
     from laxity.show import print_json
     from laxity.table import console
 
-    answer = Client(patience_s=0).explain(job)
+    client = Client(patience_s=0)
+    answer = with_job(client, job, client.explain)
     if as_json:
         print_json(answer)
     else:
@@ -78,7 +80,9 @@ def whatif(
 
 def decisions(
     *,
-    job: Annotated[str | None, typer.Option(help="Only of this job.")] = None,
+    job: Annotated[
+        str | None, typer.Option(help="Only of this job.", autocompletion=complete_job)
+    ] = None,
     limit: Annotated[int, typer.Option(help="How many, the latest.", min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
@@ -88,7 +92,10 @@ def decisions(
     from laxity.show import print_json
     from laxity.table import console
 
-    rows = Client(patience_s=0).decisions(job, limit=limit)
+    client = Client(patience_s=0)
+    rows = client.decisions(job, limit=limit)
+    if job and not rows and len(alike := beginning_with(client, job)) == 1:
+        rows = client.decisions(alike[0], limit=limit)
     if as_json:
         print_json({"decisions": rows})
     elif not rows:

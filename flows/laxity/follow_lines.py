@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from laxity.outcome import BROKEN, ENDANGERED, progress_text, standing, standing_text, tenth
+from laxity.times import as_of
 from laxity.views import SETTLED, JobView
 
 
@@ -18,6 +19,7 @@ class Lines:
         self._say, self._clock = say, clock
         self._told: tuple[object, ...] = ()
         self._error = ""
+        self._reason = ""
         self._is_away = False
 
     def seen(self, job: JobView) -> None:
@@ -26,7 +28,8 @@ class Lines:
         self._is_away = False
         told = (job.state, job.workers, standing(job), job.deadline_at, tenth(job))
         if told != self._told and job.state not in SETTLED:  # the end is shown in full
-            why = f": {job.reason}" if job.reason else ""
+            why = f": {as_of(self._clock(), job.reason)}" if job.reason != self._reason else ""
+            self._reason = job.reason
             stands = standing_text(job) if told[2] in {ENDANGERED, BROKEN} else told[2]
             self._write(f"{job.id}: {stands}, {progress_text(job)}{why}")
         self._told = told

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from laxity.durations import format_instant
 from laxity.safe_text import markdown
-from laxity.times import words
+from laxity.times import counted, on_widths, words
 from laxity.views import SETTLED, JobView, OfferView
 
 
@@ -137,11 +137,11 @@ def story(job: JobView) -> str:
 
 def offer_text(offer: OfferView) -> str:
     """One counter-offer in a line; its one difference to what was asked comes first."""
-    widths = ", ".join(map(str, offer.widths))
+    widths = on_widths(offer.widths)
     said = {
-        "deadline": f"deadline {instant(offer.deadline_at)} on {widths} worker(s)",
-        "widths": f"{widths} worker(s), deadline as asked",
-        "borrow": f"{offer.gpus_borrowed} borrowed GPU(s), deadline as asked",
+        "deadline": f"deadline {instant(offer.deadline_at)} on {widths}",
+        "widths": f"{widths}, deadline as asked",
+        "borrow": f"{counted(offer.gpus_borrowed, 'borrowed GPU')}, deadline as asked",
         "probe": "a probe of two epochs as best effort, then a verdict",
         "soft": "class soft: it runs, and its lateness is told early",
     }.get(offer.kind, offer.kind)
@@ -156,7 +156,7 @@ def progress_percent(job: JobView) -> float:
 
 def progress_text(job: JobView) -> str:
     left = "" if job.laxity_s is None or job.state in SETTLED else f", laxity {words(job.laxity_s)}"
-    width = f" on {job.workers} worker(s)" if job.workers else ""
+    width = f" on {counted(job.workers, 'worker')}" if job.workers else ""
     return f"{job.epochs_done} of {job.epochs} epochs, {job.state}{width}{left}"
 
 

@@ -1,6 +1,7 @@
 """One job, told to a person: its verdict with the reason, what is expected, what it may take."""
 
 import json
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,7 +12,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from laxity.table import VERDICT_STYLES, console, fact_table, outcome, short, width
-from laxity.times import instant, words
+from laxity.times import as_of, counted, instant, on_widths, words
 from laxity.views import JobView, OfferView, offer_view
 
 SEEN_S: Final = 0.5
@@ -31,7 +32,9 @@ def print_json(answer: Any) -> None:
 
 def job_panel(job: JobView, *, now: float) -> Panel:
     """The whole story of a job in a box."""
-    parts: list[RenderableType] = [verdict_line(job.verdict, job.reason_code, job.reason)]
+    reason = "" if job.ended else as_of(now, job.reason)
+    code = "" if job.ended else job.reason_code
+    parts: list[RenderableType] = [verdict_line(job.verdict, code, reason)]
     parts.append(fact_table(_facts(job, now)))
     if job.offers and job.state == "refused":
         parts.append(offers_text(job.offers, now=now, job=short(job.id)))
@@ -48,9 +51,20 @@ def verdict_line(verdict: str, code: str, reason: str) -> Text:
 
 
 def offers_text(offers: tuple[OfferView, ...], *, now: float, job: str) -> Text:
-    """What would do instead, numbered as `laxity accept` counts; no job: nothing was submitted."""
+    """What would do instead, numbered as `laxity accept` counts; no job: nothing was submitted.
+
+    An offer whose deadline has passed is none any more.
+    """
+    open_offers = [
+        (number, offer)
+        for number, offer in enumerate(offers, start=1)
+        if offer.kind in {"probe", "soft"} or (offer.deadline_at or math.inf) > now
+    ]
+    if not open_offers:
+        again = f"laxity amend {job} --deadline ..." if job else "laxity whatif ..."
+        return Text(f"Its offers have expired; ask again: {again}", style="dim")
     text = Text("Instead this would do:\n")
-    for number, offer in enumerate(offers, start=1):
+    for number, offer in open_offers:
         text.append(f"  {number}. ", style="bold")
         text.append(f"{offer_words(offer, now)}\n")
     take = f"Take one with: laxity accept {job} [N]" if job else "Nothing was submitted"
@@ -60,12 +74,12 @@ def offers_text(offers: tuple[OfferView, ...], *, now: float, job: str) -> Text:
 
 def offer_words(offer: OfferView, now: float) -> str:
     """An offer in a sentence; its one difference to what was asked comes first."""
-    widths = ",".join(str(number) for number in offer.widths)
+    widths = on_widths(offer.widths)
     expected = f"P90 finish {instant(offer.p90_at, now)}" if offer.p90_at else ""
     said = {
-        "deadline": f"a deadline of {instant(offer.deadline_at, now)} on {widths} worker(s)",
-        "widths": f"{widths} worker(s) and the deadline as asked",
-        "borrow": f"{offer.gpus_borrowed} borrowed GPU(s) and the deadline as asked",
+        "deadline": f"a deadline of {instant(offer.deadline_at, now)} on {widths}",
+        "widths": f"{widths} and the deadline as asked",
+        "borrow": f"{counted(offer.gpus_borrowed, 'borrowed GPU')} and the deadline as asked",
         "probe": "a probe of two epochs as best effort, then a verdict",
         "soft": "class soft: it runs, and its lateness is told early",
     }.get(offer.kind, offer.kind)
@@ -77,7 +91,9 @@ def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     verdict = answer.get("verdict") or "none"
     said = verdict if isinstance(verdict, str) else str(verdict.get("kind", "none"))
     parts: list[RenderableType] = [
-        verdict_line(said, str(answer.get("reason_code", "")), str(answer.get("reason", "")))
+        verdict_line(
+            said, str(answer.get("reason_code", "")), as_of(now, str(answer.get("reason", "")))
+        )
     ]
     facts = [("P50 finish", answer.get("p50_at")), ("P90 finish", answer.get("p90_at"))]
     parts.append(fact_table([(name, instant(at, now)) for name, at in facts if at]))
@@ -122,8 +138,8 @@ def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("P90 finish", "" if job.ended else instant(job.p90_at, now)),
         ("laxity", "" if job.ended or job.laxity_s is None else words(job.laxity_s)),
         ("epochs", f"{job.epochs_done} of {job.epochs}"),
-        ("width", f"{width(job)} of {','.join(map(str, job.widths))}"),
-        ("widths so far", history),
+        ("workers", f"{width(job)}; may have {on_widths(job.widths)}"),
+        ("workers so far", history),
         ("preemptions", str(job.preemptions) if job.preemptions else ""),
         ("attempt", str(job.attempt) if job.attempt > 1 else ""),
         ("waits for", ", ".join(job.held_by)),

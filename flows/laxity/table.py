@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.safe_text import printable
-from laxity.times import NONE, clock, relative, words
+from laxity.times import NONE, as_of, clock, relative, words
 from laxity.views import JobView
 
 PIPE_COLUMNS: Final = 200
@@ -24,10 +24,11 @@ COLUMNS: Final[tuple[tuple[str, Literal["left", "right"], int], ...]] = (
     ("P50", "right", 120),
     ("P90", "right", 0),
     ("LAXITY", "right", 90),
-    ("WIDTH", "right", 90),
+    ("WORKERS", "right", 90),
     ("EPOCH", "right", 0),
     ("REASON", "left", 100),
 )
+RUNS_WELL: Final = {"due_first", "fits", "forecast", "promise_moved", "shortest_first"}
 STATE_STYLES: Final = {
     "running": "green",
     "stopping": "yellow",
@@ -99,7 +100,7 @@ def job_cells(job: JobView, now: float) -> list[Text]:
         _laxity(job),
         Text(width(job)),
         Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
-        Text(outcome(job) or job.error or job.reason, no_wrap=True, overflow="ellipsis"),
+        Text(_why(job, now), no_wrap=True, overflow="ellipsis"),
     ]
 
 
@@ -142,6 +143,15 @@ def _expected(job: JobView, at: float | None, now: float) -> str:
     if job.finished_at is not None:
         return clock(job.finished_at, now)
     return relative(at, now)
+
+
+def _why(job: JobView, now: float) -> str:
+    """How it ended, what it failed of, or what is to be known of it now.
+
+    A reason stands as long as it was not said anew: of a job that runs as it should it is old.
+    """
+    plain = job.state == "running" and job.reason_code in RUNS_WELL
+    return outcome(job) or job.error or ("" if plain else as_of(now, job.reason))
 
 
 def _laxity(job: JobView) -> Text:

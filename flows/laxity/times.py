@@ -1,6 +1,9 @@
 """Instants and durations in words: local time for the clock, relative time for the meaning."""
 
 import math
+import re
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from laxity.checked import LAST_AT, calendar_instant
@@ -9,6 +12,7 @@ NONE: Final = "-"
 NEVER: Final = "never"
 _DAY_S: Final = 86_400
 LAST_SHOWN_AT: Final = LAST_AT - _DAY_S  # beyond it, another time zone has no calendar any more
+_UTC: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def words(seconds: float | None) -> str:
@@ -16,7 +20,7 @@ def words(seconds: float | None) -> str:
     if seconds is None or math.isnan(seconds):
         return NONE
     if math.isinf(seconds):
-        return "forever" if seconds > 0 else NONE
+        return "an unknown time" if seconds > 0 else NONE
     sign, length_s = ("-" if seconds < 0 else ""), abs(seconds)
     if length_s < 9.95:
         return f"{sign}{length_s:.1f}s"
@@ -53,3 +57,20 @@ def instant(at: float | None, now: float) -> str:
     if at is None or not math.isfinite(at):
         return NONE
     return f"{clock(at, now)} ({relative(at, now)})"
+
+
+def as_of(now: float, text: str) -> str:
+    """A sentence of the service with its instants in local time and as seen from now."""
+    return _UTC.sub(lambda found: instant(datetime.fromisoformat(found[0]).timestamp(), now), text)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 worker` or `2 workers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def on_widths(widths: Sequence[int]) -> str:
+    """`1 worker`, or `1, 2 or 4 workers`."""
+    *others, last = widths or (1,)
+    shown = ", ".join(map(str, others))
+    return f"{shown} or {counted(last, 'worker')}" if others else counted(last, "worker")

@@ -194,6 +194,7 @@ def down(
     world: World = "local",
 ) -> None:
     """Stop the service on this machine, and the workers of its jobs."""
+    from laxity.times import counted
     from laxity_scheduler.running import daemon
     from laxity_scheduler.running.start import world_entry
     from laxity_scheduler.service.settings import Settings, SettingsError
@@ -213,7 +214,7 @@ def down(
     typer.echo("down" if running else "no service was up")
     stopped = _stop_workers(world, place.path) if workers else 0
     if stopped:
-        typer.echo(f"{stopped} worker(s) stopped; their jobs go on at the next: laxity up")
+        typer.echo(f"{counted(stopped, 'worker')} stopped; their jobs go on at the next: laxity up")
 
 
 def replay(

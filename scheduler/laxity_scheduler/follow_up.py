@@ -81,8 +81,7 @@ def _one(job: Job, state: ClusterState, names: frozenset[str]) -> tuple[Preempt 
         why = reason("stopped_at_epoch", epoch=job.parked_epoch, beneficiary=_for_whom(job))
         return (_stopped(job, state, why),)
     if state.now >= overdue_at(job):
-        ago_s = state.now - (job.stop_requested_at or state.now)
-        return (_stopped(job, state, reason("stop_overdue", ago_s=ago_s)),)
+        return (_stopped(job, state, reason("stop_overdue", asked_at=job.stop_requested_at)),)
     if job.fitting_workers is not None and job.fitting_workers < job.workers:
         return (_fitted(job),)
     if 0 < job.resize_to < job.workers and job.formed == job.resize_to:

@@ -6,6 +6,7 @@ the product stands in TEMPLATES; a code that is not there is a programming error
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
@@ -14,13 +15,13 @@ NAMING: Final = ("holders", "beneficiary")  # facts that are ids of jobs, separa
 
 TEMPLATES: Final[Mapping[str, str]] = {
     # verdicts
-    "fits": "P90 finish {p90_in} from now, {slack} before the deadline, on {workers} worker(s)",
+    "fits": "P90 finish {p90}, {slack} before the deadline, on {workers:worker}",
     "deadline_before_fastest_finish": (
-        "even alone on the cluster at its best width ({workers} worker(s)) the P90 finish is "
-        "{p90_in} from now, {late} after the deadline"
+        "even alone on the cluster, on {workers:worker}, its P90 finish is {p90}, "
+        "{late} after the deadline"
     ),
     "capacity_promised_to_others": (
-        "{needed_gpus} GPU(s) are needed in time, but promised jobs leave {free_gpus}; "
+        "it needs {needed_gpus:GPU} in time and promised jobs leave {free_gpus}: "
         "the P90 finish would be {late} after the deadline"
     ),
     "capacity_budget_spent": (
@@ -28,17 +29,17 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "this job needs {needed_gpu_h:.2f}"
     ),
     "does_not_fit_any_node": (
-        "a worker needs {gpus_per_worker} GPU(s) on one node; the largest node has {largest_gpus}"
+        "a worker needs {gpus_per_worker:GPU} on one node; the largest node has {largest_gpus}"
     ),
     "does_not_fit_cluster": (
-        "the least width is {workers} worker(s) of {gpus_per_worker} GPU(s), each on one node; "
+        "it needs at least {workers:worker} of {gpus_per_worker:GPU}, each on one node; "
         "{slots} fit on the empty cluster"
     ),
     "no_eligible_node": (
         "no node is eligible: the pods ask for {asks}; nodes with GPUs: {nodes}; {shut_out}"
     ),
     "does_not_fit_eligible_nodes": (
-        "the least width is {workers} worker(s) of {gpus_per_worker} GPU(s), each on one node; "
+        "it needs at least {workers:worker} of {gpus_per_worker:GPU}, each on one node; "
         "{slots} fit on the nodes it may use, {nodes}, empty: the pods ask for {asks}; {shut_out}"
     ),
     "counted_as_one_pool": (
@@ -46,56 +47,60 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "the pods ask for {asks}"
     ),
     "unknown_model_needs_profiling": (
-        "model {model!r} has no history and the job gives no epoch_estimate: "
-        "nothing can be promised on"
+        "nothing is known about model {model!r}: it has no history and the job gives no "
+        "epoch_estimate"
     ),
-    "deadline_in_the_past": "the deadline was {ago} ago when the job was submitted",
+    "deadline_in_the_past": "the deadline, {due}, had passed when the job asked for a verdict",
     "invalid": "{problem}",
     "promise_in_danger": (
-        "the P90 finish is now {p90_in} from now, {late} after the promised deadline, "
-        "on {workers} worker(s)"
+        "the P90 finish is now {p90}, {late} after the promised deadline, on {workers:worker}"
     ),
-    "promise_moved": "the P90 finish moved by {moved} to {p90_in} from now, still in time",
-    "promise_broken": "the promised deadline was {late} ago; it runs on as soft",
-    "forecast": "P90 finish {p90_in} from now",
-    "forecast_late": "P90 finish {p90_in} from now, {late} after the deadline",
-    "late": "its deadline is {late} ago: it runs on as soft",
-    "missed_and_stopped": "its deadline is {late} ago and it says on_miss=stop",
+    "promise_moved": "the P90 finish is now {p90}, {moved}; still in time",
+    "promise_broken": "the promised deadline, {due}, has passed: the job runs on as soft",
+    "forecast": "P90 finish {p90}",
+    "forecast_late": "P90 finish {p90}, {late} after the deadline",
+    "missed_and_stopped": "the deadline, {due}, has passed and the job says on_miss=stop",
     # starting and waiting
-    "due_first": "least slack of those that fit: {slack} left, {workers} worker(s) meet the deadline",
-    "planned_growth": "starts on {workers} worker(s) now and grows later as planned",
-    "shortest_first": "shortest of those that fit: {remaining} left",
-    "aged": "waited {waited}, more than the ageing limit of {limit}",
+    "due_first": "it starts: of the jobs that fit, it can wait least ({slack}), on {workers:worker}",
+    "planned_growth": "it starts on {workers:worker} and grows later, as planned",
+    "shortest_first": "it starts: of the jobs that fit, it has the least left ({remaining})",
+    "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
-    "no_free_gpus": "{needed_gpus} GPU(s) needed on nodes with {gpus_per_worker} free each, {free_gpus} free",
+    "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
     "held_for_promises": "the free GPUs are reserved for promised jobs: {holders}",
-    "waits_for_preempted": "waits for {holders} to reach the end of its epoch",
-    "hopeless": "cannot meet its deadline any more: runs after the jobs that can",
+    "waits_for_preempted": "it waits until {holders} reaches the end of its epoch",
+    "hopeless": "it cannot meet its deadline any more: it runs after the jobs that can",
     # changing
-    "grow_to_meet_deadline": "P90 finish was {late} after the deadline on {from_workers} worker(s)",
+    "grow_to_meet_deadline": (
+        "the P90 finish on {from_workers:worker} was {late} after the deadline"
+    ),
     "restart_wider": (
         "its nodes are full and the P90 finish is {late} after the deadline: "
-        "stops to start on {workers} workers elsewhere"
+        "it stops, to start on {workers:worker} elsewhere"
     ),
-    "grow_into_idle": "GPUs are idle: {from_workers} -> {workers} workers save {saved}",
+    "grow_into_idle": "GPUs are idle: {from_workers} -> {workers:worker} saves {saved}",
     "pods_may_not_go_there": (
-        "{wanted} workers would need {nodes}, where its pods may not go before it is started anew: "
-        "{workers} workers"
+        "{wanted:worker} would need {nodes}, where its pods may not go before it is started anew: "
+        "{workers:worker}"
     ),
-    "shrink_donor": "gives {gpus} GPU(s) to {beneficiary}, still in time itself",
-    "shrink_spare": "{from_workers} -> {workers} workers still meet the deadline; others wait",
+    "shrink_donor": "it gives {gpus:GPU} to {beneficiary} and is still in time",
+    "shrink_spare": (
+        "{from_workers} -> {workers:worker} still meets the deadline, and other jobs wait"
+    ),
     "shrink_ordered": (
-        "{from_workers} -> {workers} workers: policy {policy} gives the other GPUs to others"
+        "{from_workers} -> {workers:worker}: policy {policy} gives the other GPUs to others"
     ),
-    "preempt_ordered": "policy {policy} gives its {gpus} GPU(s) to {beneficiary}",
-    "preempt_for": "{beneficiary} needs {gpus} GPU(s) to keep its deadline; this job can wait",
+    "preempt_ordered": "policy {policy} gives its {gpus:GPU} to {beneficiary}",
+    "preempt_for": "{beneficiary} needs {gpus:GPU} to keep its deadline, and this job can wait",
     "preempt_for_aged": "{beneficiary} has waited longer than the ageing limit",
-    "stop_taken_back": "runs on: {beneficiary} no longer needs its GPUs",
-    "stopped_at_epoch": "saved at the end of epoch {epoch}: stops for {beneficiary}",
-    "reformed": "the workers re-formed at {workers}: the others can go",
-    "stop_overdue": "asked to stop {ago} ago and has not reached an epoch's end: stopped now",
-    "pods_do_not_fit": "only {running} of {workers} pods ran in the time that they have for it{why}{then}",
-    "workers_fail": "only {running} of {workers} workers run: {died}{then}",
+    "stop_taken_back": "it runs on: {beneficiary} no longer needs its GPUs",
+    "stopped_at_epoch": "saved at the end of epoch {epoch}: it stops for {beneficiary}",
+    "reformed": "training goes on with {workers:worker}: the others can go",
+    "stop_overdue": (
+        "it was asked to stop at {asked} and has not reached the end of an epoch: stopped now"
+    ),
+    "pods_do_not_fit": "only {running} of {workers:pod} ran in the time that they have for it{why}{then}",
+    "workers_fail": "only {running} of {workers:worker} run: {died}{then}",
     "workers_keep_failing": "failed {times} times without finishing an epoch: {died}",
     "workers_cannot_start": "{times} starts in a row failed: {why}",
     "node_lost": "node {node} is gone",
@@ -105,18 +110,23 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "reclaim": "{reason}",
     "successor": "{reason}",
 }
+UNKNOWN_TIME: Final = "an unknown time"
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A code of TEMPLATES with its figures. `facts` are (name, value) pairs; durations end in _s."""
+    """A code of TEMPLATES with its figures. `facts` are (name, value) pairs.
+
+    The names of durations end in _s, those of instants in _at: text shows instants in UTC, so that
+    it stays true however long it stands somewhere.
+    """
 
     code: str
     facts: tuple[tuple[str, Fact], ...] = ()
 
     @property
     def text(self) -> str:
-        words = {name.removesuffix("_s"): _shown(name, value) for name, value in self.facts}
+        words = {_stem(name): _shown(name, value) for name, value in self.facts}
         return TEMPLATES[self.code].format_map(_Missing(words))
 
     def within(self, namespace: str) -> "Reason":
@@ -129,7 +139,7 @@ class Reason:
 
 
 def reason(code: str, /, **facts: Fact) -> Reason:
-    """`reason("due_first", slack_s=90.0, workers=2)`: a fact named x_s is shown as {x}, in words."""
+    """`reason("due_first", slack_s=90.0, workers=2)`: x_s or x_at is shown as {x}, in words."""
     if code not in TEMPLATES:
         message = f"unknown reason code {code!r}: add it to TEMPLATES"
         raise KeyError(message)
@@ -161,7 +171,7 @@ def named(jobs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
 def duration(seconds: float) -> str:
     """Seconds as people say them: 45s, 12m30s, 3h05m, 2d04h."""
     if seconds != seconds or seconds in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
-        return "forever" if seconds == float("inf") else "unknown"
+        return UNKNOWN_TIME
     sign, whole = ("-" if seconds < 0 else ""), round(abs(seconds))
     if whole < 60:
         return f"{sign}{abs(seconds):.3g}s" if whole < 10 else f"{sign}{whole}s"
@@ -175,12 +185,44 @@ def duration(seconds: float) -> str:
     return f"{sign}{minutes}m{secs:02d}s"
 
 
-def _shown(name: str, value: Fact) -> Fact:
+def utc(at: float) -> str:
+    """An instant as 2026-11-25T06:00:00Z."""
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (OSError, OverflowError, ValueError):  # none, or beyond all calendars
+        return f"at {UNKNOWN_TIME}"
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix("_s").removesuffix("_at")
+
+
+def _shown(name: str, value: Fact) -> object:
+    if name == "moved_s" and isinstance(value, int | float):
+        return f"{duration(abs(value))} {'later' if value > 0 else 'earlier'}"
+    if name.endswith("_at") and isinstance(value, int | float):
+        return utc(float(value))
     if name.endswith("_s") and isinstance(value, int | float):
         return duration(float(value))
-    return value
+    return _Count(value) if isinstance(value, int) else value
 
 
-class _Missing(dict[str, Fact]):
+class _Count(int):
+    """`{workers:worker}` is "1 worker" or "2 workers"."""
+
+    def __format__(self, noun: str) -> str:
+        return f"{int(self)} {noun}{'' if self == 1 else 's'}" if noun.isalpha() else str(int(self))
+
+
+class _Unknown(str):
+    """A figure that nobody gave, whatever its format."""
+
+    __slots__ = ()
+
+    def __format__(self, _: str) -> str:
+        return str(self)
+
+
+class _Missing(dict[str, object]):
     def __missing__(self, key: str) -> str:
-        return "?"
+        return _Unknown("?")

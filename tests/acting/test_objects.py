@@ -20,7 +20,7 @@ from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal, Verdict
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
 
-WHY = reason("fits", p90_in_s=60.0, slack_s=5.0, workers=2)
+WHY = reason("fits", p90_at=60.0, slack_s=5.0, workers=2)
 
 
 def row(made: Json, pods: tuple[Json, ...] = (), report: Report | None = None, **more: Any) -> Job:

@@ -23,7 +23,7 @@ from laxity_scheduler.verdict import Forecast, Promise, Refusal
 from tests.builders import cluster, job, node, promise, promised
 
 WHY = reason("order", policy="test")
-REFUSAL = Refusal(reason("deadline_in_the_past", ago_s=1.0))
+REFUSAL = Refusal(reason("deadline_in_the_past", due_at=1.0))
 
 
 def the_cluster() -> ClusterState:

@@ -56,7 +56,7 @@ def test_a_job_says_why_it_waits_and_until_when() -> None:
     jobs = [job("runs", running=1), job("waits", asked=False)]
     plan = decide(cluster(gpus=1, jobs=jobs, now=60.0), MINUTE_EPOCHS)
     (wait,) = [one for one in plan.decisions if isinstance(one, Wait)]
-    assert wait.reason.text == "1 GPU(s) needed on nodes with 1 free each, 0 free"
+    assert wait.reason.text == "it needs 1 GPU (1 per worker); 0 free"
     assert wait.held_by == ("team/runs",)
     assert wait.expected_start_at == pytest.approx(60.0 + 600.0 - 59.4, abs=1.0)
 

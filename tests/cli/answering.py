@@ -80,7 +80,7 @@ def job(name: str = "train", **changes: Any) -> dict[str, Any]:
         "state": "running",
         "verdict": "promised",
         "reason_code": "fits",
-        "reason": "P90 finish 5m00s from now",
+        "reason": "P90 finish 2026-11-21T18:05:00Z",
         "deadline_at": 2_000_000_000.0,
         "submitted_at": 1_999_999_000.0,
         "promised_p90_at": 1_999_999_900.0,

@@ -251,6 +251,24 @@ def test_a_refusal_is_shown_with_its_code_and_its_offers(
     assert "laxity accept train" in shown
 
 
+def test_an_offer_whose_deadline_has_passed_is_not_offered(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    past = {**OFFER, "deadline_at": 1_000.0}
+    soft = {**OFFER, "kind": "soft", "deadline_at": 1_000.0}
+    answer_job(answering, {**REFUSED, "offers": [past, soft]})
+    laxity(monkeypatch, "show", "train")
+    shown = capsys.readouterr().out
+    assert "1. a deadline of" not in shown
+    assert "2. class soft" in shown
+
+    answer_job(answering, {**REFUSED, "offers": [past]})
+    laxity(monkeypatch, "show", "train")
+    shown = capsys.readouterr().out
+    assert "Take one with" not in shown
+    assert "Its offers have expired" in shown
+
+
 def test_whatif_shows_the_effect_on_others_and_submits_nothing(
     answering: Service,
     file: str,

@@ -1,8 +1,9 @@
 import math
+from datetime import UTC, datetime
 
 import pytest
 
-from laxity.times import clock, instant, relative, words
+from laxity.times import as_of, clock, instant, on_widths, relative, words
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ from laxity.times import clock, instant, relative, words
         pytest.param(11_100, "3h05m", id="hours"),
         pytest.param(187_200, "2d04h", id="days"),
         pytest.param(-90, "-1m30s", id="past"),
-        pytest.param(math.inf, "forever", id="never"),
+        pytest.param(math.inf, "an unknown time", id="never"),
         pytest.param(math.nan, "-", id="unknown"),
         pytest.param(None, "-", id="nothing known"),
     ],
@@ -35,3 +36,19 @@ def test_instants_are_told_from_now() -> None:
 def test_an_instant_beyond_the_calendar_is_never(at: float) -> None:
     assert clock(at, 0.0) == "never"
     assert instant(at, 0.0).startswith("never (in ")
+
+
+def test_a_reasons_instants_are_shown_as_seen_from_now() -> None:
+    at = datetime(2026, 11, 21, 18, 5, tzinfo=UTC)
+    text = "P90 finish 2026-11-21T18:05:00Z, 30s before the deadline"
+    local = f"{at.astimezone():%H:%M:%S}"
+    assert as_of(at.timestamp() - 60.0, text).startswith(f"P90 finish {local} (in 1m00s), 30s")
+    assert as_of(at.timestamp() + 60.0, text).startswith(f"P90 finish {local} (1m00s ago), 30s")
+
+
+@pytest.mark.parametrize(
+    ("widths", "said"),
+    [((1,), "1 worker"), ((2,), "2 workers"), ((1, 2, 4), "1, 2 or 4 workers")],
+)
+def test_widths_are_said_in_words(widths: tuple[int, ...], said: str) -> None:
+    assert on_widths(widths) == said

@@ -220,9 +220,9 @@ def _verdict(draw: Random, kind: str, due_at: float, *, running: bool) -> Verdic
     if choice == 0:
         return None
     if kind != "hard":
-        return Forecast(NOW, NOW, 0.0, reason("forecast", p90_in_s=0.0))
+        return Forecast(NOW, NOW, 0.0, reason("forecast", p90_at=0.0))
     if choice == 1 and not running:
-        return Refusal(reason("deadline_in_the_past", ago_s=1.0))
+        return Refusal(reason("deadline_in_the_past", due_at=1.0))
     shift = draw.choice((0.0, 0.0, -50.0, 50.0))
     return promise(due_at + shift, p90_at=due_at)
 

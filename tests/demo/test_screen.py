@@ -21,15 +21,15 @@ def test_a_verdict_is_told_with_its_code_and_reason() -> None:
 
 
 def test_a_start_a_growth_and_a_stop_are_told() -> None:
-    assert told(job(), job(workers=1)) == ["starts on 1 worker(s) after epoch 0"]
+    assert told(job(), job(workers=1)) == ["starts on 1 worker after epoch 0"]
     assert told(job(workers=1), job(workers=2, reason="late")) == [
-        "grows from 1 to 2 worker(s): late"
+        "grows from 1 to 2 workers: late"
     ]
     assert told(job(workers=1), job(epochs_done=4, reason="for x")) == [
         "stopped after epoch 4, saved: for x"
     ]
     assert told(job(epochs_done=4), job(workers=1, epochs_done=4)) == [
-        "resumes on 1 worker(s) after epoch 4"
+        "resumes on 1 worker after epoch 4"
     ]
 
 

@@ -173,7 +173,7 @@ def test_a_job_that_is_stopped_is_told_which_policy_gives_its_gpus_away() -> Non
     short = job("short", epochs=1, due_at=130.0, submitted_at=1.0)
     plan = laxity.decide(cluster(gpus=1, jobs=[runs, short], now=1.0), MINUTE_EPOCHS)
     (stop,) = [d for d in plan.decisions if isinstance(d, Preempt)]
-    assert stop.reason.text == "policy laxity gives its 1 GPU(s) to others"
+    assert stop.reason.text == "policy laxity gives its 1 GPU to others"
 
 
 # Who is told to stop or to shrink still counts, until it has done so.

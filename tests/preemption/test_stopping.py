@@ -30,7 +30,7 @@ def test_a_promised_job_that_cannot_wait_stops_a_best_effort_job_at_its_epochs_e
         ("team/be", "epoch", "team/hard")
     ]
     wait = waits(plan)["team/hard"]
-    assert wait.reason.text == "waits for team/be to reach the end of its epoch"
+    assert wait.reason.text == "it waits until team/be reaches the end of its epoch"
     assert wait.held_by == ("team/be",)
     assert wait.expected_start_at == pytest.approx(60.0)
 
@@ -128,7 +128,7 @@ def test_a_parked_job_is_suspended_for_whom_it_stopped() -> None:
     (found,) = followed(parked)
     assert isinstance(found, Preempt)
     assert (found.at, found.beneficiary) == ("now", "team/other")
-    assert found.reason.text == "saved at the end of epoch 4: stops for team/other"
+    assert found.reason.text == "saved at the end of epoch 4: it stops for team/other"
 
 
 def test_nothing_is_held_for_a_job_that_started_meanwhile() -> None:

@@ -15,7 +15,7 @@ from laxity_scheduler.verdict import Forecast, Promise, Refusal
 from tests.builders import cluster, job
 from tests.replay.random_values import Maker
 
-FITS = reason("fits", p90_in_s=90.0, slack_s=10.0, workers=1)
+FITS = reason("fits", p90_at=90.0, slack_s=10.0, workers=1)
 OLD = Promise(deadline_at=80.0, p50_at=20.0, p90_at=30.0, runs=((30.0, 1),), reason=FITS)
 
 

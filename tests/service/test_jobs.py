@@ -4,10 +4,13 @@ import json
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
+from laxity_scheduler.web.desk import folded
 from tests.builders import Curve
 from tests.service.builders import manifest, staged, wait_until
 from tests.service.memory_world import MemoryWorld
@@ -43,6 +46,46 @@ def test_taking_a_counter_offer_gets_the_promise_that_was_offered(tmp_path: Path
     assert answer.json()["verdict"] == "promised"
     offered = refused["offers"][number - 1]["deadline_at"]
     assert answer.json()["deadline_at"] == pytest.approx(offered, abs=0.002)
+
+
+def test_an_offer_that_has_expired_is_refused_as_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage:
+        stage.submit("a", deadline="10s")
+        refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
+        number = [offer["kind"] for offer in refused["offers"]].index("deadline") + 1
+        later = refused["offers"][number - 1]["deadline_at"] + 49.0
+        monkeypatch.setattr("laxity_scheduler.web.desk.time", SimpleNamespace(time=lambda: later))
+        answer = stage.http.post("/v1/jobs/default/a/accept", json={"offer": number})
+    assert answer.status_code == 409
+    assert "expired 49s ago" in answer.json()["error"]["message"]
+
+
+def row(job: str, kind: str, code: str, at: float, workers: int = 0) -> SimpleNamespace:
+    body = orjson.dumps({"workers": workers} if workers else {})
+    return SimpleNamespace(
+        job=job, kind=kind, reason_code=code, reason=f"{code} {at}", at=at, cycle=int(at), body=body
+    )
+
+
+def test_the_same_decision_again_is_one_with_how_often_and_since() -> None:
+    rows = [
+        row("a", "wait", "no_free_gpus", 1.0),
+        row("b", "resize", "grow_into_idle", 2.0, workers=2),
+        row("a", "wait", "no_free_gpus", 3.0),
+        row("b", "resize", "grow_into_idle", 4.0, workers=4),
+        row("a", "wait", "held_for_promises", 5.0),
+        row("a", "wait", "no_free_gpus", 6.0),
+    ]
+    said = [(one["job"], one["first_at"], one["at"], one["times"]) for one in folded(rows)]
+    assert said == [
+        ("b", 2.0, 2.0, 1),
+        ("a", 1.0, 3.0, 2),
+        ("b", 4.0, 4.0, 1),
+        ("a", 5.0, 5.0, 1),
+        ("a", 6.0, 6.0, 1),
+    ]
 
 
 def test_an_address_that_there_is_not_is_said_to_be_none(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_down_stops_the_workers_and_the_next_up_resumes_them(home: Path) -> None
     down = laxity(home, "down")
     laxity(home, "up", "--port", "0", "--slots", "1")
     ended = until(home, "a", lambda view: view.ended, "ended")
-    assert "1 worker(s) stopped" in down
+    assert "1 worker stopped" in down
     assert (ended.state, ended.result, ended.epochs_done) == ("finished", 60.0, 60)
 
 

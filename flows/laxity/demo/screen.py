@@ -17,7 +17,7 @@ from rich.text import Text
 from laxity.demo.watch import Jobs
 from laxity.live import rank
 from laxity.table import VERDICT_STYLES, job_table, outcome, short
-from laxity.times import clock, words
+from laxity.times import clock, counted, words
 from laxity.views import JobView
 
 SUM_UP_S: Final = 10.0
@@ -125,6 +125,6 @@ def _moved(before: int, job: JobView) -> str:
         return f"stopped after epoch {job.epochs_done}, saved: {job.reason}"
     if not before:
         again = "resumes" if job.epochs_done else "starts"
-        return f"{again} on {job.workers} worker(s) after epoch {job.epochs_done}"
+        return f"{again} on {counted(job.workers, 'worker')} after epoch {job.epochs_done}"
     verb = "grows" if job.workers > before else "shrinks"
-    return f"{verb} from {before} to {job.workers} worker(s): {job.reason}"
+    return f"{verb} from {before} to {counted(job.workers, 'worker')}: {job.reason}"

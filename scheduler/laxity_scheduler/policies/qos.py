@@ -175,7 +175,7 @@ def _goes(bargain: Bargain, job: Job) -> bool:
 def _runs_on(bargain: Bargain, job: Job, verdict: Refusal) -> Forecasted:
     """What a job is told that is not promised and yet stays (algorithms 3.4, 10.1)."""
     late_s = max(0.0, verdict.p90_at - job.deadline_at)
-    why = reason("forecast_late", p90_in_s=verdict.p90_at - bargain.now, late_s=late_s)
+    why = reason("forecast_late", p90_at=verdict.p90_at, late_s=late_s)
     return Forecasted(job.id, Forecast(verdict.p90_at, verdict.p90_at, late_s, why), why)
 
 
@@ -227,7 +227,7 @@ def _missed(bargain: Bargain) -> None:
         if late_s <= 0.0:
             bargain.wake(_last_deadline(job) + 1e-3)
             continue
-        why = reason("missed_and_stopped", late_s=late_s)
+        why = reason("missed_and_stopped", due_at=_last_deadline(job))
         if job.workers:
             if bargain.settled(job):
                 bargain.change(Preempt(job.id, "epoch", "", why))
@@ -332,20 +332,20 @@ def _change(bargain: Bargain, job: Job, old: Promise | Given, share: Share) -> R
     if isinstance(old, Given):
         return None
     if left_s < 0.0:
-        late = reason("promise_broken", late_s=-left_s)
+        late = reason("promise_broken", due_at=old.deadline_at)
         return late if old.reason.code != "promise_broken" else None
     late_s, workers = share.finish_s - left_s, share.workers
     was = old.reason.code == "promise_in_danger"
     if late_s > _tolerance_s(bargain, job):
-        code, p90_in_s = "promise_in_danger", share.finish_s
-        found = reason(code, p90_in_s=p90_in_s, late_s=late_s, workers=workers)
+        code, p90_at = "promise_in_danger", bargain.now + share.finish_s
+        found = reason(code, p90_at=p90_at, late_s=late_s, workers=workers)
         return None if was else found
-    p90_in_s = min(share.finish_s, left_s)
+    p90_at = min(bargain.now + share.finish_s, old.deadline_at)
     if was:
-        return reason("fits", p90_in_s=p90_in_s, slack_s=left_s - p90_in_s, workers=workers)
+        return reason("fits", p90_at=p90_at, slack_s=old.deadline_at - p90_at, workers=workers)
     moved_s = bargain.now + share.finish_s - old.p90_at
     if abs(moved_s) > bargain.rules.moved * (old.deadline_at - job.submitted_at):
-        return reason("promise_moved", moved_s=moved_s, p90_in_s=p90_in_s)
+        return reason("promise_moved", moved_s=moved_s, p90_at=p90_at)
     return None
 
 

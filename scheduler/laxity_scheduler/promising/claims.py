@@ -22,7 +22,7 @@ class Terms:
     ageing_s: float = 600.0  # a job that waited so long ...
     ageing_runs: float = 5.0  # ... and so many of its predicted run times must not wait longer
     offer_margin: float = 0.05  # an offered deadline is later than it need be by this share ...
-    offer_margin_s: float = 30.0  # ... and at least so much: there is time to read and accept it
+    offer_margin_s: float = 60.0  # ... and at least so much: there is time to read and accept it
     settle_epochs: float = 2.0  # so long plans leave a resized job its width, if that is in time
     replans: int = 3  # orders in which all claims are planned anew for one newcomer
     replan_claims: int = 200  # above so many claims, a newcomer is planned behind them only

@@ -118,7 +118,9 @@ def forecast_of(job: Job, forecasts: Forecasts, starts_s: float, *, workers: int
     now = forecasts.now
     late_s = max(0.0, now + p90_s - job.deadline_at) if job.deadline_at < FOREVER else 0.0
     code = "forecast_late" if late_s else "forecast"
-    return Forecast(now + p50_s, now + p90_s, late_s, reason(code, p90_in_s=p90_s, late_s=late_s))
+    return Forecast(
+        now + p50_s, now + p90_s, late_s, reason(code, p90_at=now + p90_s, late_s=late_s)
+    )
 
 
 def promise_of(job: Job, share: Share, deadline_at: float, forecasts: Forecasts) -> Promise:
@@ -128,9 +130,9 @@ def promise_of(job: Job, share: Share, deadline_at: float, forecasts: Forecasts)
     p50_at = min(finish_at, now + simulate(forecasts, job, share.steps, "p50"))
     late_s = finish_at - deadline_at
     why = (
-        reason("promise_in_danger", p90_in_s=share.finish_s, late_s=late_s, workers=share.workers)
+        reason("promise_in_danger", p90_at=finish_at, late_s=late_s, workers=share.workers)
         if late_s > 0.0
-        else reason("fits", p90_in_s=share.finish_s, slack_s=-late_s, workers=share.workers)
+        else reason("fits", p90_at=finish_at, slack_s=-late_s, workers=share.workers)
     )
     source = forecasts.curve(job).source
     runs = runs_of(share, now) or ((finish_at, share.workers),)  # all its epochs are done
@@ -186,7 +188,7 @@ class _Case:
         """What no order of claims can change."""
         job, now = self.job, self.state.now
         if job.deadline_at <= now:
-            past = reason("deadline_in_the_past", ago_s=now - job.deadline_at)
+            past = reason("deadline_in_the_past", due_at=job.deadline_at)
             return self._refusal(past, self._later_or_soft())
         room, gpus = self.reservations.room, job.gpus_per_worker
         unusable = never_fits(self.state, job)
@@ -216,7 +218,10 @@ class _Case:
         if late_s <= 0.0:
             return None
         figures = reason(
-            "deadline_before_fastest_finish", workers=best, p90_in_s=rest_s, late_s=late_s
+            "deadline_before_fastest_finish",
+            workers=best,
+            p90_at=self.state.now + rest_s,
+            late_s=late_s,
         )
         offers = (*self._later_or_soft(), *self._wider(slots))
         return self._refusal(figures, offers, p90_in_s=rest_s)

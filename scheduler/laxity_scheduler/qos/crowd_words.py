@@ -70,7 +70,7 @@ def plans_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
     p90 = crowd.now + plans.finish_s
     p50 = np.minimum(p90, crowd.now + walked_s)
     bargain.wake_first(due_at + 1e-3)
-    why = _kept(plans.finish_s, p90 - due_at, plans.workers)
+    why = _kept(p90, p90 - due_at, plans.workers)
     begins, p90_at = (crowd.now + plans.starts_s).tolist(), p90.tolist()
     runs = [
         ((begin, 0), (end, width)) if begin > crowd.now else ((end, width),)
@@ -82,13 +82,13 @@ def plans_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
     return dict(zip(names, built(Promised, names, promises, why), strict=True))
 
 
-def _kept(finish_s: Floats, late_s: Floats, workers: "Ints") -> list[Reason]:
-    rows = zip(finish_s.tolist(), late_s.tolist(), workers.tolist(), strict=True)
+def _kept(p90_at: Floats, late_s: Floats, workers: "Ints") -> list[Reason]:
+    rows = zip(p90_at.tolist(), late_s.tolist(), workers.tolist(), strict=True)
     facts = [
-        (("p90_in_s", p90_s), ("late_s", late), ("workers", width))
+        (("p90_at", at), ("late_s", late), ("workers", width))
         if late > 0.0
-        else (("p90_in_s", p90_s), ("slack_s", -late), ("workers", width))
-        for p90_s, late, width in rows
+        else (("p90_at", at), ("slack_s", -late), ("workers", width))
+        for at, late, width in rows
     ]
     codes = ["promise_in_danger" if late else "fits" for late in (late_s > 0.0).tolist()]
     return built(Reason, codes, facts)
@@ -109,8 +109,8 @@ def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecaste
     with np.errstate(invalid="ignore"):
         late = np.where(due < FOREVER, np.maximum(0.0, p90 - due), 0.0).tolist()
     facts = [
-        (("p90_in_s", rest_s), ("late_s", late_s))
-        for rest_s, late_s in zip(p90_s.tolist(), late, strict=True)
+        (("p90_at", p90_at), ("late_s", late_s))
+        for p90_at, late_s in zip(p90.tolist(), late, strict=True)
     ]
     why = built(Reason, ["forecast_late" if late_s else "forecast" for late_s in late], facts)
     forecasts = built(Forecast, (crowd.now + p50_s).tolist(), p90.tolist(), late, why)
@@ -135,8 +135,8 @@ def never_said(
     ]
     left = crowd.waiters.epochs[crowd.at(jobs)] > 0.0
     jobs = [job for job, some in zip(jobs, left.tolist(), strict=True) if some]
-    never = reason("forecast", p90_in_s=FOREVER, late_s=0.0)
-    late = reason("forecast_late", p90_in_s=FOREVER, late_s=FOREVER)
+    never = reason("forecast", p90_at=FOREVER, late_s=0.0)
+    late = reason("forecast_late", p90_at=FOREVER, late_s=FOREVER)
     told = {
         False: Forecast(FOREVER, FOREVER, 0.0, never),
         True: Forecast(FOREVER, FOREVER, FOREVER, late),

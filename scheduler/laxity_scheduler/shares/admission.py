@@ -65,7 +65,7 @@ def _refused(job: Job, danger: Promised, state: ClusterState) -> Verdict:
     promise = danger.promise
     late_s = promise.p90_at - promise.deadline_at
     if job.workers and not promised(job, state.now):
-        why = reason("forecast_late", p90_in_s=promise.p90_at - state.now, late_s=late_s)
+        why = reason("forecast_late", p90_at=promise.p90_at, late_s=late_s)
         return Forecasted(job.id, Forecast(promise.p50_at, promise.p90_at, late_s, why), why)
     why = reason(
         "capacity_promised_to_others",

@@ -35,14 +35,12 @@ def promised(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> 
     over_s = np.where(late, soonest - due, due - p90).tolist()
     widths = [job.widths[level] for job, level in zip(jobs, _from_0(levels), strict=True)]
     names = [("promise_in_danger", "late_s") if one else ("fits", "slack_s") for one in late]
+    p90_at = p90.tolist()
     facts = [
-        (("p90_in_s", p90_s), ("workers", width), (name, over))
-        for p90_s, width, (_, name), over in zip(
-            (p90 - now).tolist(), widths, names, over_s, strict=True
-        )
+        (("p90_at", at), ("workers", width), (name, over))
+        for at, width, (_, name), over in zip(p90_at, widths, names, over_s, strict=True)
     ]
     why = built(Reason, [code for code, _ in names], facts)
-    p90_at = p90.tolist()
     runs = [((at, width),) for at, width in zip(p90_at, widths, strict=True)]
     promises = built(Promise, due_at, p90_at, p90_at, runs, why, repeat(()))
     return built(Promised, [job.id for job in jobs], promises, why)

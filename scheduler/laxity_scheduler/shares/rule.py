@@ -226,7 +226,7 @@ class _Decision:
             else:
                 finish_at = now + rest_s
                 late_s = max(0.0, finish_at - job.deadline_at)
-                why = reason("forecast", p90_in_s=finish_at - now)
+                why = reason("forecast", p90_at=finish_at)
                 yield Forecasted(job.id, Forecast(finish_at, finish_at, late_s, why), why)
 
     def _why_not(self, row: int, columns: Columns) -> Reason:
@@ -245,7 +245,7 @@ class _Decision:
             return reason(
                 "deadline_before_fastest_finish",
                 workers=self.jobs[row].widths[level],
-                p90_in_s=best_s,
+                p90_at=self.state.now + best_s,
                 late_s=late_s,
             )
         return reason(

@@ -6,7 +6,7 @@ next cycle made of it.
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -22,6 +22,7 @@ from laxity.submission import counts_from
 from laxity_profiler.estimate import Workload
 from laxity_profiler.sharing import model_key
 from laxity_scheduler.engine import Signal, UnknownJobError
+from laxity_scheduler.reasons import duration
 from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import shown
 from laxity_scheduler.service.loop import Service
@@ -34,6 +35,8 @@ from laxity_scheduler.web.newcomer import amended, newcomer
 from laxity_scheduler.web.whatif import Answer, answer_json, ask
 
 CHAIN_LENGTH: Final = 200
+OPEN_ENDED: Final = {"probe", "soft"}  # offers that ask for no deadline
+MOST_FOLDED: Final = 2_000  # rows that are read to be folded into an answer
 MOST_ALIKE: Final = 3
 MOST_COMPARED: Final = 1_000  # names, letter by letter
 
@@ -152,6 +155,13 @@ class Desk:
             message = f"{job_id} has offers 1 to {len(offers)}, not {number}"
             raise ConflictError(message)
         offer = offers[number - 1]
+        if offer.kind not in OPEN_ENDED and offer.deadline_at <= time.time():
+            ago = duration(time.time() - offer.deadline_at)
+            message = (
+                f"offer {number} of {job_id} expired {ago} ago: ask again with "
+                f"laxity amend {job_id} --deadline ..."
+            )
+            raise ConflictError(message)
         if offer.kind == "probe":
             self._probe(job_id)
         elif offer.kind == "borrow":
@@ -179,7 +189,7 @@ class Desk:
     def explain(self, job_id: str) -> Json:
         """The chain of decisions, and what the job waits for."""
         view = self.view(job_id)
-        rows = self._service.store.decisions([job_id], limit=CHAIN_LENGTH)
+        rows = self._service.store.decisions([job_id], limit=MOST_FOLDED)
         held_by, start_at = tuple(view["held_by"]), view["expected_start_at"]
         state, predictor = self._service.seen
         row = state.by_id.get(job_id)
@@ -191,7 +201,7 @@ class Desk:
         return {
             "job": view,
             "verdict": {"kind": view["verdict"], **{name: view[name] for name in said[1:]}},
-            "chain": [decision_view(row) for row in rows],
+            "chain": folded(rows)[-CHAIN_LENGTH:],
             "held_by": list(held_by),
             "expected_start_at": start_at,
         }
@@ -200,8 +210,9 @@ class Desk:
         self, job_id: str | None, namespaces: Sequence[str] | None, limit: int
     ) -> list[Json]:
         jobs = None if job_id is None else [job_id]
-        rows = self._service.store.decisions(jobs, namespaces=namespaces, limit=limit)
-        return [{"job": row.job, **decision_view(row)} for row in rows]
+        most = max(limit, MOST_FOLDED)
+        rows = self._service.store.decisions(jobs, namespaces=namespaces, limit=most)
+        return folded(rows)[-limit:]
 
     def cluster(self) -> Json:
         """Capacity, policy, and how promises have come out so far."""
@@ -353,6 +364,25 @@ class Desk:
             namespace, _, name = job_id.partition("/")
             model = model_key(namespace, view["model"] or name)
             return Workload(model=model, epochs=max(1, view["epochs"]))
+
+
+def folded(rows: Iterable[Any]) -> list[Json]:
+    """Journalled decisions, oldest first; of a job the same again is one, with how often and since.
+
+    What was said last stands, at the instant when it was said; `first_at` is when it was said first.
+    """
+    found: dict[int, Json] = {}
+    last: dict[str, tuple[object, int]] = {}
+    for number, row in enumerate(rows):
+        view = {"job": row.job, **decision_view(row), "first_at": row.at, "times": 1}
+        same = (row.kind, row.reason_code, view["decision"].get("workers"))
+        before, place = last.get(row.job, (None, 0))
+        if before == same:
+            old = found.pop(place)
+            view |= {"first_at": old["first_at"], "times": old["times"] + 1}
+        found[number] = view
+        last[row.job] = (same, number)
+    return list(found.values())
 
 
 def decision_view(row: Any) -> Json:

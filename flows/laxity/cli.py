@@ -11,7 +11,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from laxity import commands_jobs, commands_pool, commands_show, commands_why, names
-from laxity.commands_demo import demo
+from laxity.commands_demo import HAS_DEMO, demo
 from laxity.exits import run
 from laxity.help import ASK, EPILOG, FLOOR_COMMANDS, JOBS, SERVICE, FloorsGroup, stub
 
@@ -71,7 +71,7 @@ COMMANDS: Final[tuple[tuple[str, tuple[Callable[..., None], ...]], ...]] = (
 )
 for panel, commands in COMMANDS:
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(rich_help_panel=panel, hidden=command is demo and not HAS_DEMO)(command)
 app.command("nodes", hidden=True)(commands_show.cluster)
 for floor in FLOOR_COMMANDS:
     app.command(floor.name, rich_help_panel=floor.panel)(stub(floor))

@@ -1,9 +1,11 @@
 """The command that shows everything at work on this machine."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+HAS_DEMO: Final = (Path(__file__).parents[1] / "examples" / "demo").is_dir()  # in a clone
 
 
 def demo(

@@ -96,8 +96,12 @@ class RunNotes:
     def away(self, problem: str) -> None:
         """Said once: a service that is away for minutes would fill the log."""
         if not self._said_away:
-            waits = "the job goes on meanwhile" if self._job else "or train here: LAXITY_ALONE=1"
-            self._log.warning("%s (asked again until it answers; %s)", problem, waits)
+            waits = (
+                "asked again until it answers; the job goes on meanwhile"
+                if self._job
+                else "asked again for 2 minutes; or train here: LAXITY_ALONE=1"
+            )
+            self._log.warning("%s (%s)", problem, waits)
         self._said_away = True
 
     def interrupted(self) -> None:

@@ -2,7 +2,7 @@
 
 Kubernetes gives a pod its index and nothing else of its Job, and a Job's pods cannot be changed once
 it is there. So what goes through the service is completed before it is created; who uses kubectl
-alone writes these lines (README). What laxity says of the Job wins over another name or number in
+alone writes these lines (docs/manifest.md). What laxity says of the Job wins over another name or number in
 the container, all else stays; a Job that is no training is left alone.
 """
 

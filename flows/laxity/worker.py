@@ -35,7 +35,7 @@ NOT_KEPT: Final = (
 )
 NOT_TOLD: Final = (
     f"this pod of a Job is not told which ({names.ENV_JOB} is not set): it trains alone, and nobody "
-    "hears of its epochs; the lines that its container needs are in laxity's README"
+    "hears of its epochs; the lines that its container needs are in docs/manifest.md"
 )
 _FINISHED_S: Final = 60.0  # at most, until the service has every report
 _TRACKED_S: Final = 20.0  # at most, until MLflow has every point; at once if it does not answer

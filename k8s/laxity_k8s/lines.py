@@ -2,7 +2,7 @@
 
 While a cycle acts, the API server's work is what counts, and where it shares its cores with the
 service each millisecond spent here is taken from it. An aiohttp session spends 0.25 ms of CPU on a
-patch, this half of it (`docs/speed.md`). HTTP is parsed by httptools, TLS is uvloop's. Lists and
+patch, this half of it (`docs/measurements/speed.md`). HTTP is parsed by httptools, TLS is uvloop's. Lists and
 watches stay with aiohttp, which also unpacks what is compressed.
 """
 

@@ -1,4 +1,4 @@
-"""A Job that somebody wrote by hand, as the README shows it, trains on a real node."""
+"""A Job that somebody wrote by hand, as docs/manifest.md shows it, trains on a real node."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from tests.kube.test_admission import job as any_job
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
-EPOCHS = 90  # as the README says
+EPOCHS = 90  # as docs/manifest.md says
 POLICIES = [MANIFESTS / "mutating-v1beta1" / f"{name}.yaml" for name in ("environment", "suspend")]
 TRAIN = """
 import sys
@@ -40,9 +40,9 @@ Json = dict[str, Any]
 
 
 @pytest.mark.parametrize("how", ["kubectl apply", "laxity submit"])
-def test_the_readmes_job_is_promised_and_trains(how: str, ground: PodGround, place: str) -> None:
+def test_the_documented_job_is_promised_and_trains(how: str, ground: PodGround, place: str) -> None:
     folder = laid_out(ground, place)
-    job = at_home(readmes_job(), ground, folder, place)
+    job = at_home(documented_job(), ground, folder, place)
     if how == "kubectl apply":
         kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
     else:
@@ -56,7 +56,7 @@ def test_two_workers_whose_job_says_nothing_of_their_environment_are_told_by_the
     ground: PodGround, place: str
 ) -> None:
     folder = laid_out(ground, place)
-    job = bare(at_home(readmes_job(), ground, folder, place))
+    job = bare(at_home(documented_job(), ground, folder, place))
     kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
     kept_its_promise(ground, place, folder)
     notes = [json.loads(line) for line in (folder / "notes.jsonl").read_text().splitlines()]
@@ -72,7 +72,7 @@ def test_what_its_workers_die_of_is_told_with_exit_code_and_last_line(
 ) -> None:
     folder = laid_out(ground, place)
     (folder / "train.py").write_text("import no_such_package\n")
-    job = bare(at_home(readmes_job(), ground, folder, place))
+    job = bare(at_home(documented_job(), ground, folder, place))
     kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
     ground.until(lambda: bool(told(ground, place)), "an Event that says why it does not train")
     assert re.fullmatch(
@@ -130,9 +130,9 @@ def laid_out(ground: PodGround, place: str) -> Path:
     return folder
 
 
-def readmes_job() -> Json:
+def documented_job() -> Json:
     """The YAML of the section on kubectl, as it stands there."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/manifest.md").read_text(encoding="utf-8")
     _, _, section = text.partition("## With kubectl alone")
     found = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
     assert found

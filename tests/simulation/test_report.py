@@ -9,6 +9,7 @@ import pytest
 from laxity_scheduler.simulate.costs import CostName
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.outcome import FIELDS, Run, filled
+from laxity_scheduler.simulate.pages import _from_jobs
 from laxity_scheduler.simulate.report import interval, report, summary
 from laxity_scheduler.simulate.run import Setting, simulate
 from tests.simulation.jobs import LINEAR, job, trace
@@ -242,3 +243,15 @@ def test_the_error_of_predictions_shrinks_with_a_jobs_own_epochs(
     assert isinstance(at_50, float)
     assert (at_50 < 0.7 * at_10) if learns else (at_50 == at_10 > 0.2)
     assert (sure["prediction_mape_at_10"], sure["prediction_mape_at_50"]) == (0.0, 0.0)
+
+
+def test_at_one_instant_who_ends_makes_room_for_who_starts() -> None:
+    columns = filled(
+        2,
+        first_start_at=np.array([100.0, 0.0]),
+        finished_at=np.array([200.0, 100.0]),
+        gpus=np.array([4.0, 4.0]),
+    )
+    run = Run(policy="edf", trace="made", gpus=4, ids=["b", "a"], columns=columns)
+    _, held = _from_jobs(run)
+    assert held.tolist() == [4.0, 0.0, 4.0, 0.0]

@@ -66,7 +66,10 @@ class Part:
 def check_flows() -> None:
     """CommandError unless the demo's flows lie beside the package, as in a clone."""
     if not FLOWS.is_dir():
-        raise CommandError(f"the demo's flows are not in {FLOWS}: run it from a clone")
+        raise CommandError(
+            "the demo's flows come with a clone of laxity, not with an installed package: "
+            "clone it, then make demo"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def _from_jobs(run: Run) -> tuple[Any, Any]:
     ran = np.isfinite(end)
     at = np.concatenate([start[ran], end[ran]])
     change = np.concatenate([gpus[ran], -gpus[ran]])
-    order = np.argsort(at, kind="stable")
+    order = np.lexsort((change > 0, at))  # at one instant who ends makes room for who starts
     return at[order], np.cumsum(change[order])
 
 

@@ -174,7 +174,8 @@ def duration(seconds: float) -> str:
         return UNKNOWN_TIME
     sign, whole = ("-" if seconds < 0 else ""), round(abs(seconds))
     if whole < 60:
-        return f"{sign}{abs(seconds):.3g}s" if whole < 10 else f"{sign}{whole}s"
+        tenths = f"{abs(seconds):.1f}".removesuffix(".0")
+        return f"{sign}{tenths}s" if whole < 10 else f"{sign}{whole}s"
     minutes, secs = divmod(whole, 60)
     hours, minutes_left = divmod(minutes, 60)
     days, hours_left = divmod(hours, 24)

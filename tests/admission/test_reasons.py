@@ -26,10 +26,10 @@ def test_who_is_no_foreign_job_is_told(beneficiary: str) -> None:
 
 
 def test_figures_stay_and_reasons_without_names_are_the_same_object() -> None:
-    why = reason("fits", p90_in_s=60.0, slack_s=5.0, workers=2)
+    why = reason("fits", p90_at=60.0, slack_s=5.0, workers=2)
     assert why.within("a") is why
     foreign = reason("preempt_for", beneficiary="b/x", gpus=2).within("a")
-    assert foreign.text.startswith("a job of another namespace needs 2 GPU(s)")
+    assert foreign.text.startswith("a job of another namespace needs 2 GPUs")
 
 
 def test_who_may_see_all_is_named_all() -> None:

@@ -252,6 +252,6 @@ def test_at_one_instant_who_ends_makes_room_for_who_starts() -> None:
         finished_at=np.array([200.0, 100.0]),
         gpus=np.array([4.0, 4.0]),
     )
-    run = Run(policy="edf", trace="made", gpus=4, ids=["b", "a"], columns=columns)
+    run = Run(policy="edf", trace="made", gpus=4, ids=["b", "a"], columns=columns, refused={})
     _, held = _from_jobs(run)
     assert held.tolist() == [4.0, 0.0, 4.0, 0.0]

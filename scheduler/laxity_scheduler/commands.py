@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -156,6 +157,9 @@ def up(
     from laxity_scheduler.running.tracked import lines_about
     from laxity_scheduler.service.settings import Settings
 
+    if not sys.platform.startswith("linux"):
+        message = f"laxity up needs Linux, this is {sys.platform}: use a service elsewhere (--url)"
+        raise CommandError(message, code=FAILED)
     place = _place(home)
     running = place.running()
     if running is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from laxity_scheduler.running.home import Home, HomeBusyError, HomeError
+from tests.cli.calling import laxity
 
 HOLDER = """
 import sys, time
@@ -130,3 +131,11 @@ def test_the_port_of_the_last_time_is_remembered(tmp_path: Path) -> None:
     assert home.last_port() == 0
     home.keep_port(4711)
     assert Home(tmp_path).last_port() == 4711
+
+
+def test_elsewhere_than_on_linux_up_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert laxity(monkeypatch, "up") == 1
+    assert "laxity up needs Linux, this is darwin" in capsys.readouterr().err

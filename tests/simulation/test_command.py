@@ -264,7 +264,9 @@ def test_progress_rewrites_one_line_on_a_terminal_and_leaves_none(
     for ended in (1, 2, 3):
         told.ended(ended, 1_000)
     told.clear()
-    assert out.getvalue() == f"{CLEAR}2 of 1,000 jobs have ended after 1m5s{CLEAR}"
+    assert (
+        out.getvalue() == f"{CLEAR}2 of 1,000 jobs have ended after 1m5s, about 9h35s left{CLEAR}"
+    )
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal() -> None:
@@ -275,8 +277,8 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal() -> None:
         told.ended(ended, 10)
     assert out.getvalue().splitlines() == [
         "[1/2] fifo 64 GPUs",
-        "1 of 2 runs done, 2 of 20 jobs have ended after 11s",
-        "1 of 2 runs done, 4 of 20 jobs have ended after 22s",
+        "1 of 2 runs done, 2 of 20 jobs have ended after 11s, about 1m39s left",
+        "1 of 2 runs done, 4 of 20 jobs have ended after 22s, about 1m28s left",
     ]
 
 

@@ -175,6 +175,9 @@ def simulate(
         from laxity_scheduler.simulate.pages import write
 
         write(out, source, many, reports)
+        typer.echo(
+            f"written to {out}: {', '.join(sorted(one.name for one in out.iterdir()))}", err=True
+        )
 
 
 def _set_aside(source: Source, first: Figures) -> None:
@@ -285,13 +288,29 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
         runs = [_json(one) for one in reports]
         typer.echo(json.dumps({"runs": runs, "summary": [_json(one) for one in found_groups]}))
         return
+    from rich.table import Table
+
+    from laxity.table import console
+    from laxity.times import counted
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column()
     for group in found_groups:
-        typer.echo(f"{group['policy']} on {group['nodes']} node(s), {group['runs']} run(s)")
-        for name in SHOWN:
-            if name in group:
-                half = group.get(f"{name}_ci95") or 0.0
-                spread = f" +- {half:,.4g}" if half else ""
-                typer.echo(f"  {name:<20} {group[name]:>14,.4f}{spread}")
+        on = f"{counted(int(str(group['nodes'])), 'node')}, {counted(int(str(group['runs'])), 'run')}"
+        table.add_column(f"{group['policy']}\n{on}", justify="right")
+    for name in SHOWN:
+        if any(name in group for group in found_groups):
+            table.add_row(name, *(_cell(group, name) for group in found_groups))
+    console().print(table)
+
+
+def _cell(group: Figures, name: str) -> str:
+    """A figure with the half width of its interval; whole numbers without decimals."""
+    if name not in group:
+        return "-"
+    value, half = float(str(group[name])), group.get(f"{name}_ci95") or 0.0
+    shown = f"{value:,.0f}" if abs(value) >= 1_000 or value == round(value) else f"{value:,.4f}"
+    return f"{shown} +- {half:,.4g}" if half else shown
 
 
 def _json(figures: Figures) -> Figures:

@@ -65,7 +65,9 @@ class Screen:
     def _text(self, ended: int, jobs: int, took_s: float) -> str:
         runs = "" if self.many < 2 else f"{self.runs} of {self.many} runs done, "
         took = format_duration(timedelta(seconds=int(took_s)))
-        return f"{runs}{ended:,} of {jobs * self.many:,} jobs have ended after {took}"
+        left_s = took_s * (jobs * self.many - ended) / ended if ended else 0.0
+        left = f", about {format_duration(timedelta(seconds=int(left_s)))} left" if left_s else ""
+        return f"{runs}{ended:,} of {jobs * self.many:,} jobs have ended after {took}{left}"
 
     def _say(self, text: str) -> None:
         if not self._terminal:

@@ -14,7 +14,7 @@ from laxity_scheduler.reasons import reason
 from laxity_scheduler.verdict import Promise
 from tests.acting.making import job
 
-WHY = reason("fits", p90_in_s=60.0, slack_s=5.0, workers=2)
+WHY = reason("fits", p90_at=60.0, slack_s=5.0, workers=2)
 PROMISE = verdict_text(Promise(9.5, 1.5, 2.5, ((3.5, 2),), WHY))
 SEAL = Seal(b"k" * 32)
 

@@ -45,7 +45,7 @@ def service(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Any) ->
 def forged(namespace: str) -> Json:
     """A Job that says of itself that it was promised all GPUs for a month, since 1970."""
     made = training_job(namespace, "forged", GREEDY)
-    why = reason("fits", p90_in_s=60.0, slack_s=5.0, workers=GPUS)
+    why = reason("fits", p90_at=60.0, slack_s=5.0, workers=GPUS)
     told = Promise(4e9, 4e9 - 10, 4e9 - 5, ((4e9, GPUS),), why)
     status = Kept(queued_at=1.0, terms=terms(made), asked_deadline="720h", wanted=0)
     made["metadata"]["annotations"] |= {

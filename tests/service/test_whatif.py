@@ -126,7 +126,7 @@ def test_no_width_that_fits_is_refused_with_what_is_needed() -> None:
     told = ask(state, row, TRUTH, qos.decide).verdict
     assert isinstance(told, Refusal)
     assert told.reason.code == "does_not_fit_cluster"
-    assert "512 worker(s)" in told.reason.text
+    assert "512 workers" in told.reason.text
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A batch/v1 Job of anybody becomes the fields of a TrainingSpec; every wrong field is named at once.
 
-Input is hostile until read: any value may have any type. A Job that runs something else than a
-laxity worker and names no epochs is plain: it keeps its width and is not preempted unless it says so.
+Input is hostile until read: any value may have any type. No Job's meaning is changed: only an elastic
+Job is resized, and only to widths that it names; every other Job runs at the shape that it states. A
+Job that is not elastic or names no epochs is plain: it is not preempted unless it says so.
 """
 
 import json
@@ -19,6 +20,10 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 _MOST_DIGITS: Final = 18
+# Rules over indexes: with another number of workers they would mean something else.
+_COUNT_INDEXES: Final = ("successPolicy", "maxFailedIndexes", "backoffLimitPerIndex")
+SHAPE: Final = ("completionMode", "parallelism", "completions", "managedBy", *_COUNT_INDEXES)
+_JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
 
 
 def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
@@ -33,6 +38,7 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     fields = _read_annotations(annotations, problems)
     fields |= {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default"}
     fields |= {"image": container.get("image"), "env": _plain_env(container, problems)}
+    _check_manager(spec, problems)
     fields["plain"] = _is_plain(spec, annotations)
     fields["qos"] = _qos(spec, annotations, container, problems, plain=fields["plain"])
     return fields
@@ -67,10 +73,28 @@ def _read_annotations(annotations: Mapping[str, Any], problems: list[QoSError]) 
     return fields
 
 
+def is_elastic(spec: Mapping[str, Any]) -> bool:
+    """Whether a Job of this spec may be resized without a change of what it means.
+
+    It is Indexed, each completion is one worker, and no rule counts its indexes. A work queue and a
+    Job of more completions than workers are not: there, parallelism is only how many run at once.
+    """
+    parallelism = spec.get("parallelism", 1)
+    one_each = spec.get("completions", parallelism) == parallelism
+    counts_indexes = any(spec.get(rule) is not None for rule in _COUNT_INDEXES)
+    return spec.get("completionMode") == "Indexed" and one_each and not counts_indexes
+
+
 def _is_plain(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
-    if spec.get("completionMode") != "Indexed":
-        return True
-    return names.ENTRY not in annotations and names.EPOCHS not in annotations
+    trains = names.ENTRY in annotations or names.EPOCHS in annotations
+    return not (is_elastic(spec) and trains)
+
+
+def _check_manager(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
+    manager = spec.get("managedBy")
+    if manager not in (None, _JOB_CONTROLLER):
+        what = f"{manager!r:.80} runs the pods of this Job, and laxity cannot start or stop them"
+        problems.append(QoSError("managedBy", f"{what}; leave the field out"))
 
 
 def _qos(
@@ -84,12 +108,15 @@ def _qos(
     said = dict(annotations)
     workers = _collect(problems, lambda: _parallelism(spec), 1)
     gpus_per_worker = _collect(problems, lambda: _gpus(container), 1)
+    stated = str(workers or 1)
+    said.setdefault(names.WIDTHS, stated)
     if plain:
-        said.setdefault(names.WIDTHS, str(workers or 1))
         said.setdefault(names.PREEMPTIBLE, "false")
     qos = _collect(problems, lambda: read(said, gpus_per_worker=gpus_per_worker), QoS())
-    if spec.get("completionMode") != "Indexed" and (qos.widths is not None and len(qos.widths) > 1):
-        problems.append(QoSError("widths", "a NonIndexed Job keeps its width; name one"))
+    if not is_elastic(spec) and qos.widths != (workers or 1,):
+        what = f"this Job runs as it is written, on {stated}; only an Indexed Job of as many"
+        what = f"{what} completions as parallelism, without rules for indexes, can be resized"
+        problems.append(QoSError("widths", f"{what}. Leave the annotation out"))
     return qos
 
 

@@ -14,6 +14,7 @@ import orjson
 from cachetools import LRUCache
 
 from laxity import names
+from laxity.job_reading import SHAPE
 from laxity.spec import TrainingSpec
 from laxity_k8s import merge
 from laxity_k8s.api import Json
@@ -66,8 +67,7 @@ def _digest(job: Json) -> bytes:
         merge.dig(metadata, "namespace"),
         merge.dig(metadata, "labels"),
         [pair for pair in merge.annotations(job).items() if pair[0] not in names.OUTPUTS],
-        merge.dig(spec, "completionMode"),
-        merge.dig(spec, "parallelism"),
+        [merge.dig(spec, field) for field in SHAPE],
         [merge.dig(container, field) for field in ("image", "env", "resources")],
     )
     return hashlib.blake2b(orjson.dumps(read, default=repr), digest_size=16).digest()

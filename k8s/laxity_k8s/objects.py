@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 
-from laxity import names
+from laxity import job_reading, names
 from laxity.checked import finite_number, instant_at, whole_number
 from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec
@@ -143,7 +143,7 @@ def _row(
         pinned=names.PIN in said or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
         asked=told_verdict is None or state.terms != terms(job),
-        fitting_workers=fitting(own, workers) if workers and had_time else None,
+        fitting_workers=fitting(job, own) if workers and had_time else None,
         died=pods.died(own, workers) if workers else "",
         failed_starts=state.failed_starts,
         not_before=state.not_before,
@@ -211,7 +211,7 @@ def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
     """
     bound = {
         index: pods.node(pod)
-        for index, pod in numbered(own)
+        for index, pod in numbered(job, own)
         if not pods.over(pod) and not pods.leaving(pod) and pods.node(pod)
     }
     sent = told(job)
@@ -221,32 +221,62 @@ def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
     return tuple(found) if all(found) else ()
 
 
-def numbered(own: Iterable[Json]) -> list[tuple[int, Json]]:
-    """Pods with their index; those of a Job that is not Indexed are counted by name."""
-    plain = count()
+def is_elastic(job: Json) -> bool:
+    """Whether it may be resized: each of its pods is one worker of a training."""
+    return job_reading.is_elastic(merge.table(job, "spec"))
+
+
+def numbered(job: Json, own: Iterable[Json]) -> list[tuple[int, Json]]:
+    """Pods with the number of the worker that each is.
+
+    That is the index in an elastic Job. In any other, pods come and go as items are done: those that
+    are there are counted by name.
+    """
+    elastic = is_elastic(job)
+    next_number = count()
     return [
-        (next(plain) if found is None else found, pod)
+        (next(next_number) if index is None else index, pod)
         for pod in sorted(own, key=merge.identity)
-        for found in (pods.index(pod),)
-        if found is not None or not pods.over(pod)
+        for index in (pods.index(pod) if elastic else None,)
+        if index is not None or not pods.over(pod)
     ]
 
 
 def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
     """Workers that hold GPUs and should not: on their way out, or about to be told."""
     seen = sum(
-        pods.leaving(pod) or index >= workers for index, pod in numbered(own) if not pods.over(pod)
+        pods.leaving(pod) or index >= workers
+        for index, pod in numbered(job, own)
+        if not pods.over(pod)
     )
     status = merge.table(job, "status")
     counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
     return max(seen, counted - workers, may_come(job))
 
 
-def fitting(own: Iterable[Json], workers: int) -> int | None:
-    """Indexes that run, from 0 up; None if all do."""
-    running = {index for index, pod in numbered(own) if pods.phase(pod) in {"Running", "Succeeded"}}
-    found = next((index for index in range(workers) if index not in running), workers)
-    return None if found == workers else found
+def fitting(job: Json, own: Iterable[Json]) -> int | None:
+    """Workers that run, in an elastic Job indexes from 0 up; None if all that should run do."""
+    due = due_workers(job)
+    running = {
+        index for index, pod in numbered(job, own) if pods.phase(pod) in {"Running", "Succeeded"}
+    }
+    fits = next((index for index in range(due) if index not in running), due)
+    return None if fits == due else fits
+
+
+def due_workers(job: Json) -> int:
+    """Pods that the job controller keeps running now, or that have succeeded in an elastic Job.
+
+    Fewer than its width when the last items of a Job are being done.
+    """
+    wide = width(job)
+    completions, status = merge.dig(job, "spec", "completions"), merge.table(job, "status")
+    succeeded = pods.count(status.get("succeeded"))
+    if is_elastic(job) or not succeeded:
+        return wide
+    if completions is None:  # a work queue: after the first success no pod is made any more
+        return min(wide, pods.count(status.get("active")))
+    return min(wide, max(0, pods.count(completions) - succeeded))
 
 
 @lru_cache(maxsize=4096)
@@ -289,12 +319,15 @@ def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
     return busy
 
 
-def reserved(nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]) -> Counter[str]:
+def reserved(
+    job: Json, nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]
+) -> Counter[str]:
     """GPUs by node for workers that were sent to `nodes` and have no pod on any node yet."""
-    there = {index for index, pod in numbered(own) if pods.node(pod) and not pods.over(pod)}
-    done = {index for index, pod in numbered(own) if pods.phase(pod) == "Succeeded"}
+    workers = numbered(job, own)
+    there = {index for index, pod in workers if pods.node(pod) and not pods.over(pod)}
+    done = {index for index, pod in workers if pods.phase(pod) == "Succeeded"}
     waiting: Counter[str] = Counter()
-    for index, node in enumerate(nodes):
+    for index, node in enumerate(nodes[: due_workers(job)]):
         if node and index not in there and index not in done:
             waiting[node] += gpus_per_worker
     return waiting

@@ -21,6 +21,7 @@ from laxity_k8s.affinity import onto
 from laxity_k8s.api import Json, Patch
 from laxity_k8s.binding import allowed
 from laxity_k8s.kept import Kept, kept, terms, verdict_label, verdict_text
+from laxity_k8s.objects import is_elastic
 from laxity_k8s.reconcile import rfc3339
 from laxity_scheduler.backoff import FAILED, backoff_s, failed_starts
 from laxity_scheduler.plan import (
@@ -185,9 +186,9 @@ def _offered(offers: Sequence[Offer]) -> str:
 
 def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> None:
     width, now = decision.workers, draft.now
-    draft.spec |= {"suspend": False, "parallelism": width, "completions": width}
-    if merge.dig(draft.job, "spec", "completionMode") != "Indexed":
-        draft.spec.pop("completions")
+    draft.spec |= {"suspend": False, "parallelism": width}
+    if is_elastic(draft.job):
+        draft.spec["completions"] = width
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
     template = {**(onto(draft.job, decision.nodes, roomy) or {}), **_shown(draft.job, token)}

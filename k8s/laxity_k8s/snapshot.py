@@ -280,7 +280,7 @@ class Snapshot:
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Since when not all its workers run: one that is lost later has its time to come again."""
-        if objects.fitting(own, objects.width(job)) is None:
+        if objects.fitting(job, own) is None:
             self._missing.pop(group, None)
             return 0.0
         if not noted(job):  # its controller does not know yet that it should make them
@@ -360,7 +360,7 @@ def _own(job: Json, all_pods: list[Json]) -> list[Json]:
 
 def _count(entry: _Entry, job: Json, nodes: Sequence[str], size: int, own: list[Json]) -> None:
     """Add what is meant for its workers that are not there yet."""
-    entry.sent = objects.reserved(nodes, size, own)
+    entry.sent = objects.reserved(job, nodes, size, own)
     entry.busy += entry.sent
     _look_for_unseen(entry, job, own)
 

@@ -34,7 +34,7 @@ def unseen(job: Json, own: Sequence[Json], sent: int) -> int:
     which a job controller may make that has not seen its own first.
     """
     wide = objects.width(job)
-    alive = [(index, pod) for index, pod in objects.numbered(own) if not pods.over(pod)]
+    alive = [(index, pod) for index, pod in objects.numbered(job, own) if not pods.over(pod)]
     bound = [index for index, pod in alive if pods.node(pod)]
     waiting = {
         index

@@ -234,14 +234,14 @@ def test_gpus_are_reserved_for_workers_without_a_pod_and_counted_once() -> None:
     made = job(width=3, suspend=False, nodes='["a", "b", "b"]')
     pods = (pod(0, node="a"), pod(1, phase="Pending"))
     found = row(made, pods)
-    assert objects.reserved(found.nodes, found.gpus_per_worker, pods) == {"b": 2}
+    assert objects.reserved(made, found.nodes, found.gpus_per_worker, pods) == {"b": 2}
     assert objects.pods_busy(pods) == {"a": 1}
 
 
 def test_pods_of_a_job_that_is_not_indexed_are_counted_once_too() -> None:
     made = job(width=2, suspend=False, nodes='["a", "a"]', spec={"completionMode": "NonIndexed"})
     pods = (pod(None, node="a"),)
-    assert objects.reserved(row(made, pods).nodes, 1, pods) == {"a": 1}
+    assert objects.reserved(made, row(made, pods).nodes, 1, pods) == {"a": 1}
 
 
 @pytest.mark.parametrize(

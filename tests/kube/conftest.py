@@ -8,8 +8,11 @@ import pytest
 
 from tests.builders import TOKEN
 from tests.kube.fixtures import WHY_NOT
+from tests.kube.place import service, there
 from tests.kube.podground import PodGround
 from tests.kube.realnode import why_not
+
+__all__ = ["service", "there"]  # fixtures of tests in this folder
 
 
 @pytest.fixture(scope="session")

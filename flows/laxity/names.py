@@ -52,6 +52,7 @@ RESIZE_TO: Final = f"{DOMAIN}/resize-to"  # workers to re-form at, at the epoch'
 NODES: Final = f"{DOMAIN}/nodes"  # JSON list: the node of each worker index
 CYCLE: Final = f"{DOMAIN}/cycle"  # number of the cycle that decided last
 RUN_ID: Final = f"{DOMAIN}/mlflow-run"
+REFUSED: Final = "Refused"  # reason of the condition that ends the refused Job of a CronJob
 TERM: Final = f"{DOMAIN}/term"  # of the leader that took over while the Job was acted on
 SEAL: Final = f"{DOMAIN}/seal"  # keyed digests of verdict and status: without it they do not count
 OUTPUTS: Final = (

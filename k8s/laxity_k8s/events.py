@@ -3,6 +3,8 @@
 Written from a thread of its own, one after the other, after the patches that they tell of: a slow
 API server never holds up a decision, and a thousand Events do not hold up a thousand starts. What
 cannot be written is dropped: an Event is news, the annotations are the record.
+
+As in client-go, an Event that repeats another one is not written again: the first one's count grows.
 """
 
 import os
@@ -10,18 +12,47 @@ import queue
 import socket
 import threading
 import time
+from collections import OrderedDict
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from typing import Final
 
 from laxity_k8s import merge
-from laxity_k8s.api import ClusterApi, Json
+from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.guard import SHARED, Guard
 from laxity_k8s.lease import own_namespace
 from laxity_k8s.reconcile import rfc3339
 
 MOST_WAITING = 20_000  # two of each of 10,000 Jobs
+MOST_REMEMBERED: Final = 20_000
 MOST_WORDS = 1_000  # an API server takes 1,024 characters
 CLOSE_S = 10.0
+# What somebody may have to act on.
+WARNINGS: Final = frozenset(
+    {
+        "capacity_budget_spent",
+        "capacity_promised_to_others",
+        "counted_as_one_pool",
+        "deadline_before_fastest_finish",
+        "deadline_in_the_past",
+        "does_not_fit_any_node",
+        "does_not_fit_cluster",
+        "does_not_fit_eligible_nodes",
+        "forecast_late",
+        "hopeless",
+        "invalid",
+        "missed_and_stopped",
+        "no_eligible_node",
+        "node_lost",
+        "pinned",
+        "pods_do_not_fit",
+        "pods_may_not_go_there",
+        "promise_broken",
+        "promise_in_danger",
+        "unknown_model_needs_profiling",
+        "workers_fail",
+    }
+)
 
 
 class EventWriter:
@@ -31,12 +62,14 @@ class EventWriter:
         self._api = api
         self._end_at = float("inf")
         self._queue: queue.Queue[Json | None] = queue.Queue(MOST_WAITING)
+        self._counts: OrderedDict[tuple[str, str, str], tuple[str, int]] = OrderedDict()
         self._thread = threading.Thread(target=self._run, name="laxity-events", daemon=True)
         self._thread.start()
 
     def say(self, job: Json, code: str, words: str, *, warning: bool = False) -> None:
+        made = event(job, code, words, warning=warning or code in WARNINGS)
         with suppress(queue.Full):
-            self._queue.put_nowait(event(job, code, words, warning=warning))
+            self._queue.put_nowait(made)
 
     def close(self) -> None:
         """Write what is waiting, as far as it can be written soon, then end."""
@@ -50,7 +83,23 @@ class EventWriter:
         while (news := self._queue.get()) is not None and time.monotonic() < self._end_at:
             # cancelled: the connection was closed
             with suppress(*SHARED, CancelledError):
-                guard(merge.identity(news), self._api.create, "events", news)
+                guard(merge.identity(news), self._write, news)
+
+    def _write(self, news: Json) -> None:
+        """Count a repetition on the Event that it repeats, if that is still there."""
+        about = (news["involvedObject"].get("uid") or "", news["reason"], news["message"])
+        first_id, count = self._counts.pop(about, ("", 0))
+        if first_id:
+            body = {"count": count + 1, "lastTimestamp": news["lastTimestamp"]}
+            try:
+                self._api.patch(Patch("events", first_id, body))
+            except ApiError:  # it was deleted, or has expired: this one is the first again
+                first_id, count = "", 0
+        if not first_id:
+            first_id = merge.identity(self._api.create("events", news))
+        self._counts[about] = (first_id, count + 1)
+        while len(self._counts) > MOST_REMEMBERED:
+            self._counts.popitem(last=False)
 
 
 def own_pod() -> Json:

@@ -98,15 +98,19 @@ def job_patch(
     cycle: int = 0,
     roomy: Sequence[str] = (),
     token: str = "",
+    repeats_wait: bool = False,
 ) -> JobPatch | None:
     """All decisions about one Job as one patch; None if the Job says all of it already.
 
     `roomy` are nodes that the Job may grow onto later, besides those it is admitted to. `token` is
-    what its workers show to the service.
+    what its workers show to the service. A wait that repeats the one before is the Job's reason
+    again, and no Event.
     """
     draft = _Draft(job, row, now, merge.annotations(job), kept(job))
     for decision in decisions:
         _add(draft, decision, roomy, token)
+    if repeats_wait:
+        draft.told.pop()
     _keep(draft, cycle)
     body = _body(draft)
     if not body:

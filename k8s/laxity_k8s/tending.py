@@ -2,15 +2,33 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from laxity import names
 from laxity_k8s import merge, objects
 from laxity_k8s.api import Json, Patch
-from laxity_k8s.kept import kept, verdict_text
+from laxity_k8s.kept import kept, terms, verdict, verdict_text
+from laxity_k8s.patches import LONGEST_REASON
+from laxity_k8s.reconcile import rfc3339
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.verdict import Refusal
 
 NOT_OURS = "pinned"
+# Field managers of tools that apply files: what they write is no wish of this moment. The admission
+# policies in k8s/manifests have the same list.
+APPLIERS: Final = frozenset(
+    {
+        "Helm",
+        "Terraform",
+        "argocd-controller",
+        "helm",
+        "helm-controller",
+        "kubectl",
+        "kubectl-client-side-apply",
+        "kustomize-controller",
+        "pulumi-kubernetes",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +41,10 @@ class Tending:
 
 
 def tending(job: Json, *, now: float) -> Tending | None:
-    """Suspend a new Job that runs; pin one that was changed by hand; None if nothing is to do.
+    """Suspend a new Job that runs; pin one changed by hand; end a refused one of a CronJob.
 
-    The pin takes the Job's present width as what was wanted, so that it ends with its annotation.
+    None if nothing is to do. The pin takes the Job's present width as what was wanted, so that it ends with its annotation. A
+    file that was applied again is no change by hand: laxity decides about the Job as it is now.
     """
     if not objects.live(job):
         return None
@@ -40,7 +59,9 @@ def tending(job: Json, *, now: float) -> Tending | None:
         return Tending(patch_of(job, body), "suspended", words)
     how = objects.by_hand(job)
     if not how:
-        return None
+        return _end_refused(job, now)
+    if is_applied(job):
+        return _take_back(job, now)
     why = reason("pinned")
     state = replace(state, wanted=objects.width(job))
     pinned = {
@@ -50,6 +71,79 @@ def tending(job: Json, *, now: float) -> Tending | None:
     }
     return Tending(
         patch_of(job, {"metadata": {"annotations": pinned}}), why.code, f"{how}: {why.text}"
+    )
+
+
+def is_applied(job: Json) -> bool:
+    """Whether it was a tool that applies files, and nobody by hand, that changed the Job's size.
+
+    A field that somebody changes is from then on in the name of that field manager.
+    """
+    if names.PIN in merge.annotations(job):
+        return False
+    runs = objects.width(job) > 0
+    field = "f:parallelism" if runs and kept(job).wanted else "f:suspend"
+    return any(
+        entry.get("manager") in APPLIERS and field in merge.table(entry, "fieldsV1", "f:spec")
+        for entry in merge.items(job, "metadata", "managedFields")
+    )
+
+
+def _take_back(job: Json, now: float) -> Tending:
+    """The Job as it is after the file was applied, for the next decision."""
+    width, state = objects.width(job), kept(job)
+    body: Json = {}
+    if state.wanted == 0:
+        body, width = {"spec": {"suspend": True}}, 0
+        words = "a file was applied and started it before its turn: suspended until it comes"
+    elif width:
+        words = f"a file was applied again: it runs on {width} until the next decision"
+    else:
+        state = replace(state, queued_at=now)
+        words = "a file was applied again and stopped it: it starts again as soon as it can"
+    notes: dict[str, str | None] = {names.STATUS: replace(state, wanted=width).to_text()}
+    if width == 0:
+        here = merge.annotations(job)
+        notes |= {key: None for key in (names.STOP, names.RESIZE_TO, names.NODES) if key in here}
+    return Tending(
+        patch_of(job, {"metadata": {"annotations": notes}, **body}), "applied_again", words
+    )
+
+
+def _end_refused(job: Json, now: float) -> Tending | None:
+    """End the refused Job of a CronJob; None if it is none.
+
+    While it waits for another deadline a CronJob that forbids two at once makes no other Job, and one
+    that allows them makes more and more.
+    """
+    refused = verdict(job)
+    if not isinstance(refused, Refusal) or not _is_of_cron_job(job) or objects.width(job):
+        return None
+    asks_again = refused.reason.code != "invalid" and kept(job).terms != terms(job)
+    if asks_again or objects.leaving(job, (), 0):
+        return None
+    at, words = rfc3339(int(now)), refused.reason.text[:LONGEST_REASON]
+    ends = [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": names.REFUSED,
+            "message": words,
+            "lastTransitionTime": at,
+        }
+        for kind in ("FailureTarget", "Failed")
+    ]
+    others = [one for one in merge.items(job, "status", "conditions") if one["type"] != "Suspended"]
+    start = merge.dig(job, "status", "startTime") or at
+    body = {"metadata": {}, "status": {"startTime": start, "conditions": [*others, *ends]}}
+    ended = replace(patch_of(job, body), subresource="status")
+    return Tending(ended, "refused_run_ended", f"this run of a CronJob ends refused: {words}")
+
+
+def _is_of_cron_job(job: Json) -> bool:
+    return any(
+        owner.get("kind") == "CronJob" and owner.get("controller")
+        for owner in merge.items(job, "metadata", "ownerReferences")
     )
 
 

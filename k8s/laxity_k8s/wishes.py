@@ -1,12 +1,17 @@
 """What a plan's decisions ask of each Job, as patches that are yet to be made.
 
 Making a patch takes a tenth of a millisecond: those of first starts are made while others are sent.
+
+A cycle decides anew why each Job waits, and its words differ whenever any other Job starts or ends.
+Writing all of them would be most of what the API server is asked to do, so a Job that does nothing
+but wait is written when it begins to wait for something else, and then every five minutes at most.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
+from typing import Final
 
 from laxity_k8s import merge
 from laxity_k8s.affinity import roomy
@@ -16,7 +21,7 @@ from laxity_k8s.patches import JobPatch, job_patch
 from laxity_k8s.sending import Wish
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.straying import postponed
-from laxity_scheduler.plan import Admit, Decision, Loan, Reclaim, Resize
+from laxity_scheduler.plan import Admit, Decision, Loan, Reclaim, Resize, Wait
 from laxity_scheduler.state import ClusterState, Job
 
 WorkerToken = Callable[[str], str]
@@ -28,10 +33,37 @@ def no_token(uid: str) -> str:
     return ""
 
 
+WAITS_AGAIN_S: Final = 300.0
+
+
+class WaitFilter:
+    """Which waits are news; forgetting costs one patch and one Event for each Job, no more."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, tuple[str, float]] = {}
+
+    def is_news(self, job_id: str, decisions: Sequence[Decision], now: float) -> bool:
+        """Whether the last decision about a Job is anything but the wait that it knows of."""
+        last = decisions[-1]
+        if not isinstance(last, Wait):
+            self._written.pop(job_id, None)
+            return True
+        code, at = self._written.get(job_id, ("", 0.0))
+        if code == last.reason.code and now < at + WAITS_AGAIN_S:
+            return False
+        self._written[job_id] = (last.reason.code, now)
+        return True
+
+    def keep(self, job_ids: Container[str]) -> None:
+        """Forget all other Jobs."""
+        self._written = {key: last for key, last in self._written.items() if key in job_ids}
+
+
 def wishes(
     decisions: Iterable[Decision],
     state: ClusterState,
     snapshot: Snapshot,
+    waits: WaitFilter,
     *,
     cycle: int,
     guard: Guard,
@@ -47,6 +79,7 @@ def wishes(
             by_job[decision.job].append(decision)
     if not by_job:
         return [], []
+    waits.keep(state.by_id)
     shown = snapshot.shown
     late = postponed(by_job, state.by_id, shown, snapshot.on_its_way, guard)
     nodes = {node.id: node for node in state.nodes}
@@ -54,21 +87,34 @@ def wishes(
     now: list[Wish] = []
     later: list[Wish] = []
 
-    def make(job: Json, row: Job, mine: Sequence[Decision], at: float) -> JobPatch | None:
+    def make(
+        job: Json, row: Job, mine: Sequence[Decision], at: float, *, repeats_wait: bool
+    ) -> JobPatch | None:
         may = state.eligible(row)
         open_to = freest if may is None else (node for node in freest if node.id in may)
-        room = roomy(nodes, open_to, row, mine)
-        token = worker_token(str(job["metadata"].get("uid", "")))
-        return job_patch(job, row, mine, now=at, cycle=cycle, roomy=room, token=token)
+        return job_patch(
+            job,
+            row,
+            mine,
+            now=at,
+            cycle=cycle,
+            roomy=roomy(nodes, open_to, row, mine),
+            token=worker_token(str(job["metadata"].get("uid", ""))),
+            repeats_wait=repeats_wait,
+        )
 
     for job_id, said in by_job.items():
         row, job = state.by_id.get(job_id), shown.get(job_id)
         mine = [one for one in said if not (job_id in late and isinstance(one, Resize))]
         if row is None or job is None or not mine:
             continue
+        is_news = waits.is_news(job_id, mine, state.now)
+        if not is_news and len(mine) == 1:
+            continue
         is_first = guard(job_id, first_start, job, mine)
         if is_first is not None:
-            wish = partial(guard, job_id, make, job, row, mine, time.time())
+            made = partial(make, job, row, mine, time.time(), repeats_wait=not is_news)
+            wish = partial(guard, job_id, made)
             (later if is_first else now).append(wish)
     return now, later
 

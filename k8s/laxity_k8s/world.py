@@ -30,7 +30,7 @@ from laxity_k8s.signals import Signals
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.steady import is_clock_steady
 from laxity_k8s.tending import Tending, refusal, tending
-from laxity_k8s.wishes import WorkerToken, no_token, wishes
+from laxity_k8s.wishes import WaitFilter, WorkerToken, no_token, wishes
 from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
 from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
 from laxity_scheduler.state import ClusterState, NodeSet
@@ -78,6 +78,7 @@ class LiveCluster:
         self._snapshot = Snapshot(self._mirror, self._reminders.report, fit_within_s=fit_within_s)
         self._guard, self._aside = Guard(self._snapshot.reject), Guard()
         self._events = EventWriter(api)
+        self._waits = WaitFilter()
         self._state: ClusterState | None = None
         self._sender = Sender(
             api, self._mirror, self._events, self._snapshot.shown.get,
@@ -119,6 +120,7 @@ class LiveCluster:
                 plan.decisions,
                 state,
                 self._snapshot,
+                self._waits,
                 cycle=self.cycle,
                 guard=self._guard,
                 worker_token=self._worker_token,

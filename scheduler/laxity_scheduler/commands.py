@@ -31,10 +31,18 @@ StoreUrl = Annotated[
     ),
 ]
 PolicyName = Annotated[
-    str, typer.Option(help="Who decides: qos, elasticflow, pickyman, edf, fifo ...")
+    str,
+    typer.Option(
+        envvar="LAXITY_POLICY", help="Who decides: qos, elasticflow, pickyman, edf, fifo ..."
+    ),
 ]
 TokensFile = Annotated[
-    Path | None, typer.Option("--tokens", help="File of tokens: TOKEN NAMESPACE... a line.")
+    Path | None,
+    typer.Option(
+        "--tokens",
+        envvar="LAXITY_TOKENS_FILE",
+        help="File of tokens: TOKEN NAMESPACE... a line.",
+    ),
 ]
 Tracking = Annotated[
     str,
@@ -42,7 +50,9 @@ Tracking = Annotated[
         envvar="MLFLOW_TRACKING_URI", help="MLflow store; none for none. [HOME/mlflow.db]"
     ),
 ]
-Webhook = Annotated[str, typer.Option(help="Address that events are posted to.")]
+Webhook = Annotated[
+    str, typer.Option(envvar="LAXITY_WEBHOOK", help="Address that events are posted to.")
+]
 PrefectUrl = Annotated[
     str,
     typer.Option(
@@ -53,7 +63,11 @@ PrefectUrl = Annotated[
 ]
 Budgets = Annotated[
     list[str] | None,
-    typer.Option("--budget", help="NAMESPACE=GPU_HOURS that may be promised; repeatable."),
+    typer.Option(
+        "--budget",
+        envvar="LAXITY_BUDGETS",
+        help="NAMESPACE=GPU_HOURS that may be promised; repeatable, in the variable with spaces.",
+    ),
 ]
 PublicUrl = Annotated[
     str, typer.Option(envvar="LAXITY_PUBLIC_URL", help="Address that workers are given.")

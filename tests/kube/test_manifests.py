@@ -1,10 +1,13 @@
 """What `kubectl apply -k k8s/manifests/...` would create is taken by a real API server."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from laxity_scheduler.service.metrics import Metrics
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import kubectl
 
@@ -19,7 +22,8 @@ SHARED = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "own", "replicas"), [("sqlite", {"PersistentVolumeClaim"}, 1), ("postgres", set(), 2)]
+    ("kind", "own", "replicas"),
+    [("sqlite", {"PersistentVolumeClaim"}, 1), ("postgres", {"PodDisruptionBudget"}, 2)],
 )
 def test_manifests_build_and_are_accepted(
     cluster: Cluster, kind: str, own: set[str], replicas: int
@@ -33,6 +37,32 @@ def test_manifests_build_and_are_accepted(
     said = kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built).splitlines()
     assert len(said) == len(objects), said
     assert all(line.endswith("(server dry run)") for line in said), said
+
+
+def test_alerts_ask_only_for_what_a_service_exports(cluster: Cluster, tmp_path: Path) -> None:
+    objects = built_with(cluster, tmp_path, "sqlite", "prometheus")
+    rules = next(one for one in objects if one["kind"] == "PrometheusRule")["spec"]["groups"]
+    asked = {
+        name
+        for group in rules
+        for rule in group["rules"]
+        for name in re.findall(r"\blaxity_\w+", rule["expr"])
+    }
+    exported = {line.split()[2] for line in exposition() if line.startswith("# TYPE")}
+    assert asked
+    assert {name.removesuffix("_total") for name in asked} <= {
+        name.removesuffix("_total") for name in exported
+    }
+    monitor = next(one for one in objects if one["kind"] == "ServiceMonitor")
+    service = next(one for one in objects if one["kind"] == "Service")
+    assert (
+        monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    )
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+
+
+def exposition() -> list[str]:
+    return Metrics().text().decode().splitlines()
 
 
 def test_replicas_are_given_the_same_tokens(cluster: Cluster) -> None:
@@ -50,12 +80,18 @@ def test_labelled_jobs_can_be_suspended_by_adding_a_component(
     cluster: Cluster, tmp_path: Path, kind: str
 ) -> None:
     """The mutating policy of the cluster's version is a component beside the base."""
-    chosen = tmp_path / "kustomization.yaml"
-    there = Path("..", *[".."] * len(tmp_path.parts))
-    root = [str(there / MANIFESTS.relative_to("/") / part) for part in (kind, "mutating-v1beta1")]
-    chosen.write_text(yaml.safe_dump({"resources": root[:1], "components": root[1:]}))
-    built = kubectl(cluster, "kustomize", str(tmp_path))
-    kinds = [one["kind"] for one in yaml.safe_load_all(built)]
+    objects = built_with(cluster, tmp_path, kind, "mutating-v1beta1")
+    built = yaml.safe_dump_all(objects)
+    kinds = [one["kind"] for one in objects]
     assert {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} <= set(kinds)
     kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
     kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built)
+
+
+def built_with(cluster: Cluster, tmp_path: Path, kind: str, component: str) -> list[dict[str, Any]]:
+    """The objects of a kustomization of one's own: a base, and a component beside it."""
+    there = Path("..", *[".."] * len(tmp_path.parts))
+    root = [str(there / MANIFESTS.relative_to("/") / part) for part in (kind, component)]
+    chosen = {"resources": root[:1], "components": root[1:]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(chosen))
+    return list(yaml.safe_load_all(kubectl(cluster, "kustomize", str(tmp_path))))

@@ -343,6 +343,8 @@ def _ended(
             continue
         said = status.get("completionTime") if kind == "Complete" else None
         at = view["finished_at"] or instant(said or condition.get("lastTransitionTime")) or now
+        if condition.get("reason") == names.REFUSED and view["verdict"] == "refused":
+            return {"state": "refused", "finished_at": at}
         error = report.failed  # of a finished job: that its result is not kept
         if kind == "Failed":
             error = view["error"] or str(condition.get("message") or "")

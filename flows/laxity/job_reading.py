@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from laxity import names
 from laxity.annotations import LONGEST_VALUE, flag, read, short
+from laxity.checked import whole_number
 from laxity.durations import parse_instant
 from laxity.pod import GPU, RESERVED_ENV
 from laxity.qos import QoS, QoSError, check_whole
@@ -79,10 +80,21 @@ def is_elastic(spec: Mapping[str, Any]) -> bool:
     It is Indexed, each completion is one worker, and no rule counts its indexes. A work queue and a
     Job of more completions than workers are not: there, parallelism is only how many run at once.
     """
-    parallelism = spec.get("parallelism", 1)
-    one_each = spec.get("completions", parallelism) == parallelism
+    one_each = _stated_workers(spec) == _number(spec.get("completions", spec.get("parallelism", 1)))
     counts_indexes = any(spec.get(rule) is not None for rule in _COUNT_INDEXES)
     return spec.get("completionMode") == "Indexed" and one_each and not counts_indexes
+
+
+def _stated_workers(spec: Mapping[str, Any]) -> int:
+    """How many pods run at once: an Indexed Job never runs more than it has completions."""
+    parallelism = _number(spec.get("parallelism", 1))
+    if spec.get("completionMode") != "Indexed" or spec.get("completions") is None:
+        return parallelism
+    return min(parallelism, _number(spec["completions"]))
+
+
+def _number(value: object) -> int:
+    return whole_number(value) or 0
 
 
 def _is_plain(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
@@ -108,6 +120,7 @@ def _qos(
     said = dict(annotations)
     workers = _collect(problems, lambda: _parallelism(spec), 1)
     gpus_per_worker = _collect(problems, lambda: _gpus(container), 1)
+    workers = min(workers, _stated_workers(spec))
     stated = str(workers or 1)
     said.setdefault(names.WIDTHS, stated)
     if plain:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from laxity_k8s import (
     wishes,
 )
 from laxity_k8s import world as acting
-from laxity_k8s.api import ApiError, Json
+from laxity_k8s.api import ApiError, Json, Outcome, Patch
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
 from laxity_scheduler.reasons import reason
@@ -328,13 +329,21 @@ def test_a_rejected_job_is_left_out_with_its_reason_until_its_user_changes_it(
 
 
 def test_a_job_whose_patch_the_api_server_calls_invalid_gets_its_words_as_reason(
-    world: LiveCluster,
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = job("bad")
-    made["spec"] |= {"completions": 3}
-    put(world, made)
+    put(world, job("bad"))
     seen(world, BAD)
     world.observe()
+    patch_many = world.api.patch_many
+
+    def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
+        for patch in patches:
+            if patch.id == BAD and "spec" in patch.body:
+                yield Outcome(patch, 422, message="spec.completions: Invalid value: 3")
+            else:
+                yield from patch_many([patch])
+
+    monkeypatch.setattr(world.api, "patch_many", refuse)
     admit(world, BAD, GOOD)
     state = world.observe()
     assert ids(state) == [GOOD]

@@ -61,6 +61,16 @@ def test_laxity_chooses_the_widths_of_a_job_that_says_auto() -> None:
     assert row(job(width=1, widths="auto")).widths == (1, 2, 4, 8)
 
 
+def test_an_indexed_job_runs_no_more_workers_than_it_has_completions() -> None:
+    assert row(job(width=4, spec={"completions": 2})).widths == (2,)
+
+
+def test_a_job_whose_parallelism_was_changed_by_hand_is_pinned_and_not_refused() -> None:
+    made = job(width=4, suspend=False, widths="1,2", spec={"completions": 1})
+    made["metadata"]["annotations"][names.STATUS] = '{"wanted": 1}'
+    assert row(made).pinned
+
+
 def test_a_job_of_another_controller_is_refused() -> None:
     made = job(spec={"managedBy": "kueue.x-k8s.io/multikueue"})
     with pytest.raises(QoSError, match=r"managedBy: .*laxity cannot start or stop"):

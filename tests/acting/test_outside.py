@@ -153,7 +153,7 @@ def test_an_instant_that_is_none_is_survived(text: Any) -> None:
 
 def test_epochs_that_take_more_than_ten_years_in_all_are_refused_in_words() -> None:
     with pytest.raises(QoSError, match="1000000 epochs of 4d are more than ten years even on 8"):
-        TrainingSpec.from_manifest(job(epochs="1000000", epoch_estimate="4d"))
+        TrainingSpec.from_manifest(job(epochs="1000000", epoch_estimate="4d", widths="auto"))
 
 
 @pytest.mark.parametrize(

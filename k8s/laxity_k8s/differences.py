@@ -102,6 +102,6 @@ def _without_folder(entry: str | None) -> str | None:
 
 def _spec(job: Json) -> TrainingSpec | None:
     try:
-        return objects.spec_of(job)
+        return TrainingSpec.from_manifest(job)  # whole: what is declared is kept without parameters
     except QoSError:
         return None

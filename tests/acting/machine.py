@@ -25,7 +25,7 @@ class Machine:
         self.api = LocalCluster(
             self.home,
             nodes or {"local": 4},
-            given={names.ENV_URL: "http://service", names.ENV_TOKEN: "secret"},
+            given={names.ENV_URL: "http://service"},
             backoff=Backoff(first_s=0.01, longest_s=0.02),
         )
 
@@ -46,7 +46,7 @@ class Machine:
                 "completions": width,
                 "podReplacementPolicy": "Failed",
                 "template": {
-                    "metadata": {"annotations": {"note": "hello"}},
+                    "metadata": {"annotations": {"note": "hello", names.WORKER_TOKEN: "secret"}},
                     "spec": {
                         "restartPolicy": "Never",
                         "terminationGracePeriodSeconds": more.pop("grace_s", 10),

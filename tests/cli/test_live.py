@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from laxity import names
 from laxity.client import Client, JobView
 from laxity.demo.processes import Processes, stop_marked
 from laxity.demo.stage import free_ports, surroundings
@@ -34,7 +35,7 @@ class Live:
 
     def __init__(self, home: Path, url: str, processes: Processes) -> None:
         self.home, self.processes = home, processes
-        self.client = Client(url, "", patience_s=30)
+        self.client = Client(url, processes.environment[names.ENV_TOKEN], patience_s=30)
 
     def laxity(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

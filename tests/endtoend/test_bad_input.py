@@ -209,10 +209,10 @@ def test_a_result_that_cannot_be_written_is_set_aside_and_its_training_stays_fin
     until(lambda: there.client.job("default/after").ended, limit_s=60, what="its end")
     for views in (before, listed(there)):
         for job in poisoned:
-            assert views[job]["state"] == "finished"
-            assert views[job]["result"] is None
-            assert "its result is no JSON that can be kept" in views[job]["error"]
-            assert views[job]["outcome"] == "kept"
+            assert (views[job]["state"], views[job]["outcome"]) == ("finished", "kept")
+    assert before[poisoned[0]]["result"] == {"seed": str(2**64)}, "kept as a text"
+    assert listed(there)[poisoned[0]]["result"] is None
+    assert "its result is no JSON that can be kept" in listed(there)[poisoned[0]]["error"]
     assert there.client.job("default/beside").kept is True
     assert there.client.job("default/after").kept is True
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from laxity import names
 from laxity.client import Client, JobView
 from laxity.demo.processes import Processes, stop_marked
 from laxity.demo.stage import free_ports, surroundings
@@ -42,8 +43,8 @@ class Served:
     def __init__(self, home: Path) -> None:
         (port,) = free_ports(1)
         url = f"http://127.0.0.1:{port}"
-        self.home, self.client = home, Client(url, "", patience_s=60)
         environment = surroundings(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
+        self.home, self.client = home, Client(url, environment[names.ENV_TOKEN], patience_s=60)
         environment |= {"MLFLOW_TRACKING_URI": "none", "LAXITY_SAVING_SHARE": "1"}
         self.environment = environment
         self.processes = Processes(home, {**environment, "STORE_PASSWORD": "hidden"})

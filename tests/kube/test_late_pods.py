@@ -47,7 +47,7 @@ def test_a_job_whose_pods_find_no_node_is_told_why_and_holds_nobody_up(there: Gr
     there.until(lambda: kept(there.named("greedy")).get("failed_starts") == 2, "it failed twice")
     there.until(lambda: len(events(there, "PodsDoNotFit")) == 2, "that is told")
     first, second = sorted(events(there, "PodsDoNotFit"), key=len)
-    assert first.startswith("only 0 of 1 pods ran in the time that they have for it: worker 0 has")
+    assert first.startswith("only 0 of 1 pod ran in the time that they have for it: worker 0 has")
     assert "Insufficient cpu" in first
     assert second == f"{first}; it is tried again in 1m00s"
     others = there.apply(sum(GPUS.values()), WHENEVER)

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.builders import bearer
 from tests.kube.place import HARD, Place, complete
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -18,7 +19,8 @@ MOST_EVENTS = 10
 def patches(there: Place) -> float:
     """Patches that the service has sent, whatever became of them."""
     url = f"http://127.0.0.1:{there.service.port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as reply:
+    request = urllib.request.Request(url, headers=bearer())
+    with urllib.request.urlopen(request, timeout=10) as reply:
         text = reply.read().decode()
     return sum(map(float, re.findall(r"^laxity_patches_total\{.*\} (\S+)$", text, re.MULTILINE)))
 

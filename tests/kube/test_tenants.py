@@ -18,6 +18,7 @@ from laxity_k8s.podsecurity import violations
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.verdict import Promise
 from tests.acting.test_limits import BASELINE, RESTRICTED, template
+from tests.builders import bearer
 from tests.kube.cluster import ACCOUNT, Cluster
 from tests.kube.kubectl import apply, kubectl, tried
 from tests.kube.mortal import Nursery
@@ -60,7 +61,7 @@ def asked(service: Service, method: str, where: str, body: Json) -> tuple[int, J
         f"http://127.0.0.1:{service.port}{where}",
         method=method,
         data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
+        headers={"Content-Type": "application/json", **bearer()},
     )
     try:
         with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
@@ -137,7 +138,9 @@ def is_acted_on(service: Service) -> bool:
 
 
 def asked_for(service: Service, where: str) -> tuple[int, Json]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{service.port}{where}", timeout=60) as reply:
+    url = f"http://127.0.0.1:{service.port}{where}"
+    request = urllib.request.Request(url, headers=bearer())
+    with urllib.request.urlopen(request, timeout=60) as reply:
         return reply.status, json.load(reply)
 
 

@@ -98,7 +98,8 @@ def view_of(state: str, *, epochs_done: int) -> dict[str, Any]:
         "reason": "fits", "state": state, "outcome": "kept" if state == "finished" else "",
         "broken": False, "deadline_at": 5_000.0, "submitted_at": 1_000.0, "run_id": "",
         "finished_at": 1_021.0 if state == "finished" else None, "epochs_done": epochs_done,
-        "first_p50_at": 1_020.0,
+        "first_p50_at": 1_020.0, "followed_by": "", "flow_run": "", "first_run_s": 20.0,
+        "width_history": [[1_000.0, 1]], "error": "", "reason_code": "fits", "epochs": 10,
     }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def promises_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
     p90 = crowd.now + finish_s
     p50 = np.minimum(p90, crowd.now + crowd.waiters.walked_s(at, level, P50))
     bargain.wake_first(due_at + 1e-3)
-    why = _kept(finish_s, p90 - due_at, workers)
+    why = _kept(p90, p90 - due_at, workers)
     p90_at = p90.tolist()
     runs = [((ends_at, width),) for ends_at, width in zip(p90_at, workers.tolist(), strict=True)]
     rests_on = [one.rests_on for one in given]

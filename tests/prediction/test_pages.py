@@ -86,7 +86,8 @@ class Shown:
         """The run of a job that was promised, trained ten epochs and finished in time."""
         listener = MlflowRuns(uri, lambda *_: None)
         listener.tell(Word(view_of("running", epochs_done=0), ()))
-        (run,) = client.search_runs([listener._experiment], f"tags.`{names.TAG_UID}` = 'u1'")
+        (experiment,) = listener._experiments.values()
+        (run,) = client.search_runs([experiment], f"tags.`{names.TAG_UID}` = 'u1'")
         log_series(client, run.info.run_id)
         listener.tell(Word(view_of("finished", epochs_done=10), ()))
         return str(run.info.run_id), str(run.info.experiment_id)

@@ -55,8 +55,8 @@ TELLING = """
 from laxity_scheduler.telling.announce import Word
 from laxity_scheduler.telling.announce_mlflow import MlflowRuns
 
-word = Word({"verdict": "none"})
-runs = MlflowRuns("http://127.0.0.1:9", print)
+word = Word({"verdict": "promised"})
+runs = MlflowRuns("sqlite://", print)
 begin = threading.Thread(target=runs.tell, args=[word], name="part", daemon=True).start
 """
 TRACKING = """
@@ -64,7 +64,7 @@ import os
 from laxity.tracking import Point, Tracker
 
 os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
-tracker = Tracker("http://127.0.0.1:9", tags={})
+tracker = Tracker("sqlite://", tags={})
 
 def begin():
     tracker.add([Point(1, 1.0, {"loss": 1.0})])

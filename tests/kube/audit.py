@@ -12,6 +12,7 @@ from tests.kube.cluster import Cluster
 Json = dict[str, Any]
 Right = tuple[str, str, str]  # API group, resource (with its subresource), verb
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+TERMINATING: Final = "because it is being terminated"
 
 
 class Audit:
@@ -34,7 +35,12 @@ class Audit:
         return {_right(one) for one in self.asked()}
 
     def refused(self) -> set[Right]:
-        return {_right(one) for one in self.asked() if _status(one) in (401, 403)}
+        """What it has no right to; nobody may create anything in a namespace that is being deleted."""
+        return {
+            _right(one)
+            for one in self.asked()
+            if _status(one) in (401, 403) and TERMINATING not in _message(one)
+        }
 
     def conflicts(self) -> int:
         return sum(one["verb"] == "patch" and _status(one) == 409 for one in self.asked())
@@ -69,3 +75,7 @@ def _right(one: Json) -> Right:
 
 def _status(one: Json) -> int:
     return int((one.get("responseStatus") or {}).get("code", 0))
+
+
+def _message(one: Json) -> str:
+    return str((one.get("responseStatus") or {}).get("message", ""))

@@ -115,7 +115,7 @@ def test_one_that_waits_says_for_what_and_is_gone_when_it_is_cancelled(pool: Poo
     fills.shows("PENDING", "Waiting")
     fills.until(lambda: fills.spec()["parallelism"] == 3, "it to start")
     waits = pool.run(widths="2", gpus_per_worker=WHOLE, epochs="1000")
-    assert "needed" in waits.shows("PENDING", "Waiting")
+    assert "it needs 8 GPUs" in waits.shows("PENDING", "Waiting")
     waits.run.becomes("CANCELLING")
     waits.until(lambda: waits.jobs_of_run() == [], "its Job to be deleted")
     assert "cancelled" in waits.shows("CANCELLED", "Cancelled")

@@ -24,6 +24,7 @@ from laxity_k8s.straying import postponed
 from laxity_scheduler.plan import Admit, Decision, Loan, Reclaim, Resize, Wait
 from laxity_scheduler.state import ClusterState, Job
 
+WAITS_AGAIN_S: Final = 300.0
 WorkerToken = Callable[[str], str]
 
 
@@ -31,9 +32,6 @@ def no_token(uid: str) -> str:
     """For a service that nobody calls: its workers get no token."""
     del uid
     return ""
-
-
-WAITS_AGAIN_S: Final = 300.0
 
 
 class WaitFilter:

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from laxity_scheduler.web.desk import folded
+from laxity_scheduler.web.decisions import fold_repeats
 from tests.builders import Curve
 from tests.service.builders import manifest, staged, wait_until
 from tests.service.memory_world import MemoryWorld
@@ -78,7 +78,7 @@ def test_the_same_decision_again_is_one_with_how_often_and_since() -> None:
         row("a", "wait", "held_for_promises", 5.0),
         row("a", "wait", "no_free_gpus", 6.0),
     ]
-    said = [(one["job"], one["first_at"], one["at"], one["times"]) for one in folded(rows)]
+    said = [(one["job"], one["first_at"], one["at"], one["times"]) for one in fold_repeats(rows)]
     assert said == [
         ("b", 2.0, 2.0, 1),
         ("a", 1.0, 3.0, 2),

@@ -6,7 +6,7 @@ next cycle made of it.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -31,6 +31,7 @@ from laxity_scheduler.service.views import ENDED, Json, finite, project_view, ve
 from laxity_scheduler.service.views import instant as instant_of
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Promise, Refusal
+from laxity_scheduler.web.decisions import fold_repeats
 from laxity_scheduler.web.newcomer import amended, newcomer
 from laxity_scheduler.web.whatif import Answer, answer_json, ask
 
@@ -201,7 +202,7 @@ class Desk:
         return {
             "job": view,
             "verdict": {"kind": view["verdict"], **{name: view[name] for name in said[1:]}},
-            "chain": folded(rows)[-CHAIN_LENGTH:],
+            "chain": fold_repeats(rows)[-CHAIN_LENGTH:],
             "held_by": list(held_by),
             "expected_start_at": start_at,
         }
@@ -212,7 +213,7 @@ class Desk:
         jobs = None if job_id is None else [job_id]
         most = max(limit, MOST_FOLDED)
         rows = self._service.store.decisions(jobs, namespaces=namespaces, limit=most)
-        return folded(rows)[-limit:]
+        return fold_repeats(rows)[-limit:]
 
     def cluster(self) -> Json:
         """Capacity, policy, and how promises have come out so far."""
@@ -364,41 +365,6 @@ class Desk:
             namespace, _, name = job_id.partition("/")
             model = model_key(namespace, view["model"] or name)
             return Workload(model=model, epochs=max(1, view["epochs"]))
-
-
-def folded(rows: Iterable[Any]) -> list[Json]:
-    """Journalled decisions, oldest first; of a job the same again is one, with how often and since.
-
-    What was said last stands, at the instant when it was said; `first_at` is when it was said first.
-    """
-    found: dict[int, Json] = {}
-    last: dict[str, tuple[object, int]] = {}
-    for number, row in enumerate(rows):
-        view = {"job": row.job, **decision_view(row), "first_at": row.at, "times": 1}
-        same = (row.kind, row.reason_code, view["decision"].get("workers"))
-        before, place = last.get(row.job, (None, 0))
-        if before == same:
-            old = found.pop(place)
-            view |= {"first_at": old["first_at"], "times": old["times"] + 1}
-        found[number] = view
-        last[row.job] = (same, number)
-    return list(found.values())
-
-
-def decision_view(row: Any) -> Json:
-    """A journalled decision as `explain` lists it."""
-    body = orjson.loads(row.body)
-    decision = {"kind": row.kind}
-    decision |= {
-        name: body[name] for name in ("workers", "nodes", "at", "beneficiary") if name in body
-    }
-    return {
-        "cycle": row.cycle,
-        "at": row.at,
-        "decision": decision,
-        "reason_code": row.reason_code,
-        "reason": row.reason,
-    }
 
 
 def _node(state: ClusterState, node_id: str) -> Json:

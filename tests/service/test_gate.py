@@ -110,6 +110,7 @@ class Sender:
         self.parts, self.ends = list(parts), ends
         self.headers = {"host": "127.0.0.1", **(headers or {})}
         self.was_asked = 0
+        self.asked_before_answer = 0
         self.status = 0
 
     async def call(self, app: Any, path: str = "/v1/jobs") -> int:
@@ -127,7 +128,8 @@ class Sender:
         return {"type": "http.request", "body": body, "more_body": more}
 
     async def send(self, message: Json) -> None:
-        self.status = message.get("status", self.status)
+        if "status" in message:
+            self.status, self.asked_before_answer = message["status"], self.was_asked
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,30 +143,40 @@ GUARDED = Gate(echo, Tokens.of(TOKEN, SECRET))
 
 
 @pytest.mark.asyncio
-async def test_without_a_token_no_byte_of_the_body_is_read() -> None:
+async def test_without_a_token_the_answer_comes_before_a_byte_of_the_body_is_read() -> None:
     stranger = Sender(b"x" * 100)
     assert await stranger.call(GUARDED) == 401
-    assert stranger.was_asked == 0
+    assert stranger.asked_before_answer == 0
 
 
 @pytest.mark.asyncio
-async def test_a_body_that_is_said_to_be_too_long_is_not_read() -> None:
+async def test_a_body_that_is_said_to_be_too_long_is_answered_before_it_is_read() -> None:
     sender = Sender(b"x", headers={**bearer(), "content-length": str(gate.MOST_BYTES + 1)})
     assert await sender.call(GUARDED) == 413
-    assert sender.was_asked == 0
+    assert sender.asked_before_answer == 0
 
 
 @pytest.mark.asyncio
-async def test_a_body_without_an_end_is_read_to_the_limit_only() -> None:
+async def test_a_body_without_an_end_is_answered_at_the_limit() -> None:
     piece = 64 * 1024
     sender = Sender(*[b"x" * piece] * 100, headers=bearer())
     assert await sender.call(GUARDED) == 413
-    assert sender.was_asked == gate.MOST_BYTES // piece + 1
+    assert sender.asked_before_answer == gate.MOST_BYTES // piece + 1
+    assert not sender.parts  # the sender got rid of all of it, and then saw the answer
+
+
+@pytest.mark.asyncio
+async def test_who_is_turned_away_and_sends_for_ever_is_cut_off() -> None:
+    piece = 1024 * 1024
+    sender = Sender(*[b"x" * piece] * 100, ends=False)
+    assert await sender.call(GUARDED) == 401
+    assert sender.was_asked == gate.LINGER_BYTES // piece
 
 
 @pytest.mark.asyncio
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "READ_S", 0.01)
+    monkeypatch.setattr(gate, "LINGER_S", 0.01)
     sender = Sender(b"x", headers=bearer(), ends=False)
     assert await sender.call(GUARDED) == 408
 

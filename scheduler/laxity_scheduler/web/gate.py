@@ -3,11 +3,13 @@
 Three kinds of strangers are turned away: those who reach a loopback service under another name than
 its own (a page that rebinds its name to this machine), pages of other origins that send a request
 which changes something, and callers without a token. Of anybody else a body of 1 MiB is read, for
-ten seconds at most.
+ten seconds at most. Who is turned away while he sends is read on for a moment, and nothing of it
+kept: a connection that is closed on a sender takes the answer with it.
 """
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,6 +22,8 @@ from laxity_scheduler.web.tokens import Tokens
 
 MOST_BYTES: Final = 1024 * 1024
 READ_S: Final = 10.0
+LINGER_S: Final = 5.0
+LINGER_BYTES: Final = 16 * MOST_BYTES
 OPEN: Final = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITE: Final = frozenset({"", "same-origin", "none"})
@@ -52,14 +56,15 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        reader = _Reader(receive)
         try:
             self._check_origin(scope)
             if not self._identify(scope):
                 await self._app(scope, receive, send)  # which reads no body
                 return
-            body = await _body(scope, receive)
+            body = await _body(scope, reader)
         except Problem as refused:
-            await refused.answer()(scope, receive, send)
+            await _turn_away(refused, scope, reader, send)
         except _GoneError:
             return
         else:
@@ -109,7 +114,22 @@ class Gate:
         return caller is not None
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes:
+class _Reader:
+    """The body of a request, piece by piece; `more` while some of it is to come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.receive = receive
+        self.more = True
+
+    async def piece(self) -> bytes:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise _GoneError
+        self.more = bool(message.get("more_body"))
+        return bytes(message.get("body", b""))
+
+
+async def _body(scope: Scope, reader: _Reader) -> bytes:
     """The whole body; Problem if it is too long or takes too long."""
     too_long = Problem(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_long", f"a body has at most {MOST_BYTES} bytes"
@@ -117,21 +137,32 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
     length = Headers(scope=scope).get("content-length", "0")
     if not length.isascii() or not length.isdigit() or len(length) > 19 or int(length) > MOST_BYTES:
         raise too_long
-    body, more = bytearray(), True
+    body = bytearray()
     try:
         async with asyncio.timeout(READ_S):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise _GoneError
-                body += message.get("body", b"")
-                more = bool(message.get("more_body"))
+            while reader.more:
+                body += await reader.piece()
                 if len(body) > MOST_BYTES:
                     raise too_long
     except TimeoutError:
         late = f"the request was not whole within {READ_S:.0f} s"
         raise Problem(HTTPStatus.REQUEST_TIMEOUT, "too_slow", late) from None
     return bytes(body)
+
+
+async def _turn_away(refused: Problem, scope: Scope, reader: _Reader, send: Send) -> None:
+    """Answer at once, then read on within limits, so that a sender gets to see the answer."""
+
+    async def unfinished(message: Message) -> None:
+        await send({**message, "more_body": True} if "body" in message else message)
+
+    await refused.answer()(scope, reader.receive, unfinished)
+    dropped = 0
+    with suppress(TimeoutError, _GoneError):
+        async with asyncio.timeout(LINGER_S):
+            while reader.more and dropped < LINGER_BYTES:
+                dropped += len(await reader.piece())
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -19,6 +19,8 @@ COPY --from=build /opt/laxity /opt/laxity
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/laxity laxity
 ENV PATH=/opt/laxity/bin:$PATH \
     LAXITY_HOME=/var/lib/laxity \
+    LAXITY_LOG_FORMAT=json \
+    MLFLOW_CONFIGURE_LOGGING=false \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     MLFLOW_DISABLE_TELEMETRY=true

@@ -345,7 +345,8 @@ class LiveCluster:
         forged = [job for group, job in jobs if self._guard(group, objects.live, job)]
         for job in forged:
             name = merge.identity(job)
-            LOG.warning("%s carries outputs that laxity did not write: they are dropped", name)
+            words = "%s carries outputs that laxity did not write: they are dropped"
+            LOG.warning(words, name, extra={"job": name})
         self._sender.done([cleared(job) for job in forged])
 
     def _care(self, job: Json, now: float) -> Tending | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from laxity.exits import FAILED, NOT_FOUND, USAGE, CommandError
+from laxity_scheduler.running.logs import Format, Level
 
 SERVE_OPTIONS: Final = "Options of the service"
 HomeDir = Annotated[
@@ -88,6 +89,13 @@ PodsWithinS = Annotated[
     ),
 ]
 
+LogFormat = Annotated[
+    Format, typer.Option(envvar="LAXITY_LOG_FORMAT", help="Form of the log on stderr.")
+]
+LogLevel = Annotated[
+    Level, typer.Option(envvar="LAXITY_LOG_LEVEL", help="Least level that is logged.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add this floor's commands."""
@@ -115,6 +123,8 @@ def serve(
     kept_cycles: KeptCycles = 20_000,
     lease_s: LeaseS = 15.0,
     pods_within_s: PodsWithinS = 60.0,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "info",
 ) -> None:
     """Run the service in the foreground."""
     from laxity_scheduler.running.serving import serve_forever
@@ -138,6 +148,8 @@ def serve(
             kept_cycles=kept_cycles,
             lease_s=lease_s,
             pods_within_s=pods_within_s,
+            log_format=log_format,
+            log_level=log_level,
         )
         serve_forever(settings, tokens)
     except (SettingsError, TokensError) as error:

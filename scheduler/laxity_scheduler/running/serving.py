@@ -17,6 +17,7 @@ from typing import Final
 from laxity import names
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.running.home import Home
+from laxity_scheduler.running.logs import log_to_stderr
 from laxity_scheduler.running.start import opened
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.web.app import create_app
@@ -50,7 +51,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT. HomeError if the home is somebody else's, or busy."""
     from laxity_scheduler.web.connections import Server
 
-    _log_to_stderr()
+    log_to_stderr(settings.log_format, settings.log_level)
     _end_in_order()
     home = Home(settings.home)
     if settings.world == "local":  # elsewhere the folder is a volume of the pod
@@ -141,11 +142,3 @@ def _bound(settings: Settings, last_port: int) -> socket.socket:
             return listening
     where = f"{settings.host}:{settings.port}"
     raise SettingsError(f"cannot listen on {where}: {why}; try --port 0")
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    for noisy in ("alembic", "mlflow", "httpx"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -199,7 +199,7 @@ def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
                 world.annotate(job_id, {names.RUN_ID: run_id})
                 world.wake()
         except KeyError:
-            LOG.info("%s was gone before its MLflow run was made", job_id)
+            LOG.info("%s was gone before its MLflow run was made", job_id, extra={"job": job_id})
 
     found: list[Any] = []
     if settings.tracking_url:

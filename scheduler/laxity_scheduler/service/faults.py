@@ -33,4 +33,5 @@ class Faults:
         if len(self._last) >= MOST_REMEMBERED:
             self._last.clear()
         self._last[stage, job] = words
-        LOG.error("%s of job %s: %s; everybody else is served", stage, job, words, exc_info=error)
+        message = f"{stage} of job {job}: {words}; all others are served"
+        LOG.error("%s", message, exc_info=error, extra={"job": job})

@@ -162,7 +162,7 @@ class Service:
         except StoreError as error:
             self._failed("store", str(error))
         except JobError as error:
-            LOG.exception("a cycle failed on one job")
+            LOG.exception("a cycle failed on one job", extra={"job": error.job_id})
             self._failed("job", str(error), error.job_id)
             self._reject(error.job_id, error.problem)
         except Exception as error:

@@ -45,6 +45,8 @@ class Settings:
     lease_s: float = 15.0  # a leader among replicas that is silent for so long is replaced
     pods_within_s: float = 60.0  # pods that do not all run by then are not waited for
     public_url: str = ""
+    log_format: str = "text"  # or json: an object a line
+    log_level: str = "info"  # of laxity's own loggers
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:

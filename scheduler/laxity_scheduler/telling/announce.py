@@ -132,7 +132,8 @@ class Courier:
                 self._set_aside(word, self._aside_s)
                 continue
             except Exception as error:  # noqa: BLE001 - whatever a listener raises, it is told later
-                LOG.warning("%s was not told of %s: %s", self._listener.name, _job(word), error)
+                job, who = _job(word), self._listener.name
+                LOG.warning("%s was not told of %s: %s", who, job, error, extra={"job": job})
                 self.problem = str(error) or type(error).__name__
                 if self._is_away(word):
                     self._again(word, pause_s)
@@ -160,7 +161,8 @@ class Courier:
         try:
             self._told(word)
         except Exception:
-            LOG.exception("that %s was told of %s is forgotten", self._listener.name, _job(word))
+            job, who = _job(word), self._listener.name
+            LOG.exception("that %s was told of %s is forgotten", who, job, extra={"job": job})
 
     def _next(self) -> Word | None:
         with self._changed:

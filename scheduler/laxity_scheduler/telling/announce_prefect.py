@@ -76,7 +76,10 @@ class PrefectRuns:
         except PrefectError as error:
             if not error.for_good:
                 raise
-            LOG.warning("flow run %s of %s was not told: %s", run_id, view["id"], error)
+            about = {"job": view["id"]}
+            LOG.warning(
+                "flow run %s of %s was not told: %s", run_id, view["id"], error, extra=about
+            )
         self._told[uid] = state, wish
         self._logged.pop(uid, None)
         if state in ENDED:
@@ -101,7 +104,7 @@ class PrefectRuns:
         words = f"flow run {run['id']} runs as {found or 'nothing yet'}, not as {view['id']}"
         if self._looks[uid] < LOOKS:
             raise NotYetError(words)
-        LOG.warning("%s: it is not told", words)
+        LOG.warning("%s: it is not told", words, extra={"job": view["id"]})
         return False
 
     def _log(self, run_id: str, uid: str, events: tuple[str, ...], view: Json) -> None:

@@ -90,6 +90,7 @@ class Server(uvicorn.Server):
                 app,
                 http=protocol,
                 ws="none",
+                log_config=None,  # its lines are in the form of all others
                 log_level="warning",
                 timeout_graceful_shutdown=GRACE_S,
                 server_header=False,

@@ -112,9 +112,9 @@ def _error_of(job: str, client: "Client") -> str:
 
 
 def cluster(*, as_json: AsJson = False) -> None:
-    """Show nodes, free GPUs, policy and predictor."""
+    """Show nodes, free GPUs, and what became of the promises."""
     from laxity.client import Client
-    from laxity.live import cluster_line, node_table
+    from laxity.live import cluster_line, node_table, promise_line
     from laxity.show import print_json
     from laxity.table import console
 
@@ -124,4 +124,6 @@ def cluster(*, as_json: AsJson = False) -> None:
         return
     out = console()
     out.print(cluster_line(answer))
+    if promises := promise_line(answer):
+        out.print(promises)
     out.print(node_table(answer))

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Group
 from rich.table import Table
@@ -10,8 +10,16 @@ from rich.text import Text
 
 from laxity.client import Client, ServiceError
 from laxity.table import job_table
+from laxity.times import counted
 from laxity.views import JobView
 
+FATES: Final = {
+    "kept": "kept",
+    "broken": "broken",
+    "open": "open",
+    "failed": "ended by an error of the training",
+    "cancelled": "cancelled",
+}
 _RANK = {"running": 0, "stopping": 0, "queued": 1, "suspended": 1, "refused": 2}
 
 
@@ -44,6 +52,16 @@ def cluster_line(answer: Mapping[str, Any]) -> Text:
         style="dim",
     )
     return line
+
+
+def promise_line(answer: Mapping[str, Any]) -> Text:
+    """What became of the promises given; empty before the first one."""
+    counts = answer.get("promises") or {}
+    given = int(counts.get("given") or 0)
+    if not given:
+        return Text()
+    fates = [f"{counts[name]} {words}" for name, words in FATES.items() if counts.get(name)]
+    return Text(f"{counted(given, 'promise')} given: {', '.join(fates)}")
 
 
 def node_table(answer: Mapping[str, Any]) -> Table:

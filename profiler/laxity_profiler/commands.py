@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laxity.commands_jobs import Params
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -54,6 +56,7 @@ def predict(
     estimate: Annotated[
         str | None, typer.Option(help="One epoch on one worker takes so long: 90s.")
     ] = None,
+    param: Params = None,
     store: Store = "",
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +64,7 @@ def predict(
     from laxity_profiler.predict_asked import asked, known_words
 
     given = {"epochs": epochs, "samples": samples, "batch_size": batch_size}
-    workload, widths = asked(model, given, workers=workers, estimate=estimate)
+    workload, widths = asked(model, given, workers=workers, estimate=estimate, params=param or ())
     predictor = _predictor(store)
     rows = _rows(predictor, workload, widths)
     if as_json:
@@ -90,16 +93,23 @@ def _rows(
     from laxity_profiler.estimate import NO_PROGRESS, Ask
 
     whole = predictor.table([Ask(workload, NO_PROGRESS, width) for width in widths])
+    seen = [predictor.seen_at(workload, width) for width in widths]
     return [
         {
             "workers": width,
             "epoch": _figures(predictor.epoch_time(workload, width)),
             "whole": _figures(whole[row]),
-            "source": whole.sources[row],
+            "source": _source(whole.sources[row], seen[row]),
             "n_points": int(whole.n_points[row]),
+            "seen": seen[row],
         }
         for row, width in enumerate(widths)
     ]
+
+
+def _source(source: str, seen: int) -> str:
+    """What an answer rests on: the history of a model holds no epoch of a width never run."""
+    return "extrapolated" if source == "history" and not seen else source
 
 
 def _figures(estimate: "Estimate") -> dict[str, float | None]:
@@ -132,7 +142,7 @@ def _table(workload: "Workload", rows: list[dict[str, Any]]) -> "Table":
         parts = (row["epoch"], row["whole"]) if several else (row["epoch"],)
         words = [seconds_words(part[name]) for part in parts for name in ("p50_s", "p90_s")]
         speed = bar(fastest / row["epoch"]["p50_s"]) if row["epoch"]["p50_s"] else ""
-        table.add_row(str(row["workers"]), *words, speed, row["source"], str(row["n_points"]))
+        table.add_row(str(row["workers"]), *words, speed, row["source"], str(row["seen"]))
     return table
 
 

@@ -129,6 +129,11 @@ class Outlook:
             found = self._cells[width] = replace(self._look(width), end_s=self._ends(width))
         return found
 
+    def seen_at(self, width: int) -> int:
+        """Epochs of this model's history that so many workers ran; 0: what `at` says is no history."""
+        levels = self._near[0].levels if self._near is not None else ()
+        return sum(level.n for level in levels if level.width == width)
+
     def _look(self, width: int) -> Cell:
         if self._fit is not None and self._near is not None:
             return self._from_history(self._fit, *self._near, width)

@@ -12,7 +12,12 @@ MOST_NAMED: Final = 8
 
 
 def asked(
-    source: str, given: Mapping[str, int | None], *, workers: str, estimate: str | None
+    source: str,
+    given: Mapping[str, int | None],
+    *,
+    workers: str,
+    estimate: str | None,
+    params: Sequence[str] = (),
 ) -> tuple[Workload, tuple[int, ...]]:
     """The workload and its widths; what is given (fields of Workload) wins over what is declared."""
     from laxity.durations import parse_duration
@@ -25,13 +30,13 @@ def asked(
         user_s = parse_duration(estimate).total_seconds() if estimate else None
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
-    declared, own = _declared(source)
+    declared, own = _declared(source, params)
     told = {**given, "user_epoch_s": user_s}
     changes: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     return replace(declared, **changes), widths or own or WIDTHS
 
 
-def _declared(source: str) -> tuple[Workload, tuple[int, ...]]:
+def _declared(source: str, params: Sequence[str]) -> tuple[Workload, tuple[int, ...]]:
     """One epoch of a model, or what a file or a function declares."""
     from laxity.asked import asked_jobs, names_jobs
     from laxity.exits import USAGE, CommandError
@@ -41,8 +46,10 @@ def _declared(source: str) -> tuple[Workload, tuple[int, ...]]:
     if not source.strip():
         raise CommandError("no model is named", code=USAGE)
     if not names_jobs(source):
+        if params:
+            raise CommandError(f"-p is for functions; {source} is a model's key", code=USAGE)
         return Workload(source, 1), ()
-    jobs = asked_jobs(source, {}, name=None, namespace=None, params=())
+    jobs = asked_jobs(source, {}, name=None, namespace=None, params=params)
     if len(jobs) != 1:
         raise CommandError(f"{source} holds {len(jobs)} Jobs: predict asks for one", code=USAGE)
     try:

@@ -97,6 +97,10 @@ class HistoryPredictor:
         models = tuple(ModelFit.from_json(fit) for fit in fields["models"])
         return cls(models, Costs.from_json(fields["costs"]), fields.get("gpus_per_node"))
 
+    def seen_at(self, workload: Workload, workers: int) -> int:
+        """Epochs seen of this model on so many workers; 0: answers for them are extrapolated."""
+        return self._expectations.of(workload).seen_at(workers)
+
     def _answer(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""
         rows: list[Row] = []

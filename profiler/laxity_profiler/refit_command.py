@@ -12,10 +12,12 @@ from laxity.exits import AWAY, FAILED, USAGE, CommandError
 if TYPE_CHECKING:
     from laxity_profiler.refit import Refit
 
-# MLflow's own defaults try a dead server for four minutes, and print addresses among our JSON.
+# MLflow's own defaults try a dead server for four minutes, print addresses among our JSON, and
+# draw a bar for each small file.
 MLFLOW_ENV: Final = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 SHORTEST_S: Final = 1.0

@@ -348,6 +348,18 @@ def test_no_decisions_are_said_to_be_none(
     assert capsys.readouterr().out == "no decisions of nobody are kept\n"
 
 
+def test_cluster_says_what_became_of_the_promises(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promises = {"given": 7, "kept": 4, "broken": 0, "open": 1, "failed": 2, "cancelled": 0}
+    answering.answers["GET /v1/cluster"] = (200, {"total_gpus": 4, "promises": promises})
+
+    laxity(monkeypatch, "cluster")
+
+    expected = "7 promises given: 4 kept, 1 open, 2 ended by an error of the training"
+    assert expected in capsys.readouterr().out
+
+
 def test_top_into_a_pipe_prints_once(
     answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

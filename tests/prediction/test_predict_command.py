@@ -118,3 +118,25 @@ def test_of_a_model_that_was_never_trained_those_named_alike_are_told(tmp_path: 
 
     assert "mlp2 was never trained here; known: mlp" in ask(tmp_path, "mlp2").output
     assert "never trained" not in ask(tmp_path, "mlp").output
+
+
+def test_a_width_that_never_ran_is_called_extrapolated(tmp_path: Path) -> None:
+    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+
+    rows = json.loads(ask(tmp_path, "mlp", "--workers", "1,2", "--json").output)["widths"]
+
+    assert [(row["source"], row["seen"] > 0) for row in rows] == [
+        ("history", True),
+        ("extrapolated", False),
+    ]
+    assert "extrapolated" in ask(tmp_path, "mlp", "--workers", "2").output
+
+
+def test_a_function_that_wants_an_argument_gets_it_with_p(tmp_path: Path) -> None:
+    trained(history_in(tmp_path), "u", epoch_s=[10.0] * 9)
+    (tmp_path / "train.py").write_text("def mlp(training, rate: float):\n    pass\n")
+    entry = f"{tmp_path}/train.py:mlp"
+
+    assert "write -p KEY=VALUE" in str(ask(tmp_path, entry).exception)
+    assert "history" in ask(tmp_path, entry, "-p", "rate=0.1").output
+    assert "-p is for functions" in str(ask(tmp_path, "mlp", "-p", "rate=0.1").exception)

@@ -21,7 +21,9 @@ def test_the_command_says_what_it_did(place: Place) -> None:
     said = json.loads(command(place, "--json").stdout)
 
     assert (said["models"], said["new_versions"], said["view_is_new"]) == (2, [], False)
-    assert "2 models, new versions: none" in command(place).stdout
+    again = command(place)
+    assert "2 models, new versions: none" in again.stdout
+    assert "Downloading" not in again.stderr
 
 
 def test_without_mlflow_the_command_says_so_at_once(place: Place) -> None:

@@ -257,7 +257,26 @@ def test_a_job_past_its_deadline_breaks_its_promise_while_it_still_runs(tmp_path
         cluster = stage.http.get("/v1/cluster").json()
     assert ended["outcome"] == "broken"
     assert "laxity_promises_broken_total 1.0" in metrics
-    assert cluster["promises"] == {"given": 1, "kept": 0, "broken": 1}
+    assert cluster["promises"] == counts(broken=1)
+
+
+def counts(**fates: int) -> dict[str, int]:
+    none = {"kept": 0, "broken": 0, "open": 0, "failed": 0, "cancelled": 0}
+    return none | fates | {"given": sum(fates.values())}
+
+
+def test_promises_add_up_whether_users_fail_cancel_or_wait(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=30.0)) as stage:
+        for name in ("kept", "raises", "cancelled", "open"):
+            stage.submit(name, deadline="1h", widths="1")
+            stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")
+        stage.world.finished("default/kept", at=time.time())
+        stage.world.finished("default/raises", failed=True, at=time.time())
+        stage.http.delete("/v1/jobs/default/cancelled")
+        for name in ("kept", "raises", "cancelled"):
+            stage.until(f"default/{name}", lambda view: bool(view["outcome"]), "ended")
+        promises = stage.http.get("/v1/cluster").json()["promises"]
+    assert promises == counts(kept=1, failed=1, cancelled=1, open=1)
 
 
 def test_explain_tells_the_chain_and_who_holds_what_a_job_waits_for(tmp_path: Path) -> None:

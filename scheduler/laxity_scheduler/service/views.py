@@ -6,7 +6,8 @@ the widths it had, when it ended). Instants are POSIX seconds; what is not known
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -30,6 +31,7 @@ VERDICT_NAMES: Final[Mapping[type, str]] = {
 }
 FLOWING: Final = ("p50_at", "p90_at", "laxity_s", "expected_start_at")  # these move with time
 JITTER_S: Final = 1.0
+FATES: Final = ("kept", "broken", "open", "failed", "cancelled")  # what becomes of a promise
 LONGEST_HISTORY: Final = 500
 
 
@@ -127,6 +129,24 @@ def outcome(view: Mapping[str, Any]) -> str:
     if view["finished_at"] <= deadline_at:
         return "kept"
     return "broken" if view["verdict"] == "promised" else "late"
+
+
+def promise_counts(all_views: Iterable[Mapping[str, Any]]) -> Json:
+    """What became of the promises: `given` is the sum of all others.
+
+    `failed` are runs that ended by an error of their own, `cancelled` those that somebody stopped:
+    they neither kept nor broke their promise, unless the deadline had passed before.
+    """
+    fates = Counter(_fate(view) for view in all_views if view["verdict"] == "promised")
+    return {"given": fates.total(), **{fate: fates[fate] for fate in FATES}}
+
+
+def _fate(view: Mapping[str, Any]) -> str:
+    """What became of a promise; one that was broken stays so, whatever came after."""
+    if view["broken"]:
+        return "broken"
+    outcome_word = str(view["outcome"] or "open")
+    return outcome_word if outcome_word in FATES else "kept"  # its deadline was taken away
 
 
 def broken(view: Mapping[str, Any], now: float) -> bool:

@@ -27,7 +27,14 @@ from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import shown
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.offers import instant, probe_of, terms_of
-from laxity_scheduler.service.views import ENDED, Json, finite, project_view, verdict_view
+from laxity_scheduler.service.views import (
+    ENDED,
+    Json,
+    finite,
+    project_view,
+    promise_counts,
+    verdict_view,
+)
 from laxity_scheduler.service.views import instant as instant_of
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Promise, Refusal
@@ -218,7 +225,6 @@ class Desk:
     def cluster(self) -> Json:
         """Capacity, policy, and how promises have come out so far."""
         state, predictor = self._service.seen
-        views = self._service.board.all()
         return {
             "now": time.time(),
             "nodes": [_node(state, node.id) for node in state.nodes],
@@ -229,13 +235,7 @@ class Desk:
             "predictor_version": predictor.version,
             "acting": self._service.leading,
             "failure": self._service.failure,
-            "promises": {
-                "given": sum(view["verdict"] == "promised" for view in views),
-                "kept": sum(
-                    view["verdict"] == "promised" and view["outcome"] == "kept" for view in views
-                ),
-                "broken": sum(view["broken"] for view in views),
-            },
+            "promises": promise_counts(self._service.board.all()),
         }
 
     def logs(self, job_id: str, index: int, tail: int | None) -> str:

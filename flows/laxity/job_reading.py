@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from laxity import names
+from laxity.accelerators import accelerator
 from laxity.annotations import LONGEST_VALUE, flag, read, short
 from laxity.checked import whole_number
 from laxity.durations import parse_instant
-from laxity.pod import GPU, RESERVED_ENV
+from laxity.pod import RESERVED_ENV
 from laxity.qos import QoS, QoSError, check_whole
 from laxity.widths import MOST_WORKERS
 
@@ -41,7 +42,7 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     fields |= {"image": container.get("image"), "env": _plain_env(container, problems)}
     _check_manager(spec, problems)
     fields["plain"] = _is_plain(spec, annotations)
-    fields["qos"] = _qos(spec, annotations, container, problems, plain=fields["plain"])
+    fields["qos"] = _qos(spec, annotations, problems, plain=fields["plain"])
     return fields
 
 
@@ -112,14 +113,13 @@ def _check_manager(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
 def _qos(
     spec: Mapping[str, Any],
     annotations: Mapping[str, Any],
-    container: Mapping[str, Any],
     problems: list[QoSError],
     *,
     plain: bool,
 ) -> QoS:
     said = dict(annotations)
     workers = _collect(problems, lambda: _parallelism(spec), 1)
-    gpus_per_worker = _collect(problems, lambda: _gpus(container), 1)
+    gpus_per_worker = _collect(problems, lambda: _gpus(spec), 1)
     workers = min(workers, _stated_workers(spec))
     stated = str(workers or 1)
     said.setdefault(names.WIDTHS, stated)
@@ -147,19 +147,11 @@ def _parallelism(spec: Mapping[str, Any]) -> int:
     return check_whole("parallelism", workers, least=0, most=MOST_WORKERS, what="worker(s)")
 
 
-def _gpus(container: Mapping[str, Any]) -> int:
-    """GPUs of one worker: the container's limit (or request), 1 if it says nothing."""
-    resources = container.get("resources") or {}
-    if not isinstance(resources, Mapping):
-        raise QoSError("resources", f"{resources!r:.60} is no mapping")
-    for kind in ("limits", "requests"):
-        quantities = resources.get(kind)
-        if isinstance(quantities, Mapping) and GPU in quantities:
-            try:
-                return _whole(str(quantities[GPU]))
-            except ValueError as error:
-                raise QoSError("gpus_per_worker", f"resources.{kind}: {error}") from error
-    return 1
+def _gpus(spec: Mapping[str, Any]) -> int:
+    """Accelerators of one worker, all containers of its pod together; 1 if it says nothing."""
+    template = spec.get("template")
+    pod = template.get("spec") if isinstance(template, Mapping) else None
+    return accelerator(pod)[1] or 1
 
 
 def _container(spec: Mapping[str, Any], problems: list[QoSError]) -> Mapping[str, Any]:

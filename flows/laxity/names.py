@@ -78,6 +78,7 @@ ENV_HOME: Final = "LAXITY_HOME"  # state of the embedded default, ~/.laxity if u
 ENV_EPOCHS: Final = "LAXITY_EPOCHS"  # equal units of work in all
 ENV_MODEL: Final = "LAXITY_MODEL"  # key of the model's history
 ENV_PARAMETERS: Final = "LAXITY_PARAMETERS"  # JSON object for the training function
+ENV_ACCELERATORS: Final = "LAXITY_ACCELERATORS"  # more names of resources, by spaces
 ENV_SAVING_SHARE: Final = "LAXITY_SAVING_SHARE"  # of the time; 1 saves after every epoch
 ENV_TRACKED_BY: Final = "LAXITY_TRACKED_BY"  # "service": it logs the epochs to MLflow, not workers
 ENV_FLOW_RUN: Final = "LAXITY_FLOW_RUN"  # the flow run that follows the job: API/flow_runs/ID

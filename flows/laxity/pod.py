@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from laxity import names, orders
+from laxity.accelerators import GPU, accelerators
 from laxity.qos import QoSError
 
 Json = dict[str, Any]
 
-GPU: Final = "nvidia.com/gpu"
 DEFAULT_IMAGE: Final = "laxity-worker:latest"
 DEFAULT_GRACE_S: Final = 30
 CONTAINER_FIELDS: Final = frozenset(
@@ -80,8 +80,8 @@ def pod_template(
 ) -> Json:
     """The Job's spec.template. Without an image the workers run on this machine's own Python."""
     image = image or overrides.get("image")
-    limits = {GPU: str(gpus_per_worker)}
     resources = dict(overrides.get("resources") or {})
+    limits = {_resource(resources): str(gpus_per_worker)}
     container: Json = {
         "name": "train",
         "image": image or DEFAULT_IMAGE,
@@ -185,14 +185,20 @@ def _check_gpus(resources: Any, gpus_per_worker: int) -> None:
     """The GPUs of a worker are said once; another number in the template is an error."""
     if not isinstance(resources, Mapping):
         raise QoSError("template", f"resources {resources!r:.60} is no mapping")
+    resource = _resource(resources)
     for kind in ("limits", "requests"):
-        gpus = (resources.get(kind) or {}).get(GPU)
+        gpus = (resources.get(kind) or {}).get(resource)
         if gpus is not None and str(gpus) != str(gpus_per_worker):
             raise QoSError(
                 "template",
-                f"resources.{kind} say {gpus} of {GPU} but gpus_per_worker is {gpus_per_worker}; "
-                "say it once, as gpus_per_worker",
+                f"resources.{kind} say {gpus} of {resource} but gpus_per_worker is "
+                f"{gpus_per_worker}; say it once, as gpus_per_worker",
             )
+
+
+def _resource(resources: Mapping[str, Any]) -> str:
+    """The accelerator that a template names, nvidia.com/gpu if it names none."""
+    return next(iter(accelerators({"containers": [{"resources": resources}]})), GPU)
 
 
 def _env_list(env: Any) -> list[Json]:

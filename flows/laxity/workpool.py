@@ -12,7 +12,8 @@ one enters it again. That needs backoffLimit >= 1: with 0 Prefect would make a s
 from typing import Any, Final
 
 from laxity import names, orders
-from laxity.pod import DEFAULT_GRACE_S, FROM_THE_POD, GPU, ORDERS, orders_volume
+from laxity.accelerators import GPU
+from laxity.pod import DEFAULT_GRACE_S, FROM_THE_POD, ORDERS, orders_volume
 
 Json = dict[str, Any]
 

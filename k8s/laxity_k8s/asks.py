@@ -8,16 +8,18 @@ Kubernetes itself sets on nodes in trouble are passed over: they come and go.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import orjson
 
+from laxity.accelerators import GPU
 from laxity.checked import MOST, whole_number
 from laxity_k8s import merge, pods
 from laxity_k8s.affinity import NAME, REQUIRED, own_terms
 from laxity_k8s.api import Json
+from laxity_k8s.sites import offers
 
 KEEPS_OFF: Final = ("NoSchedule", "NoExecute")
 PASSING: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
@@ -40,16 +42,21 @@ class Term:
 
 @dataclass(frozen=True)
 class Asks:
-    """Equal for Jobs that ask the same. `terms` are alternatives; none: any node has the labels."""
+    """Equal for Jobs that ask the same. `terms` are alternatives; none: any node has the labels.
+
+    `resource` is the name of the accelerators that the pods use.
+    """
 
     labels: tuple[tuple[str, str], ...] = ()
     terms: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    resource: str = GPU
 
     @cached_property
     def text(self) -> str:
         """In words, as short as a name; others that ask something else have another one."""
-        said = [f"{key}={value}" for key, value in self.labels]
+        said = [] if self.resource == GPU else [self.resource]
+        said += [f"{key}={value}" for key, value in self.labels]
         either = " or ".join(
             " and ".join(map(_worded, (*one.labels, *one.names))) for one in self.terms
         )
@@ -70,8 +77,10 @@ def asks_of(template: Json) -> Asks:
 
     Thousands of Jobs are made from a few templates: what was read once is known by its text.
     """
-    spec = merge.table(template, "spec")
+    spec, resource = merge.table(template, "spec"), pods.resource(template)
     asked = {key: spec[key] for key in ASKING if spec.get(key)}
+    if resource != GPU:
+        return replace(_read(template), resource=resource)
     if not asked:
         return NOTHING
     try:
@@ -133,8 +142,9 @@ def shut_out(asks: Asks, node: Json, *, gpu_taints: bool) -> str:
             return f"label {_has(labels, key)}, {wanted} is asked"
     if asks.terms and not any(_meets(term, labels, name) for term in asks.terms):
         return _unmet(asks.terms, labels, name)
+    added = asks.resource if gpu_taints else ""
     for taint in merge.items(node, "spec", "taints"):
-        if _keeps_off(taint) and not _tolerates(asks.tolerations, taint, gpu_taints=gpu_taints):
+        if _keeps_off(taint) and not _tolerates(asks.tolerations, taint, added):
             value = f"={taint['value']}" if taint.get("value") else ""
             return f"taint {taint.get('key')}{value}:{taint.get('effect')} is not tolerated"
     return ""
@@ -142,7 +152,7 @@ def shut_out(asks: Asks, node: Json, *, gpu_taints: bool) -> str:
 
 def suits(asks: Asks, node: Json) -> bool:
     """Whether a pod that asks so, its tolerations all said, may go to this node."""
-    return not shut_out(asks, node, gpu_taints=False)
+    return asks.resource in offers(node) and not shut_out(asks, node, gpu_taints=False)
 
 
 def _keeps_off(taint: Mapping[str, Any]) -> bool:
@@ -151,10 +161,11 @@ def _keeps_off(taint: Mapping[str, Any]) -> bool:
 
 
 def _tolerates(
-    tolerations: Sequence[Toleration], taint: Mapping[str, Any], *, gpu_taints: bool
+    tolerations: Sequence[Toleration], taint: Mapping[str, Any], added: str = ""
 ) -> bool:
+    """Whether it is tolerated; `added` is the key of the toleration that the cluster adds."""
     key, value = str(taint.get("key") or ""), str(taint.get("value") or "")
-    if gpu_taints and key == pods.GPU:
+    if key == added:
         return True
     return any(
         effect in ("", taint.get("effect"))
@@ -223,7 +234,7 @@ def _tolerated(toleration: Toleration) -> str:
 
 def adds_tolerations(template: Json, pod: Json) -> bool | None:
     """Whether the cluster let this pod tolerate taints of its GPUs; None if it does not show."""
-    taint = {"key": pods.GPU, "value": "present", "effect": KEEPS_OFF[0]}
-    if not pods.gpus(pod) or _tolerates(asks_of(template).tolerations, taint, gpu_taints=False):
+    taint = {"key": pods.resource(pod), "value": "present", "effect": KEEPS_OFF[0]}
+    if not pods.gpus(pod) or _tolerates(asks_of(template).tolerations, taint):
         return None
-    return _tolerates(asks_of(pod).tolerations, taint, gpu_taints=False)
+    return _tolerates(asks_of(pod).tolerations, taint)

@@ -16,7 +16,8 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from laxity import names
-from laxity_k8s import merge, objects, pods
+from laxity.accelerators import GPU
+from laxity_k8s import merge, objects
 from laxity_k8s.admission import condition
 from laxity_k8s.api import NOT_FOUND, ApiError, Json
 from laxity_k8s.kubernetes import connect
@@ -119,8 +120,7 @@ class Ground:
         running = self.ask("GET", collection("pods")).get("items") or []
         busy = objects.pods_busy(running)
         nodes = self.ask("GET", collection("nodes")).get("items") or []
-        rows = [objects.node_row(node, busy[merge.identity(node)]) for node in nodes]
-        return sum(row.free_gpus for row in rows if row is not None)
+        return sum(row.free_gpus for node in nodes for row in objects.node_rows(node, busy))
 
     def fill(self, namespace: str, jobs: int, *, within_s: float = 120.0) -> list[str]:
         """So many waiting Jobs; their names, once the job controller has seen them all."""
@@ -240,7 +240,7 @@ def waiting_job(namespace: str, name: str) -> Json:
     worker: dict[str, Any] = {
         "name": "train",
         "image": "registry.k8s.io/pause:3.10",
-        "resources": {"limits": {pods.GPU: "1"}},
+        "resources": {"limits": {GPU: "1"}},
     }
     return {
         "apiVersion": "batch/v1",

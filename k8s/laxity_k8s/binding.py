@@ -15,6 +15,7 @@ from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_k8s.asks import asks_of, suits
 from laxity_k8s.guard import Guard
+from laxity_k8s.sites import offers
 
 
 def bindings(
@@ -29,7 +30,7 @@ def bindings(
     A pod that cannot be read is the guard's.
     """
     there = {merge.identity(node): node for node in nodes if usable(node)}
-    free = {name: capacity(node) for name, node in there.items()}
+    free = {name: sum(offers(node).values()) for name, node in there.items()}
     for pod in placed:
         if pods.node(pod) in free and not pods.over(pod):
             free[pods.node(pod)] -= pods.gpus(pod)
@@ -40,11 +41,6 @@ def bindings(
             free[node] -= pods.gpus(pod)
             found[merge.identity(pod)] = node
     return found
-
-
-def capacity(node: Json) -> int:
-    found = merge.dig(node, "status", "allocatable", pods.GPU)
-    return pods.count(merge.dig(node, "status", "capacity", pods.GPU) if found is None else found)
 
 
 def usable(node: Json) -> bool:

@@ -59,7 +59,8 @@ def _slim(spec: TrainingSpec) -> TrainingSpec:
 
 def _digest(job: Json) -> bytes:
     metadata, spec = job.get("metadata"), job.get("spec")
-    container: Any = merge.dig(spec, "template", "spec", "containers", 0)
+    pod: Any = merge.dig(spec, "template", "spec")
+    container: Any = merge.dig(pod, "containers", 0)
     read = (
         job.get("apiVersion"),
         job.get("kind"),
@@ -68,6 +69,11 @@ def _digest(job: Json) -> bytes:
         merge.dig(metadata, "labels"),
         [pair for pair in merge.annotations(job).items() if pair[0] not in names.OUTPUTS],
         [merge.dig(spec, field) for field in SHAPE],
-        [merge.dig(container, field) for field in ("image", "env", "resources")],
+        [merge.dig(container, field) for field in ("image", "env")],
+        [merge.dig(one, "resources") for one in merge.items(pod, "containers")],
+        [
+            (merge.dig(one, "resources"), merge.dig(one, "restartPolicy"))
+            for one in merge.items(pod, "initContainers")
+        ],
     )
     return hashlib.blake2b(orjson.dumps(read, default=repr), digest_size=16).digest()

@@ -7,16 +7,17 @@ is as if it asked for nothing.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from laxity.accelerators import GPU
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, Asks, adds_tolerations, shut_out
-from laxity_k8s.binding import capacity
 from laxity_k8s.guard import Guard
+from laxity_k8s.sites import offers, site
 from laxity_scheduler.state import NodeSet
 
 MOST_REASONS: Final = 5
 MOST_NAMED: Final = 5
-Seen = tuple[Mapping[str, str], list[Any]]  # labels and taints of a node
+Seen = tuple[Mapping[str, str], list[Any], tuple[str, ...]]  # labels, taints, accelerators
 
 
 class Eligible:
@@ -32,7 +33,7 @@ class Eligible:
         self._seen: dict[str, Seen] = {}
         self._sets: dict[Asks, tuple[str, NodeSet]] = {}
         self._gpu_taints = True
-        self._plain = True  # no node has a taint
+        self._plain = True  # no node has a taint or an accelerator that is no nvidia.com/gpu
         self._guard = Guard()
 
     def look(self, nodes: Mapping[str, Json]) -> bool:
@@ -42,9 +43,9 @@ class Eligible:
         self._nodes = dict(nodes)
         before = {name: self._seen.pop(name, None) for name in (*changed, *gone)}
         for name in changed:
-            if capacity(nodes[name]):
+            if offered := tuple(sorted(offers(nodes[name]))):
                 taints = merge.items(nodes[name], "spec", "taints")
-                self._seen[name] = (merge.labels(nodes[name]), taints)
+                self._seen[name] = (merge.labels(nodes[name]), taints, offered)
         if all(self._seen.get(name) == old for name, old in before.items()):
             return False
         self._again()
@@ -80,14 +81,20 @@ class Eligible:
 
     def _again(self) -> None:
         self._sets.clear()
-        self._plain = not any(taints for _, taints in self._seen.values())
+        self._plain = not any(
+            taints or offered != (GPU,) for _, taints, offered in self._seen.values()
+        )
 
     def _worked_out(self, asks: Asks) -> tuple[str, NodeSet]:
         why: dict[str, list[str]] = {}
         for name in sorted(self._seen):
             gpu_taints, node = self._gpu_taints, self._nodes[name]
             words = self._guard(name, shut_out, asks, node, gpu_taints=gpu_taints)
-            why.setdefault("it cannot be read" if words is None else words, []).append(name)
+            words = "it cannot be read" if words is None else words
+            for resource in self._seen[name][2]:
+                other = f"it offers {resource}, {asks.resource} is asked"
+                said = words if resource == asks.resource else other
+                why.setdefault(said, []).append(site(name, resource))
         mine = frozenset(why.pop("", ()))
         return asks.text if why else "", NodeSet(mine, _summed(why))
 

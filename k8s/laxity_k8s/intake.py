@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
+from laxity.accelerators import GPU, accelerator
 from laxity.pod import DEFAULT_IMAGE
 from laxity.qos import QoSError, raise_all
 from laxity.spec import TrainingSpec
@@ -163,12 +164,12 @@ def _check_same(before: Json, differences: Sequence[str], remedy: str) -> None:
 
 def _one_gpu(job: Json) -> None:
     """A worker that says nothing of GPUs gets one: what is not counted cannot be promised."""
-    pods.check_gpus(merge.table(job, "spec", "template"))
+    accelerator(merge.table(job, "spec", "template", "spec"))  # what is wrong with its numbers
     containers = merge.items(job, "spec", "template", "spec", "containers")
     if containers and isinstance(containers[0], dict) and not pods.gpus(job["spec"]["template"]):
         resources: Any = containers[0].setdefault("resources", {})
         if isinstance(resources, dict):
-            resources["limits"] = {**_object(resources, "limits"), pods.GPU: "1"}
+            resources["limits"] = {**_object(resources, "limits"), GPU: "1"}
 
 
 def _check_image(job: Json) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import names
+from laxity.accelerators import GPU
 from laxity.checked import instant_at
 from laxity.project import environment
 from laxity_k8s import merge, pods
@@ -273,7 +274,7 @@ def _new_metadata(kind: Kind, given: Mapping[str, Any]) -> Json:
 
 def _node(name: str, gpus: int, old: Json) -> Json:
     metadata = merge.table(old, "metadata") or _new_metadata("nodes", {"name": name})
-    size = {pods.GPU: str(gpus), "cpu": str(os.cpu_count() or 1)}
+    size = {GPU: str(gpus), "cpu": str(os.cpu_count() or 1)}
     return {
         "apiVersion": "v1",
         "kind": "Node",

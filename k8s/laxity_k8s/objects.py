@@ -5,12 +5,13 @@ becomes a `BadJob` with its problems, never an exception.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
 
 from laxity import job_reading, names
+from laxity.accelerators import GPU
 from laxity.checked import finite_number, instant_at, whole_number
 from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec
@@ -20,10 +21,11 @@ from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
 from laxity_k8s.attempts import epochs_done
-from laxity_k8s.binding import capacity, told, unready_at, usable
+from laxity_k8s.binding import told, unready_at, usable
 from laxity_k8s.declared import declared
 from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
 from laxity_k8s.noted import may_come, noted
+from laxity_k8s.sites import offers, site
 from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.engine import Report
 from laxity_scheduler.state import FOREVER, Hold, Job, Node, Pool
@@ -33,6 +35,10 @@ PRODUCT = "nvidia.com/gpu.product"
 HOLD_S = 300.0
 UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 NO_REPORT = Report()
+NO_GPU = (
+    "no container asks for a GPU, and laxity plans GPUs alone: add resources with "
+    f"limits of {GPU} (or another accelerator), or take label {names.MANAGED} off"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +96,8 @@ def _started_at(state: Kept, missing_since: float) -> float:
 def spec_of(job: Json) -> TrainingSpec:
     """What its user declared. QoSError names every wrong field."""
     spec = declared(job)
-    template = merge.table(job, "spec", "template")
-    if len(merge.items(template, "spec", "containers")) > 1:  # of the first one it has read them
-        pods.check_gpus(template)
+    if not pods.asked(merge.table(job, "spec", "template")):
+        raise QoSError("resources", NO_GPU)
     return spec
 
 
@@ -205,7 +210,7 @@ def unadopted(job: Json) -> bool:
 
 
 def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
-    """The node of each worker index: where its pod is, else where it was sent.
+    """The site of each worker index: where its pod is, else where it was sent.
 
     Empty if that is not known of all of them: somebody else has started some.
     """
@@ -218,7 +223,8 @@ def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
     found = [
         bound.get(index) or (sent[index] if index < len(sent) else "") for index in range(workers)
     ]
-    return tuple(found) if all(found) else ()
+    resource = pods.resource(merge.table(job, "spec", "template"))
+    return tuple([site(name, resource) for name in found]) if all(found) else ()
 
 
 def is_elastic(job: Json) -> bool:
@@ -291,19 +297,24 @@ def gone_at(node: Json) -> float:
     return FOREVER if since is None else since + UNREADY_S
 
 
-def node_row(node: Json, busy_gpus: int, *, now: float = 0.0) -> Node | None:
-    """A machine with GPUs that is there; None for any other. One not ready takes no new workers."""
-    gpus = capacity(node)
-    if gpus == 0 or gone_at(node) <= now or merge.dig(node, "metadata", "deletionTimestamp"):
-        return None
-    labels = merge.labels(node)
-    return Node(
-        id=merge.identity(node),
-        gpus=gpus,
-        free_gpus=gpus - busy_gpus if usable(node) else 0,
-        gpu_type=labels.get(PRODUCT, ""),
-        pool=_pool(labels.get(POOL, "")),
-    )
+def node_rows(node: Json, busy: Mapping[str, int], *, now: float = 0.0) -> list[Node]:
+    """A machine that is there, once for each kind of accelerator; `busy` ones are by site.
+
+    One not ready takes no new workers.
+    """
+    if gone_at(node) <= now or merge.dig(node, "metadata", "deletionTimestamp"):
+        return []
+    labels, name, is_usable = merge.labels(node), merge.identity(node), usable(node)
+    return [
+        Node(
+            id=(mine := site(name, resource)),
+            gpus=gpus,
+            free_gpus=gpus - busy.get(mine, 0) if is_usable else 0,
+            gpu_type=labels.get(PRODUCT, "") if resource == GPU else resource,
+            pool=_pool(labels.get(POOL, "")),
+        )
+        for resource, gpus in offers(node).items()
+    ]
 
 
 def _pool(said: str) -> Pool:
@@ -311,18 +322,19 @@ def _pool(said: str) -> Pool:
 
 
 def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
-    """GPUs by node of bound pods that are not over, those that terminate too."""
+    """GPUs by site of bound pods that are not over, those that terminate too."""
     busy: Counter[str] = Counter()
     for pod in own:
         if pods.node(pod) and not pods.over(pod):
-            busy[pods.node(pod)] += max(gpus_per_worker, pods.gpus(pod))
+            for resource, gpus in (pods.asked(pod) or {GPU: 0}).items():
+                busy[site(pods.node(pod), resource)] += max(gpus_per_worker, gpus)
     return busy
 
 
 def reserved(
     job: Json, nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]
 ) -> Counter[str]:
-    """GPUs by node for workers that were sent to `nodes` and have no pod on any node yet."""
+    """GPUs by site for workers that were sent to `nodes` and have no pod on any node yet."""
     workers = numbered(job, own)
     there = {index for index, pod in workers if pods.node(pod) and not pods.over(pod)}
     done = {index for index, pod in workers if pods.phase(pod) == "Succeeded"}

@@ -4,14 +4,13 @@ import signal
 from collections.abc import Iterable
 from typing import Final
 
+from laxity.accelerators import GPU, accelerators
 from laxity.checked import whole_number
-from laxity.qos import QoSError
 from laxity.termination import AGAIN, STOPPED
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.podenv import COMPLETION_INDEX
 
-GPU = "nvidia.com/gpu"
 TERMINAL = ("Succeeded", "Failed")
 MAKING_WAY: Final = frozenset({AGAIN, STOPPED})  # exit codes of workers that start again
 LONGEST_WORD: Final = 300
@@ -40,26 +39,19 @@ def index(pod: Json) -> int | None:
     return whole_number(merge.annotations(pod).get(COMPLETION_INDEX), most=MOST_INDEXES)
 
 
+def asked(pod: Json) -> dict[str, int]:
+    """Accelerators that a pod (or a pod template) takes from its node, by the resource's name."""
+    return accelerators(merge.table(pod, "spec"))
+
+
 def gpus(pod: Json) -> int:
-    """GPUs that a pod (or a pod template) takes from its node."""
-    total = 0
-    for container in merge.items(pod, "spec", "containers"):
-        total += count(_asked(container))
-    return total
+    """How many of them, whatever they are called."""
+    return sum(asked(pod).values())
 
 
-def check_gpus(template: Json) -> None:
-    """QoSError if a container asks for GPUs in anything but a plain whole number."""
-    for number, container in enumerate(merge.items(template, "spec", "containers")):
-        asked = _asked(container)
-        if asked is not None and whole_number(asked) is None:
-            where = f"spec.template.spec.containers[{number}].resources"
-            raise QoSError(where, f"{asked!r:.60} is no whole number of {GPU}; write 1, 2, ...")
-
-
-def _asked(container: Json) -> object:
-    asked = merge.dig(container, "resources", "limits", GPU)
-    return merge.dig(container, "resources", "requests", GPU) if asked is None else asked
+def resource(pod: Json) -> str:
+    """The name of its accelerator, nvidia.com/gpu for a pod that asks for none."""
+    return next(iter(asked(pod)), GPU)
 
 
 def count(quantity: object) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, Asks, asks_of
-from laxity_k8s.binding import allowed, capacity
+from laxity_k8s.binding import allowed
 from laxity_k8s.eligible import Eligible
 from laxity_k8s.guard import Guard
 from laxity_k8s.kept import Kept, kept
@@ -21,6 +21,7 @@ from laxity_k8s.mirror import Mirror
 from laxity_k8s.noted import noted
 from laxity_k8s.objects import NO_REPORT, BadJob
 from laxity_k8s.rejections import Rejections
+from laxity_k8s.sites import machine, offers, resource_of, site
 from laxity_k8s.unplaced import Unplaced, set_aside, unseen
 from laxity_scheduler.engine import Report, Reports
 from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet
@@ -65,11 +66,12 @@ class Snapshot:
         self._unseen: set[str] = set()  # groups with workers that were not seen on any node
         self._over: dict[str, int] = {}  # GPUs more than a node has, for workers not there yet
         self._unplaced: tuple[Unplaced, ...] = ()
-        self._moved: set[str] = set()  # nodes whose busy GPUs may have changed
-        self._nodes: dict[str, Node] = {}
+        self._moved: set[str] = set()  # sites or machines whose busy GPUs may have changed
+        self._nodes: dict[str, Node] = {}  # by site
+        self._sites: dict[str, list[str]] = {}  # of each machine
         self._gone_at: dict[str, float] = {}  # nodes that are not ready, and when they are lost
         self._node_tuple: tuple[Node, ...] = ()
-        self._gpus = 0
+        self._gpus: Counter[str] = Counter()  # by resource
         self._eligible = Eligible()
         self._asked: Counter[Asks] = Counter()  # by Jobs that may use some nodes only
         self._sets: Mapping[str, NodeSet] | None = None
@@ -155,7 +157,9 @@ class Snapshot:
 
     def _resized(self) -> set[str]:
         """Nodes changed: look at all of them; Jobs without widths depend on the cluster's size."""
-        gpus = sum(capacity(node) for node in self._mirror.nodes.values())
+        gpus: Counter[str] = Counter()
+        for node in self._mirror.nodes.values():
+            gpus.update(offers(node))
         self._moved |= self._mirror.nodes.keys() | self._nodes.keys()
         if gpus == self._gpus:
             return set()
@@ -256,7 +260,7 @@ class Snapshot:
             job,
             own,
             entry.report,
-            largest=self._gpus // size,
+            largest=self._gpus[entry.asks.resource] // size,
             fit_within_s=self._fit_within_s,
             missing_since=missing_since,
             now=now,
@@ -301,7 +305,7 @@ class Snapshot:
         return all(group in rows and rows[group].submitted_at == at for at, group in order)
 
     def _renew_nodes(self, now: float) -> None:
-        for name in self._moved:
+        for name in set(map(machine, self._moved)):
             self._guard(f"node {name}", self._renew_node, name, now)
         unplaced = tuple(self._find_unplaced()) if self._over or self._unseen else ()
         if self._moved or unplaced != self._unplaced:
@@ -311,17 +315,21 @@ class Snapshot:
             self._node_tuple = tuple([nodes[name] for name in sorted(nodes)])
 
     def _renew_node(self, name: str, now: float) -> None:
-        for table in (self._nodes, self._gone_at, self._over):
-            table.pop(name, None)
+        self._gone_at.pop(name, None)
+        for table in (self._nodes, self._over):
+            for mine in self._sites.get(name, ()):
+                table.pop(mine, None)
+        self._sites.pop(name, None)
         node = self._mirror.nodes.get(name)
-        row = None if node is None else objects.node_row(node, self._busy[name], now=now)
-        if row is None or node is None:
+        rows = [] if node is None else objects.node_rows(node, self._busy, now=now)
+        if not rows or node is None:
             return
-        over = min(self._sent[name], -row.free_gpus)
-        if over > 0:
-            self._over[name] = over
-            row = replace(row, free_gpus=row.free_gpus + over)
-        self._nodes[name] = row
+        self._sites[name] = [row.id for row in rows]
+        for row in rows:
+            over = max(0, min(self._sent[row.id], -row.free_gpus))
+            if over:
+                self._over[row.id] = over
+            self._nodes[row.id] = replace(row, free_gpus=row.free_gpus + over) if over else row
         if objects.gone_at(node) < FOREVER:
             self._gone_at[name] = objects.gone_at(node)
 
@@ -335,7 +343,8 @@ class Snapshot:
     def _find_unplaced(self) -> Iterator[Unplaced]:
         """Workers that were not seen, and those whose place somebody else has taken."""
         for group in sorted(self._unseen):
-            yield Unplaced(self._entries[group].unseen_gpus, self._entries[group].may)
+            entry = self._entries[group]
+            yield Unplaced(entry.unseen_gpus, self._may(entry))
         for name, gpus in sorted(self._over.items()):
             left = gpus
             for group in sorted(self._entries):
@@ -343,7 +352,14 @@ class Snapshot:
                 moved = min(left, entry.sent[name])
                 if moved > 0:
                     left -= moved
-                    yield Unplaced(moved, entry.may)
+                    yield Unplaced(moved, self._may(entry))
+
+    def _may(self, entry: _Entry) -> frozenset[str]:
+        """Sites where its pods may be: on any machine, it is its own kind of accelerator."""
+        resource = entry.asks.resource
+        if entry.may is None:
+            return frozenset(name for name in self._nodes if resource_of(name) == resource)
+        return frozenset(site(name, resource) for name in entry.may)
 
 
 def _speaks(job: Json) -> bool:

@@ -16,6 +16,7 @@ from laxity_k8s.affinity import liked
 from laxity_k8s.api import Json
 from laxity_k8s.binding import allowed
 from laxity_k8s.guard import Guard
+from laxity_k8s.sites import machine, resource_of
 from laxity_scheduler.plan import Admit, Decision, Resize
 from laxity_scheduler.state import Job
 
@@ -54,10 +55,11 @@ def may_stray(template: Json, new: Collection[str], taken: Iterable[str]) -> boo
     """Whether workers meant for the nodes `new` might be sent to one of `taken` instead."""
     may, likes = allowed(template), liked(template)
     return any(
-        other != node and likes.get(other, 0) >= likes.get(node, 0)
+        other != node and likes.get(machine(other), 0) >= likes.get(machine(node), 0)
         for other in taken
-        if may is None or other in may
+        if may is None or machine(other) in may
         for node in new
+        if resource_of(other) == resource_of(node)
     )
 
 

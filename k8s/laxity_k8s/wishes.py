@@ -10,6 +10,7 @@ but wait is written when it begins to wait for something else, and then every fi
 import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -19,6 +20,7 @@ from laxity_k8s.api import Json
 from laxity_k8s.guard import Guard
 from laxity_k8s.patches import JobPatch, job_patch
 from laxity_k8s.sending import Wish
+from laxity_k8s.sites import machines
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.straying import postponed
 from laxity_scheduler.plan import Admit, Decision, Loan, Reclaim, Resize, Wait
@@ -93,10 +95,10 @@ def wishes(
         return job_patch(
             job,
             row,
-            mine,
+            [on_machines(one) for one in mine],
             now=at,
             cycle=cycle,
-            roomy=roomy(nodes, open_to, row, mine),
+            roomy=machines(roomy(nodes, open_to, row, mine)),
             token=worker_token(str(job["metadata"].get("uid", ""))),
             repeats_wait=repeats_wait,
         )
@@ -115,6 +117,13 @@ def wishes(
             wish = partial(guard, job_id, made)
             (later if is_first else now).append(wish)
     return now, later
+
+
+def on_machines(decision: Decision) -> Decision:
+    """The decision as the cluster knows its nodes: by machine."""
+    if isinstance(decision, Admit | Resize) and any("/" in node for node in decision.nodes):
+        return replace(decision, nodes=machines(decision.nodes))
+    return decision
 
 
 def first_start(job: Json, decisions: Sequence[Decision]) -> bool:

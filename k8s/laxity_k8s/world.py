@@ -27,6 +27,7 @@ from laxity_k8s.reminders import Reminders
 from laxity_k8s.seal import Seal, cleared
 from laxity_k8s.sending import Sender
 from laxity_k8s.signals import Signals
+from laxity_k8s.sites import machine
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.steady import is_clock_steady
 from laxity_k8s.tending import Tending, refusal, tending
@@ -369,7 +370,7 @@ class LiveCluster:
 
     def _move(self, nodes: Iterable[str], pool: str) -> None:
         body = {"metadata": {"labels": {objects.POOL: pool}}}
-        self._sender.done([Patch("nodes", node, body) for node in nodes])
+        self._sender.done([Patch("nodes", node, body) for node in {*map(machine, nodes)}])
 
 
 def _none(there: Mapping[str, str], keys: Iterable[str]) -> dict[str, None]:

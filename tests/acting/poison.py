@@ -7,7 +7,8 @@ from random import Random
 from typing import Any, Final
 
 from laxity import names
-from laxity_k8s import merge, pods
+from laxity.accelerators import GPU
+from laxity_k8s import merge
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import ApiError, ClusterApi, Json
 from laxity_k8s.kept import FIELDS
@@ -135,7 +136,7 @@ def _gpus(job: Json, random: Random) -> None:
     containers = job["spec"]["template"]["spec"]["containers"]
     if random.random() < 0.5:
         containers.append({**copy.deepcopy(containers[0]), "name": "second"})
-    limits: Json = {pods.GPU: random.choice((*NUMBERS, 1.5, True, [], "4Gi", "1k", 10**9))}
+    limits: Json = {GPU: random.choice((*NUMBERS, 1.5, True, [], "4Gi", "1k", 10**9))}
     containers[-1]["resources"] = {"limits": limits}
 
 

@@ -317,8 +317,8 @@ def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     ],
 )
 def test_a_node_has_the_gpus_that_may_be_used(made: Json, want: int | None) -> None:
-    found = objects.node_row(made, busy_gpus=1)
-    assert (found.free_gpus if found else None) == want
+    found = objects.node_rows(made, {"n": 1})
+    assert [row.free_gpus for row in found] == ([] if want is None else [want])
 
 
 LATER, LATEST = "2026-11-21T08:01:00Z", "2026-11-21T08:02:00Z"

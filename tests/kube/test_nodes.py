@@ -26,20 +26,20 @@ def node(status: str, since: float | None, *, gpus: int = 4) -> Json:
     [(0.0, True), (objects.UNREADY_S - 1, True), (objects.UNREADY_S, False), (3600.0, False)],
 )
 def test_a_node_is_lost_when_it_is_away_for_long(status: str, away_s: float, there: bool) -> None:
-    found = objects.node_row(node(status, NOW - away_s), 1, now=NOW)
-    assert (found is not None) is there
+    found = objects.node_rows(node(status, NOW - away_s), {"a": 1}, now=NOW)
+    assert bool(found) is there
 
 
 def test_a_node_that_is_away_takes_no_new_workers() -> None:
-    assert objects.node_row(node("Unknown", NOW), 1, now=NOW) == Node("a", 4, 0)
+    assert objects.node_rows(node("Unknown", NOW), {"a": 1}, now=NOW) == [Node("a", 4, 0)]
 
 
 def test_a_node_that_is_back_is_as_before_however_long_ago_it_went() -> None:
-    assert objects.node_row(node("True", NOW - 3600.0), 1, now=NOW) == Node("a", 4, 3)
+    assert objects.node_rows(node("True", NOW - 3600.0), {"a": 1}, now=NOW) == [Node("a", 4, 3)]
 
 
 @pytest.mark.parametrize("since", [None, "yesterday", 7])
 def test_a_node_that_does_not_say_since_when_it_is_away_is_lost(since: object) -> None:
     away = node("False", None)
     away["status"]["conditions"][0]["lastTransitionTime"] = since
-    assert objects.node_row(away, 0, now=NOW) is None
+    assert objects.node_rows(away, {}, now=NOW) == []

@@ -32,6 +32,7 @@ EPOCHS_KEPT: Final = 100_000
 LONGEST_PAUSE_S: Final = 60.0
 ANSWER_S: Final = 3.0  # a server that says nothing for so long is away
 EXPERIMENT: Final = "laxity"
+TRAINING_VIEW: Final = "workflowType=machine_learning"  # else MLflow 3 opens its view for LLMs
 # MLflow's own patience is 7 retries of 2 minutes each, while the worker holds its GPUs.
 PATIENCE: Final = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
 _SQLITE: Final = "sqlite:///"

@@ -26,7 +26,7 @@ class Signals:
         now = Signal(
             stop=names.STOP in said or bool(merge.dig(job, "spec", "suspend")),
             workers=pods.count(merge.dig(job, "spec", "parallelism")) if asked is None else asked,
-            run_id=said.get(names.RUN_ID, ""),
+            run_id=said.get(names.RUN_ID, "").rpartition("/")[2],
             generation=merge.revision(job),
         )
         key = str(merge.dig(job, "metadata", "uid") or merge.identity(job))

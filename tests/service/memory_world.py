@@ -164,7 +164,7 @@ class MemoryWorld:
             told = Signal(
                 stop=row is None or row.stop_requested_at is not None or not row.workers,
                 workers=0 if row is None else row.resize_to or row.workers,
-                run_id=job["metadata"]["annotations"].get(names.RUN_ID, ""),
+                run_id=job["metadata"]["annotations"].get(names.RUN_ID, "").rpartition("/")[2],
             )
             before = self._signals.get(job_id, Signal())
             if before != replace(told, generation=before.generation):

@@ -219,8 +219,8 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     world = MemoryWorld(1)
 
-    def on_run(job_id: str, uid: str, run_id: str) -> None:
-        world.annotate(job_id, {names.RUN_ID: run_id})
+    def on_run(job_id: str, uid: str, experiment: str, run_id: str) -> None:
+        world.annotate(job_id, {names.RUN_ID: f"{experiment}/{run_id}"})
 
     listener = MlflowRuns(uri, on_run)
     with staged(tmp_path, world, listeners=[listener], predictor=Curve(epoch_s=2.0)) as stage:
@@ -246,6 +246,7 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -
     assert run.info.status == "FINISHED"
     note = run.data.tags["mlflow.note.content"]
     assert "kept: finished" in note
+    assert "&workflowType=machine_learning)" in note
     assert "epoch_s%2Factual%22%2C%20%22epoch_s%2Fp50%22%2C%20%22epoch_s%2Fp90" in note
 
 
@@ -261,6 +262,7 @@ def test_a_refused_job_makes_no_run_before_it_is_accepted(tmp_path: Path) -> Non
         stage.submit("a", deadline="1m", widths="1", epochs=10)
         refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
         listener.tell(Word(refused, ("refused",)))
+        listener.tell(Word(refused | {"state": "cancelled", "finished_at": 9e9}, ("cancelled",)))
         before = [*made]
         stage.http.post("/v1/jobs/default/a/accept", json={"offer": 1})
         promised = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
@@ -289,8 +291,8 @@ def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
     assert not client.get_run(theirs).data.tags.keys() & {names.TAG_VERDICT, names.TAG_JOB}
     assert client.get_run(theirs).info.status == "RUNNING"
     assert [run[0] for run in told] == ["default/a", "default/a"]
-    assert told[0][2] == told[1][2] != theirs
-    assert client.get_run(told[0][2]).data.tags[names.TAG_UID] == view["uid"]
+    assert told[0][3] == told[1][3] != theirs
+    assert client.get_run(told[0][3]).data.tags[names.TAG_UID] == view["uid"]
 
 
 def test_a_word_that_always_fails_holds_up_no_other_job() -> None:
@@ -386,5 +388,6 @@ def test_a_tracking_server_that_does_not_answer_is_told_with_the_job(tmp_path: P
 
 def test_the_page_of_a_run_has_no_password() -> None:
     settings = Settings(tracking_uri="https://user:secret@mlflow.example/base/")
-    assert settings.run_url("abc") == "https://mlflow.example/base/#/runs/abc"
-    assert Settings().run_url("abc") == ""
+    page = "https://mlflow.example/base/#/experiments/7/runs/abc?workflowType=machine_learning"
+    assert settings.run_url("7", "abc") == page
+    assert Settings().run_url("7", "abc") == ""

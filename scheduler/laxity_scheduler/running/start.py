@@ -193,10 +193,10 @@ def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
     from laxity_scheduler.telling.announce_prefect import PrefectRuns
     from laxity_scheduler.telling.prefect_api import PrefectApi
 
-    def on_run(job_id: str, uid: str, run_id: str) -> None:
+    def on_run(job_id: str, uid: str, experiment: str, run_id: str) -> None:
         try:
             if str(world.job(job_id)["metadata"]["uid"]) == uid:
-                world.annotate(job_id, {names.RUN_ID: run_id})
+                world.annotate(job_id, {names.RUN_ID: f"{experiment}/{run_id}"})
                 world.wake()
         except KeyError:
             LOG.info("%s was gone before its MLflow run was made", job_id, extra={"job": job_id})

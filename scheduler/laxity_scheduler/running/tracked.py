@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from laxity.tracking import ANSWER_S, EXPERIMENT, require_answer
+from laxity.tracking import ANSWER_S, EXPERIMENT, TRAINING_VIEW, require_answer
 
 UI: Final = "http://127.0.0.1:5000"  # of `mlflow ui`
-VIEW: Final = "workflowType=machine_learning"
 FIRST: Final = "1"  # of a new store, where 0 is Default
 _SQLITE: Final = "sqlite:///"
 
@@ -39,7 +38,7 @@ def lines_about(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
 
 def _view(ui: str, experiment_id: str) -> str:
     place = f"/{experiment_id}/runs" if experiment_id else ""
-    return f"{ui}/#/experiments{place}?{VIEW}"
+    return f"{ui}/#/experiments{place}?{TRAINING_VIEW}"
 
 
 def _id_on_server(uri: str, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from laxity.client import home as default_home
+from laxity.tracking import TRAINING_VIEW
 
 PORT: Final = 8642
 MOST_SLOTS: Final = 4096  # each is a worker process of this machine
@@ -72,13 +73,14 @@ class Settings:
             return ""
         return self.tracking_uri or f"sqlite:///{self.home}/mlflow.db"
 
-    def run_url(self, run_id: str) -> str:
+    def run_url(self, experiment: str, run_id: str) -> str:
         """The page of a run on the MLflow server; "" without a server, or for no run."""
         scheme, _, rest = self.tracking_url.partition("://")
-        if scheme not in ("http", "https") or not run_id:
+        if scheme not in ("http", "https") or not experiment or not run_id:
             return ""
         place = rest.rpartition("@")[2].rstrip("/")  # without a password
-        return f"{scheme}://{place}/#/runs/{quote(run_id, safe='')}"
+        page = f"{scheme}://{place}/#/experiments/{quote(experiment, safe='')}"
+        return f"{page}/runs/{quote(run_id, safe='')}?{TRAINING_VIEW}"
 
     @property
     def loopback(self) -> bool:

@@ -250,6 +250,7 @@ def _written(manifest: Mapping[str, Any]) -> Json:
     said = metadata.get("annotations") or {}
     by_rule = "hard" if said.get(names.DEADLINE) else "best_effort"
     verdict = _told(said.get(names.VERDICT))
+    experiment, _, run_id = str(said.get(names.RUN_ID) or "").rpartition("/")
     return {
         "id": job_id(manifest),
         "uid": str(metadata.get("uid", "")),
@@ -275,7 +276,8 @@ def _written(manifest: Mapping[str, Any]) -> Json:
         "expected_start_at": None,
         "finished_at": None,
         "result": None,
-        "run_id": str(said.get(names.RUN_ID) or ""),
+        "experiment": experiment,
+        "run_id": run_id,
         "flow_run": str((metadata.get("labels") or {}).get(names.FLOW_RUN) or ""),
         "followed_by": str(said.get(names.FOLLOWED_BY) or ""),
         "idempotency_key": str(said.get(names.IDEMPOTENCY_KEY) or ""),

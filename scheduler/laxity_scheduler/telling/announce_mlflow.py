@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 from laxity import names
 from laxity.outcome import instant, standing_text
 from laxity.safe_text import markdown
-from laxity.tracking import PATIENCE, import_mlflow, require_answer, write_ahead
+from laxity.tracking import PATIENCE, TRAINING_VIEW, import_mlflow, require_answer, write_ahead
 from laxity.views import job_view
 from laxity_scheduler.service.views import ENDED, Json
 from laxity_scheduler.telling.announce import Word
@@ -46,7 +46,7 @@ class Known:
 
 
 class MlflowRuns:
-    """Tells MLflow. `on_run(job id, uid, run id)` is called for a run that the Job does not name.
+    """Tells MLflow. `on_run(job id, uid, experiment id, run id)`: for a run that the Job does not name.
 
     A job that is refused makes no run: nothing is trained. The code of a training may end the run
     for itself, as `with mlflow.start_run()` does: it goes on as long as the job does.
@@ -57,7 +57,7 @@ class MlflowRuns:
     def __init__(
         self,
         uri: str,
-        on_run: Callable[[str, str, str], None],
+        on_run: Callable[[str, str, str, str], None],
         manifest_of: Callable[[str], Json] = lambda _job_id: {},
     ) -> None:
         self._uri = uri
@@ -120,12 +120,12 @@ class MlflowRuns:
             origin = self._origin(view)
             experiment = self._experiment(client, origin.experiment)
             run_id = self._named(client, view) or self._found(client, experiment, uid)
-            if not run_id and view["state"] == "refused":
-                return None
+            if not run_id and view["verdict"] == "refused":
+                return None  # also if it was cancelled since
             run_id = run_id or self._made(client, experiment, view)
             self._known[uid] = Known(run_id, experiment, origin)
-            if run_id != view["run_id"]:
-                self._on_run(view["id"], uid, run_id)
+            if (experiment, run_id) != (view.get("experiment"), view["run_id"]):
+                self._on_run(view["id"], uid, experiment, run_id)
         return self._known[uid]
 
     def _origin(self, view: Json) -> Origin:
@@ -228,7 +228,7 @@ def note_of(view: Mapping[str, Any], known: Known) -> str:
             "plot_metric_keys": json.dumps(shown),
             "x_axis": "step",  # as it is: in quotes the page does not load
         }
-        lines.append(f"[{title}](#/metric?{urlencode(query, quote_via=quote)})")
+        lines.append(f"[{title}](#/metric?{urlencode(query, quote_via=quote)}&{TRAINING_VIEW})")
     if PAGE.fullmatch(view["followed_by"]):
         lines.append(f"[Prefect flow run]({view['followed_by']})")
     return "\n\n".join(lines)

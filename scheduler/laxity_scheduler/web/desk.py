@@ -315,7 +315,7 @@ class Desk:
         """The view, with the page of its run, or why nobody tracks it for now."""
         telling = self._service.telling
         problem = telling.problem("mlflow") if telling and view["state"] not in ENDED else ""
-        url = self._service.settings.run_url(view["run_id"])
+        url = self._service.settings.run_url(view.get("experiment", ""), view["run_id"])
         return shown(view, now) | {"run_url": url, "untracked": problem}
 
     def _unfinished(self, job_id: str) -> Job:

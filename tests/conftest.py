@@ -31,6 +31,7 @@ os.environ |= {
 }
 # A developer's own servers are none of a test's business.
 for name in (
+    "GITHUB_ACTIONS",
     "MLFLOW_EXPERIMENT_ID",
     "MLFLOW_EXPERIMENT_NAME",
     "MLFLOW_RUN_ID",

@@ -1,6 +1,7 @@
 """Commands that change jobs: submit, accept, amend, cancel, release."""
 
 import json
+import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
@@ -8,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from laxity import names
-from laxity.exits import BROKEN, FAILED, OK, REFUSED, USAGE, CommandError
+from laxity.exits import BROKEN, FAILED, OK, REFUSED, UNFINISHED, USAGE, CommandError
 from laxity.job_names import complete_job, with_job
 from laxity.times import counted
-from laxity.views import ENDED
+from laxity.views import ENDED, SETTLED
 
 if TYPE_CHECKING:
     from laxity.client import Client, JobView
@@ -77,6 +78,9 @@ def submit(
             "--follow", "-f", help="Tell how it goes until it ends; the exit code says how."
         ),
     ] = False,
+    timeout: Annotated[
+        str | None, typer.Option(help="With --follow: stop following after 2h; the job goes on.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Submit a training job and show its verdict.
@@ -86,8 +90,10 @@ def submit(
     """
     from laxity.asked import asked_jobs
     from laxity.client import Client
+    from laxity.github import report
     from laxity.show import print_job
 
+    timeout_s = _timeout_s(timeout, follow=follow)
     given = {
         names.DEADLINE: deadline,
         names.CLASS: service_class,
@@ -110,9 +116,11 @@ def submit(
     code = OK
     for manifest in manifests:
         job = _verdict(client, client.submit(manifest).id)
-        job = _followed(client, job) if follow else job
+        job = _followed(client, job, timeout_s) if follow else job
         print_job(job, as_json=as_json)
-        code = max(code, _exit_code(job))
+        report(job)
+        unfinished = UNFINISHED if follow and job.state not in SETTLED else OK
+        code = max(code, _exit_code(job), unfinished)
     raise typer.Exit(code)
 
 
@@ -214,14 +222,32 @@ def _verdict(client: "Client", job_id: str) -> "JobView":
     return job
 
 
-def _followed(client: "Client", job: "JobView") -> "JobView":
-    """The job once it has ended or was refused, however long the service is away meanwhile."""
+def _timeout_s(text: str | None, *, follow: bool) -> float:
+    """Seconds of --timeout; without it there is no end."""
+    from laxity.durations import parse_duration
+
+    if text is None:
+        return math.inf
+    if not follow:
+        raise CommandError("--timeout is how long --follow follows: add --follow", code=USAGE)
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise CommandError(f"--timeout {text}: {error}", code=USAGE) from error
+
+
+def _followed(client: "Client", job: "JobView", timeout_s: float) -> "JobView":
+    """The job once it has ended, was refused or the time is over, even if the service is away."""
     from laxity.follow_lines import Lines
-    from laxity.following import Following
+    from laxity.following import Following, FollowTimeoutError
     from laxity.outcome import TrainingFailed
 
     try:
-        return Following(client, Lines(partial(typer.echo, err=True))).follow(job)
+        lines = Lines(partial(typer.echo, err=True))
+        return Following(client, lines, timeout_s=timeout_s).follow(job)
+    except FollowTimeoutError as error:
+        typer.echo(f"stopped following {job.id} at --timeout: it goes on", err=True)
+        return error.job
     except TrainingFailed as error:
         raise CommandError(str(error)) from error
     except KeyboardInterrupt:

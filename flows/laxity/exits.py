@@ -1,6 +1,7 @@
 """How a command ends: the exit codes that scripts may rely on, and errors as sentences."""
 
 import errno
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ REFUSED: Final = 3
 NOT_FOUND: Final = 4
 AWAY: Final = 5
 BROKEN: Final = 6
+UNFINISHED: Final = 7
 INTERRUPTED: Final = 130
 
 MEANINGS: Final = {
@@ -28,6 +30,7 @@ MEANINGS: Final = {
     NOT_FOUND: "no such job",
     AWAY: "no service answers",
     BROKEN: "a promise was broken",
+    UNFINISHED: "not ended within --timeout",
 }
 
 _OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})
@@ -92,3 +95,7 @@ def _service_code(error: Exception) -> int | None:
 def _say(message: str) -> None:
     typer.secho("error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
     typer.echo(message, err=True)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from laxity.github import annotate
+
+        annotate("error", message)

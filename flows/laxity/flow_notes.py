@@ -24,6 +24,7 @@ from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as runtime
 
+from laxity.following import ASKED_AGAIN
 from laxity.outcome import (
     ENDANGERED,
     instant,
@@ -97,7 +98,7 @@ class RunNotes:
         """Said once: a service that is away for minutes would fill the log."""
         if not self._said_away:
             waits = (
-                "asked again until it answers; the job goes on meanwhile"
+                ASKED_AGAIN
                 if self._job
                 else "asked again for 2 minutes; or train here: LAXITY_ALONE=1"
             )

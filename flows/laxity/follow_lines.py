@@ -7,6 +7,7 @@ every tenth of its epochs at least.
 import time
 from collections.abc import Callable
 
+from laxity.following import ASKED_AGAIN
 from laxity.outcome import BROKEN, ENDANGERED, progress_text, standing, standing_text, tenth
 from laxity.times import as_of
 from laxity.views import SETTLED, JobView
@@ -48,7 +49,7 @@ class Lines:
     def away(self, problem: str) -> None:
         """Said once: a service that is away for minutes would fill the log."""
         if not self._is_away:
-            self._write(f"{problem} (asked again until it answers; the job goes on meanwhile)")
+            self._write(f"{problem} ({ASKED_AGAIN})")
         self._is_away = True
 
     def _write(self, text: str) -> None:

@@ -4,6 +4,7 @@ One long poll at a time. An absent service is waited for as long as it takes: th
 without it. Who watches is told every new view, and may ask for the job to be cancelled.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,7 +21,19 @@ T = TypeVar("T")
 POLL_S: Final = 5.0  # also the longest time until a cancelled flow run is noticed
 PAUSE_S: Final = 1.0
 GONE_ASKS: Final = 3  # a job that is not found so many times in a row is gone
+# Said of a service that is away: whether its workers run on depends on how it went.
+ASKED_AGAIN: Final = (
+    "asked again until it answers; the workers go on meanwhile, unless laxity down stopped them"
+)
 _LATER: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR})
+
+
+class FollowTimeoutError(RuntimeError):
+    """The job had not ended when following it was to stop; it goes on."""
+
+    def __init__(self, job: JobView) -> None:
+        self.job = job
+        super().__init__(f"{job.id} has not ended: {job.state}")
 
 
 class Watcher(Protocol):
@@ -39,12 +52,16 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """One connection, one watcher. `submit_patience_s`: how long a first answer is waited for."""
+    """One connection, one watcher.
+
+    `submit_patience_s`: how long a first answer is waited for; `timeout_s`: how long is followed.
+    """
 
     client: Client
     watcher: Watcher
     submit_patience_s: float = 120.0
     poll_s: float = POLL_S
+    timeout_s: float = math.inf
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -69,22 +86,29 @@ class Following:
                 raise TrainingCancelled(job)
 
     def follow(self, job: JobView) -> JobView:
-        """Views are handed on as they come, until the job is finished, failed, refused, cancelled."""
+        """Views are handed on as they come, until the job is finished, failed, refused, cancelled.
+
+        FollowTimeoutError after `timeout_s`; the job goes on.
+        """
+        until = self.clock() + self.timeout_s
         while True:
             self.watcher.seen(job)
             if job.state in SETTLED:
                 return job
-            job = self._next(job)
+            job = self._next(job, until)
 
-    def _next(self, job: JobView) -> JobView:
+    def _next(self, job: JobView, until: float) -> JobView:
         """The next answer, however long the service is away; the job is cancelled when asked for."""
         missing = 0
         while True:
+            if self.clock() >= until:
+                raise FollowTimeoutError(job)
             if self.watcher.cancelled():
                 self.cancel(job.id)
                 raise TrainingCancelled(job)
             try:
-                return self.client.job(job.id, wait_s=self.poll_s, seen=job.revision)
+                wait_s = min(self.poll_s, max(0.0, until - self.clock()))
+                return self.client.job(job.id, wait_s=wait_s, seen=job.revision)
             except ServiceError as error:
                 missing = missing + 1 if error.status == HTTPStatus.NOT_FOUND else 0
                 if missing >= GONE_ASKS:

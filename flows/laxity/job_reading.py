@@ -41,6 +41,7 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     fields |= {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default"}
     fields |= {"image": container.get("image"), "env": _plain_env(container, problems)}
     _check_manager(spec, problems)
+    _check_shape(spec, annotations, problems)
     fields["plain"] = _is_plain(spec, annotations)
     fields["qos"] = _qos(spec, annotations, problems, plain=fields["plain"])
     return fields
@@ -108,6 +109,19 @@ def _check_manager(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
     if manager not in (None, _JOB_CONTROLLER):
         what = f"{manager!r:.80} runs the pods of this Job, and laxity cannot start or stop them"
         problems.append(QoSError("managedBy", f"{what}; leave the field out"))
+
+
+def _check_shape(
+    spec: Mapping[str, Any], annotations: Mapping[str, Any], problems: list[QoSError]
+) -> None:
+    """A Job that asks for no pod is one that its writer has not started; by hand is another matter."""
+    sized = names.PIN in annotations or (names.WIDTHS in annotations and is_elastic(spec))
+    empty = [
+        field for field in ("parallelism", "completions") if whole_number(spec.get(field)) == 0
+    ]
+    if not sized:
+        what = "0: this Job asks for no pod; write 1 or more"
+        problems.extend(QoSError(field, what) for field in empty)
 
 
 def _qos(

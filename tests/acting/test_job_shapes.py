@@ -78,6 +78,23 @@ def test_a_job_of_another_controller_is_refused() -> None:
     assert row(job(spec={"managedBy": "kubernetes.io/job-controller"})).widths == (1,)
 
 
+@pytest.mark.parametrize(
+    ("shape", "field"),
+    [
+        pytest.param({"parallelism": 0, "completions": 3}, "parallelism", id="paused"),
+        pytest.param({"parallelism": 0, "completions": 0}, "completions", id="nothing to do"),
+        pytest.param({"completions": 0}, "completions", id="no item"),
+    ],
+)
+def test_a_job_that_asks_for_no_pod_is_refused_and_not_started_on_one(
+    shape: Json, field: str
+) -> None:
+    found = objects.job_row(job(width=2, spec=shape))
+    assert isinstance(found, BadJob)
+    assert f"{field}: 0: this Job asks for no pod" in "; ".join(found.problems)
+    assert row(job(width=2, spec=shape, pin="paused by hand")).pinned
+
+
 def running(*indexes: int, done: tuple[int, ...] = ()) -> tuple[Json, ...]:
     there = [pod(index, node="n") for index in indexes]
     return (*there, *(pod(index, node="n", phase="Succeeded") for index in done))

@@ -281,9 +281,12 @@ def width(job: Json) -> int:
 
 
 def sent_to(job: Json) -> list[str]:
-    """The node of each worker, as laxity wrote it down."""
-    found: list[str] = json.loads(annotations(job).get(names.NODES, "[]"))
-    return found
+    """The node of each worker, as laxity wrote it down; nothing where somebody else wrote nonsense."""
+    try:
+        found = json.loads(annotations(job).get(names.NODES, "[]"))
+    except ValueError:
+        return []
+    return [node for node in found if isinstance(node, str)] if isinstance(found, list) else []
 
 
 def annotations(thing: Json) -> dict[str, str]:

@@ -1,0 +1,69 @@
+"""Random Jobs are read as they are written or refused in words, and a start changes only what is laxity's.
+
+What becomes of them on a real API server is in tests/kube/test_random_jobs.py.
+"""
+
+from typing import Final
+
+from laxity_k8s import merge, objects
+from laxity_k8s.admission import condition
+from laxity_k8s.api import Json
+from laxity_k8s.objects import BadJob
+from laxity_k8s.patches import job_patch
+from laxity_scheduler.plan import Admit
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.state import Job
+from tests.acting.making import CREATED
+from tests.kube.as_written import changed, is_elastic, most_at_once
+from tests.kube.random_jobs import Drawn, draw, may_be_invalid, named
+
+SEED: Final = 25
+JOBS: Final = 550
+
+
+def stored(drawn: Drawn) -> Json:
+    """The Job as an API server stores it, with the defaults that matter here."""
+    job = merge.merge(drawn.job, {"metadata": {"creationTimestamp": CREATED, "uid": "u"}})
+    job["metadata"]["resourceVersion"] = "7"
+    spec: Json = {"completionMode": "NonIndexed", "parallelism": 1, **job["spec"], "suspend": True}
+    if spec["parallelism"] == 1 and "parallelism" not in drawn.job["spec"]:
+        spec.setdefault("completions", 1)
+    return {**job, "spec": spec, "status": {}}
+
+
+def is_accepted(spec: Json) -> bool:
+    """Whether an API server takes a Job of this shape."""
+    return spec.get("completionMode") != "Indexed" or "completions" in spec
+
+
+def started(job: Json, row: Job) -> Json:
+    """The Job after it was started at its least width."""
+    nodes = tuple(f"node-{number}" for number in range(row.widths[0]))
+    admit = Admit(row.id, row.widths[0], nodes, reason("due_first", slack_s=1.0, workers=1))
+    patch = job_patch(job, row, [admit], now=0.0, roomy=("far",), token="worker")
+    assert patch is not None
+    found: Json = merge.merge(job, patch.patch.body)
+    assert condition(found, "Suspended") == ""
+    return found
+
+
+def misread(drawn: Drawn) -> list[str]:
+    job = stored(drawn)
+    row = objects.job_row(job, now=1e10)
+    if isinstance(row, BadJob):
+        told = "; ".join(row.problems)
+        if named(drawn.wrong, told) or may_be_invalid(drawn.job):
+            return []
+        return [f"wrong are {set(drawn.wrong)}, and it is told: {told}"]
+    if drawn.wrong:
+        return [f"nobody minds {drawn.wrong}"]
+    if not is_elastic(job) and row.widths != (most_at_once(job["spec"]),):
+        return [f"it is written for {most_at_once(job['spec'])} workers and read as {row.widths}"]
+    return changed(job, started(job, row))
+
+
+def test_random_jobs_are_read_as_written_or_refused_in_words() -> None:
+    drawn = [draw(SEED, number, "default") for number in range(JOBS)]
+    found = {job.name: misread(job) for job in drawn if is_accepted(job.job["spec"])}
+    assert len(found) > JOBS / 2
+    assert {name: problems for name, problems in found.items() if problems} == {}

@@ -13,7 +13,7 @@ Kind = Literal["jobs", "pods", "nodes", "events", "leases"]
 Json = dict[str, Any]
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
-INVALID: Final = 422
+REFUSED: Final = frozenset({400, 403, 413, 422})  # of this very object: not a lost race
 NOT_ALLOWED: Final = "not sent: this replica does not lead (any more)"
 
 

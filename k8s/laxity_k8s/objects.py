@@ -43,10 +43,14 @@ NO_GPU = (
 
 @dataclass(frozen=True, slots=True)
 class BadJob:
-    """A labelled Job that cannot be decided on, and what is wrong with it, field by field."""
+    """A labelled Job that cannot be decided on, and what is wrong with it, field by field.
+
+    It is `put_off` if the API server has refused what was decided: it keeps its verdict.
+    """
 
     id: str
     problems: tuple[str, ...]
+    put_off: bool = False
 
 
 def managed(job: Json) -> bool:

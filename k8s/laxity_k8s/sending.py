@@ -3,13 +3,16 @@
 Every answer goes into the mirror at once, so the next look sees what was just done.
 """
 
+import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 from laxity_k8s.admission import finished
 from laxity_k8s.again import alike, at_revision, onto_revision, reset
-from laxity_k8s.api import CONFLICT, INVALID, NOT_FOUND, ApiError, ClusterApi, Json, Outcome, Patch
+from laxity_k8s.api import CONFLICT, NOT_FOUND, REFUSED, ApiError, ClusterApi, Json, Outcome, Patch
 from laxity_k8s.events import EventWriter
 from laxity_k8s.guard import Guard
 from laxity_k8s.mirror import Mirror
@@ -17,13 +20,15 @@ from laxity_k8s.patches import JobPatch, in_batches
 from laxity_k8s.seal import Seal
 from laxity_k8s.tending import Tending
 
+LOG: Final = logging.getLogger(__name__)
 Wish = Callable[[], JobPatch | None]
 
 
 class Sender:
     """Sends what was decided on the Jobs that are `shown`, by id, and tells their Events.
 
-    A Job that the API server calls invalid with its patch is handed to `reject`, with its words.
+    A Job whose patch the API server refuses (as invalid, too large, or by an admission webhook) is
+    handed to `put_off`, with its words.
 
     `sent` counts patches by what became of them. `unsure` says whether one may have landed of which
     nothing is known: whoever decides has to look at all Jobs first.
@@ -36,13 +41,13 @@ class Sender:
         events: EventWriter,
         shown: Callable[[str], Json | None],
         *,
-        reject: Callable[[str, str], None],
+        put_off: Callable[[str, str, float], None],
         seal: Seal | None = None,
     ) -> None:
         self.sent: Counter[str] = Counter()
         self.unsure = False
         self._api, self._mirror, self._events = api, mirror, events
-        self._shown, self._reject, self._seal = shown, reject, seal
+        self._shown, self._put_off, self._seal = shown, put_off, seal
         self._guard = Guard()
 
     def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
@@ -70,16 +75,23 @@ class Sender:
     def tend(self, found: Sequence[Tending]) -> None:
         """What Jobs need before they are decided on, and the news about it."""
         news = {one.patch.id: one for one in found}
-        for done in self.done([one.patch for one in found]):
+        refused: list[Outcome] = []
+        for done in [*self.done([one.patch for one in found], refused), *refused]:
             one = news[done.patch.id]
-            self._events.say(done.object or {}, one.code, one.words, warning=True)
+            with self._mirror.lock:
+                job = done.object or self._mirror.jobs.get(done.patch.id)
+            if job is not None:  # an Event can be written where the Job cannot
+                self._events.say(job, one.code, one.words, warning=True)
 
     def _say(self, job: Json, one: JobPatch) -> None:
         for code, words in one.said:
             self._events.say(job, code, words)
 
-    def done(self, patches: Iterable[Patch]) -> list[Outcome]:
-        """Outcomes that went well; the others lost a race, and the next cycle sees who won."""
+    def done(self, patches: Iterable[Patch], refused: list[Outcome] | None = None) -> list[Outcome]:
+        """Outcomes that went well; most others lost a race, and the next cycle sees who won.
+
+        Those of Jobs that the API server refuses are put into `refused`.
+        """
         done = []
         try:
             answers = self._api.patch_many(self._sealed(patches)) if patches else ()
@@ -90,6 +102,9 @@ class Sender:
             outcome = self._guard(first.patch.id, self._settled, first)
             if outcome is not None and outcome.ok and outcome.object is not None:
                 done.append(outcome)
+            elif outcome is not None and _is_refused(outcome):
+                if refused is not None:
+                    refused.append(outcome)
             else:
                 self._mirror.put_back(first.patch.id)
         return done
@@ -112,9 +127,12 @@ class Sender:
     def _settled(self, first: Outcome) -> Outcome:
         """What became of a patch in the end; the mirror knows it."""
         outcome = self._once_more(first) if first.status == CONFLICT else first
-        if first.status == INVALID and first.patch.kind == "jobs":
+        if _is_refused(outcome):
             # Of the very object that was decided on: it would be refused in each cycle.
-            self._reject(first.patch.id, first.message)
+            LOG.warning(
+                "the API server refuses a patch of %s: %s", outcome.patch.id, outcome.message
+            )
+            self._put_off(outcome.patch.id, outcome.message, time.time())
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
         if outcome.ok and outcome.object is not None:
             self._mirror.put(outcome.patch.kind, outcome.object)
@@ -141,3 +159,8 @@ class Sender:
             return None
         self._mirror.put(lost.kind, latest)
         return latest
+
+
+def _is_refused(outcome: Outcome) -> bool:
+    """Refused for what the Job is, or by who is asked about its changes."""
+    return outcome.patch.kind == "jobs" and outcome.status in REFUSED

@@ -108,9 +108,18 @@ class Snapshot:
 
     def reject(self, job_id: str, problem: str) -> None:
         """Leave this Job out from the next look on, until somebody else changes it."""
+        self._reject(job_id, problem, 0.0, tries_again=False)
+
+    def put_off(self, job_id: str, problem: str, now: float) -> None:
+        """The same for a while only: the API server has refused its patch."""
+        self._reject(job_id, problem, now, tries_again=True)
+
+    def _reject(self, job_id: str, problem: str, now: float, *, tries_again: bool) -> None:
         with self._mirror.lock:
             job = self._mirror.jobs.get(job_id)
-            if job is not None and self._rejections.add(job, problem):
+            if job is None:
+                return
+            if self._rejections.add(job, problem, now=now, tries_again=tries_again):
                 self._mirror.put_back(job_id)
 
     def wait_anew(self, now: float) -> Sequence[str]:
@@ -249,8 +258,9 @@ class Snapshot:
             return gone
         uid, own = str(job["metadata"].get("uid")), _own(job, all_pods)
         entry = _Entry(uid, None, kept(job), busy, report, FOREVER)
-        if problem := self._rejections.problem(job):
-            self._set_bad(BadJob(group, (problem,)))
+        if problem := self._rejections.problem(job, now):
+            entry.due_at = self._rejections.again_at(group)
+            self._set_bad(BadJob(group, (problem,), put_off=entry.due_at < FOREVER))
             _count_sent(entry, job, own)
             return entry
         size = max(1, pods.gpus(merge.table(job, "spec", "template")))

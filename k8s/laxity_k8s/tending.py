@@ -11,7 +11,7 @@ from laxity_k8s.kept import kept, terms, verdict, verdict_text
 from laxity_k8s.patches import LONGEST_REASON
 from laxity_k8s.reconcile import rfc3339
 from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.verdict import Refusal
+from laxity_scheduler.verdict import Forecast, Promise, Refusal
 
 NOT_OURS = "pinned"
 # Field managers of tools that apply files: what they write is no wish of this moment. The admission
@@ -150,20 +150,22 @@ def _is_of_cron_job(job: Json) -> bool:
 def refusal(job: Json, bad: Mapping[str, objects.BadJob]) -> Tending | None:
     """Tell a Job what is wrong with it; None if it was told.
 
-    What it was judged by is forgotten, so that it asks again as soon as it makes sense.
+    What it was judged by is forgotten, so that it asks again as soon as it makes sense. A promise or
+    a forecast stands if the API server has refused what followed from it.
     """
-    problems = bad[merge.identity(job)].problems
-    why: Reason = reason("invalid", problem="; ".join(problems)[:1000])
-    said = {names.VERDICT: verdict_text(Refusal(why)), names.REASON: why.text}
-    state = kept(job)
-    if state.terms:
-        said[names.STATUS] = replace(state, terms="").to_text()
+    wrong = bad[merge.identity(job)]
+    why: Reason = reason("invalid", problem="; ".join(wrong.problems)[:1000])
+    metadata: Json = {"annotations": {names.REASON: why.text}}
+    if not (wrong.put_off and isinstance(verdict(job), Promise | Forecast)):
+        metadata["annotations"][names.VERDICT] = verdict_text(Refusal(why))
+        metadata["labels"] = {names.VERDICT_LABEL: "refused"}
+        state = kept(job)
+        if state.terms:
+            metadata["annotations"][names.STATUS] = replace(state, terms="").to_text()
+    said = metadata["annotations"]
     if all(merge.annotations(job).get(key) == value for key, value in said.items()):
         return None
-    labels = {names.VERDICT_LABEL: "refused"}
-    return Tending(
-        patch_of(job, {"metadata": {"annotations": said, "labels": labels}}), why.code, why.text
-    )
+    return Tending(patch_of(job, {"metadata": metadata}), why.code, why.text)
 
 
 def patch_of(job: Json, body: Json) -> Patch:

@@ -83,7 +83,7 @@ class LiveCluster:
         self._state: ClusterState | None = None
         self._sender = Sender(
             api, self._mirror, self._events, self._snapshot.shown.get,
-            reject=self._snapshot.reject, seal=seal,
+            put_off=self._snapshot.put_off, seal=seal,
         )  # fmt: skip
         self.blind = ""
 

@@ -25,12 +25,15 @@ from laxity_k8s import (
 )
 from laxity_k8s import world as acting
 from laxity_k8s.api import ApiError, Json, Outcome, Patch
+from laxity_k8s.kept import verdict_text
+from laxity_k8s.tending import refusal
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
-from laxity_scheduler.reasons import reason
+from laxity_scheduler.reasons import reason, utc
 from laxity_scheduler.state import ClusterState
 from tests.acting.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch
 from tests.acting.making import EVER_SUSPENDED, SUSPENDED, job, node, pod
+from tests.builders import promise
 
 WHY = reason("order", policy="test")
 
@@ -171,7 +174,7 @@ def test_a_patch_that_the_local_cluster_chokes_on_is_refused_alone(
     admit(world, BAD, GOOD)
     state = world.observe()
     assert state.by_id[GOOD].workers == 1
-    assert world._snapshot.bad[BAD].problems == (SAID,)
+    assert world._snapshot.bad[BAD].problems[0].startswith(SAID)
 
 
 def test_gpus_of_a_job_that_cannot_be_read_stay_busy(world: LiveCluster, breaks: Breaking) -> None:
@@ -328,23 +331,51 @@ def test_a_rejected_job_is_left_out_with_its_reason_until_its_user_changes_it(
     assert world.observe().by_id[BAD].asked
 
 
-def test_a_job_whose_patch_the_api_server_calls_invalid_gets_its_words_as_reason(
-    world: LiveCluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("everything", [False, True], ids=["what starts it", "every patch"])
+@pytest.mark.parametrize("status", [403, 413, 422])
+def test_a_job_whose_patch_is_refused_is_told_and_tried_again_later_and_later(
+    status: int, world: LiveCluster, monkeypatch: pytest.MonkeyPatch, *, everything: bool
 ) -> None:
     put(world, job("bad"))
     seen(world, BAD)
     world.observe()
-    patch_many = world.api.patch_many
+    patch_many, sent = world.api.patch_many, []
 
     def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
         for patch in patches:
-            if patch.id == BAD and "spec" in patch.body:
-                yield Outcome(patch, 422, message="spec.completions: Invalid value: 3")
+            sent.append(patch.id)
+            if patch.id == BAD and (everything or "spec" in patch.body):
+                yield Outcome(patch, status, message="denied by policy")
             else:
                 yield from patch_many([patch])
 
     monkeypatch.setattr(world.api, "patch_many", refuse)
+    at = time.time()
+    monkeypatch.setattr(time, "time", lambda: at)
     admit(world, BAD, GOOD)
-    state = world.observe()
-    assert ids(state) == [GOOD]
-    assert "spec.completions: Invalid value" in told(world)
+    for wait_s in (60.0, 120.0, 240.0):
+        for _ in range(3):  # its GPUs are free, and nobody asks again and again
+            state = world.observe()
+        assert ids(state) == [GOOD]
+        assert {one.id: one.free_gpus for one in state.nodes} == {"a": 3, "b": 4}
+        again_at = at + wait_s
+        if not everything:
+            assert told(world) == f"denied by policy (tried again at {utc(again_at)})"
+        assert world._snapshot.due_at == pytest.approx(again_at)
+        at = again_at
+        assert world.observe().by_id[BAD].asked
+        admit(world, BAD)
+    assert sent.count(BAD) <= 4 + 4
+    world.annotate(BAD, {names.EPOCHS: "11"})
+    assert ids(world.observe()) == [BAD, GOOD], "at once when its user changes it"
+
+
+def test_a_promise_stands_while_the_job_waits_to_be_tried_again() -> None:
+    promised = job("bad", verdict=verdict_text(promise(2e9)))
+    put_off = {BAD: objects.BadJob(BAD, ("denied",), put_off=True)}
+    tending = refusal(promised, put_off)
+    assert tending is not None
+    assert tending.patch.body["metadata"]["annotations"] == {names.REASON: "denied"}
+    wrong = refusal(promised, {BAD: objects.BadJob(BAD, ("denied",))})
+    assert wrong is not None
+    assert wrong.patch.body["metadata"]["labels"] == {names.VERDICT_LABEL: "refused"}

@@ -34,6 +34,7 @@ class Mirror:
     ) -> None:
         self.lock = RLock()
         self.jobs: dict[str, Json] = {}
+        self.job_ids: dict[str, str] = {}  # by uid
         self.pods: dict[str, Json] = {}
         self.nodes: dict[str, Json] = {}
         self.pods_of: defaultdict[str, dict[str, Json]] = defaultdict(dict)
@@ -95,6 +96,7 @@ class Mirror:
                 return
             if kind == "jobs":
                 thing = self._checked(key, thing)
+                self.job_ids[_uid(thing)] = key
             table[key] = thing
             self._touch(kind, key, thing)
 
@@ -107,6 +109,7 @@ class Mirror:
             del self._table(kind)[key]
             if kind == "jobs":
                 self.forged.discard(key)
+                self.job_ids.pop(_uid(thing), None)
             self._gone[kind, key] = max(revision, merge.revision(thing))
             if len(self._gone) > 10_000:
                 self._gone.pop(next(iter(self._gone)))
@@ -183,6 +186,10 @@ class Mirror:
                     del self.pods_of[group]
             else:
                 self.pods_of[group][key] = thing
+
+
+def _uid(job: Json) -> str:
+    return str(merge.dig(job, "metadata", "uid") or "")
 
 
 def _listed_at(listing: Listing) -> int:

@@ -357,7 +357,7 @@ def holds(victim: Job, state: Kept, other: Job | None, now: float) -> list[Hold]
     if other is None or other.refused or _started_since(other, state.freed_at):
         return []
     return [
-        Hold(state.freed_for, node, workers * victim.gpus_per_worker, until_at)
+        Hold(other.id, node, workers * victim.gpus_per_worker, until_at)
         for node, workers in sorted(Counter(state.freed_nodes).items())
     ]
 

@@ -36,7 +36,7 @@ from laxity_scheduler.plan import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.reasons import Reason, may_be_named, reason
 from laxity_scheduler.state import Job
 from laxity_scheduler.verdict import Offer, Promise, Refusal, Verdict
 
@@ -285,8 +285,8 @@ def _accounted(draft: _Draft) -> dict[str, float]:
 
 def _own(ids: Iterable[str], job_id: str) -> tuple[str, ...]:
     """Sources, and jobs of the same namespace."""
-    namespace = f"{job_id.partition('/')[0]}/"
-    return tuple(one for one in ids if "/" not in one or one.startswith(namespace))
+    namespace = job_id.partition("/")[0]
+    return tuple(one for one in ids if may_be_named(one, namespace))
 
 
 def _say(draft: _Draft, why: Reason) -> None:

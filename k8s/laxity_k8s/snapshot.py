@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from laxity_k8s import merge, objects, pods
+from laxity_k8s import merge, objects, pods, whom
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, Asks, asks_of
 from laxity_k8s.binding import allowed
@@ -280,6 +280,7 @@ class Snapshot:
             self._set_bad(row)
             _count_sent(entry, job, own)
             return entry
+        row = _stopping_for(row, self._mirror.job_ids)
         entry.row = row
         entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
         _count(entry, job, row.nodes, row.gpus_per_worker, own)
@@ -347,7 +348,7 @@ class Snapshot:
         """GPUs that stopped jobs freed, for those they were freed for, until these have started."""
         for group in sorted(self._freed):
             state, victim = self._freed[group], self._rows[group]
-            other = self._rows.get(state.freed_for)
+            other = self._rows.get(whom.read(state.freed_for, self._mirror.job_ids))
             yield from self._guard(group, objects.holds, victim, state, other, now) or ()
 
     def _find_unplaced(self) -> Iterator[Unplaced]:
@@ -370,6 +371,12 @@ class Snapshot:
         if entry.may is None:
             return frozenset(name for name in self._nodes if resource_of(name) == resource)
         return frozenset(site(name, resource) for name in entry.may)
+
+
+def _stopping_for(row: Job, ids: Mapping[str, str]) -> Job:
+    """The row with the id of the Job that it stops for, where another namespace's uid is noted."""
+    known = whom.read(row.stop_for, ids)
+    return row if known == row.stop_for else replace(row, stop_for=known)
 
 
 def _speaks(job: Json) -> bool:

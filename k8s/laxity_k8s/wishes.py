@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from laxity_k8s import merge
+from laxity_k8s import merge, whom
 from laxity_k8s.affinity import roomy
 from laxity_k8s.api import Json
 from laxity_k8s.guard import Guard
@@ -95,7 +95,7 @@ def wishes(
         return job_patch(
             job,
             row,
-            [on_machines(one) for one in mine],
+            [whom.noted(on_machines(one), shown) for one in mine],
             now=at,
             cycle=cycle,
             roomy=machines(roomy(nodes, open_to, row, mine)),

@@ -7,7 +7,7 @@ the product stands in TEMPLATES; a code that is not there is a programming error
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 Fact = str | int | float | None
@@ -148,14 +148,17 @@ def reason(code: str, /, **facts: Fact) -> Reason:
 
 @lru_cache(maxsize=4096)  # one reason is told to many that wait
 def _within(why: Reason, namespace: str) -> Reason:
-    def is_own(job: str) -> bool:
-        return "/" not in job or job.startswith(f"{namespace}/")
-
+    may = partial(may_be_named, namespace=namespace)
     facts = tuple(
-        (name, ", ".join(named(str(value).split(", "), is_own)) if name in NAMING else value)
+        (name, ", ".join(named(str(value).split(", "), may)) if name in NAMING else value)
         for name, value in why.facts
     )
     return Reason(why.code, facts)
+
+
+def may_be_named(job: str, namespace: str) -> bool:
+    """Whether a tenant of this namespace may read this: the id of a job there, or no id of a job."""
+    return "/" not in job or job.startswith(f"{namespace}/")
 
 
 def named(jobs: Iterable[str], may: Callable[[str], bool]) -> list[str]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from laxity_scheduler.engine import JobError
 from laxity_scheduler.running.home import Home
 from laxity_scheduler.running.serving import keys_of
 from laxity_scheduler.service.settings import Settings, SettingsError
@@ -93,6 +94,21 @@ def test_a_tenant_is_named_no_foreign_job_and_the_operator_is(tmp_path: Path) ->
     assert "a job of another namespace" in told[2]
     assert "bob/secret" in whole[2]
     assert pinned.status_code == 403
+
+
+def test_a_tenant_is_not_told_on_whose_job_cycles_fail(tmp_path: Path) -> None:
+    with staged(tmp_path, MemoryWorld(1), tokens=tokens(tmp_path / "tokens")) as stage:
+        stage.world.broken = JobError("bob/secret", "nobody can read it")
+        stage.world.wake()
+        wait_until(lambda: bool(stage.service.failing.words), "three failed cycles")
+        mine, whole = (
+            stage.http.get("/readyz", headers=who).text
+            + stage.http.get("/v1/cluster", headers=who).text
+            for who in (bearer(ALICE), bearer(OPERATOR))
+        )
+    assert "secret" not in mine
+    assert mine.count("cycles fail; a token for all namespaces shows why") == 2
+    assert whole.count("bob/secret") >= 2
 
 
 def is_running(stage: Stage, job_id: str) -> bool:

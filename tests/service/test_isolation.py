@@ -187,6 +187,56 @@ def test_of_two_jobs_that_fail_only_together_the_newer_is_left_out() -> None:
     assert around.made == 8
 
 
+@pytest.mark.parametrize("waiting", [["a"], ["a", "b", "c"]], ids=["the only one", "several"])
+def test_a_policy_that_fails_on_every_job_refuses_none_and_makes_the_service_unready(
+    tmp_path: Path, waiting: list[str]
+) -> None:
+    def broken(state: ClusterState, _predictor: Any) -> Plan:
+        return Plan() if not state.jobs else raising(state.jobs[0])
+
+    with staged(tmp_path, MemoryWorld(4), policy=broken) as stage:
+        submit_together(stage, *waiting)
+        wait_until(lambda: bool(stage.service.failing.words), "three failed cycles")
+        unready = stage.http.get("/readyz")
+        listed = stage.http.get("/v1/jobs").json()["jobs"]
+        stage.service.policy = qos.decide
+        for name in waiting:
+            stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")
+        wait_until(lambda: not stage.service.failing.words, "a good cycle")
+        ready = stage.http.get("/readyz")
+    assert (unready.status_code, ready.status_code) == (503, 200)
+    words = (
+        "the policy fails on every job, so none is refused: RuntimeError: no idea what default/a"
+    )
+    assert words in unready.json()["cycles"]
+    assert {view["state"] for view in listed} == {"queued"}
+    assert stage.world.rejected == {}
+
+
+def test_a_policy_that_begins_to_fail_on_running_jobs_leaves_them_and_starts_others(
+    tmp_path: Path,
+) -> None:
+    policy, running = Allergic(raising), [f"bad-{number}" for number in range(10)]
+    with staged(tmp_path, MemoryWorld(12)) as stage:
+        submit_together(stage, *running)
+        for name in running:
+            stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")
+        stage.service.policy = policy
+        submit_together(stage, "honest")
+        stage.until("default/honest", lambda view: view["workers"] == 1, "running")
+
+        def fails() -> bool:
+            stage.world.wake()
+            return bool(stage.service.failing.words)
+
+        wait_until(fails, "three failed cycles")
+        unready, views = stage.http.get("/readyz"), stage.http.get("/v1/jobs").json()["jobs"]
+    assert "fails on 10 jobs that it has decided about before" in unready.json()["cycles"]
+    assert unready.status_code == 503
+    assert {(view["verdict"], view["workers"]) for view in views} == {("promised", 1)}
+    assert stage.world.rejected == {}
+
+
 def test_a_job_that_a_world_fails_on_is_rejected_by_name(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
         submit_together(stage, "a")

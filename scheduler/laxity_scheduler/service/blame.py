@@ -6,25 +6,45 @@ halved again. Older Jobs are looked at first; of two that only raise together th
 For k Jobs of n that takes O(k log n) decisions, and none as long as nothing raises.
 
 What a Job that is left out holds stays counted: nodes are as they were seen.
+
+A policy with an error raises about Jobs that are sound. It is at fault if it can decide about none of
+several Jobs, or neither about the only Job nor about a plain one; then nothing is decided. It is at
+fault, too, if it fails on many Jobs about which it has decided before; those are left out as they are.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from laxity_profiler.estimate import Workload
 from laxity_scheduler.service.faults import words_of
 from laxity_scheduler.state import ClusterState, Job
 
 Made = TypeVar("Made")
 Jobs = tuple[Job, ...]
+PLAIN: Final = "laxity/plain"
+MOST_TURNED: Final = 8  # Jobs that were decided about before and, one by one, no longer can be
+
+
+class PolicyFaultError(RuntimeError):
+    """The policy can decide about no Job at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
     """A Job that is left out, and what was raised about it."""
 
-    job: str
+    row: Job
     error: Exception
+
+    @property
+    def job(self) -> str:
+        return self.row.id
+
+    @property
+    def was_judged(self) -> bool:
+        """Whether something was decided about it before."""
+        return self.row.verdict is not None or self.row.workers > 0
 
     @property
     def problem(self) -> str:
@@ -39,14 +59,34 @@ class Around(Generic[Made]):
     made: Made
     blamed: tuple[Blamed, ...]
 
+    @property
+    def policy_fault(self) -> str:
+        """What is wrong with the policy; "" if each of those to blame is to blame for itself."""
+        turned = [one for one in self.blamed if one.was_judged]
+        if len(turned) <= MOST_TURNED:
+            return ""
+        return (
+            f"the policy fails on {len(turned)} jobs that it has decided about before, which are left "
+            f"as they are: {words_of(turned[0].error)}"
+        )
+
+    @property
+    def to_reject(self) -> tuple[Blamed, ...]:
+        """Those that are to be told that no decision can be made about them."""
+        spares = bool(self.policy_fault)
+        return tuple(one for one in self.blamed if not (spares and one.was_judged))
+
 
 def decide_around(state: ClusterState, decide: Callable[[ClusterState], Made]) -> Around[Made]:
     """What `decide` makes of all Jobs about which it does not raise.
 
-    What it raises about no Job at all is raised.
+    PolicyFaultError if that is none of them, and they are not to blame.
     """
     search = _Search(state, decide)
     kept = search.sound((), state.jobs)
+    if not kept and search.blamed and (len(search.blamed) > 1 or not search.plainly()):
+        words = words_of(search.blamed[0].error)
+        raise PolicyFaultError(f"the policy fails on every job, so none is refused: {words}")
     return Around(only(state, kept), search.made, tuple(search.blamed))
 
 
@@ -65,7 +105,22 @@ class _Search(Generic[Made]):
     def __init__(self, state: ClusterState, decide: Callable[[ClusterState], Made]) -> None:
         self._state, self._decide = state, decide
         self.blamed: list[Blamed] = []
-        self.made = decide(only(state, ()))
+        try:
+            self.made = decide(only(state, ()))
+        except Exception as error:
+            message = f"the policy fails even without a job: {words_of(error)}"
+            raise PolicyFaultError(message) from error
+
+    def plainly(self) -> bool:
+        """Whether it can be decided about a plain Job."""
+        now = self._state.now
+        work = Workload(PLAIN, epochs=1, user_epoch_s=60.0)
+        plain = Job(PLAIN, work, submitted_at=now, queued_at=now, since=now)
+        try:
+            self._decide(replace(only(self._state, ()), jobs=(plain,)))
+        except Exception:  # noqa: BLE001 - whatever it is, it is not that Job's
+            return False
+        return True
 
     def sound(self, kept: Jobs, suspects: Jobs) -> Jobs:
         """The jobs that are kept and those of the suspects that can be decided on beside them."""
@@ -75,7 +130,7 @@ class _Search(Generic[Made]):
             self.made = self._decide(only(self._state, kept + suspects))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this Job's
             if len(suspects) == 1:
-                self.blamed.append(Blamed(suspects[0].id, error))
+                self.blamed.append(Blamed(suspects[0], error))
                 return kept
         else:
             return kept + suspects

@@ -24,8 +24,8 @@ from laxity_scheduler.memory.codec import WrittenPlan, dumps, written
 from laxity_scheduler.memory.journal import Journal
 from laxity_scheduler.memory.records import Journalled, Records
 from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
-from laxity_scheduler.plan import Plan, PlanError
-from laxity_scheduler.service.blame import decide_around
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.service.blame import PolicyFaultError, decide_around
 from laxity_scheduler.service.board import Board
 from laxity_scheduler.service.failing import Failing
 from laxity_scheduler.service.faults import words_of
@@ -108,6 +108,7 @@ class Service:
         self.completed = 0  # looks that ended, with or without acting
         self.failure = ""
         self.failing = Failing()
+        self._policy_fault = ""
         self.blind = ""  # why nothing is decided though the service runs
         self._leads = leads
         self._learning = learning
@@ -157,10 +158,10 @@ class Service:
             self._resync()
             self._wake_at = time.time() + FIRST_PAUSE_S
             return True
-        except PlanError as error:
-            self._failed("plan", f"a plan did not fit and was not carried out: {error}")
         except StoreError as error:
             self._failed("store", str(error))
+        except PolicyFaultError as error:
+            self._failed("policy", str(error))
         except JobError as error:
             LOG.exception("a cycle failed on one job", extra={"job": error.job_id})
             self._failed("job", str(error), error.job_id)
@@ -169,9 +170,7 @@ class Service:
             LOG.exception("a cycle failed; nothing was done")
             self._failed("error", words_of(error))
         else:
-            self.failure = ""
-            self.failing.succeeded()
-            self.metrics.failed_in_a_row.set(0)
+            self._went_well()
             return True
         return False
 
@@ -186,14 +185,19 @@ class Service:
         try:
             leads = self._lead()
         finally:  # who does not lead, or does not know, looks all the same
-            state, predictor = self._look()
+            seen, predictor = self._look()
+            state = seen  # that is decided on
             leads = self._sees() and leads
             try:
                 if leads:
-                    state, plan = self._decided(state, predictor)
+                    state, plan = self._decided(seen, predictor)
                     self.world.carry_out(plan)
             finally:
-                self._publish(state, predictor, plan)
+                self.state, self.predictor = state, predictor
+                self._publisher.publish(
+                    state, predictor, plan,
+                    seen=seen, leading=self.leading, telling=self.telling,
+                )  # fmt: skip
                 self.completed += 1
                 self.bells.ring("cycle")
         if self.completed == 1:
@@ -235,6 +239,7 @@ class Service:
 
         Jobs about which no decision can be made are left out of that state, and told so.
         """
+        self._policy_fault = ""
         self.world.expect_answers(sum(job.asked for job in state.jobs))
         judge = partial(self._judge, predictor=predictor)
         try:
@@ -246,6 +251,8 @@ class Service:
         around = decide_around(state, partial(self._judge_on_paper, judge=judge))
         for one in around.blamed:
             self.metrics.faults.note("decision", one.job, one.error)
+        self._policy_fault = around.policy_fault
+        for one in around.to_reject:
             self._reject(one.job, one.problem)
         return around.state, self._write_down(around.state, around.made, predictor)
 
@@ -289,15 +296,20 @@ class Service:
         except Exception as error:  # noqa: BLE001 - noted with its traceback
             self.metrics.faults.note("rejection", job_id, error)
 
-    def _publish(self, state: ClusterState, predictor: Predictor, plan: Plan) -> None:
-        self.state, self.predictor = state, predictor
-        self._publisher.publish(state, predictor, plan, leading=self.leading, telling=self.telling)
-
     def _tidy(self, state: ClusterState) -> None:
         if state.cycle % FORGET_EVERY == 1:
             ended_before = state.now - self.settings.kept_days * DAY_S
             self._journal.forget(kept_cycles=self.settings.kept_cycles, ended_before=ended_before)
             self.board.forget(ended_before=ended_before)
+
+    def _went_well(self) -> None:
+        """A cycle came to its end; with a policy that fails on many jobs it counts as failed."""
+        if self._policy_fault:
+            self._failed("policy", self._policy_fault)
+            return
+        self.failure = ""
+        self.failing.succeeded()
+        self.metrics.failed_in_a_row.set(0)
 
     def _failed(self, cause: str, message: str, job: str = "") -> None:
         """A cycle failed. Three in a row are told in the cluster and make the service unready."""

@@ -76,16 +76,17 @@ class Publisher:
         predictor: Predictor,
         plan: Plan,
         *,
+        seen: ClusterState,
         leading: bool,
         telling: Telling | None,
     ) -> None:
-        """Take in what a cycle saw and decided."""
+        """Take in what a cycle saw, and decided on `state`, that without jobs that were left out."""
         began = time.monotonic()
         self._said = {job: said for job, said in self._said.items() if job in state.by_id}
         self._said |= outlook.said(plan)
         look = Look(
             manifests=self._world.jobs(),
-            state=state,
+            state=seen,
             finishes=self._finishes(state, predictor),
             said=self._said,
             began=began,

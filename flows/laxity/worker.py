@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from laxity import blame, flow_context, names
 from laxity.assignment import Assignment, AssignmentError
+from laxity.early_exit import no_early_success
 from laxity.entry import arguments, load_function
 from laxity.notices import say
 from laxity.results import plain
@@ -26,9 +27,8 @@ FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 ERROR_LENGTH: Final = 2000
-NEVER_ENTERED: Final = (
-    "the function returned without entering training.epochs(): it trained nothing"
-)
+NEVER_ENTERED: Final = "the function ended without entering training.epochs(): it trained nothing"
+ENDED_ITSELF: Final = "the function ended its process with os._exit(0) before the last epoch's end"
 NOT_KEPT: Final = (
     "the training is done; of its result this is kept only as a text: {what}. To keep it, write it "
     "to a file in training.folder or log it to MLflow"
@@ -69,7 +69,7 @@ def ended(training: Training, termination: Termination, call: Callable[[], Any])
     """Call the training function to an end of some kind, and report which; the exit code."""
     try:
         _report(training, "started", worker_pid=os.getpid(), width=training.workers)
-        result = call()
+        result = _called(training, termination, call)
         if termination.asked and not training.complete:
             return _stopped(training)  # the user's code swallowed the exception
         _check_entered(training)
@@ -88,6 +88,17 @@ def ended(training: Training, termination: Termination, call: Callable[[], Any])
             return _stopped(training)
         return _failed(training, termination, error)
     return 0
+
+
+def _called(training: Training, termination: Termination, call: Callable[[], Any]) -> Any:
+    """What the training function returns; one that ends the process with exit 0 has failed."""
+
+    def fail() -> int:
+        words = ENDED_ITSELF if training.started else NEVER_ENTERED
+        return _failed(training, termination, TrainingError(words))
+
+    with no_early_success(lambda: training.complete, fail):
+        return call()
 
 
 def _run(training: Training, entry: str) -> Any:

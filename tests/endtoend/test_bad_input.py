@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -11,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from laxity import names
+from laxity.checked import LAST_AT
 from laxity.qos import QoS
 from laxity.spec import TrainingSpec
+from laxity_profiler.report_values import LONGEST_S
 from tests.builders import bearer
 from tests.crash.stage import LAXITY, Stage, stage, until
 
@@ -184,6 +188,8 @@ def test_a_name_is_given_once_and_the_first_job_keeps_it(there: Stage) -> None:
         pytest.param("raises", "ValueError: the loss is gone", id="a function that raises"),
         pytest.param("nowhere", "nowhere", id="a function that is not there"),
         pytest.param("never_enters", "without entering", id="a function without epochs"),
+        pytest.param("leaves", "it trained nothing", id="os._exit(0) before the first epoch"),
+        pytest.param("leaves_midway", "before the last epoch's end", id="os._exit(0) in an epoch"),
     ],
 )
 def test_a_training_that_fails_says_why_on_its_job(there: Stage, function: str, words: str) -> None:
@@ -245,6 +251,33 @@ def poison_as_an_earlier_laxity_did(there: Stage, job: str) -> None:
     until(there.client.alive, limit_s=60, what="the service")
 
 
+def test_a_finish_after_the_year_9999_keeps_nobody_waiting(there: Stage) -> None:
+    """An estimate that long is turned away; what workers report may still add up to it."""
+    ask = manifest("far", "endless", model="far")
+    said = ask["metadata"]["annotations"]
+    said |= {names.EPOCHS: "1000000", names.EPOCH_ESTIMATE: "4d", names.CLASS: "soft"}
+    status, answer = post(there, json.dumps(ask).encode())
+    assert (status, answer["error"]["field"]) == (422, "epoch_estimate")
+    said[names.EPOCH_ESTIMATE] = "1s"
+    far = there.client.submit(ask)
+    until(lambda: there.client.job(far.id).workers > 0, limit_s=30, what="its start")
+    lines = [
+        {"seq": seq, "kind": "epoch", "at": time.time(), "epoch": seq, "epoch_s": LONGEST_S, "width": 1}
+        for seq in (1, 2, 3)
+    ]  # fmt: skip
+    told = json.dumps({"uid": far.uid, "reports": lines}).encode()
+    assert post(there, told, "/v1/jobs/default/far/signal")[1]["acked"] == 3
+    until(lambda: there.client.job(far.id).epochs_done == 3, limit_s=30, what="three epochs")
+    good = submit(there, "beside-far", "good")
+    until(lambda: there.client.job(good).ended, limit_s=60, what="its end")
+    shown = listed(there)
+    for command in (["ls"], ["show", "far"], ["explain", "far"]):
+        subprocess.run([str(LAXITY), *command], env=there.env, check=True, timeout=60)
+    there.client.cancel(far.id)
+    assert shown[far.id]["p90_at"] > LAST_AT
+    assert shown[good]["outcome"] == "kept"
+
+
 def test_a_training_without_an_epochs_end_can_be_cancelled_and_one_that_is_starting_too(
     there: Stage,
 ) -> None:
@@ -282,9 +315,9 @@ def submit(there: Stage, name: str, function: str) -> str:
     return there.client.submit(manifest(name, function)).id
 
 
-def post(there: Stage, body: bytes) -> tuple[int, Any]:
+def post(there: Stage, body: bytes, path: str = "/v1/jobs") -> tuple[int, Any]:
     request = urllib.request.Request(  # noqa: S310 - loopback
-        f"{there.url}/v1/jobs", data=body, headers={"Content-Type": "application/json", **bearer()}
+        f"{there.url}{path}", data=body, headers={"Content-Type": "application/json", **bearer()}
     )
     try:
         with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310

@@ -1,5 +1,6 @@
 """Trainings that go wrong in one way each, and one that does not."""
 
+import os
 import threading
 from typing import Any
 
@@ -20,6 +21,19 @@ def raises(training: Training) -> None:
 
 def never_enters(training: Training) -> int:
     return training.total_epochs
+
+
+def leaves(_training: Training) -> None:
+    os._exit(0)
+
+
+def leaves_midway(training: Training) -> None:
+    for _ in training.epochs():
+        child = os.fork()
+        if child == 0:
+            os._exit(0)  # as multiprocessing does
+        os.waitpid(child, 0)
+        os._exit(0)
 
 
 def endless(training: Training) -> None:

@@ -78,7 +78,7 @@ def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Serv
 
     (failed,) = service.of("failed")
     assert code == 1
-    assert "returned without entering training.epochs()" in failed["error"]
+    assert "ended without entering training.epochs()" in failed["error"]
     assert not service.of("finished")
 
 

@@ -12,7 +12,7 @@ several Jobs, or neither about the only Job nor about a plain one; then nothing 
 fault, too, if it fails on many Jobs about which it has decided before; those are left out as they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
@@ -97,6 +97,11 @@ def only(state: ClusterState, jobs: Jobs) -> ClusterState:
     names = {job.id for job in jobs}
     holds = tuple(hold for hold in state.holds if hold.job in names)
     return replace(state, jobs=jobs, holds=holds)
+
+
+def without(state: ClusterState, jobs: Container[str]) -> ClusterState:
+    """The state without these of its jobs."""
+    return only(state, tuple([job for job in state.jobs if job.id not in jobs]))
 
 
 class _Search(Generic[Made]):

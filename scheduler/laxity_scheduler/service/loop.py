@@ -25,7 +25,7 @@ from laxity_scheduler.memory.journal import Journal
 from laxity_scheduler.memory.records import Journalled, Records
 from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.blame import PolicyFaultError, decide_around
+from laxity_scheduler.service.blame import PolicyFaultError, decide_around, without
 from laxity_scheduler.service.board import Board
 from laxity_scheduler.service.failing import Failing
 from laxity_scheduler.service.faults import words_of
@@ -109,6 +109,7 @@ class Service:
         self.failure = ""
         self.failing = Failing()
         self._policy_fault = ""
+        self._rejected: frozenset[str] = frozenset()  # in this cycle
         self.blind = ""  # why nothing is decided though the service runs
         self._leads = leads
         self._learning = learning
@@ -182,6 +183,7 @@ class Service:
     def _step(self) -> None:
         began = time.perf_counter()
         leads, plan = False, Plan()
+        self._policy_fault, self._rejected = "", frozenset()
         try:
             leads = self._lead()
         finally:  # who does not lead, or does not know, looks all the same
@@ -196,7 +198,7 @@ class Service:
                 self.state, self.predictor = state, predictor
                 self._publisher.publish(
                     state, predictor, plan,
-                    seen=seen, leading=self.leading, telling=self.telling,
+                    seen=without(seen, self._rejected), leading=self.leading, telling=self.telling,
                 )  # fmt: skip
                 self.completed += 1
                 self.bells.ring("cycle")
@@ -239,7 +241,6 @@ class Service:
 
         Jobs about which no decision can be made are left out of that state, and told so.
         """
-        self._policy_fault = ""
         self.world.expect_answers(sum(job.asked for job in state.jobs))
         judge = partial(self._judge, predictor=predictor)
         try:
@@ -254,6 +255,7 @@ class Service:
         self._policy_fault = around.policy_fault
         for one in around.to_reject:
             self._reject(one.job, one.problem)
+        self._rejected = frozenset(one.job for one in around.to_reject)
         return around.state, self._write_down(around.state, around.made, predictor)
 
     def _judge(self, state: ClusterState, predictor: Predictor) -> Judged:

@@ -80,7 +80,10 @@ class Publisher:
         leading: bool,
         telling: Telling | None,
     ) -> None:
-        """Take in what a cycle saw, and decided on `state`, that without jobs that were left out."""
+        """Take in what a cycle saw, and decided on `state`: that without jobs that were left out.
+
+        Those of them that were not rejected are in `seen` only.
+        """
         began = time.monotonic()
         self._said = {job: said for job, said in self._said.items() if job in state.by_id}
         self._said |= outlook.said(plan)

@@ -43,6 +43,10 @@ FIRST_TERMS: Final = (
 # --- annotations out: what laxity says (only laxity may write them) ---
 VERDICT: Final = f"{DOMAIN}/verdict"  # JSON of the Verdict
 REASON: Final = f"{DOMAIN}/reason"  # words: why it waits, was refused, was resized
+PROMISED_DEADLINE: Final = f"{DOMAIN}/promised-deadline"  # RFC 3339: the one that is kept
+REFUSED_DEADLINE: Final = (
+    f"{DOMAIN}/refused-deadline"  # JSON: another one that was refused while the promise stands
+)
 PROMISED_FINISH: Final = f"{DOMAIN}/promised-finish"  # RFC 3339
 P50_FINISH: Final = f"{DOMAIN}/p50-finish"  # RFC 3339
 P90_FINISH: Final = f"{DOMAIN}/p90-finish"  # RFC 3339
@@ -56,7 +60,7 @@ REFUSED: Final = "Refused"  # reason of the condition that ends the refused Job 
 TERM: Final = f"{DOMAIN}/term"  # of the leader that took over while the Job was acted on
 SEAL: Final = f"{DOMAIN}/seal"  # keyed digests of verdict and status: without it they do not count
 OUTPUTS: Final = (
-    VERDICT, REASON, PROMISED_FINISH, P50_FINISH, P90_FINISH,
+    VERDICT, REASON, PROMISED_DEADLINE, REFUSED_DEADLINE, PROMISED_FINISH, P50_FINISH, P90_FINISH,
     STATUS, STOP, RESIZE_TO, NODES, CYCLE, RUN_ID, TERM, SEAL,
 )  # fmt: skip
 

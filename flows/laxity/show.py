@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
+from laxity.safe_text import printable
 from laxity.table import VERDICT_STYLES, console, fact_table, outcome, short, width
 from laxity.times import as_of, counted, instant, on_widths, words
 from laxity.views import JobView, OfferView, offer_view
@@ -124,6 +125,16 @@ def _apart(seconds: float) -> str:
     return f"{words(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
+def _refused_deadline(job: JobView, now: float) -> str:
+    """Another deadline that was asked for while the promise stands, and why it was refused."""
+    refused = job.refused_deadline
+    if not isinstance(refused, Mapping) or job.ended:
+        return ""
+    asked_at, why = refused.get("deadline_at"), printable(str(refused.get("reason") or ""))
+    asked = instant(asked_at, now) if isinstance(asked_at, int | float) else "another one"
+    return f"{asked}, asked again when there is room: {as_of(now, why)}"
+
+
 def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
     """What is known, line by line; what is not known takes no line."""
     history = ", ".join(f"{workers} at {instant(at, now)}" for at, workers in job.width_history)
@@ -133,6 +144,7 @@ def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("model", job.model),
         ("submitted", instant(job.submitted_at, now)),
         ("deadline", instant(job.deadline_at, now)),
+        ("refused deadline", _refused_deadline(job, now)),
         ("promised P90", instant(job.promised_p90_at, now)),
         ("P50 finish", "" if job.ended else instant(job.p50_at, now)),
         ("P90 finish", "" if job.ended else instant(job.p90_at, now)),

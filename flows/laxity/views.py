@@ -68,6 +68,7 @@ class JobView:
     untracked: str = ""
     revision: Any = None
     error: str = ""
+    refused_deadline: Mapping[str, Any] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property

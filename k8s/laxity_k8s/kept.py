@@ -100,6 +100,11 @@ def terms(job: Json) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def refused_deadline(job: Json) -> Mapping[str, Any]:
+    """{"deadline", "code", "reason"} of the deadline that was refused while its promise stands."""
+    return mapping(merge.annotations(job).get(names.REFUSED_DEADLINE))
+
+
 def verdict_text(verdict: Verdict) -> str:
     """{"kind": "promise" | "refusal" | "forecast", ...} as the VERDICT annotation has it."""
     written = verdict_json(verdict)

@@ -20,7 +20,7 @@ from laxity_k8s import merge
 from laxity_k8s.affinity import onto
 from laxity_k8s.api import Json, Patch
 from laxity_k8s.binding import allowed
-from laxity_k8s.kept import Kept, kept, terms, verdict_label, verdict_text
+from laxity_k8s.kept import Kept, kept, refused_deadline, terms, verdict_label, verdict_text
 from laxity_k8s.objects import is_elastic
 from laxity_k8s.reconcile import rfc3339
 from laxity_scheduler.backoff import FAILED, backoff_s, failed_starts
@@ -161,6 +161,7 @@ def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
     p90 = instant(told.p90_at)
     draft.annotations |= {
         names.VERDICT: verdict_text(told),
+        names.PROMISED_DEADLINE: instant(told.deadline_at) if isinstance(told, Promise) else None,
         names.PROMISED_FINISH: p90 if isinstance(told, Promise) else None,
         names.P50_FINISH: instant(getattr(told, "p50_at", float("inf"))),
         names.P90_FINISH: p90,
@@ -171,9 +172,28 @@ def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
     }
     said = draft.notes.get(names.DEADLINE, "")
     draft.kept |= {"terms": terms(draft.job), "asked_deadline": said}
+    if isinstance(decision, Refuse) and isinstance(told, Promise):
+        _refuse_deadline(draft, decision)
+        return
+    if not (isinstance(told, Promise) and told.deadline_at != draft.row.deadline_at):
+        draft.annotations[names.REFUSED_DEADLINE] = None
     _say(draft, decision.reason)
     if isinstance(told, Refusal) and told.offers:
         draft.told.append(("offered", partial(_offered, told.offers)))
+
+
+def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
+    """Another deadline is refused, and the promise stands: it is said once beside the promise."""
+    why = decision.reason.within(draft.row.id.partition("/")[0])
+    asked = instant(draft.row.deadline_at)
+    before = refused_deadline(draft.job)
+    if (before.get("deadline"), before.get("code")) == (asked, why.code):
+        return
+    said = {"deadline": asked, "code": why.code, "reason": _words(why)}
+    draft.annotations[names.REFUSED_DEADLINE] = json.dumps(said)
+    _say(draft, why)
+    if decision.refusal.offers:
+        draft.told.append(("offered", partial(_offered, decision.refusal.offers)))
 
 
 def _offered(offers: Sequence[Offer]) -> str:

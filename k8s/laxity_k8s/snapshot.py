@@ -16,7 +16,7 @@ from laxity_k8s.asks import NOTHING, Asks, asks_of
 from laxity_k8s.binding import allowed
 from laxity_k8s.eligible import Eligible
 from laxity_k8s.guard import Guard
-from laxity_k8s.kept import Kept, kept
+from laxity_k8s.kept import Kept, kept, refused_deadline
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.noted import noted
 from laxity_k8s.objects import NO_REPORT, BadJob
@@ -27,6 +27,7 @@ from laxity_scheduler.engine import Report, Reports
 from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet
 
 READ_AGAIN_S = 30.0  # a group that could not be read
+ASK_AGAIN_S = 60.0  # for a deadline that was refused while a promise stands
 
 
 @dataclass(slots=True)
@@ -58,6 +59,10 @@ class Snapshot:
         self._due: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
         self._freed: dict[str, Kept] = {}
+        self._asks_at: dict[
+            str, tuple[float, int]
+        ] = {}  # refused deadlines: next time, epochs then
+        self._asking: set[str] = set()  # those that ask in the state that was taken last
         self._rows: dict[str, Job] = {}
         self._order: tuple[tuple[float, str], ...] | None = None
         self._jobs: tuple[Job, ...] = ()
@@ -90,7 +95,8 @@ class Snapshot:
             self._stale |= touched
             if nodes:
                 self._stale |= self._resized() | self._restricted_anew()
-            self._stale |= {group for group, at in self._due.items() if at <= now}
+            self._stale |= {group for group, at in self._due.items() if at <= now} | self._asking
+            self._asking.clear()
             self._stale |= {group for group in self._started if self._has_news(group)}
             self._renew_stale(now)
             self._stale |= self._learned(touched)
@@ -252,6 +258,7 @@ class Snapshot:
         if job is None or not objects.live(job):
             self._missing.pop(group, None)
             self._rejections.forget(group)
+            self._asks_at.pop(group, None)
             gone = _Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
             if job is not None and objects.managed(job):
                 _look_for_unseen(gone, job, _own(job, all_pods))
@@ -280,14 +287,31 @@ class Snapshot:
             self._set_bad(row)
             _count_sent(entry, job, own)
             return entry
-        row = _stopping_for(row, self._mirror.job_ids)
-        entry.row = row
+        row = self._ask_again(group, job, _stopping_for(row, self._mirror.job_ids), now)
+        entry.row, entry.due_at = row, self._asks_at.get(group, (FOREVER, 0))[0]
         entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
         _count(entry, job, row.nodes, row.gpus_per_worker, own)
         started_at = max(row.resumed_at or 0.0, row.width_changed_at or 0.0, missing_since)
         if row.workers and started_at + self._fit_within_s > now:
-            entry.due_at = started_at + self._fit_within_s
+            entry.due_at = min(entry.due_at, started_at + self._fit_within_s)
         return entry
+
+    def _ask_again(self, group: str, job: Json, row: Job, now: float) -> Job:
+        """The row asks again for a deadline that was refused beside its promise.
+
+        In one state a minute, and when it has finished an epoch: only then there may be room.
+        """
+        if row.asked or row.promise is None or not refused_deadline(job) or row.deadline_at <= now:
+            self._asks_at.pop(group, None)
+            return row
+        epochs = row.progress.epochs_done
+        at, before = self._asks_at.get(group, (now + ASK_AGAIN_S, epochs))
+        if now < at and epochs == before:
+            self._asks_at[group] = (at, before)
+            return row
+        self._asks_at[group] = (now + ASK_AGAIN_S, epochs)
+        self._asking.add(group)
+        return replace(row, asked=True)
 
     def _set_bad(self, bad: BadJob) -> None:
         self.bad[bad.id] = bad

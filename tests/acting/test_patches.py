@@ -10,14 +10,20 @@ import pytest
 from laxity import names
 from laxity_k8s import merge
 from laxity_k8s.api import Json
-from laxity_k8s.kept import Kept, kept
+from laxity_k8s.kept import Kept, kept, refused_deadline
+from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import job_row
 from laxity_k8s.patches import BATCH, JobPatch, Turn, in_batches, job_patch
+from laxity_k8s.snapshot import Snapshot
+from laxity_profiler.estimate import Progress
+from laxity_scheduler.engine import Report
 from laxity_scheduler.plan import Admit, Decision, Preempt, Promised, Refuse, Resize, Wait
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import Job
-from laxity_scheduler.verdict import Promise, Refusal
-from tests.acting.making import CREATED_AT, job
+from laxity_scheduler.verdict import Offer, Promise, Refusal
+from tests.acting.making import CREATED_AT, job, node
+from tests.acting.test_lost_pods import Nothing
+from tests.builders import promise
 
 WHY = reason("order", policy="test")
 NOW = CREATED_AT + 100.0
@@ -229,3 +235,60 @@ def test_the_first_patches_go_out_as_they_are_made_and_the_next_are_made_togethe
     assert next(patches) == BATCH
     assert len(log) == 2 * BATCH
     assert [*range(BATCH + 1), *patches] == log == list(range(100))
+
+
+def refuses(made: Json, asked: str = "5m") -> tuple[Json, JobPatch | None]:
+    """A promised Job after another deadline was asked for and refused, and the patch that says it."""
+    made["metadata"]["annotations"][names.DEADLINE] = asked
+    why = reason("capacity_promised_to_others", needed_gpus=1, free_gpus=0, late_s=90.0)
+    offer = Offer("deadline", CREATED_AT + 700.0, (1,), CREATED_AT + 600.0, NOW)
+    patch = patch_or_none(made, Refuse("default/job", Refusal(why, (offer,)), why))
+    return (made if patch is None else merge.merge(made, patch.patch.body)), patch
+
+
+def test_a_refused_deadline_stands_beside_the_promise_and_is_said_once() -> None:
+    due_at = CREATED_AT + 3600.0
+    given = Promised("default/job", promise(due_at), reason("fits", p90_at=due_at, slack_s=1.0))
+    promised = after(job(deadline="1h"), given)
+    assert notes(promised)[names.PROMISED_DEADLINE] == "2026-11-21T09:00:00Z"
+    refused, patch = refuses(promised)
+    assert patch is not None
+    assert [code for code, _ in patch.said] == ["capacity_promised_to_others", "offered"]
+    assert refused_deadline(refused)["deadline"] == "2026-11-21T08:05:00Z"
+    assert refused["metadata"]["labels"][names.VERDICT_LABEL] == "promised"
+    moved = after(refused, Promised("default/job", promise(due_at), reason("fits", p90_at=NOW)))
+    assert refused_deadline(moved) == refused_deadline(refused)
+    assert notes(moved)[names.REASON].startswith("P90 finish")
+    _, again = refuses(moved)
+    assert again is None, "the same refusal is no news"
+    taken = Promised("default/job", promise(CREATED_AT + 300.0), reason("fits", p90_at=NOW))
+    assert names.REFUSED_DEADLINE not in notes(after(moved, taken))
+
+
+def test_a_refused_deadline_is_asked_again_each_epoch_and_each_minute() -> None:
+    due_at = CREATED_AT + 3600.0
+    given = Promised("default/job", promise(due_at), reason("fits", p90_at=due_at, slack_s=1.0))
+    refused, _ = refuses(after(job(deadline="1h"), given))
+    epochs = [0]
+
+    def report(_: str) -> Report:
+        return Report(progress=Progress(epochs_done=epochs[0]))
+
+    mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
+    seen = Snapshot(mirror, report, fit_within_s=60.0)
+    running = {**refused, "spec": {**refused["spec"], "suspend": False}}
+    for kind, thing in (("nodes", node("a")), ("jobs", running)):
+        mirror.put(kind, thing)  # type: ignore[arg-type]
+
+    def asks(at_s: float) -> bool:
+        with mirror.take() as (touched, nodes):
+            state = seen.take(touched, nodes=nodes, now=CREATED_AT + at_s, cycle=1)
+        return state.by_id["default/job"].asked
+
+    assert [asks(100.0), asks(159.0)] == [False, False]
+    assert seen.due_at == CREATED_AT + 160.0
+    assert [asks(160.0), asks(160.0)] == [True, False], "in one state alone"
+    epochs[0] = 1
+    assert [asks(161.0), asks(162.0)] == [True, False]
+    assert [asks(221.0), asks(222.0)] == [True, False]
+    assert not asks(400.0), "that deadline has passed"

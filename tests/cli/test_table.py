@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from laxity.client import JobView
+from laxity.show import job_panel
 from laxity.table import job_table
 
 NOW = 1_000.0
@@ -68,3 +69,13 @@ def test_an_ended_job_shows_how_it_stands_to_its_deadline() -> None:
 
 def test_the_namespace_default_is_left_out_and_others_are_not() -> None:
     assert shown(running(id="team/train"))[1].startswith("team/train")
+
+
+def test_a_refused_deadline_is_shown_beside_the_promise() -> None:
+    out = io.StringIO()
+    refused = {"deadline_at": NOW + 60, "reason_code": "invalid", "reason": "no room\x1b[2J"}
+    job = running(refused_deadline=refused)
+    Console(file=out, width=160).print(job_panel(job, now=NOW))
+    line = next(line for line in out.getvalue().splitlines() if "refused deadline" in line)
+    assert "(in 1m00s), asked again when there is room: no room" in line
+    assert "\x1b[2J" not in line

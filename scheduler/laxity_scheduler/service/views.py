@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
+from laxity.checked import instant_at
 from laxity.submission import queued_from
 from laxity_profiler.sharing import model_of
 from laxity_scheduler.engine import Report
@@ -284,7 +285,23 @@ def _written(manifest: Mapping[str, Any]) -> Json:
         "error": "",
         "outcome": "",
         "broken": False,
+        "refused_deadline": _refused_deadline(said.get(names.REFUSED_DEADLINE)),
         **_verdict(verdict),
+    }
+
+
+def _refused_deadline(text: Any) -> Json | None:
+    """Another deadline that was refused while the promise stands, and why."""
+    try:
+        refused = _mapping(orjson.loads(text)) if isinstance(text, str) else {}
+    except ValueError:
+        return None
+    if not refused:
+        return None
+    return {
+        "deadline_at": instant_at(refused.get("deadline")),
+        "reason_code": str(refused.get("code") or ""),
+        "reason": str(refused.get("reason") or ""),
     }
 
 

@@ -5,8 +5,9 @@ so that two services in one process (a test) do not share their counts.
 """
 
 from collections import Counter as Counts
-from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Generic, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -14,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from laxity.qos import ServiceClass
 from laxity_scheduler.service.board import News
 from laxity_scheduler.service.faults import Faults
+from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
 from laxity_scheduler.state import ClusterState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -23,75 +25,91 @@ CLASSES = get_args(ServiceClass)
 RATIOS = (0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 4.0)
 
 
+Kind = TypeVar("Kind", Counter, Gauge, Histogram)
+
+
+class Family(Generic[Kind]):
+    """One row of the table below. Each `Metrics` has a family of its own by the row's name."""
+
+    def __init__(
+        self, kind: type[Kind], name: str, words: str, labels: Iterable[str] = (), **options: Any
+    ) -> None:
+        self._made: Callable[..., Kind] = partial(kind, name, words, tuple(labels), **options)
+
+    def register(self, registry: CollectorRegistry) -> Kind:
+        return self._made(registry=registry)
+
+    def __get__(self, metrics: "Metrics", owner: type) -> Kind:
+        """For the type checker: an instance's own family hides the row."""
+        raise AttributeError("a family belongs to an instance of Metrics")
+
+
 class Metrics:
     """The service's counts."""
 
+    jobs = Family(Gauge, "laxity_jobs", "Jobs by state", ("state", "class"))
+    gpus = Family(Gauge, "laxity_gpus", "GPUs of the cluster", ("state",))
+    verdicts = Family(Counter, "laxity_verdicts", "Verdicts given", ("verdict", "reason"))
+    promises = Family(Counter, "laxity_promises", "Jobs that were promised")
+    broken = Family(Counter, "laxity_promises_broken", "Promises broken")
+    outcomes = Family(Counter, "laxity_outcomes", "Jobs ended", ("outcome",))
+    cycle = Family(
+        Histogram, "laxity_cycle_seconds", "Observe, decide, journal, act", buckets=SECONDS
+    )
+    decision = Family(Histogram, "laxity_decision_seconds", "Decide and check", buckets=SECONDS)
+    admission_wait = Family(
+        Histogram,
+        "laxity_admission_wait_seconds",
+        "From submission to the first start",
+        ("class",),
+        buckets=WAITS,
+    )
+    failed_cycles = Family(
+        Counter, "laxity_cycles_failed", "Cycles that acted on nothing", ("cause",)
+    )
+    failed_in_a_row = Family(
+        Gauge,
+        "laxity_consecutive_failed_cycles",
+        "Cycles that failed since the last that went well; from 3 on /readyz says so",
+    )
+    job_errors = Family(
+        Counter,
+        "laxity_job_errors",
+        "Errors about one job that were set aside while all others were served",
+        ("stage",),
+    )
+    patches = Family(
+        Counter,
+        "laxity_patches",
+        "Patches sent to the cluster; result is done or the status",
+        ("result",),
+    )
+    finish_ratio = Family(
+        Histogram,
+        "laxity_finish_ratio",
+        "Finished jobs: seconds from submission, as a share of the P50 that was first predicted",
+        buckets=RATIOS,
+    )
+    leading = Family(Gauge, "laxity_leading", "1 if this replica is the one that acts")
+    blind = Family(
+        Gauge, "laxity_blind", "1 while nothing is decided, as the cluster cannot be followed"
+    )
+    reports = Family(Counter, "laxity_reports", "Lines reported by workers")
+    untold = Family(Gauge, "laxity_announcements_waiting", "News not yet told")
+    coverage = Family(
+        Gauge,
+        "laxity_p90_coverage",
+        "Share of finished jobs that ended by the P90 of their first verdict",
+    )
+
     def __init__(self) -> None:
-        own = self.registry = CollectorRegistry()
-        self._sent: dict[str, int] = {}
-        self.jobs = Gauge("laxity_jobs", "Jobs by state", ("state", "class"), registry=own)
-        self.gpus = Gauge("laxity_gpus", "GPUs of the cluster", ("state",), registry=own)
-        self.verdicts = Counter(
-            "laxity_verdicts", "Verdicts given", ("verdict", "reason"), registry=own
-        )
-        self.promises = Counter("laxity_promises", "Jobs that were promised", registry=own)
-        self.broken = Counter("laxity_promises_broken", "Promises broken", registry=own)
-        self.outcomes = Counter("laxity_outcomes", "Jobs ended", ("outcome",), registry=own)
-        self.cycle = Histogram(
-            "laxity_cycle_seconds", "Observe, decide, journal, act", buckets=SECONDS, registry=own
-        )
-        self.decision = Histogram(
-            "laxity_decision_seconds", "Decide and check", buckets=SECONDS, registry=own
-        )
-        self.admission_wait = Histogram(
-            "laxity_admission_wait_seconds",
-            "From submission to the first start",
-            ("class",),
-            buckets=WAITS,
-            registry=own,
-        )
-        self.failed_cycles = Counter(
-            "laxity_cycles_failed", "Cycles that acted on nothing", ("cause",), registry=own
-        )
-        self.failed_in_a_row = Gauge(
-            "laxity_consecutive_failed_cycles",
-            "Cycles that failed since the last that went well; from 3 on /readyz says so",
-            registry=own,
-        )
-        self.job_errors = Counter(
-            "laxity_job_errors",
-            "Errors about one job that were set aside while all others were served",
-            ("stage",),
-            registry=own,
-        )
+        self.registry = CollectorRegistry()
+        for name, family in vars(Metrics).items():
+            if isinstance(family, Family):
+                setattr(self, name, family.register(self.registry))
+        self.namespaces = NamespaceMetrics()
         self.faults = Faults(lambda stage: self.job_errors.labels(stage).inc())
-        self.patches = Counter(
-            "laxity_patches",
-            "Patches sent to the cluster; result is done or the status",
-            ("result",),
-            registry=own,
-        )
-        self.finish_ratio = Histogram(
-            "laxity_finish_ratio",
-            "Finished jobs: seconds from submission, as a share of the P50 that was first predicted",
-            buckets=RATIOS,
-            registry=own,
-        )
-        self.leading = Gauge(
-            "laxity_leading", "1 if this replica is the one that acts", registry=own
-        )
-        self.blind = Gauge(
-            "laxity_blind",
-            "1 while nothing is decided, as the cluster cannot be followed",
-            registry=own,
-        )
-        self.reports = Counter("laxity_reports", "Lines reported by workers", registry=own)
-        self.untold = Gauge("laxity_announcements_waiting", "News not yet told", registry=own)
-        self.coverage = Gauge(
-            "laxity_p90_coverage",
-            "Share of finished jobs that ended by the P90 of their first verdict",
-            registry=own,
-        )
+        self._sent: dict[str, int] = {}
 
     def count(self, news: Iterable[News]) -> None:
         """What changed since the last cycle."""
@@ -106,8 +124,11 @@ class Metrics:
         self._verdict(before, after)
         if after["broken"] and not before.get("broken"):
             self.broken.inc()
+            self.namespaces.count(after, "broken")
         if after["outcome"] and after["outcome"] != before.get("outcome"):
             self.outcomes.labels(after["outcome"]).inc()
+            if after["outcome"] == "kept" and after["verdict"] == "promised":
+                self.namespaces.count(after, "kept")
             self._finished(after)
         if after["width_history"] and not before.get("width_history"):
             waited = after["width_history"][0][0] - (after["submitted_at"] or 0.0)
@@ -119,6 +140,7 @@ class Metrics:
         self.verdicts.labels(after["verdict"], after["reason_code"]).inc()
         if after["verdict"] == "promised":
             self.promises.inc()
+            self.namespaces.count(after, "given")
 
     def _finished(self, view: Mapping[str, Any]) -> None:
         began, p50_at = view["submitted_at"], view.get("first_p50_at")
@@ -140,7 +162,9 @@ class Metrics:
         self.gpus.labels("free").set(state.free_gpus)
         jobs: Counts[tuple[str, str]] = Counts()
         held = known = 0
-        for view in views:
+        rows = list(views)
+        self.namespaces.look(state, rows)
+        for view in rows:
             jobs[view["state"], _class(view)] += 1
             if view["state"] == "finished" and view.get("first_p90_at") is not None:
                 known += 1
@@ -150,8 +174,9 @@ class Metrics:
             self.jobs.labels(*labels).set(many)
         self.coverage.set(held / known if known else float("nan"))
 
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
+    def text(self, namespaces: frozenset[str] | None = None) -> bytes:
+        """All families; of those by namespace only these namespaces, all with None."""
+        return generate_latest(self.registry) + self.namespaces.text(namespaces)
 
 
 def _class(view: Mapping[str, Any]) -> str:

@@ -107,7 +107,7 @@ class Publisher:
             with self._part("asking again after probes"):
                 self._after_probes([n.after for n in news] if not first else self._board.all())
         with self._part("counting"):
-            self._metrics.count(() if first else news)
+            self._metrics.count(news if leading and not first else ())
             self._metrics.look(state, self._board.unordered())
             self._metrics.sent(getattr(self._world, "sent", {}))
         with self._part("saving"):

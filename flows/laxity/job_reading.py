@@ -25,6 +25,7 @@ _MOST_DIGITS: Final = 18
 # Rules over indexes: with another number of workers they would mean something else.
 _COUNT_INDEXES: Final = ("successPolicy", "maxFailedIndexes", "backoffLimitPerIndex")
 SHAPE: Final = ("completionMode", "parallelism", "completions", "managedBy", *_COUNT_INDEXES)
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
 
 
@@ -42,6 +43,7 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     fields |= {"image": container.get("image"), "env": _plain_env(container, problems)}
     _check_manager(spec, problems)
     _check_shape(spec, annotations, problems)
+    _check_neighbours(spec, problems)
     fields["plain"] = _is_plain(spec, annotations)
     fields["qos"] = _qos(spec, annotations, problems, plain=fields["plain"])
     return fields
@@ -122,6 +124,26 @@ def _check_shape(
     if not sized:
         what = "0: this Job asks for no pod; write 1 or more"
         problems.extend(QoSError(field, what) for field in empty)
+
+
+def _check_neighbours(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
+    """Each worker's node is chosen by its GPUs; where that breaks such a rule its pod never starts."""
+    for rule in neighbour_rules(spec):
+        what = "laxity chooses nodes by their GPUs, not by the pods on them; write it as preferred"
+        problems.append(QoSError(f"affinity.{rule}", f"{what}, or use nodeSelector"))
+
+
+def neighbour_rules(spec: Mapping[str, Any]) -> list[str]:
+    """Kinds of affinity by which its pods may go only to nodes with, or without, certain pods."""
+    found: Any = spec
+    for key in ("template", "spec", "affinity"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    rules = {} if not isinstance(found, Mapping) else found
+    return [
+        kind
+        for kind in ("podAffinity", "podAntiAffinity")
+        if isinstance(rules.get(kind), Mapping) and rules[kind].get(_REQUIRED)
+    ]
 
 
 def _qos(

@@ -14,7 +14,7 @@ import orjson
 from cachetools import LRUCache
 
 from laxity import names
-from laxity.job_reading import SHAPE
+from laxity.job_reading import SHAPE, neighbour_rules
 from laxity.spec import TrainingSpec
 from laxity_k8s import merge
 from laxity_k8s.api import Json
@@ -69,6 +69,7 @@ def _digest(job: Json) -> bytes:
         merge.dig(metadata, "labels"),
         [pair for pair in merge.annotations(job).items() if pair[0] not in names.OUTPUTS],
         [merge.dig(spec, field) for field in SHAPE],
+        neighbour_rules(merge.table(spec)),
         [merge.dig(container, field) for field in ("image", "env")],
         [merge.dig(one, "resources") for one in merge.items(pod, "containers")],
         [

@@ -95,6 +95,20 @@ def test_a_job_that_asks_for_no_pod_is_refused_and_not_started_on_one(
     assert row(job(width=2, spec=shape, pin="paused by hand")).pinned
 
 
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_a_job_that_asks_for_nodes_by_their_pods_is_refused(kind: str) -> None:
+    """Its GPUs would be found on nodes where its pods may not start."""
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    made = job(width=2)
+    made["spec"]["template"]["spec"]["affinity"] = {kind: {required: []}}
+    assert row(made).widths == (2,)
+    made["spec"]["template"]["spec"]["affinity"][kind][required] = [term]
+    found = objects.job_row(made)
+    assert isinstance(found, BadJob)
+    assert f"affinity.{kind}: laxity chooses nodes by their GPUs" in found.problems[0]
+
+
 def running(*indexes: int, done: tuple[int, ...] = ()) -> tuple[Json, ...]:
     there = [pod(index, node="n") for index in indexes]
     return (*there, *(pod(index, node="n", phase="Succeeded") for index in done))

@@ -108,7 +108,14 @@ def may_be_invalid(job: Json) -> bool:
     nothing = 0 in (spec.get("parallelism"), spec.get("completions"))
     sized = names.WIDTHS in annotations
     other = spec.get("managedBy") == "example.com/other"
-    return sized or nothing or other or len(_accelerators(spec["template"]["spec"])) != 1
+    rules = spec["template"]["spec"].get("affinity", {}).get("podAntiAffinity")
+    return (
+        sized
+        or nothing
+        or other
+        or bool(rules)
+        or len(_accelerators(spec["template"]["spec"])) != 1
+    )
 
 
 def _accelerators(pod: Json) -> set[str]:

@@ -64,6 +64,11 @@ def _place(url: str) -> tuple[str, str | None, int | None]:
     return scheme, "localhost" if host in _LOOPBACK else host, port
 
 
+def is_loopback(url: str) -> bool:
+    """Whether this is an address of this machine."""
+    return _place(url)[1] == "localhost"
+
+
 class Client:
     """A connection to one service; safe to share between threads.
 

@@ -24,7 +24,8 @@ from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as runtime
 
-from laxity.following import ASKED_AGAIN
+from laxity.client import address
+from laxity.following import ASKED_AGAIN, submit_patience_s
 from laxity.outcome import (
     ENDANGERED,
     instant,
@@ -37,6 +38,7 @@ from laxity.outcome import (
 )
 from laxity.safe_text import markdown
 from laxity.spec import TrainingSpec
+from laxity.times import words
 from laxity.views import JobView
 
 LABEL_JOB: Final = "laxity.job"
@@ -97,10 +99,11 @@ class RunNotes:
     def away(self, problem: str) -> None:
         """Said once: a service that is away for minutes would fill the log."""
         if not self._said_away:
+            patience = words(submit_patience_s(address()[0]))
             waits = (
                 ASKED_AGAIN
                 if self._job
-                else "asked again for 2 minutes; or train here: LAXITY_ALONE=1"
+                else f"asked again for {patience}; or train here: LAXITY_ALONE=1"
             )
             self._log.warning("%s (%s)", problem, waits)
         self._said_away = True

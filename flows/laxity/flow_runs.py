@@ -15,8 +15,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.context import FlowRunContext
 from prefect.exceptions import TerminationSignal
 from prefect.flows import Flow
-from prefect.states import Cancelled, exception_to_failed_state
-from prefect.utilities.asyncutils import run_coro_as_sync
+from prefect.states import Cancelled
 from prefect.utilities.hashing import file_hash
 from prefect.utilities.urls import url_for
 
@@ -24,10 +23,11 @@ from laxity import names
 from laxity.client import Client
 from laxity.declaration import Declaration
 from laxity.flow import ENV_ALONE, bound, flow_signature, take_deadline, train_alone
+from laxity.flow_failures import WORDED, failed_state, is_retried, log_as_sentence
 from laxity.flow_notes import LABEL_JOB, RunNotes, Silent
-from laxity.following import Following, Watcher
+from laxity.following import Following, Watcher, submit_patience_s
 from laxity.notices import say
-from laxity.outcome import DeadlineRefused, TrainingCancelled, result_of
+from laxity.outcome import TrainingCancelled, result_of
 from laxity.spec import TrainingSpec
 
 P = ParamSpec("P")
@@ -133,10 +133,11 @@ def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping
         follow_in(manifest, api, run, log_prints=context.log_prints)
         try:
             return result_of(_followed(manifest, notes))
-        except DeadlineRefused as error:
-            if _is_retried(api.read_flow_run(run.id)):
+        except WORDED as error:
+            if is_retried(api.read_flow_run(run.id)):
+                log_as_sentence()
                 raise  # Prefect's engine retries what is raised, and hangs on a state
-            return _refused(context, error)
+            return failed_state(context, error)
         except TrainingCancelled as error:
             if notes.cancelled():
                 _call_cancellation_hooks(context.flow, run)
@@ -147,7 +148,8 @@ def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping
 
 
 def _followed(manifest: Mapping[str, Any], watcher: Watcher) -> Any:
-    return Following(Client(patience_s=FOLLOW_PATIENCE_S), watcher).run(manifest)
+    client = Client(patience_s=FOLLOW_PATIENCE_S)
+    return Following(client, watcher, submit_patience_s=submit_patience_s(client.url)).run(manifest)
 
 
 def follow_in(
@@ -160,19 +162,6 @@ def follow_in(
     told |= {names.ENV_LOG_PRINTS: "true"} if log_prints else {}
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     container["env"] += [{"name": name, "value": value} for name, value in told.items()]
-
-
-def _is_retried(run: FlowRun) -> bool:
-    """Whether Prefect answers a failure of this run with another try: its server's own rule."""
-    return run.run_count <= (run.empirical_policy.retries or 0)
-
-
-def _refused(context: FlowRunContext, error: DeadlineRefused) -> State[Any]:
-    """Failed by the name Refused, with the offers and no traceback; callers get the exception."""
-    stored = exception_to_failed_state(error, result_store=context.result_store, write_result=True)
-    state = cast("State[Any]", run_coro_as_sync(stored))
-    state.name, state.message = "Refused", str(error)
-    return state
 
 
 def _spec(

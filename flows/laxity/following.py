@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
-from laxity.client import Client, ServiceAwayError, ServiceError
+from laxity.client import Client, ServiceAwayError, ServiceError, is_loopback
 from laxity.outcome import TrainingCancelled, TrainingFailed
 from laxity.views import SETTLED, JobView
 
 T = TypeVar("T")
 
+ROLLOUT_S: Final = 120.0  # a service elsewhere may be rolled out anew, or its node drained
+START_S: Final = 20.0  # one on this machine starts in seconds, if anybody starts it
 POLL_S: Final = 5.0  # also the longest time until a cancelled flow run is noticed
 PAUSE_S: Final = 1.0
 GONE_ASKS: Final = 3  # a job that is not found so many times in a row is gone
@@ -59,7 +61,7 @@ class Following:
 
     client: Client
     watcher: Watcher
-    submit_patience_s: float = 120.0
+    submit_patience_s: float = ROLLOUT_S
     poll_s: float = POLL_S
     timeout_s: float = math.inf
     clock: Callable[[], float] = time.monotonic
@@ -136,6 +138,11 @@ class Following:
         self.watcher.away(str(error))
         if not isinstance(error, ServiceAwayError):  # for that one the client itself has waited
             self.sleep(PAUSE_S)
+
+
+def submit_patience_s(url: str) -> float:
+    """How long a service at this address is waited for before there is a job to follow."""
+    return START_S if is_loopback(url) else ROLLOUT_S
 
 
 def passing(error: ServiceError) -> bool:

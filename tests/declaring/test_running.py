@@ -199,6 +199,26 @@ def test_a_retry_after_a_refusal_asks_again(trainings: ModuleType, service: Stan
 
     assert latest_run().state_name == "Refused"
     assert len(service.manifests) == 2
+    assert [line for line in lines_of(latest_run().id) if "Traceback" in line] == []
+
+
+def test_a_flow_without_a_service_fails_with_a_sentence_and_a_hint(
+    trainings: ModuleType, service: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from laxity import flow_runs, following
+    from laxity.client import ServiceError
+
+    service.stop()
+    monkeypatch.setattr(flow_runs, "FOLLOW_PATIENCE_S", 0.0)
+    monkeypatch.setattr(following, "START_S", 0.0)  # it is one on this machine
+
+    with pytest.raises(ServiceError, match="laxity up"):
+        trainings.train_again.with_options(retries=1)()
+
+    run = latest_run()
+    assert (run.state_name, run.run_count) == ("Failed", 2)
+    assert run.state.message.startswith("no laxity service answers at")
+    assert [line for line in lines_of(run.id) if "Traceback" in line] == []
 
 
 def test_one_run_of_a_deployment_takes_a_deadline_of_its_own(

@@ -10,7 +10,7 @@ import typer
 
 from laxity import names
 from laxity.exits import BROKEN, FAILED, OK, REFUSED, UNFINISHED, USAGE, CommandError
-from laxity.job_names import complete_job, with_job
+from laxity.job_names import complete_job, completing, with_job
 from laxity.times import counted
 from laxity.views import ENDED, SETTLED
 
@@ -34,7 +34,7 @@ ServiceClass = Annotated[
     typer.Option(
         "--class",
         help="hard, soft or best_effort.",
-        autocompletion=lambda: ["hard", "soft", "best_effort"],
+        autocompletion=completing(lambda: ("hard", "soft", "best_effort")),
     ),
 ]
 Workers = Annotated[str | None, typer.Option(help="Allowed widths: 3, 1,2,4 or 1..4.")]

@@ -1,6 +1,6 @@
 """Names of jobs on the command line: a beginning that only one job has is enough, and Tab completes it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ def beginning_with(client: "Client", start: str) -> list[str]:
     except ServiceError:
         return []
     return [job.id for job in jobs if job.id.startswith(wanted)]
+
+
+def completing(values: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What Typer asks when Tab is pressed after an option of these values."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values() if value.startswith(incomplete)]
+
+    return complete
 
 
 def complete_job(incomplete: str) -> list[str]:

@@ -9,14 +9,29 @@ from typing import Annotated, Any, Final
 import typer
 
 from laxity.exits import FAILED, NOT_FOUND, USAGE, CommandError
+from laxity.job_names import completing
 from laxity_scheduler.running.logs import Format, Level
 
 SERVE_OPTIONS: Final = "Options of the service"
+
+
+def _policies() -> list[str]:
+    from laxity_scheduler.running.start import POLICIES
+
+    return list(POLICIES)
+
+
 HomeDir = Annotated[
     Path | None,
     typer.Option("--home", envvar="LAXITY_HOME", help="Folder of the service. [~/.laxity]"),
 ]
-World = Annotated[str, typer.Option(help="Where jobs run: local or kubernetes.")]
+World = Annotated[
+    str,
+    typer.Option(
+        help="Where jobs run: local or kubernetes.",
+        autocompletion=completing(lambda: ("local", "kubernetes")),
+    ),
+]
 Slots = Annotated[
     int | None,
     typer.Option(min=1, max=4096, help="GPUs of the local world; its cores if not said."),
@@ -34,7 +49,9 @@ StoreUrl = Annotated[
 PolicyName = Annotated[
     str,
     typer.Option(
-        envvar="LAXITY_POLICY", help="Who decides: qos, elasticflow, pickyman, edf, fifo ..."
+        envvar="LAXITY_POLICY",
+        help="Who decides: qos, elasticflow, pickyman, edf, fifo ...",
+        autocompletion=completing(_policies),
     ),
 ]
 TokensFile = Annotated[

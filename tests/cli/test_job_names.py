@@ -69,6 +69,10 @@ def test_tab_offers_nothing_where_no_service_is(monkeypatch: pytest.MonkeyPatch)
     [
         pytest.param("laxity show train-3", "train-38c75c49061a", id="a job"),
         pytest.param("laxity submit a.yaml --class s", "soft", id="a class"),
+        pytest.param("laxity simulate --policy pick", "pickyman_blind", id="a policy to simulate"),
+        pytest.param("laxity up --policy elas", "elasticflow", id="a policy of the service"),
+        pytest.param("laxity simulate --admission pr", "priced", id="an admission"),
+        pytest.param("laxity simulate --trace itp/", "itp/195job.csv", id="a trace"),
     ],
 )
 def test_the_shell_is_given_values(

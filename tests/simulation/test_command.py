@@ -1,6 +1,7 @@
 """`laxity simulate` for scripts."""
 
 import json
+import re
 from io import StringIO
 from multiprocessing import active_children
 from pathlib import Path
@@ -62,6 +63,24 @@ def test_one_run_prints_one_json_object_with_all_its_figures() -> None:
     assert code == 0
     assert set(NAMES) <= set(figures)
     assert (figures["jobs"], figures["deadline_met_ratio"]) == (271, None)
+
+
+def test_policies_stand_side_by_side_in_figures_that_people_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = tmp_path / "out"
+    words = ("--policy", "sjf,fifo", "--trace", PHILLY, "--format", "philly", "--nodes", "8")
+
+    code, text = called(*words, "--pooled", "--processes", "1", "--out", str(out))
+
+    rows = {line[:24].strip(): line[24:].split() for line in text.splitlines()}
+    assert code == 0
+    assert ["sjf", "fifo"] in (line.split() for line in text.splitlines())
+    assert len(rows["mean wait"]) == 2
+    assert all(re.fullmatch(r"(\d+[dhms]|\d\.\ds)+", cell) for cell in rows["makespan"])
+    assert rows["GPU utilisation"][1::2] == ["%", "%"]
+    assert text.splitlines()[-1] == f"written to {out}: see {out}/page.html"
 
 
 def test_tables_that_lie_beside_a_trace_are_found() -> None:
@@ -265,7 +284,8 @@ def test_progress_rewrites_one_line_on_a_terminal_and_leaves_none(
         told.ended(ended, 1_000)
     told.clear()
     assert (
-        out.getvalue() == f"{CLEAR}2 of 1,000 jobs have ended after 1m5s, about 9h35s left{CLEAR}"
+        out.getvalue()
+        == f"{CLEAR}░░░░░░░░░░░░ 2 of 1,000 jobs ended after 1m5s, about 9h35s left{CLEAR}"
     )
 
 
@@ -277,8 +297,8 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal() -> None:
         told.ended(ended, 10)
     assert out.getvalue().splitlines() == [
         "[1/2] fifo 64 GPUs",
-        "1 of 2 runs done, 2 of 20 jobs have ended after 11s, about 1m39s left",
-        "1 of 2 runs done, 4 of 20 jobs have ended after 22s, about 1m28s left",
+        "1 of 2 runs done, 2 of 20 jobs ended after 11s, about 1m39s left",
+        "1 of 2 runs done, 4 of 20 jobs ended after 22s, about 1m28s left",
     ]
 
 

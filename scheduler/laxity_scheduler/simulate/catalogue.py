@@ -30,6 +30,7 @@ class Listed:
     module: str = ""
 
 
+ADMISSIONS: Final[tuple[Admission, ...]] = ("none", "greedy", "priced")
 ORDERS: Final[Mapping[str, Order]] = {order.name: order for order in (FIFO, SJF, EDF)}
 _CYCLES: Final = {
     "srtf": False,
@@ -88,7 +89,7 @@ def rule_of(name: str, admission: str | None = None) -> ShareRule:
 def parse_admission(text: str) -> tuple[Admission, float | None]:
     """`priced:0.1` as ("priced", 0.1). ValueError says what may be written."""
     kind, _, value = text.partition(":")
-    kinds: dict[str, Admission] = {"none": "none", "greedy": "greedy", "priced": "priced"}
+    kinds = {name: name for name in ADMISSIONS}
     if kind not in kinds or (value and kind != "priced"):
         message = f"admission is none, greedy, priced or priced:KAPPA, not {text!r}"
         raise ValueError(message)

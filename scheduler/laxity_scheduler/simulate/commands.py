@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,10 +11,18 @@ from typing import Annotated, Final
 
 import typer
 
+from laxity.job_names import completing
 from laxity_scheduler.simulate.benches import benches
-from laxity_scheduler.simulate.catalogue import find, parse_admission
+from laxity_scheduler.simulate.catalogue import ADMISSIONS, find, listed, parse_admission
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
-from laxity_scheduler.simulate.finding import TRACES, format_of, found, tables_beside, trace_at
+from laxity_scheduler.simulate.finding import (
+    TRACES,
+    format_of,
+    found,
+    known_traces,
+    tables_beside,
+    trace_at,
+)
 from laxity_scheduler.simulate.limits import failing, instant, real, runs, whole, window
 from laxity_scheduler.simulate.replay import UnsettledError
 from laxity_scheduler.simulate.report import Figures, summary
@@ -27,25 +35,42 @@ from laxity_scheduler.simulate.traces import FORMATS, TraceError
 __all__ = ["instant", "register", "simulate"]
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
-SHOWN: Final = (
-    "deadline_met_ratio",
-    "avg_jct_s",
-    "avg_wait_s",
-    "makespan_s",
-    "gpu_utilisation",
-    "preemptions",
-    "promises",
-    "promises_broken",
-)
+# What the table shows: a figure of the reports, in words.
+SHOWN: Final[Mapping[str, str]] = {
+    "deadline_met_ratio": "deadlines met",
+    "avg_jct_s": "mean time to completion",
+    "avg_wait_s": "mean wait",
+    "makespan_s": "makespan",
+    "gpu_utilisation": "GPU utilisation",
+    "preemptions": "preemptions",
+    "promises": "promises",
+    "promises_broken": "promises broken",
+}
+SHARES: Final = frozenset({"deadline_met_ratio", "gpu_utilisation"})
 
 
-PolicyOption = Annotated[list[str], typer.Option(help="Policy; repeat for a sweep.")]
+PolicyOption = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NAME",
+        help="Policy; repeat for a sweep.",
+        autocompletion=completing(lambda: list(listed())),
+    ),
+]
 TraceOption = Annotated[
     Path,
-    typer.Option(help=f"A trace; also looked for under ${TRACES} and in the samples that ship."),
+    typer.Option(
+        help=f"A trace; also looked for under ${TRACES} and in the samples that ship.",
+        autocompletion=completing(known_traces),
+    ),
 ]
 FormatOption = Annotated[
-    str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}; guessed if absent.")
+    str,
+    typer.Option(
+        "--format",
+        help=f"One of {', '.join(FORMATS)}; guessed if absent.",
+        autocompletion=completing(lambda: FORMATS),
+    ),
 ]
 ThroughputsOption = Annotated[
     Path | None, typer.Option(help="Folder of throughput tables, MODEL.csv.")
@@ -58,7 +83,11 @@ FromAtOption = Annotated[
 ]
 UntilAtOption = Annotated[str, typer.Option("--until", help="ISO date or seconds, inclusive.")]
 CostModelOption = Annotated[
-    str, typer.Option(help=f"What stops and resizes cost: {', '.join(COST_NAMES)}.")
+    str,
+    typer.Option(
+        help=f"What stops and resizes cost: {', '.join(COST_NAMES)}.",
+        autocompletion=completing(lambda: COST_NAMES),
+    ),
 ]
 RestartCostOption = Annotated[
     float | None, typer.Option(help="Seconds per start or change of width (flat).")
@@ -72,10 +101,17 @@ SeedsOption = Annotated[int, typer.Option(help="So many seeds, from --seed on.")
 AdmissionOption = Annotated[
     str | None,
     typer.Option(
-        help="none, greedy, priced or priced:KAPPA, with any policy; its own rule if absent."
+        help="none, greedy, priced or priced:KAPPA, with any policy; its own rule if absent.",
+        autocompletion=completing(lambda: ADMISSIONS),
     ),
 ]
-PackingOption = Annotated[str, typer.Option(help="skip or strict (ordered policies).")]
+PackingOption = Annotated[
+    str,
+    typer.Option(
+        help="skip or strict (ordered policies).",
+        autocompletion=completing(lambda: ("skip", "strict")),
+    ),
+]
 EpochSOption = Annotated[float, typer.Option(help="Seconds of one epoch.")]
 BatchOption = Annotated[
     int, typer.Option(help="A closed batch of so many jobs, drawn by the seed; 0: the trace.")
@@ -175,9 +211,7 @@ def simulate(
         from laxity_scheduler.simulate.pages import write
 
         write(out, source, many, reports)
-        typer.echo(
-            f"written to {out}: {', '.join(sorted(one.name for one in out.iterdir()))}", err=True
-        )
+        typer.echo(f"written to {out}: see {out / 'page.html'}", err=True)
 
 
 def _set_aside(source: Source, first: Figures) -> None:
@@ -283,7 +317,7 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
     if as_json and len(reports) == 1:
         typer.echo(json.dumps(_json(reports[0])))
         return
-    found_groups = [{**key, **summary(members, SHOWN)} for key, members in groups(reports)]
+    found_groups = [{**key, **summary(members, tuple(SHOWN))} for key, members in groups(reports)]
     if as_json:
         runs = [_json(one) for one in reports]
         typer.echo(json.dumps({"runs": runs, "summary": [_json(one) for one in found_groups]}))
@@ -298,19 +332,31 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
     for group in found_groups:
         on = f"{counted(int(str(group['nodes'])), 'node')}, {counted(int(str(group['runs'])), 'run')}"
         table.add_column(f"{group['policy']}\n{on}", justify="right")
-    for name in SHOWN:
+    for name, label in SHOWN.items():
         if any(name in group for group in found_groups):
-            table.add_row(name, *(_cell(group, name) for group in found_groups))
+            table.add_row(label, *(_cell(group, name) for group in found_groups))
     console().print(table)
 
 
 def _cell(group: Figures, name: str) -> str:
-    """A figure with the half width of its interval; whole numbers without decimals."""
+    """A figure as people read it, with the half width of its interval."""
     if name not in group:
         return "-"
-    value, half = float(str(group[name])), group.get(f"{name}_ci95") or 0.0
-    shown = f"{value:,.0f}" if abs(value) >= 1_000 or value == round(value) else f"{value:,.4f}"
-    return f"{shown} +- {half:,.4g}" if half else shown
+    value, half = float(str(group[name])), float(str(group.get(f"{name}_ci95") or 0.0))
+    return f"{_figure(name, value)} ± {_figure(name, half)}" if half else _figure(name, value)
+
+
+def _figure(name: str, value: float) -> str:
+    """Shares in per cent, seconds as 12h14m, counts as whole numbers (of means one decimal)."""
+    from laxity.times import words
+
+    if value != value:  # noqa: PLR0124 - NaN
+        return "-"
+    if name in SHARES:
+        return f"{100 * value:.1f} %"
+    if name.endswith("_s"):
+        return words(value)
+    return f"{value:,.0f}" if value == round(value) or value >= 1_000 else f"{value:,.1f}"
 
 
 def _json(figures: Figures) -> Figures:

@@ -42,7 +42,7 @@ def trace_at(path: Path) -> Path:
         inside = sorted(one.name for one in at.iterdir() if _is_trace(one))
         message = f"{path} is a folder, not a trace{_there_is(inside)}"
         raise TraceError(message)
-    known = _known()
+    known = known_traces()
     near = get_close_matches(str(path), known, n=1) or _of_the_same_file(path, known)
     asked = f"; did you mean {near[0]}?" if near else ""
     message = f"no trace {path}: looked {_looked(path)}{_there_is(known)}{asked}"
@@ -108,7 +108,7 @@ def _looked(path: Path) -> str:
     return f"in {Path.cwd()}, {under} and among the samples that ship"
 
 
-def _known() -> list[str]:
+def known_traces() -> list[str]:
     """Traces that could be named, as they would be."""
     folders = [Path(folder) for folder in [os.environ.get(TRACES)] if folder]
     return sorted(

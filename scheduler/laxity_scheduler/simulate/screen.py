@@ -16,6 +16,7 @@ from laxity_scheduler.simulate.report import Figures
 
 TERMINAL_S: Final = 0.2
 LINES_S: Final = 10.0
+BAR_CELLS: Final = 12
 CLEAR: Final = "\r\x1b[K"
 
 
@@ -45,7 +46,7 @@ class Screen:
         every_s = TERMINAL_S if self._terminal else LINES_S
         if jobs and now - self._said_at >= every_s:
             self._said_at = now
-            self._say(self._text(ended, jobs, now - self._began_at))
+            self._say(self._text(ended, jobs, now - self._began_at), ended / (jobs * self.many))
 
     def done(self, figures: Figures) -> None:
         """One run more is done."""
@@ -67,13 +68,15 @@ class Screen:
         took = format_duration(timedelta(seconds=int(took_s)))
         left_s = took_s * (jobs * self.many - ended) / ended if ended else 0.0
         left = f", about {format_duration(timedelta(seconds=int(left_s)))} left" if left_s else ""
-        return f"{runs}{ended:,} of {jobs * self.many:,} jobs have ended after {took}{left}"
+        return f"{runs}{ended:,} of {jobs * self.many:,} jobs ended after {took}{left}"
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, share: float) -> None:
         if not self._terminal:
             if not self._quiet:
                 print(text, file=self._out, flush=True)
             return
+        full = round(BAR_CELLS * share)
+        text = f"{'█' * full}{'░' * (BAR_CELLS - full)} {text}"
         self._out.write(f"{CLEAR}{text[: shutil.get_terminal_size().columns - 1]}")
         self._out.flush()
         self._stands = True

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
+from laxity.job_names import completing
+
 if TYPE_CHECKING:
     from laxity_scheduler.simulate.studies.study import Told
     from laxity_scheduler.simulate.studies.trial import Trial
@@ -20,8 +22,19 @@ def register(app: typer.Typer) -> None:
     app.command("study")(study)
 
 
+def _studies() -> list[str]:
+    from laxity_scheduler.simulate.studies.study import STUDIES
+
+    return list(STUDIES)
+
+
 def study(
-    name: Annotated[str, typer.Argument(help="A study; without one they are listed.")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A study; without one they are listed.", autocompletion=completing(_studies)
+        ),
+    ] = "",
     *,
     out: Annotated[Path, typer.Option(help="Folder for NAME.csv and NAME.json.")] = OUT,
     samples: Annotated[

@@ -9,9 +9,8 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from operator import attrgetter
-from typing import Any, TypeGuard, get_args
+from typing import Any, Final, TypeGuard, get_args
 
 import orjson
 
@@ -20,6 +19,7 @@ from laxity.checked import LAST_AT, MOST, finite_number, whole_number
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, asks_of
+from laxity_k8s.text_cache import TextCache
 from laxity_scheduler.memory.codec import CodecError, load_verdict, verdict_json
 from laxity_scheduler.reasons import TEMPLATES, Reason
 from laxity_scheduler.state import FOREVER
@@ -27,8 +27,8 @@ from laxity_scheduler.verdict import Offer, OfferKind, Promise, Refusal, Verdict
 
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
 KINDS = ("Promise", "Refusal", "Forecast")
-KEPT_TEXTS = 16_384  # read once each; a Job is looked at several times between two changes
-LONGEST_KEPT = 4_096
+# Read once each, as a Job is looked at several times between two changes: of some 16,000 Jobs.
+MOST_BYTES: Final = 64 * 1024 * 1024  # of each kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,7 @@ UNSAID = VALUES(FRESH)
 def kept(job: Json) -> Kept:
     """What a Job's STATUS annotation says; a fresh state where it says nothing readable."""
     text = merge.annotations(job).get(names.STATUS)
-    if not isinstance(text, str):
-        return FRESH
-    return _known_kept(text) if len(text) <= LONGEST_KEPT else _kept(text)
+    return _known_kept(text) if isinstance(text, str) else FRESH
 
 
 def _kept(text: str) -> Kept:
@@ -86,7 +84,7 @@ def _kept(text: str) -> Kept:
     return Kept(**found)
 
 
-_known_kept = lru_cache(maxsize=KEPT_TEXTS)(_kept)
+_known_kept: Final = TextCache(_kept, MOST_BYTES)
 
 
 def terms(job: Json) -> str:
@@ -113,9 +111,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 def verdict(job: Json) -> Verdict | None:
     text = merge.annotations(job).get(names.VERDICT)
-    if not isinstance(text, str):
-        return None
-    return _known_verdict(text) if len(text) <= LONGEST_KEPT else _verdict(text)
+    return _known_verdict(text) if isinstance(text, str) else None
 
 
 def _verdict(text: str) -> Verdict | None:
@@ -130,7 +126,7 @@ def _verdict(text: str) -> Verdict | None:
     return found if found is not None and _makes_sense(found) else None
 
 
-_known_verdict = lru_cache(maxsize=KEPT_TEXTS)(_verdict)
+_known_verdict: Final = TextCache(_verdict, MOST_BYTES)
 
 
 def verdict_label(found: Verdict | None) -> str:

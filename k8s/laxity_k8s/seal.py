@@ -25,6 +25,7 @@ SECRET: Final = "laxity-seal"  # noqa: S105 - the Secret's name
 KEY_BYTES: Final = 32
 DIGEST_BYTES: Final = 12
 KEPT_DIGESTS: Final = 16_384
+LONGEST_KEPT: Final = 2_048  # characters: 32 MiB of plain text at most, 128 MiB of any
 LABEL: Final = names.VERDICT_LABEL
 UNSEALED: Final = frozenset(names.OUTPUTS) - {
     names.TERM,
@@ -88,9 +89,16 @@ class Seal:
 _ONE: Final = 2 * DIGEST_BYTES  # hexadecimal digits
 
 
-@lru_cache(maxsize=KEPT_DIGESTS)  # a Job is looked at several times between two changes
 def _digest(key: bytes, said: str) -> str:
+    return (_known if len(said) <= LONGEST_KEPT else _computed)(key, said)
+
+
+def _computed(key: bytes, said: str) -> str:
     return blake2b(said.encode(errors="replace"), key=key, digest_size=DIGEST_BYTES).hexdigest()
+
+
+# A Job is looked at several times between two changes.
+_known = lru_cache(maxsize=KEPT_DIGESTS)(_computed)
 
 
 def cleared(job: Json) -> Patch:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from laxity import names
+from laxity.private import private_folder
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_k8s.attempts import origin
@@ -89,7 +90,7 @@ class Kubelet:
         job = self.rows.find("jobs", job_id) if job_id else None
         if job is not None:
             folder = self.kit.checkpoints(job)
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
             extra |= {names.ENV_JOB: job_id, names.ENV_JOB_UID: job_uid}
             extra[names.ENV_TOKEN] = merge.annotations(pod).get(names.WORKER_TOKEN, "")
             extra[names.ENV_CHECKPOINTS] = str(folder)
@@ -105,7 +106,7 @@ class Kubelet:
             words = f"run without {', '.join(what.passed_over)}: this machine has only processes"
             self.say("PassedOver", f"passed:{job_uid}", words, pod)
         log = self.kit.log(job_id or merge.identity(pod), pods.index(pod) or 0)
-        log.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(log.parent)
         grace_s = float(merge.dig(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
         self.processes.start(uid_of(pod), what, log=log, grace_s=grace_s)
 

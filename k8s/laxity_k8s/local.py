@@ -15,6 +15,7 @@ from typing import Any, Final
 from laxity import names
 from laxity.accelerators import GPU
 from laxity.checked import instant_at
+from laxity.private import private_folder
 from laxity.project import environment
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import admitted, changed, finished, with_status
@@ -48,7 +49,7 @@ class LocalCluster:
         backoff: Backoff | None = None,
     ) -> None:
         """`nodes` is GPUs (slots) by name; `given` is environment that every worker gets."""
-        home.mkdir(parents=True, exist_ok=True)
+        private_folder(home)
         self._lock = claim(home)
         self.rows = Rows(home / "cluster.db")
         kit = Kit(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from laxity.private import private_folder
 from laxity_k8s import shim
 from laxity_k8s.podenv import Launch
 
@@ -43,7 +44,7 @@ class Processes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         self.boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         self._ready: dict[int, str] = {}  # descriptors that close when a guard has its worker
         self._ends: dict[int, str] = {}  # descriptors that become readable when a guard ends
@@ -53,7 +54,7 @@ class Processes:
     def start(self, uid: str, what: Launch, *, log: Path, grace_s: float) -> None:
         """Start a guard for the worker. Whatever was started before, the worker runs once."""
         folder = self.folder / uid
-        folder.mkdir(exist_ok=True)
+        private_folder(folder)
         task = {
             "argv": what.argv,
             "env": what.env | {MARK: uid},

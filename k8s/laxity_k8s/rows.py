@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Condition, RLock
 from typing import Any
 
+from laxity.private import private_file
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing
 from laxity_k8s.merge import identity, labels
 
@@ -37,7 +38,9 @@ class Rows:
         self.changed = Condition(self._lock)
         self.listeners: list[Callable[[], None]] = []
         self._depth = 0
-        self._sql = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._sql = sqlite3.connect(
+            private_file(path), check_same_thread=False, isolation_level=None
+        )
         self._sql.execute("PRAGMA journal_mode=WAL")
         self._sql.execute("PRAGMA synchronous=NORMAL")
         self._sql.execute("PRAGMA busy_timeout=10000")

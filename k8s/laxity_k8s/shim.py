@@ -46,7 +46,7 @@ class Output:
             self._open()
 
     def _open(self) -> None:
-        self.file = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        self.file = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self.file).st_size
 
 

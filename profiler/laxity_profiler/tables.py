@@ -34,6 +34,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel, create_engine
 
+from laxity.private import private_file
+
 DATABASE_ERRORS: Final = (SQLAlchemyError,)  # what MLflow on a database raises, too
 ROWS_PER_INSERT: Final = 10_000
 _RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER keys
@@ -159,7 +161,7 @@ def _engine_of(where: URL) -> Engine:
         engine = create_engine(where, pool_pre_ping=True)
     else:
         if where.database and where.database != ":memory:":
-            Path(where.database).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_file(Path(where.database))
         engine = create_engine(where)
         event.listen(engine, "connect", _pragmas)
     return engine

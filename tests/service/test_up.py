@@ -123,8 +123,18 @@ def test_down_stops_the_workers_and_the_next_up_resumes_them(home: Path) -> None
     down = laxity(home, "down")
     laxity(home, "up", "--port", "0", "--slots", "1")
     ended = until(home, "a", lambda view: view.ended, "ended")
+    assert open_to_others(home) == []
     assert "1 worker stopped" in down
     assert (ended.state, ended.result, ended.epochs_done) == ("finished", 60.0, 60)
+
+
+def open_to_others(home: Path) -> list[str]:
+    """What of the service others than its owner may touch, by modes alone: sockets, too.
+
+    Files of a training are its user's, made with the umask that this user has.
+    """
+    ours = [home, *(one for one in home.rglob("*") if "checkpoints" not in one.parts[:-3])]
+    return [str(one) for one in ours if one.lstat().st_mode & 0o077 and not one.is_symlink()]
 
 
 def test_a_service_that_cannot_start_says_why(home: Path) -> None:

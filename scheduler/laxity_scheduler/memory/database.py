@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 
+from laxity.private import private_file
+
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 CHECKPOINT_PAGES: Final = 1000  # SQLite's own
 MIGRATION_LOCK: Final = 0x6C617869  # one replica migrates a shared database at a time
@@ -17,8 +19,8 @@ def engine_of(url: str) -> Engine:
         where = where.set(drivername="postgresql+psycopg")
     if where.get_backend_name() != "sqlite":
         return create_engine(where, pool_pre_ping=True)
-    if where.database:
-        Path(where.database).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if where.database and where.database != ":memory:":
+        private_file(Path(where.database))
     engine = create_engine(where)
     event.listen(engine, "connect", _pragmas)
     return engine

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from laxity.private import private_folder
+
 
 class HomeError(RuntimeError):
     """This folder cannot be a service's home: why, and what to do."""
@@ -35,7 +37,7 @@ class Home:
     """A folder and its files; made, for its owner alone, if it is not there."""
 
     def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(path)
         self.path = path
         self.pid_file = path / "service.pid"
         self.service_file = path / "service.json"

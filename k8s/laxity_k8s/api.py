@@ -11,9 +11,10 @@ from typing import Any, Final, Literal, Protocol
 
 Kind = Literal["jobs", "pods", "nodes", "events", "leases"]
 Json = dict[str, Any]
+FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
-REFUSED: Final = frozenset({400, 403, 413, 422})  # of this very object: not a lost race
+REFUSED: Final = frozenset({400, FORBIDDEN, 413, 422})  # of this very object: not a lost race
 NOT_ALLOWED: Final = "not sent: this replica does not lead (any more)"
 
 

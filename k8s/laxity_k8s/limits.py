@@ -14,8 +14,9 @@ from typing import Final
 from laxity import names
 from laxity.qos import QoSError, raise_all
 from laxity_k8s import merge
-from laxity_k8s.api import NOT_FOUND, ApiError, Json
+from laxity_k8s.api import FORBIDDEN, NOT_FOUND, ApiError, Json
 from laxity_k8s.podsecurity import LEVELS, harden, violations
+from laxity_k8s.rights import no_rights
 
 CLOSED: Final = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 MAX_CLASS: Final = f"{names.DOMAIN}/max-class"
@@ -57,13 +58,8 @@ class Limits:
         except ApiError as error:
             if error.status == NOT_FOUND:
                 raise QoSError("namespace", f"there is no namespace {namespace}") from error
-            if error.status == 403:
-                raise QoSError(
-                    "namespace",
-                    f"laxity has no rights in {namespace}; an administrator gives them with: "
-                    f"kubectl -n {namespace} create rolebinding laxity "
-                    f"--clusterrole=laxity-namespace --serviceaccount={self.own}:laxity",
-                ) from error
+            if error.status == FORBIDDEN:
+                raise QoSError("namespace", no_rights(namespace, self.own)) from error
             raise
 
 

@@ -3,12 +3,10 @@
 Every answer goes into the mirror at once, so the next look sees what was just done.
 """
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final
 
 from laxity_k8s.admission import finished
 from laxity_k8s.again import alike, at_revision, onto_revision, reset
@@ -17,10 +15,10 @@ from laxity_k8s.events import EventWriter
 from laxity_k8s.guard import Guard
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.patches import JobPatch, in_batches
+from laxity_k8s.rights import Rights
 from laxity_k8s.seal import Seal
 from laxity_k8s.tending import Tending
 
-LOG: Final = logging.getLogger(__name__)
 Wish = Callable[[], JobPatch | None]
 
 
@@ -48,6 +46,7 @@ class Sender:
         self.unsure = False
         self._api, self._mirror, self._events = api, mirror, events
         self._shown, self._put_off, self._seal = shown, put_off, seal
+        self._rights = Rights(events)
         self._guard = Guard()
 
     def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
@@ -129,10 +128,9 @@ class Sender:
         outcome = self._once_more(first) if first.status == CONFLICT else first
         if _is_refused(outcome):
             # Of the very object that was decided on: it would be refused in each cycle.
-            LOG.warning(
-                "the API server refuses a patch of %s: %s", outcome.patch.id, outcome.message
-            )
             self._put_off(outcome.patch.id, outcome.message, time.time())
+        if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
+            self._rights.look(outcome)
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
         if outcome.ok and outcome.object is not None:
             self._mirror.put(outcome.patch.kind, outcome.object)

@@ -370,6 +370,38 @@ def test_a_job_whose_patch_is_refused_is_told_and_tried_again_later_and_later(
     assert ids(world.observe()) == [BAD, GOOD], "at once when its user changes it"
 
 
+def test_a_namespace_without_rights_is_told_once_with_what_to_do(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the words of the API server's RBAC; a Job there waits, and nobody tries in each cycle."""
+    right = 'jobs.batch is forbidden: User laxity cannot patch resource "jobs" in API group'
+    sent: list[str] = []
+
+    def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
+        for patch in patches:
+            sent.append(patch.id)
+            yield Outcome(patch, 403, message=right)
+
+    monkeypatch.setattr(world.api, "patch_many", refuse)
+    told: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(
+        world._events, "say",
+        lambda thing, code, words, **_: told.append((thing["kind"], code, words)),
+    )  # fmt: skip
+    world.observe()
+    with caplog.at_level(logging.WARNING, logger="laxity_k8s"):
+        admit(world, BAD, GOOD)
+        for _ in range(5):
+            assert ids(world.observe()) == []
+    assert sorted(set(sent)) == [BAD, GOOD]
+    assert len(sent) <= 4, "the start, and the reason on the Job"
+    ((code, words),) = [(code, words) for kind, code, words in told if kind == "Pod"]
+    assert code == "namespace_not_bound"
+    assert "kubectl -n default create rolebinding laxity" in words
+    assert sum("create rolebinding" in line.message for line in caplog.records) == 1
+    assert world.sent["403"] == len(sent)
+
+
 def test_a_promise_stands_while_the_job_waits_to_be_tried_again() -> None:
     promised = job("bad", verdict=verdict_text(promise(2e9)))
     put_off = {BAD: objects.BadJob(BAD, ("denied",), put_off=True)}

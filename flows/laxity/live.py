@@ -46,11 +46,9 @@ def rank(job: JobView) -> tuple[int, float, float]:
 def cluster_line(answer: Mapping[str, Any]) -> Text:
     total, free = answer.get("total_gpus", 0), answer.get("free_gpus", 0)
     line = Text(f"{total - free} of {total} GPUs busy", style="bold")
-    line.append(
-        f"   policy {answer.get('policy', '?')}   predictor {answer.get('predictor_version', '?')}"
-        f"   cycle {answer.get('cycle', '?')}",
-        style="dim",
-    )
+    line.append(f"   policy {answer.get('policy', '?')}", style="dim")
+    if answer.get("world") == "local":
+        line.append("   on this machine a worker counts as a GPU", style="dim")
     return line
 
 

@@ -1,6 +1,6 @@
 """Jobs as rows for people: the same table in `ls`, `top` and the demo."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,20 +14,28 @@ from laxity.times import NONE, as_of, clock, relative, words
 from laxity.views import JobView
 
 PIPE_COLUMNS: Final = 200
-COLUMNS: Final[tuple[tuple[str, Literal["left", "right"], int], ...]] = (
-    # name, alignment, and the narrowest screen that shows it
-    ("JOB", "left", 0),
-    ("CLASS", "left", 110),
-    ("STATE", "left", 0),
-    ("VERDICT", "left", 0),
-    ("DEADLINE", "right", 0),
-    ("P50", "right", 120),
-    ("P90", "right", 0),
-    ("LAXITY", "right", 90),
-    ("WORKERS", "right", 90),
-    ("EPOCH", "right", 0),
-    ("REASON", "left", 100),
-)
+COLUMNS: Final[Mapping[str, Literal["left", "right"]]] = {
+    "JOB": "left",
+    "CLASS": "left",
+    "STATE": "left",
+    "VERDICT": "left",
+    "DEADLINE": "right",
+    "P50": "right",
+    "P90": "right",
+    "LAXITY": "right",
+    "WORKERS": "right",
+    "EPOCH": "right",
+    "REASON": "left",
+}
+DROPPED: Final = (
+    "P50",
+    "CLASS",
+    "REASON",
+    "WORKERS",
+    "LAXITY",
+)  # on a narrow screen, in this order
+REASON_CELLS: Final = 24  # fewer say nothing
+GAP_CELLS: Final = 2
 RUNS_WELL: Final = {"due_first", "fits", "forecast", "promise_moved", "shortest_first"}
 STATE_STYLES: Final = {
     "running": "green",
@@ -72,15 +80,27 @@ class JobTable:
     now: float
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        shown = [narrowest <= options.max_width for _, _, narrowest in COLUMNS]
+        rows = [dict(zip(COLUMNS, job_cells(job, self.now), strict=True)) for job in self.jobs]
+        shown = _columns(rows, options.max_width)
         table = Table(box=None, pad_edge=False, expand=False)
-        for (name, justify, _), wide_enough in zip(COLUMNS, shown, strict=True):
-            if wide_enough:
-                table.add_column(name, no_wrap=name != "REASON", justify=justify)
-        for job in self.jobs:
-            cells = zip(job_cells(job, self.now), shown, strict=True)
-            table.add_row(*(cell for cell, wide_enough in cells if wide_enough))
+        for name in shown:
+            table.add_column(name, no_wrap=name != "REASON", justify=COLUMNS[name])
+        for row in rows:
+            table.add_row(*(row[name] for name in shown))
         yield table
+
+
+def _columns(rows: Sequence[Mapping[str, Text]], max_width: int) -> list[str]:
+    """The columns that fit beside one another."""
+    shown = {
+        name: max([len(name), *(row[name].cell_len for row in rows)]) + GAP_CELLS
+        for name in COLUMNS
+    }
+    shown["REASON"] = min(shown["REASON"], REASON_CELLS + GAP_CELLS)
+    for name in DROPPED:
+        if sum(shown.values()) - GAP_CELLS > max_width:
+            del shown[name]
+    return list(shown)
 
 
 def job_table(jobs: Iterable[JobView], *, now: float) -> JobTable:

@@ -34,7 +34,11 @@ World = Annotated[
 ]
 Slots = Annotated[
     int | None,
-    typer.Option(min=1, max=4096, help="GPUs of the local world; its cores if not said."),
+    typer.Option(
+        min=1,
+        max=4096,
+        help="Workers at a time on this machine, each counted as a GPU. [its cores]",
+    ),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
 Host = Annotated[str, typer.Option(help="Address to listen on. Beyond loopback a token is needed.")]

@@ -15,6 +15,7 @@ from laxity.spec import TrainingSpec
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.attempts import Origin, origin
+from laxity_k8s.intake import submit
 from laxity_k8s.kept import verdict_text
 from laxity_k8s.local import open_world, stop_workers
 from laxity_k8s.world import LiveCluster
@@ -66,6 +67,13 @@ def test_a_job_is_taken_in_suspended_labelled_and_with_its_time(world: LiveClust
     assert merge.labels(job)[names.MANAGED] == "true"
     assert merge.annotations(job)[names.SUBMITTED_AT].endswith("Z")
     assert [row.id for row in world.observe().jobs] == ["default/train"]
+
+
+def test_a_function_without_an_image_is_refused_where_workers_run_on_other_machines() -> None:
+    elsewhere: Any = object()  # an API whose workers are no processes of this machine
+
+    with pytest.raises(QoSError, match="give an image that holds the project"):
+        submit(elsewhere, (), manifest(), reports=lambda _: Report(), now=0.0)
 
 
 def test_what_only_laxity_may_say_is_taken_off(world: LiveCluster) -> None:

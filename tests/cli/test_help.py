@@ -1,8 +1,11 @@
 import json
+import os
 import resource
+import shutil
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,3 +146,22 @@ def test_a_missing_floor_is_an_error_that_says_what_to_install(
 
     with pytest.raises(CommandError, match=rf"{problem}.*pip install"):
         floors.load(FloorCommand("up", "service", floors.SERVICE, "Start it."))
+
+
+def test_an_installed_package_hides_the_demo_and_says_where_it_is(tmp_path: Path) -> None:
+    package = Path(floors.__file__).parent
+    shutil.copytree(package, tmp_path / "laxity", ignore=shutil.ignore_patterns("__pycache__"))
+
+    def installed(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "laxity.cli", *arguments],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert " demo " not in installed("--help").stdout
+    demo = installed("demo")
+    assert (demo.returncode, "clone it, then make demo" in demo.stderr) == (1, True)

@@ -45,7 +45,14 @@ def test_on_a_narrow_screen_only_the_reason_is_cut(columns: int) -> None:
     assert len(row) <= columns
 
 
-@pytest.mark.parametrize("columns", [70, 80, 95])
+def test_eighty_columns_hold_laxity_and_workers() -> None:
+    header, row = shown(running(), columns=80)
+
+    assert {"LAXITY", "WORKERS"} <= set(header.split())
+    assert "40s" in row
+
+
+@pytest.mark.parametrize("columns", [50, 60, 80])
 def test_a_very_narrow_screen_shows_fewer_columns_and_cuts_none(columns: int) -> None:
     _, row = shown(running(), columns=columns)
 

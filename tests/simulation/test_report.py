@@ -9,7 +9,7 @@ import pytest
 from laxity_scheduler.simulate.costs import CostName
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.outcome import FIELDS, Run, filled
-from laxity_scheduler.simulate.pages import _from_jobs
+from laxity_scheduler.simulate.pages import _from_jobs, page
 from laxity_scheduler.simulate.report import interval, report, summary
 from laxity_scheduler.simulate.run import Setting, simulate
 from tests.simulation.jobs import LINEAR, job, trace
@@ -255,3 +255,12 @@ def test_at_one_instant_who_ends_makes_room_for_who_starts() -> None:
     run = Run(policy="edf", trace="made", gpus=4, ids=["b", "a"], columns=columns, refused={})
     _, held = _from_jobs(run)
     assert held.tolist() == [4.0, 0.0, 4.0, 0.0]
+
+
+def test_the_page_has_a_column_for_each_run_and_whole_large_figures() -> None:
+    runs = [{"policy": "edf", "makespan_s": 650_553.3913}, {"policy": "fifo", "makespan_s": 9.5}]
+
+    written = page(runs, {})
+
+    assert "<tr><th>policy</th><td>edf</td><td>fifo</td></tr>" in written
+    assert "<tr><th>makespan_s</th><td>650,553</td><td>9.5</td></tr>" in written

@@ -2,7 +2,7 @@
 
 runs.json, runs.csv   one row per run
 jobs.csv              one row per job of the first run
-*.png                 GPUs in use, completion times, promised against actual
+*.png                 GPUs in use, completion times, promised against actual if any was promised
 page.html             self-contained: the figures, and the plots inside it
 """
 
@@ -75,7 +75,9 @@ def _table(path: Path, rows: Sequence[Figures]) -> None:
 
 def plots(runs: Sequence[Run]) -> dict[str, bytes]:
     """PNG pictures by name."""
-    draw = {"gpus_in_use": _busy, "completion_times": _completion, "promised_actual": _promised}
+    draw = {"gpus_in_use": _busy, "completion_times": _completion}
+    if any(np.isfinite(run.column("promised_at")).any() for run in runs):
+        draw["promised_actual"] = _promised
     return {name: _picture(one, runs) for name, one in draw.items()}
 
 
@@ -142,12 +144,13 @@ def _promised(axes: "Axes", runs: Sequence[Run]) -> None:
 
 
 def page(reports: Sequence[Figures], pictures: dict[str, bytes]) -> str:
-    """One self-contained HTML page."""
+    """One self-contained HTML page: a column for each run, a row for each figure."""
     names = [name for name in reports[0] if any(one.get(name) is not None for one in reports)]
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_cell(one.get(name))}</td>" for name in names) + "</tr>"
-        for one in reports
+        f"<tr><th>{html.escape(name)}</th>"
+        + "".join(f"<td>{_cell(one.get(name))}</td>" for one in reports)
+        + "</tr>"
+        for name in names
     )
     images = "".join(
         f"<h2>{html.escape(name.replace('_', ' '))}</h2>"
@@ -158,12 +161,13 @@ def page(reports: Sequence[Figures], pictures: dict[str, bytes]) -> str:
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>laxity simulate</title>'
         "<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
         "td,th{padding:.2em .6em;border-bottom:1px solid #ddd;text-align:right}"
-        "div{overflow-x:auto}</style>"
-        f"<h1>Simulated runs</h1><div><table><tr>{head}</tr>{body}</table></div>{images}</html>"
+        "th{text-align:left}div{overflow-x:auto}img{max-width:100%}</style>"
+        f"<h1>Simulated runs</h1><div><table>{body}</table></div>{images}</html>"
     )
 
 
 def _cell(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:,.4g}" if math.isfinite(value) else ""
+        shown = f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:,.4g}"
+        return shown if math.isfinite(value) else ""
     return "" if value is None else html.escape(str(value))

@@ -232,6 +232,7 @@ class Desk:
             "free_gpus": state.free_gpus,
             "cycle": state.cycle,
             "policy": self._service.settings.policy,
+            "world": self._service.settings.world,
             "predictor_version": predictor.version,
             "acting": self._service.leading,
             "failure": self._service.failure,

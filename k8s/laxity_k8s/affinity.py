@@ -13,7 +13,7 @@ from typing import Any
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_scheduler.plan import Admit, Decision
-from laxity_scheduler.state import Job, Node
+from laxity_scheduler.state import CLOSED, Job, Node
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -60,7 +60,7 @@ def roomy(
     for node in freest:
         if missing <= 0:
             break
-        if node.id not in named and node.gpus >= size and node.pool != "inference":
+        if node.id not in named and node.gpus >= size and node.pool not in CLOSED:
             found.append(node.id)
             missing -= node.gpus // size
     return found

@@ -7,15 +7,17 @@ tolerations allow and that still holds it.
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from laxity import names
 from laxity.checked import instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
-from laxity_k8s.asks import asks_of, suits
+from laxity_k8s.asks import KEEPS_OFF, PASSING, asks_of, suits
 from laxity_k8s.guard import Guard
 from laxity_k8s.sites import offers
+
+MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
 
 
 def bindings(
@@ -45,9 +47,21 @@ def bindings(
 
 def usable(node: Json) -> bool:
     """Ready, and open for new pods."""
-    if merge.dig(node, "spec", "unschedulable"):
-        return False
-    return is_ready(node)
+    return not is_cordoned(node) and is_ready(node) and not _is_in_trouble(node)
+
+
+def is_cordoned(node: Json) -> bool:
+    """Whether somebody is about to empty it: `kubectl cordon` and `kubectl drain` say so."""
+    return bool(merge.dig(node, "spec", "unschedulable"))
+
+
+def _is_in_trouble(node: Json) -> bool:
+    """Whether Kubernetes itself keeps new pods off it (a full disk, no network), for a while."""
+    return any(
+        str(taint.get("key")).startswith(PASSING) and taint.get("effect") in KEEPS_OFF
+        for taint in merge.items(node, "spec", "taints")
+        if taint.get("key") != MEMORY_PRESSURE  # pods that ask for resources tolerate it
+    )
 
 
 def is_ready(node: Json) -> bool:

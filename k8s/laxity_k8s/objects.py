@@ -5,10 +5,11 @@ becomes a `BadJob` with its problems, never an exception.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
+from types import MappingProxyType
 
 from laxity import job_reading, names
 from laxity.accelerators import GPU
@@ -21,7 +22,7 @@ from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
 from laxity_k8s.attempts import epochs_done
-from laxity_k8s.binding import told, unready_at, usable
+from laxity_k8s.binding import is_cordoned, told, unready_at, usable
 from laxity_k8s.declared import declared
 from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
 from laxity_k8s.noted import may_come, noted
@@ -35,6 +36,7 @@ PRODUCT = "nvidia.com/gpu.product"
 HOLD_S = 300.0
 UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 NO_REPORT = Report()
+NOBODY: Mapping[int, str] = MappingProxyType({})
 NO_GPU = (
     "no container asks for a GPU, and laxity plans GPUs alone: add resources with "
     f"limits of {GPU} (or another accelerator), or take label {names.MANAGED} off"
@@ -71,30 +73,34 @@ def job_row(
     report: Report = NO_REPORT,
     *,
     largest: int = WIDEST_UNNAMED,
-    fit_within_s: float = 60.0,
-    missing_since: float = 0.0,
+    due_at: float = FOREVER,
+    displaced: Mapping[int, str] = NOBODY,
     now: float = 0.0,
     eligible: str = "",
 ) -> Job | BadJob:
     """A Job with its pods and its workers' report as a row; `largest` is the cluster in workers.
 
-    `eligible` names the set of nodes that its pods may go to.
+    `eligible` names the set of nodes that its pods may go to. `due_at` is when all of them should
+    run; those of `displaced` workers are not waited for.
 
-    `now` only tells whether pods have had their time to run, counted from the last change of width
-    or, where a running one was lost, from then; no field moves with it otherwise.
+    `now` only tells whether pods have had their time to run; no field moves with it otherwise.
     """
     try:
         spec = spec_of(job)
     except QoSError as error:
         said = tuple(f"{where}: {what}" for where, what in error.problems)
         return BadJob(merge.identity(job), said)
-    had_time = _started_at(kept(job), missing_since) + fit_within_s <= now
-    row = _row(job, spec, own, report, largest=largest, had_time=had_time, now=now)
+    had_time = due_at <= now or bool(displaced)
+    row = _row(
+        job, spec, own, report, largest=largest, had_time=had_time, displaced=displaced, now=now
+    )
     return replace(row, eligible=eligible) if eligible else row
 
 
-def _started_at(state: Kept, missing_since: float) -> float:
-    return max(state.resumed_at or 0.0, state.width_changed_at or 0.0, missing_since)
+def started_at(job: Json) -> float:
+    """When it was last started or resized."""
+    state = kept(job)
+    return max(state.resumed_at or 0.0, state.width_changed_at or 0.0)
 
 
 def spec_of(job: Json) -> TrainingSpec:
@@ -113,6 +119,7 @@ def _row(
     *,
     largest: int,
     had_time: bool,
+    displaced: Mapping[int, str],
     now: float,
 ) -> Job:
     state, said = kept(job), merge.annotations(job)
@@ -152,12 +159,13 @@ def _row(
         pinned=names.PIN in said or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
         asked=told_verdict is None or state.terms != terms(job),
-        fitting_workers=fitting(job, own) if workers and had_time else None,
+        fitting_workers=fitting(job, own, displaced) if workers and had_time else None,
         died=pods.died(own, workers) if workers else "",
         failed_starts=state.failed_starts,
         not_before=state.not_before,
         start_seen=noted(job) if workers else True,
         pending=pods.pending(own, workers) if workers and had_time else "",
+        displaced=displaced[min(displaced)] if displaced else "",
     )
 
 
@@ -264,11 +272,13 @@ def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
     return max(seen, counted - workers, may_come(job))
 
 
-def fitting(job: Json, own: Iterable[Json]) -> int | None:
-    """Workers that run, in an elastic Job indexes from 0 up; None if all that should run do."""
+def fitting(job: Json, own: Iterable[Json], displaced: Container[int] = ()) -> int | None:
+    """Workers that run and stay, in an elastic Job indexes from 0 up; None if all that should do."""
     due = due_workers(job)
     running = {
-        index for index, pod in numbered(job, own) if pods.phase(pod) in {"Running", "Succeeded"}
+        index
+        for index, pod in numbered(job, own)
+        if pods.phase(pod) in {"Running", "Succeeded"} and index not in displaced
     }
     fits = next((index for index in range(due) if index not in running), due)
     return None if fits == due else fits
@@ -309,13 +319,14 @@ def node_rows(node: Json, busy: Mapping[str, int], *, now: float = 0.0) -> list[
     if gone_at(node) <= now or merge.dig(node, "metadata", "deletionTimestamp"):
         return []
     labels, name, is_usable = merge.labels(node), merge.identity(node), usable(node)
+    pool: Pool = "cordoned" if is_cordoned(node) else _pool(labels.get(POOL, ""))
     return [
         Node(
             id=(mine := site(name, resource)),
             gpus=gpus,
             free_gpus=gpus - busy.get(mine, 0) if is_usable else 0,
             gpu_type=labels.get(PRODUCT, "") if resource == GPU else resource,
-            pool=_pool(labels.get(POOL, "")),
+            pool=pool,
         )
         for resource, gpus in offers(node).items()
     ]

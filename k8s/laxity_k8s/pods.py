@@ -75,11 +75,12 @@ def ready(pod: Json) -> bool:
     return False
 
 
-def disrupted(pod: Json) -> bool:
-    return any(
-        one.get("type") == "DisruptionTarget" and one.get("status") == "True"
-        for one in merge.items(pod, "status", "conditions")
-    )
+def disruption(pod: Json) -> str:
+    """Why it has to go for no fault of its own, as its condition says; "" if it has not."""
+    for one in merge.items(pod, "status", "conditions"):
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+            return str(one.get("reason") or "DisruptionTarget")
+    return ""
 
 
 def exit_code(pod: Json) -> int | None:
@@ -92,7 +93,7 @@ def exit_code(pod: Json) -> int | None:
 
 def has_failed(pod: Json) -> bool:
     """Whether it failed by itself: it was not disrupted, and does not make way to start again."""
-    if phase(pod) != "Failed" or disrupted(pod):
+    if phase(pod) != "Failed" or disruption(pod):
         return False
     return exit_code(pod) not in MAKING_WAY
 

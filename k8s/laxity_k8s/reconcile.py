@@ -110,7 +110,7 @@ def failure_action(rules: Sequence[Mapping[str, Any]], pod: Json) -> str:
         if wanted is not None and code:
             if (code in wanted.get("values", [])) == (wanted.get("operator") == "In"):
                 return str(rule.get("action"))
-        elif pods.disrupted(pod) and any(
+        elif pods.disruption(pod) and any(
             one.get("type") == "DisruptionTarget" for one in merge.items(rule, "onPodConditions")
         ):
             return str(rule.get("action"))
@@ -207,7 +207,7 @@ def _ready_at(own: Sequence[Json], index: int | None, *, since: float, backoff: 
     ends = [
         ended_at(pod)
         for pod in own
-        if pods.phase(pod) == "Failed" and pods.index(pod) == index and not pods.disrupted(pod)
+        if pods.phase(pod) == "Failed" and pods.index(pod) == index and not pods.disruption(pod)
     ]
     recent = [end for end in ends if end >= since]
     return max(recent) + backoff.after(len(recent)) if recent else 0.0

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from laxity_k8s import merge, objects, pods, whom
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, Asks, asks_of
-from laxity_k8s.binding import allowed
+from laxity_k8s.binding import allowed, is_cordoned
+from laxity_k8s.displaced import UNSCHEDULABLE_S, displaced, unschedulable_since
 from laxity_k8s.eligible import Eligible
 from laxity_k8s.guard import Guard
 from laxity_k8s.kept import Kept, kept, refused_deadline
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.noted import noted
-from laxity_k8s.objects import NO_REPORT, BadJob
+from laxity_k8s.objects import NO_REPORT, NOBODY, BadJob
 from laxity_k8s.rejections import Rejections
 from laxity_k8s.sites import machine, offers, resource_of, site
 from laxity_k8s.unplaced import Unplaced, set_aside, unseen
@@ -74,6 +75,7 @@ class Snapshot:
         self._moved: set[str] = set()  # sites or machines whose busy GPUs may have changed
         self._nodes: dict[str, Node] = {}  # by site
         self._sites: dict[str, list[str]] = {}  # of each machine
+        self._cordoned: set[str] = set()  # machines
         self._gone_at: dict[str, float] = {}  # nodes that are not ready, and when they are lost
         self._node_tuple: tuple[Node, ...] = ()
         self._gpus: Counter[str] = Counter()  # by resource
@@ -94,7 +96,7 @@ class Snapshot:
         with self._mirror.lock:
             self._stale |= touched
             if nodes:
-                self._stale |= self._resized() | self._restricted_anew()
+                self._stale |= self._resized() | self._restricted_anew() | self._on_cordoned()
             self._stale |= {group for group, at in self._due.items() if at <= now} | self._asking
             self._asking.clear()
             self._stale |= {group for group in self._started if self._has_news(group)}
@@ -180,6 +182,19 @@ class Snapshot:
             return set()
         self._gpus = gpus
         return set(self._entries)
+
+    def _on_cordoned(self) -> set[str]:
+        """Nodes were cordoned, or are no longer: groups with workers there."""
+        cordoned = set(filter(self._is_cordoned, self._mirror.nodes))
+        changed, self._cordoned = cordoned ^ self._cordoned, cordoned
+        if not changed:
+            return set()
+        entries = self._entries.items()
+        return {
+            group
+            for group, entry in entries
+            if not changed.isdisjoint(map(machine, entry.busy))
+        }
 
     def _has_news(self, group: str) -> bool:
         entry = self._entries[group]
@@ -272,14 +287,14 @@ class Snapshot:
             return entry
         size = max(1, pods.gpus(merge.table(job, "spec", "template")))
         entry.asks = asks_of(merge.table(job, "spec", "template"))
-        missing_since = self._missing_since(group, job, own, now)
+        due_at = self._due_at(group, job, own, now)
         row = objects.job_row(
             job,
             own,
             entry.report,
             largest=self._gpus[entry.asks.resource] // size,
-            fit_within_s=self._fit_within_s,
-            missing_since=missing_since,
+            due_at=due_at,
+            displaced=displaced(job, own, self._is_cordoned) if objects.width(job) else NOBODY,
             now=now,
             eligible=self._eligible.name(entry.asks),
         )
@@ -291,9 +306,8 @@ class Snapshot:
         entry.row, entry.due_at = row, self._asks_at.get(group, (FOREVER, 0))[0]
         entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
         _count(entry, job, row.nodes, row.gpus_per_worker, own)
-        started_at = max(row.resumed_at or 0.0, row.width_changed_at or 0.0, missing_since)
-        if row.workers and started_at + self._fit_within_s > now:
-            entry.due_at = min(entry.due_at, started_at + self._fit_within_s)
+        if row.workers and due_at > now:
+            entry.due_at = min(entry.due_at, due_at)
         return entry
 
     def _ask_again(self, group: str, job: Json, row: Job, now: float) -> Job:
@@ -316,6 +330,18 @@ class Snapshot:
     def _set_bad(self, bad: BadJob) -> None:
         self.bad[bad.id] = bad
         self.untold.add(bad.id)
+
+    def _due_at(self, group: str, job: Json, own: list[Json], now: float) -> float:
+        """Until when its workers have time to run: less where no node is found for one of them."""
+        missing_since = self._missing_since(group, job, own, now)
+        due_at = max(objects.started_at(job), missing_since) + self._fit_within_s
+        if not missing_since:
+            return due_at
+        return min(due_at, max(missing_since, unschedulable_since(job, own)) + UNSCHEDULABLE_S)
+
+    def _is_cordoned(self, name: str) -> bool:
+        node = self._mirror.nodes.get(name)
+        return node is not None and is_cordoned(node)
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Since when not all its workers run: one that is lost later has its time to come again."""

@@ -3,9 +3,11 @@
 A job that was asked to stop parks at its epoch's end: now its pods can go. One that was asked to
 shrink has re-formed: the others can go. One that does not reach an epoch's end in a sane time is
 stopped as it is, one that has lost a node starts anew elsewhere, and one whose pods do not all start,
-for want of room or since they fail, goes on with those that do.
+for want of room or since they fail, goes on with those that do. One on a cordoned node is asked to
+leave it at its epoch's end.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
@@ -14,7 +16,7 @@ from laxity_scheduler.decision import Continue, Decision, Preempt, Resize
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, duration, reason
-from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.state import FOREVER, ClusterState, Job, Pool
 from laxity_scheduler.stops import was_served
 
 LEAST_WAIT_S: Final = 600.0  # an asked-for stop is overdue after so long ...
@@ -25,9 +27,9 @@ ACTING: Final = (Preempt, Resize, Continue)
 
 def follow_up(state: ClusterState) -> tuple[Preempt | Resize, ...]:
     """The decisions that need no policy: at most one per job."""
-    names = frozenset(node.id for node in state.nodes)
+    pools = {node.id: node.pool for node in state.nodes}
     decisions = [
-        decision for job in state.running if not job.pinned for decision in _one(job, state, names)
+        decision for job in state.running if not job.pinned for decision in _one(job, state, pools)
     ]
     return tuple(decisions)
 
@@ -73,8 +75,9 @@ def _too_soon(decision: Decision, state: ClusterState) -> bool:
     return job is not None and not job.start_seen
 
 
-def _one(job: Job, state: ClusterState, names: frozenset[str]) -> tuple[Preempt | Resize, ...]:
-    lost = next((node for node in job.nodes if node not in names), None)
+def _one(job: Job, state: ClusterState, pools: Mapping[str, Pool]) -> tuple[Preempt | Resize, ...]:
+    """What is to be done about one job; `pools` are those of the nodes, by id."""
+    lost = next((node for node in job.nodes if node not in pools), None)
     if lost is not None:
         return (_stopped(job, state, reason("node_lost", node=lost)),)
     if job.parked_epoch is not None and job.stop_requested_at is not None:
@@ -87,13 +90,29 @@ def _one(job: Job, state: ClusterState, names: frozenset[str]) -> tuple[Preempt 
     if 0 < job.resize_to < job.workers and job.formed == job.resize_to:
         why = reason("reformed", workers=job.resize_to)
         return (Resize(job.id, job.resize_to, job.nodes[: job.resize_to], "now", why),)
-    return ()
+    return _asked_to_leave(job, state, pools)
+
+
+def _asked_to_leave(
+    job: Job, state: ClusterState, pools: Mapping[str, Pool]
+) -> tuple[Preempt | Resize, ...]:
+    """The stop at its epoch's end of a job on a cordoned node; what was just resized has a moment."""
+    cordoned = next((node for node in job.nodes if pools[node] == "cordoned"), None)
+    if cordoned is None or not job.preemptible or job.stop_requested_at is not None:
+        return ()
+    if job.width_changed_at is not None and job.width_changed_at >= state.now:
+        return ()
+    return (Preempt(job.id, "epoch", job.id, reason("node_cordoned", node=cordoned)),)
 
 
 def _fitted(job: Job) -> Preempt | Resize:
     """Not all pods of an admitted job run: it goes on with those that do, or is suspended."""
     fits = job.fitting_workers or 0
     goes_on = fits in job.widths
+    if job.displaced:  # by somebody who empties its node, or needs it more: no start has failed
+        then = "the others go on" if goes_on else "it starts anew where there is room"
+        why = reason("worker_displaced", why=job.displaced, then=then)
+        return _narrowed(job, fits, why) if goes_on else Preempt(job.id, "now", "", why)
     again_s = 0.0 if goes_on else backoff_s(failed_starts(job))
     then = f"; it is tried again in {duration(again_s)}" if again_s else ""
     if job.died:
@@ -102,9 +121,11 @@ def _fitted(job: Job) -> Preempt | Resize:
     else:
         said = f": {job.pending}" if job.pending else ""
         why = reason("pods_do_not_fit", running=fits, workers=job.workers, why=said, then=then)
-    if goes_on:
-        return Resize(job.id, fits, job.nodes[:fits], "now", why)
-    return Preempt(job.id, "now", "", why)
+    return _narrowed(job, fits, why) if goes_on else Preempt(job.id, "now", "", why)
+
+
+def _narrowed(job: Job, workers: int, why: Reason) -> Resize:
+    return Resize(job.id, workers, job.nodes[:workers], "now", why)
 
 
 def _stopped(job: Job, state: ClusterState, why: Reason) -> Preempt:
@@ -123,4 +144,4 @@ def _beneficiary(job: Job, state: ClusterState) -> str:
 
 
 def _for_whom(job: Job) -> str:
-    return job.stop_for or "its user"
+    return "a start on other nodes" if job.stop_for == job.id else job.stop_for or "its user"

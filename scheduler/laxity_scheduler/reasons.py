@@ -104,6 +104,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "workers_keep_failing": "failed {times} times without finishing an epoch: {died}",
     "workers_cannot_start": "{times} starts in a row failed: {why}",
     "node_lost": "node {node} is gone",
+    "node_cordoned": (
+        "node {node} is cordoned: it stops at the end of its epoch and starts on other nodes"
+    ),
+    "worker_displaced": "{why}; {then}",
     "pinned": "changed by hand: counted, not touched, until annotation laxity.dev/pin is removed",
     "cancelled": "cancelled by its user",
     "loan": "{reason}",

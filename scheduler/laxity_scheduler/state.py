@@ -15,7 +15,8 @@ from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_scheduler.verdict import Promise, Refusal, Runs, Verdict
 
 ServiceClass = Literal["hard", "soft", "best_effort"]
-Pool = Literal["training", "inference", "loaned"]
+Pool = Literal["training", "inference", "loaned", "cordoned"]
+CLOSED: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
 FOREVER = float("inf")
 NOWHERE: frozenset[str] = frozenset()
 
@@ -66,6 +67,7 @@ class Job:
     failed_starts: int = 0  # in a row
     not_before: float = 0.0  # after that many it is not tried again until then
     start_seen: bool = True  # by who makes its pods; before that it is not suspended again
+    displaced: str = ""  # why a worker cannot come back to its node, in words; "": none has to
     eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
 
     @property
@@ -89,7 +91,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. `free_gpus` counts GPUs of terminating pods and of other people's pods as busy."""
+    """A machine. `free_gpus` counts GPUs of terminating pods and of other people's pods as busy.
+
+    A node in pool cordoned is about to be drained: it takes no new workers, and its own leave.
+    """
 
     id: str
     gpus: int
@@ -161,7 +166,7 @@ class ClusterState:
         return {name: self._on(one.nodes) for name, one in (self.sets or {}).items()}
 
     def _on(self, names: frozenset[str]) -> "OnSet":
-        nodes = [node for node in self.nodes if node.id in names and node.pool != "inference"]
+        nodes = [node for node in self.nodes if node.id in names and node.pool not in CLOSED]
         training = [node.gpus for node in nodes if node.pool == "training"]
         free = sum(node.free_gpus for node in nodes)
         return OnSet(Counter(node.gpus for node in nodes), Counter(training), free)

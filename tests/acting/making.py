@@ -65,6 +65,7 @@ def pod(
     ended: str = CREATED,
     tracked: bool = True,
     disrupted: bool = False,
+    disruption: str = "EvictionByEvictionAPI",
     said: str = "",
     why: str = "Error",
     created: str = CREATED,
@@ -87,7 +88,9 @@ def pod(
     if phase == "Running":
         status["conditions"].append({"type": "Ready", "status": "True"})
     if disrupted:
-        status["conditions"].append({"type": "DisruptionTarget", "status": "True"})
+        status["conditions"].append(
+            {"type": "DisruptionTarget", "status": "True", "reason": disruption}
+        )
     if code is not None:
         end = {"exitCode": code, "finishedAt": ended, "reason": why, "message": said}
         ending = {"terminated": end}

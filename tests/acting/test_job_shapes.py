@@ -27,7 +27,7 @@ AS_WRITTEN = [
 
 
 def row(made: Json, pods: tuple[Json, ...] = ()) -> Job:
-    found = objects.job_row(made, pods, now=1e10)
+    found = objects.job_row(made, pods, due_at=0.0, now=1e10)
     assert isinstance(found, Job), found
     return found
 

@@ -239,7 +239,7 @@ def test_stopped_workers_go_on_with_the_next_service_and_no_failure_is_counted(
             "two others run",
         )
         pods_over = [p for p in machine.api.list("pods").items if pods.over(p)]
-    assert all(pods.disrupted(pod) for pod in pods_over)
+    assert all(pods.disruption(pod) for pod in pods_over)
 
 
 def test_a_reboot_replaces_all_workers(machine: Machine) -> None:

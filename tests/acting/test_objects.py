@@ -289,10 +289,10 @@ def test_a_job_whose_pods_do_not_run_in_time_says_how_many_do() -> None:
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     pods = (pod(0, node="a"), pod(1, phase="Pending"), pod(2, node="a"))
     early, late = CREATED_AT + 59.0, CREATED_AT + 61.0
-    assert row(made, pods, fit_within_s=60.0, now=early).fitting_workers is None
-    assert row(made, pods, fit_within_s=60.0, now=late).fitting_workers == 1
+    assert row(made, pods, due_at=CREATED_AT + 60.0, now=early).fitting_workers is None
+    assert row(made, pods, due_at=CREATED_AT + 60.0, now=late).fitting_workers == 1
     all_run = tuple(pod(index, node="a") for index in range(3))
-    assert row(made, all_run, fit_within_s=60.0, now=late).fitting_workers is None
+    assert row(made, all_run, due_at=CREATED_AT + 60.0, now=late).fitting_workers is None
 
 
 def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
@@ -409,6 +409,6 @@ UNSCHEDULABLE = {
 )
 def test_why_a_worker_has_not_started_in_time_is_told_by_its_pod(own: list[Json], why: str) -> None:
     made = job(width=2, suspend=False)
-    since: Any = {"fit_within_s": 60.0, "missing_since": CREATED_AT}
-    assert row(made, tuple(own), now=CREATED_AT + 60.0, **since).pending == why
-    assert row(made, tuple(own), now=CREATED_AT + 59.0, **since).pending == ""
+    due: Any = {"due_at": CREATED_AT + 60.0}
+    assert row(made, tuple(own), now=CREATED_AT + 60.0, **due).pending == why
+    assert row(made, tuple(own), now=CREATED_AT + 59.0, **due).pending == ""

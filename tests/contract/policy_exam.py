@@ -30,7 +30,7 @@ from tests.contract.random_states import Case
 
 ACTING = (Admit, Resize, Preempt)
 VERDICTS = (Promised, Forecasted, Refuse)
-FOLLOW_UPS = frozenset({"node_lost", "stopped_at_epoch", "stop_overdue"})
+FOLLOW_UPS = frozenset({"node_cordoned", "node_lost", "stopped_at_epoch", "stop_overdue"})
 DECISIONS = 3
 SAME_S = 1e-6
 

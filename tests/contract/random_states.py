@@ -22,6 +22,7 @@ WIDTHS = ((1,), (2,), (1, 2), (1, 2, 4), (2, 3), (1, 4), (1, 2, 4, 8))
 PHASES = ("trains", "trains", "trains", "starts", "stops", "parks", "changes", "overdue")
 POOLS: Final[tuple[Pool, ...]] = ("training",) * 8 + ("loaned", "inference")
 SHARE_ENDED: Final = 0.02
+SHARE_CORDONED: Final = 0.3
 PREDICTORS = (
     Curve(epoch_s=60.0),
     Curve(epoch_s=20.0, spread=0.3, start_s=10.0, stop_s=2.0),
@@ -105,6 +106,17 @@ def restricted(case: Case, draw: Random) -> Case:
         for job in case.state.jobs
     ]
     return replace(case, state=replace(case.state, jobs=tuple(rows), sets=sets))
+
+
+def cordoned(case: Case, draw: Random) -> Case:
+    """The same where somebody empties a node or two, with whoever runs there."""
+    nodes = tuple(
+        replace(node, pool="cordoned", free_gpus=min(0, node.free_gpus))
+        if draw.random() < SHARE_CORDONED
+        else node
+        for node in case.state.nodes
+    )
+    return replace(case, state=replace(case.state, nodes=nodes))
 
 
 def _set_for(draw: Random, job: Job, sets: dict[str, NodeSet]) -> str:

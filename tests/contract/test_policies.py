@@ -1,5 +1,7 @@
 """One exam for all policies, live and simulated."""
 
+from random import Random
+
 import pytest
 
 from laxity_scheduler.engine import Policy
@@ -10,7 +12,7 @@ from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.simulate.catalogue import decide_of, listed
 from tests.builders import MINUTE_EPOCHS, cluster, job
 from tests.contract.policy_exam import examined
-from tests.contract.random_states import case, cases, drawn, restricted_cases
+from tests.contract.random_states import case, cases, cordoned, drawn, restricted_cases
 
 LISTED: dict[str, Policy] = {name: decide_of(name) for name in listed()}
 OTHERS: dict[str, Policy] = {
@@ -60,6 +62,13 @@ def test_a_policy_passes_the_exam(name: str) -> None:
 @every_policy
 def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(name: str) -> None:
     examined(asked(name), restricted_cases(STATES)[: FEWER.get(name, STATES) // 3])
+
+
+@pytest.mark.timeout(600)
+@every_policy
+def test_a_policy_passes_the_exam_where_nodes_are_cordoned(name: str) -> None:
+    few = restricted_cases(STATES)[: FEWER.get(name, STATES) // 5]
+    examined(asked(name), (cordoned(one, Random(f"cordons of {one.seed}")) for one in few))
 
 
 @pytest.mark.soak

@@ -24,7 +24,7 @@ from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region, SplitProfile, regions_of
 from laxity_scheduler.promising.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
 from laxity_scheduler.promising.seats import Seats, seats_of
-from laxity_scheduler.state import FOREVER, NOTHING, ClusterState, Job
+from laxity_scheduler.state import CLOSED, FOREVER, NOTHING, ClusterState, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.promising.claim_columns import Columns
@@ -75,8 +75,23 @@ class Room:
         facts = self.forecasts.facts
         workers = facts.column(WORKERS) + facts.column(TERMINATING)
         ours = int((workers * facts.column(SIZE)).sum())
-        foreign = max(0, sum(node.gpus - node.free_gpus for node in nodes) - ours)
-        return sum(node.gpus for node in nodes if node.pool == "training") - foreign + self.borrowed
+        leave, stay = self._on_closed_nodes
+        foreign = max(0, sum(node.gpus - node.free_gpus for node in nodes) - ours + leave + stay)
+        gpus = sum(node.gpus for node in nodes if node.pool == "training")
+        return gpus + stay - foreign + self.borrowed
+
+    @property
+    def _on_closed_nodes(self) -> tuple[int, int]:
+        """GPUs of jobs that run on nodes closed to new workers: of those that can leave, and stay.
+
+        Who stays needs no GPU elsewhere.
+        """
+        closed = {node.id for node in self.state.nodes if node.pool in CLOSED}
+        gpus = [0, 0]
+        for job in self.state.running if closed else ():
+            stays = job.pinned or not job.preemptible
+            gpus[stays] += job.gpus_per_worker * sum(node in closed for node in job.nodes)
+        return gpus[0], gpus[1]
 
     @cached_property
     def regions(self) -> tuple[Region, ...]:

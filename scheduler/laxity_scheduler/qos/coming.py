@@ -23,7 +23,7 @@ class Coming:
         self._state = state
         self._usable = frozenset(node.id for node in state.nodes if node.pool in USABLE)
         self.asked_for: dict[str, list[Job]] = {}  # who was asked to stop, by beneficiary
-        self.restarting: list[Job] = []  # stopped only to start again elsewhere, wider
+        self.restarting: list[Job] = []  # stopped only to start again elsewhere
         self.shared: Counter[str] = Counter()
         self._surplus: dict[str, Counter[str]] = {}
         for job in forecasts.facts.where(forecasts.facts.column(CHANGING) > 0.0):

@@ -58,11 +58,16 @@ class Starts:
             self._bargain.coming.share_surplus(job, max(0, share.widest - job.workers))
 
     def restarts(self) -> None:
-        """Keep free what jobs will need that were stopped only to start again elsewhere, wider."""
+        """Keep free what jobs with a deadline will need that were stopped only to start again elsewhere.
+
+        They will be wider, or leave a cordoned node: what they have there nobody can use.
+        """
         bargain = self._bargain
         for job in bargain.coming.restarting:
-            _, width = slack(job, self._forecasts)
-            self._set_aside(job, width - min(width, job.workers))
+            if job.deadline_at < FOREVER:
+                _, width = slack(job, self._forecasts)
+                reused = sum(map(bargain.ledger.knows, job.nodes))
+                self._set_aside(job, width - min(width, reused))
 
     def first(self) -> None:
         """Jobs with a claim: those that are planned to start now before those that must wait."""

@@ -160,7 +160,8 @@ class Client:
     def release(self, job_id: str | None = None) -> Json:
         """Pin this running job: it is counted, and never resized or stopped any more.
 
-        Without one, let all Jobs go: laxity's label and annotations are dropped. How many there were.
+        Without one, let all Jobs go: laxity's label and annotations are dropped. How many there were,
+        and which of them stay suspended.
         """
         return dict(self._post("/v1/release" if job_id is None else _path(job_id, "release"), {}))
 

@@ -3,8 +3,9 @@
 import json
 import math
 import time
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -51,6 +52,7 @@ PassEnv = Annotated[
     typer.Option(help="Name of a variable, or FOO_*, that workers get too; repeatable."),
 ]
 VERDICT_WAIT_S: Final = 10.0
+MOST_LISTED: Final = 20
 
 
 def submit(
@@ -186,6 +188,7 @@ def release(
 
     It is pinned by the annotation laxity.dev/pin; --undo removes that. With --all, every job goes
     on without laxity: its label and annotations are dropped, and it never touches these Jobs again.
+    Running jobs run on. Waiting and refused ones stay suspended, and are listed.
     """
     if everything == (job is not None):
         raise CommandError("say one JOB, or --all to let every job go", code=USAGE)
@@ -202,7 +205,7 @@ def _released(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
     client = Client(patience_s=5.0)
     if job is None:
         answer = client.release()
-        return answer, f"released: {counted(int(answer.get('released') or 0), 'job')}"
+        return answer, _all_released(answer)
     if undo:
         return with_job(
             client, job, client.take_back
@@ -211,6 +214,18 @@ def _released(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
     return with_job(
         client, job, client.release
     ), f"{job}: pinned, it is never resized or stopped; {back}"
+
+
+def _all_released(answer: Mapping[str, Any]) -> str:
+    waiting = [str(job) for job in answer.get("suspended") or ()]
+    said = f"released: {counted(int(answer.get('released') or 0), 'job')}"
+    if not waiting:
+        return said
+    start = """kubectl patch job NAME --type merge -p '{"spec": {"suspend": false}}'"""
+    stay = f"{len(waiting)} of them stay suspended; on a cluster, start one with: {start}"
+    more = len(waiting) - MOST_LISTED
+    names = [*waiting[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
+    return "\n".join([f"{said}; {stay}", *(f"  {name}" for name in names)])
 
 
 def _verdict(client: "Client", job_id: str) -> "JobView":

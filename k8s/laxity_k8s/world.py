@@ -32,7 +32,7 @@ from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.steady import is_clock_steady
 from laxity_k8s.tending import Tending, refusal, tending
 from laxity_k8s.wishes import WaitFilter, WorkerToken, no_token, wishes
-from laxity_scheduler.engine import Manifest, Reports, Signal, UnknownJobError
+from laxity_scheduler.engine import Manifest, Released, Reports, Signal, UnknownJobError
 from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
 from laxity_scheduler.state import ClusterState, NodeSet
 
@@ -260,22 +260,18 @@ class LiveCluster:
             job = self._mirror.jobs.get(job_id)
         self._events.say(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
 
-    def release(self) -> int:
-        """Jobs go on, or start, as plain Jobs of the cluster; what their users said stays."""
+    def release(self) -> Released:
         ours = [job for job in self.jobs() if not finished(job)]
+        released = []
         for job in ours:
-            body: Json = {
-                "metadata": {
-                    "labels": _none(merge.labels(job), (names.MANAGED, names.VERDICT_LABEL))
-                }
-            }
-            body["metadata"]["annotations"] = _none(
-                merge.annotations(job), (*names.OUTPUTS, names.PIN)
-            )
-            body["spec"] = {"suspend": False}
+            labels = (names.MANAGED, names.VERDICT_LABEL, names.CLASS_LABEL)
+            notes = _none(merge.annotations(job), (*names.OUTPUTS, names.PIN))
+            body = {"metadata": {"labels": _none(merge.labels(job), labels), "annotations": notes}}
             with suppress(ApiError):
-                self._mirror.put("jobs", self.api.patch(Patch("jobs", merge.identity(job), body)))
-        return len(ours)
+                released.append(self.api.patch(Patch("jobs", merge.identity(job), body)))
+                self._mirror.put("jobs", released[-1])
+        waiting = [merge.identity(job) for job in released if not objects.width(job)]
+        return Released(len(released), tuple(sorted(waiting)))
 
     def collect(self) -> None:
         """Remove what ended long ago by a clock to believe, with what it left on this machine."""

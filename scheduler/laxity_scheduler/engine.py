@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from laxity_profiler.estimate import NO_PROGRESS, Predictor, Progress
 from laxity_scheduler.plan import Plan
@@ -57,6 +57,13 @@ class Signal:
             "run_id": self.run_id,
             "generation": self.generation,
         }
+
+
+class Released(NamedTuple):
+    """How many Jobs were let go, and the ids of those that wait and stay suspended."""
+
+    jobs: int
+    suspended: tuple[str, ...] = ()
 
 
 class UnknownJobError(KeyError):
@@ -150,8 +157,8 @@ class LiveWorld(World, Protocol):
         """Make a running or the next `wait` return: somebody outside has news."""
         ...
 
-    def release(self) -> int:
-        """Let everything go: drop label and annotations of all Jobs; the number of Jobs."""
+    def release(self) -> Released:
+        """Let everything go: drop label and annotations of all Jobs, and start none."""
         ...
 
     def close(self) -> None:

@@ -90,7 +90,9 @@ def test_a_pod_without_a_node_is_waited_for_some_seconds(nominated: str, waits_s
     seen.look(NOW + 1.0)
     waiting = pod(1, phase="Pending")
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    waiting["status"]["conditions"] = [{**unscheduled, "lastTransitionTime": "2026-11-21T08:00:00Z"}]
+    waiting["status"]["conditions"] = [
+        {**unscheduled, "lastTransitionTime": "2026-11-21T08:00:00Z"}
+    ]
     waiting["status"]["nominatedNodeName"] = nominated
     seen.put("pods", waiting)
     assert seen.look(NOW + 1.0 + waits_s - 0.1).fitting_workers is None

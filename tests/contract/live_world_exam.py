@@ -13,7 +13,7 @@ from laxity import names
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
-from laxity_scheduler.engine import LiveWorld
+from laxity_scheduler.engine import LiveWorld, Released
 from laxity_scheduler.plan import Admit, Forecasted, Plan, PlanError, Preempt, Promised, Resize
 from laxity_scheduler.state import ClusterState
 from laxity_scheduler.verdict import Forecast, Promise
@@ -314,12 +314,14 @@ def a_job_stopped_right_after_its_start_is_free_when_no_pod_of_it_can_come_any_m
 
 
 def released_jobs_are_plain_jobs_of_the_cluster(stage: LiveStage) -> None:
-    job_id = stage.submit("released")
-    admit(stage, job_id, "a")
-    assert stage.world.release() == 1
-    there = stage.api.get("jobs", job_id)
-    assert names.MANAGED not in merge.labels(there)
-    assert not set(names.OUTPUTS) & set(merge.annotations(there))
+    runs, waits = stage.submit("released"), stage.submit("waiting")
+    admit(stage, runs, "a")
+    assert stage.world.release() == Released(2, (waits,))
+    for job_id in (runs, waits):
+        there = stage.api.get("jobs", job_id)
+        assert not {names.MANAGED, names.CLASS_LABEL} & set(merge.labels(there))
+        assert not set(names.OUTPUTS) & set(merge.annotations(there))
+        assert there["spec"]["suspend"] is (job_id == waits), "what waits is started by nobody"
     assert stage.world.observe().jobs == ()
 
 

@@ -66,7 +66,15 @@ def elsewhere(there: Ground, name: str, node: str) -> None:
 def reasons(there: Ground, name: str) -> list[str]:
     about = f"involvedObject.name={name}"
     said = kubectl(
-        there.cluster, "-n", there.namespace, "get", "events", "--field-selector", about, "-o", "json"
+        there.cluster,
+        "-n",
+        there.namespace,
+        "get",
+        "events",
+        "--field-selector",
+        about,
+        "-o",
+        "json",
     )
     return [
         one["reason"]

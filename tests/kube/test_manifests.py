@@ -15,7 +15,7 @@ pytestmark = pytest.mark.cluster
 
 MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
 SHARED = {
-    "ClusterRole", "ClusterRoleBinding", "Deployment", "Namespace", "NetworkPolicy", "Role",
+    "ClusterRole", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "Role",
     "RoleBinding", "Service", "ServiceAccount", "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
@@ -23,7 +23,7 @@ SHARED = {
 
 @pytest.mark.parametrize(
     ("kind", "own", "replicas"),
-    [("sqlite", {"PersistentVolumeClaim"}, 1), ("postgres", {"PodDisruptionBudget"}, 2)],
+    [("sqlite", set[str](), 1), ("postgres", {"PodDisruptionBudget"}, 2)],
 )
 def test_manifests_build_and_are_accepted(
     cluster: Cluster, kind: str, own: set[str], replicas: int
@@ -37,6 +37,30 @@ def test_manifests_build_and_are_accepted(
     said = kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built).splitlines()
     assert len(said) == len(objects), said
     assert all(line.endswith("(server dry run)") for line in said), said
+
+
+LEARNED = ("base/namespace.yaml", "sqlite/volume.yaml")
+
+
+def test_uninstalling_keeps_what_was_learned_and_a_second_install_finds_it(
+    cluster: Cluster,
+) -> None:
+    first = [word for name in LEARNED for word in ("-f", str(MANIFESTS / name))]
+    kubectl(cluster, "apply", *first)
+    volume = ["-n", "laxity", "get", "pvc", "laxity", "-o", "jsonpath={.metadata.uid}"]
+    before = kubectl(cluster, *volume)
+    whole = ["-k", str(MANIFESTS / "sqlite")]
+    kubectl(cluster, "apply", *whole)
+    kubectl(cluster, "delete", *whole, "--wait=false")
+    try:
+        assert not kubectl(cluster, "-n", "laxity", "get", "deployments", "-o", "name")
+        assert kubectl(cluster, *volume) == before
+        kubectl(cluster, "apply", *first)
+        kubectl(cluster, "apply", *whole)
+        assert kubectl(cluster, *volume) == before
+    finally:  # the policies would hold for other tests
+        kubectl(cluster, "delete", *whole, "--wait=false")
+        kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "rbac.yaml"))
 
 
 def test_alerts_ask_only_for_what_a_service_exports(cluster: Cluster, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from laxity import names
 from laxity.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.engine import DuplicateJobError, Manifest, Signal, UnknownJobError
+from laxity_scheduler.engine import DuplicateJobError, Manifest, Released, Signal, UnknownJobError
 from laxity_scheduler.memory.codec import verdict_json
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import reason
@@ -186,9 +186,10 @@ class MemoryWorld:
     def wake(self) -> None:
         self._news.set()
 
-    def release(self) -> int:
+    def release(self) -> Released:
         with self._lock:
-            released = len(self._rows)
+            waiting = (job.id for job in self._rows.values() if not job.workers)
+            released = Released(len(self._rows), tuple(sorted(waiting)))
             self._rows.clear()
             self._jobs.clear()
             return released

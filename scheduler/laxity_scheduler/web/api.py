@@ -264,9 +264,13 @@ async def take_back(job_id: Annotated[str, Depends(job_of)], desk: TheDesk) -> R
 
 @router.post("/v1/release")
 async def release(desk: TheDesk, caller: TheCaller) -> Response:
-    """Let every Job go: laxity's label and annotations are dropped, and it touches none again."""
+    """Let every Job go: laxity's label and annotations are dropped, and it touches none again.
+
+    Those that wait are started by nobody: they stay suspended, and are listed.
+    """
     _everything(caller)
-    return Answer({"released": await run_in_threadpool(desk.release)})
+    released = await run_in_threadpool(desk.release)
+    return Answer({"released": released.jobs, "suspended": released.suspended})
 
 
 @router.get("/v1/cluster")

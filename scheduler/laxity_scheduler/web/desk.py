@@ -21,7 +21,7 @@ from laxity.spec import TrainingSpec
 from laxity.submission import counts_from
 from laxity_profiler.estimate import Workload
 from laxity_profiler.sharing import model_key
-from laxity_scheduler.engine import Signal, UnknownJobError
+from laxity_scheduler.engine import Released, Signal, UnknownJobError
 from laxity_scheduler.reasons import duration
 from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import shown
@@ -299,7 +299,7 @@ class Desk:
             raise ConflictError(message)
         self._change(job_id, TAKEN_BACK)
 
-    def release(self) -> int:
+    def release(self) -> Released:
         for view in self._service.board.all():
             if view["state"] not in ENDED:
                 self._service.board.mark(view["uid"], released=True)

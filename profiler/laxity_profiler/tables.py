@@ -38,6 +38,7 @@ from laxity.private import private_file
 
 DATABASE_ERRORS: Final = (SQLAlchemyError,)  # what MLflow on a database raises, too
 ROWS_PER_INSERT: Final = 10_000
+TABLES_LOCK: Final = 0x6C617870
 _RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER keys
 
 
@@ -168,8 +169,13 @@ def _engine_of(where: URL) -> Engine:
 
 
 def create_tables(engine: Engine) -> None:
-    """Make the tables and columns that are missing; what is there stays."""
+    """Make the tables and columns that are missing; what is there stays.
+
+    One replica at a time: PostgreSQL fails the second of two that make the same table.
+    """
     with transaction(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text(f"select pg_advisory_xact_lock({TABLES_LOCK})"))
         Table.metadata.create_all(connection)
     missing = _missing(engine, "observed_epochs", "nodes")
     if missing:

@@ -1,17 +1,21 @@
 """The profiler's memory on PostgreSQL is the same as on SQLite, also for several replicas at once."""
 
+import multiprocessing
 import threading
 from collections.abc import Iterator
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from laxity_profiler import tables
 from laxity_profiler.estimate import Estimate
 from laxity_profiler.history import Epoch, History, HistoryError
 from laxity_profiler.learner import Learner
 from laxity_profiler.lease import LeaseHeldError, held
+from laxity_scheduler.memory.store import Store
 from tests.kube.postgres import WHY_NOT, postgresql, programs
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line, trained, workload
 
@@ -174,3 +178,39 @@ def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> 
 def test_a_database_that_is_away_is_an_error_of_the_history() -> None:
     with pytest.raises(HistoryError, match=r"the history at postgresql.*did not do it"):
         tables.open_engine("postgresql://laxity@127.0.0.1:1/postgres")
+
+
+STARTS = 20
+
+
+def open_all(addresses: list[str], both: Barrier, ends: "SimpleQueue[str]") -> None:
+    """A replica that opens its stores, as the other one does at the same moment."""
+    for address in addresses:
+        both.wait(60.0)
+        try:
+            Store.open(address).close()
+            tables.open_engine(address).dispose()
+        except Exception as error:  # noqa: BLE001 - told to the test
+            ends.put(f"{type(error).__name__}: {error}")
+        else:
+            ends.put("")
+
+
+@pytest.mark.timeout(180)
+def test_two_replicas_start_at_once_on_an_empty_database(url: str) -> None:
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    names = [f"fresh{number}" for number in range(STARTS)]
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for name in names:
+            connection.execute(text(f"create database {name}"))
+    engine.dispose()
+    spawn = multiprocessing.get_context("spawn")
+    ends, both = spawn.SimpleQueue(), spawn.Barrier(2)
+    addresses = [url.rpartition("/")[0] + f"/{name}" for name in names]
+    replicas = [spawn.Process(target=open_all, args=(addresses, both, ends)) for _ in range(2)]
+    for replica in replicas:
+        replica.start()
+    found = [ends.get() for _ in range(2 * STARTS)]
+    for replica in replicas:
+        replica.join(60.0)
+    assert found == [""] * 2 * STARTS

@@ -5,6 +5,8 @@ API server never holds up a decision, and a thousand Events do not hold up a tho
 cannot be written is dropped: an Event is news, the annotations are the record.
 
 As in client-go, an Event that repeats another one is not written again: the first one's count grows.
+And of more than ten of one reason about one object within ten minutes, whose words differ, the
+others become one, with the last words.
 """
 
 import os
@@ -26,6 +28,9 @@ from laxity_k8s.reconcile import rfc3339
 MOST_WAITING = 20_000  # two of each of 10,000 Jobs
 MOST_REMEMBERED: Final = 20_000
 MOST_WORDS = 1_000  # an API server takes 1,024 characters
+MOST_SIMILAR: Final = 10
+SIMILAR_S: Final = 600.0
+COMBINED: Final = "(combined from similar events): "
 CLOSE_S = 10.0
 # What somebody may have to act on.
 WARNINGS: Final = frozenset(
@@ -63,6 +68,7 @@ class EventWriter:
         self._end_at = float("inf")
         self._queue: queue.Queue[Json | None] = queue.Queue(MOST_WAITING)
         self._counts: OrderedDict[tuple[str, str, str], tuple[str, int]] = OrderedDict()
+        self._similar: OrderedDict[tuple[str, str], tuple[float, set[str]]] = OrderedDict()
         self._thread = threading.Thread(target=self._run, name="laxity-events", daemon=True)
         self._thread.start()
 
@@ -88,9 +94,13 @@ class EventWriter:
     def _write(self, news: Json) -> None:
         """Count a repetition on the Event that it repeats, if that is still there."""
         about = (news["involvedObject"].get("uid") or "", news["reason"], news["message"])
+        if self._is_one_of_many(*about):
+            news = {**news, "message": f"{COMBINED}{news['message']}"[:MOST_WORDS]}
+            about = (*about[:2], COMBINED)
         first_id, count = self._counts.pop(about, ("", 0))
         if first_id:
-            body = {"count": count + 1, "lastTimestamp": news["lastTimestamp"]}
+            body = {name: news[name] for name in ("message", "lastTimestamp")}
+            body["count"] = count + 1
             try:
                 self._api.patch(Patch("events", first_id, body))
             except ApiError:  # it was deleted, or has expired: this one is the first again
@@ -100,6 +110,20 @@ class EventWriter:
         self._counts[about] = (first_id, count + 1)
         while len(self._counts) > MOST_REMEMBERED:
             self._counts.popitem(last=False)
+
+    def _is_one_of_many(self, uid: str, reason: str, message: str) -> bool:
+        """Whether more than ten different ones of this kind were to be written lately."""
+        now = time.monotonic()
+        since, messages = self._similar.pop((uid, reason), (now, set[str]()))
+        if now - since > SIMILAR_S:
+            since, messages = now, set[str]()
+        self._similar[uid, reason] = (since, messages)
+        while len(self._similar) > MOST_REMEMBERED:
+            self._similar.popitem(last=False)
+        if message in messages or len(messages) < MOST_SIMILAR:
+            messages.add(message)
+            return False
+        return True
 
 
 def own_pod() -> Json:

@@ -191,9 +191,7 @@ class Snapshot:
             return set()
         entries = self._entries.items()
         return {
-            group
-            for group, entry in entries
-            if not changed.isdisjoint(map(machine, entry.busy))
+            group for group, entry in entries if not changed.isdisjoint(map(machine, entry.busy))
         }
 
     def _has_news(self, group: str) -> bool:

@@ -52,6 +52,15 @@ def test_other_words_or_another_job_are_another_event() -> None:
     assert [one["count"] for one in recorder.events.values()] == [1, 1, 1]
 
 
+def test_many_of_one_kind_with_other_words_become_one_event() -> None:
+    found = written(*[("promise_moved", f"P90 finish {number}") for number in range(25)])
+    assert len(found) == 11
+    assert (found[-1]["count"], found[-1]["message"]) == (
+        15,
+        "(combined from similar events): P90 finish 24",
+    )
+
+
 def test_an_event_that_was_deleted_is_written_anew() -> None:
     recorder = Recorder()
     writer = EventWriter(recorder)  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def nodes_of(there: Ground, name: str) -> set[str]:
     return {
         pod["spec"]["nodeName"]
         for pod in found
-        if pod["metadata"]["labels"]["job-name"] == name
+        if pod["metadata"].get("labels", {}).get("job-name") == name
         and pod["status"].get("phase") == "Running"
         and "deletionTimestamp" not in pod["metadata"]
     }

@@ -27,6 +27,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(assets, tmp_path_factory.mktemp("empty"))
     try:
         made.up()
+        kubectl(made, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
         yield made
     finally:
         made.down()

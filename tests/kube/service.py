@@ -38,10 +38,12 @@ class Service:
         *,
         tracking_uri: str = "none",
         prefect_api: str = "",
+        store: str = "",
         nursery: Nursery | None = None,
     ) -> None:
         self.cluster, self.folder, self.nursery = cluster, folder, nursery
         self.tracking_uri, self.prefect_api = tracking_uri, prefect_api
+        self.store = store  # a database; "" for a file in the home
         self.port = free_ports(1)[0]
         self.log = folder / "serve.log"
 
@@ -58,6 +60,7 @@ class Service:
             "LAXITY_TOKEN": TOKEN,
             "LAXITY_WORKER_SECRET": SECRET,
             "PREFECT_API_URL": self.prefect_api,
+            "LAXITY_STORE": self.store,
         }
         arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]
         arguments += ["--tracking-uri", self.tracking_uri]

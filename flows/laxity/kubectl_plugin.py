@@ -1,0 +1,204 @@
+"""`kubectl laxity get | explain | offers | whatif`: what laxity decided, with kubectl's own rights.
+
+The first three read labels, annotations and Events of Jobs, and need no service. `whatif` asks the
+service at LAXITY_URL, else the one in namespace `laxity` through a port-forward, with LAXITY_TOKEN
+or the token of its secret.
+Flags that are not known here (-n, -A, --context, --kubeconfig) go to kubectl. This file needs the
+standard library and `laxity.names` only: the krew archive holds nothing else.
+"""
+
+import argparse
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from laxity import names
+
+Json = dict[str, Any]
+SERVICE_NAMESPACE: Final = "laxity"
+FORWARDED: Final = re.compile(r"127\.0\.0\.1:(\d+)")
+GLOBAL_FLAGS: Final = ("--context", "--kubeconfig", "--cluster", "--user")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code of a shell."""
+    parser = argparse.ArgumentParser(prog="kubectl laxity", description=__doc__)
+    parser.add_argument("command", choices=COMMANDS, help="what to show")
+    parser.add_argument("name", nargs="?", default="", help="a Job; for whatif a manifest")
+    options, flags = parser.parse_known_intermixed_args(arguments)
+    if options.command != "get" and not options.name:
+        parser.error(
+            f"{options.command} needs a {'file' if options.command == 'whatif' else 'Job'}"
+        )
+    try:
+        return COMMANDS[options.command](options.name, flags)
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(error.stderr or "")
+        return error.returncode
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+
+
+def get(name: str, flags: Sequence[str]) -> int:
+    """Jobs of laxity with verdict, deadline and P90 finish."""
+    which = [name] if name else ["-l", f"{names.MANAGED}=true"]
+    where = ["NAMESPACE:.metadata.namespace"] if {"-A", "--all-namespaces"} & set(flags) else []
+    columns = [
+        *where,
+        "NAME:.metadata.name",
+        f"VERDICT:{_path('labels', names.VERDICT_LABEL)}",
+        f"CLASS:{_path('labels', names.CLASS_LABEL)}",
+        "SUSPENDED:.spec.suspend",
+        "WORKERS:.spec.parallelism",
+        f"DEADLINE:{_path('annotations', names.PROMISED_DEADLINE)}",
+        f"P90:{_path('annotations', names.P90_FINISH)}",
+    ]
+    sys.stdout.write(
+        _kubectl("get", "jobs", *which, "-o", f"custom-columns={','.join(columns)}", *flags)
+    )
+    return 0
+
+
+def explain(name: str, flags: Sequence[str]) -> int:
+    """Why a Job is where it is: its verdict, reason and instants, then laxity's Events."""
+    metadata = _job(name, flags)["metadata"]
+    labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
+    lines = [
+        ("verdict", labels.get(names.VERDICT_LABEL)),
+        ("reason", annotations.get(names.REASON)),
+        ("deadline", annotations.get(names.PROMISED_DEADLINE) or annotations.get(names.DEADLINE)),
+        ("P50 finish", annotations.get(names.P50_FINISH)),
+        ("P90 finish", annotations.get(names.P90_FINISH)),
+    ]
+    _print(f"{title + ':':<12}{text}" for title, text in lines if text)
+    about = f"involvedObject.kind=Job,involvedObject.name={name},source=laxity"
+    columns = "LAST:.lastTimestamp,COUNT:.count,REASON:.reason,MESSAGE:.message"
+    shown = ["-o", f"custom-columns={columns}", "--sort-by=.lastTimestamp"]
+    sys.stdout.write(_kubectl("get", "events", "--field-selector", about, *shown, *flags))
+    return 0
+
+
+def offers(name: str, flags: Sequence[str]) -> int:
+    """What would be promised instead of a refused Job, as commands to copy."""
+    job = _job(name, flags)
+    verdict = json.loads(job["metadata"].get("annotations", {}).get(names.VERDICT, "{}"))
+    namespace = job["metadata"]["namespace"]
+    commands = [
+        f"kubectl -n {namespace} annotate job {name} --overwrite {taken}"
+        for offer in verdict.get("offers", ())
+        if (taken := _taken(offer))
+    ]
+    _print(commands or [f"job {name} has no offers that an annotation could take"])
+    return 0
+
+
+def _taken(offer: Mapping[str, Any]) -> str:
+    """The annotation that takes this offer; "" for one that is no annotation."""
+    if offer["kind"] == "deadline":
+        at = time.gmtime(-(-float(offer["deadline_at"]) // 1))  # up to the next second
+        return f"{names.DEADLINE}={time.strftime('%Y-%m-%dT%H:%M:%SZ', at)}"
+    if offer["kind"] == "widths":
+        return f"{names.WIDTHS}={','.join(map(str, offer['widths']))}"
+    return f"{names.CLASS}=soft" if offer["kind"] == "soft" else ""
+
+
+def whatif(file: str, flags: Sequence[str]) -> int:
+    """The verdict that the Job of this file would get now. Nothing is created."""
+    job = json.loads(_kubectl("create", "--dry-run=client", "-o", "json", "-f", file, *flags))
+    flags = _global(flags)
+    with _forwarded(flags) as url:
+        request = urllib.request.Request(  # noqa: S310 - http to a service that the user named
+            f"{url}/v1/whatif",
+            data=json.dumps(job).encode(),
+            headers={
+                "Authorization": f"Bearer {_token(flags)}",
+                "Content-Type": "application/json",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310 - the same
+                answer = json.load(reply)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise ValueError(f"laxity answers {error.code}: {error.read().decode()}") from error
+    _print([f"{answer['verdict']}: {answer['reason']}"])
+    for offer in answer.get("offers", ()):
+        _print([f"instead: {taken}"] if (taken := _taken(offer)) else [])
+    return 0
+
+
+@contextmanager
+def _forwarded(flags: Sequence[str]) -> Iterator[str]:
+    """LAXITY_URL, else an address on this machine that leads to the service in this block."""
+    if url := os.environ.get(names.ENV_URL):
+        yield url.rstrip("/")
+        return
+    command = [
+        "kubectl",
+        "-n",
+        SERVICE_NAMESPACE,
+        "port-forward",
+        "service/laxity",
+        ":8642",
+        *flags,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as it:
+        try:
+            line = it.stdout.readline() if it.stdout else ""
+            if (port := FORWARDED.search(line)) is None:
+                why = it.stderr.read().strip() if it.stderr else ""
+                raise ValueError(f"the service cannot be reached: {why}")
+            yield f"http://127.0.0.1:{port[1]}"
+        finally:
+            it.terminate()
+
+
+def _token(flags: Sequence[str]) -> str:
+    """LAXITY_TOKEN, else that of the secret, for those who may read it."""
+    if given := os.environ.get(names.ENV_TOKEN):
+        return given
+    secret = ["secret", "laxity", "-o", f"jsonpath={{.data.{names.ENV_TOKEN}}}"]
+    return base64.b64decode(_kubectl("-n", SERVICE_NAMESPACE, "get", *secret, *flags)).decode()
+
+
+def _global(flags: Sequence[str]) -> list[str]:
+    """Those flags that say which cluster, without those that say which namespace."""
+    found: list[str] = []
+    for number, flag in enumerate(flags):
+        if flag.startswith(GLOBAL_FLAGS):
+            found += [flag] if "=" in flag else list(flags[number : number + 2])
+    return found
+
+
+def _job(name: str, flags: Sequence[str]) -> Json:
+    job: Json = json.loads(_kubectl("get", "job", name, "-o", "json", *flags))
+    return job
+
+
+def _kubectl(*words: str) -> str:
+    return subprocess.run(["kubectl", *words], check=True, capture_output=True, text=True).stdout
+
+
+def _path(part: str, name: str) -> str:
+    """Of a label or an annotation, for custom-columns."""
+    return f".metadata.{part}.{name.replace('.', chr(92) + '.')}"
+
+
+def _print(lines: Any) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+COMMANDS: Final = {"get": get, "explain": explain, "offers": offers, "whatif": whatif}
+
+if __name__ == "__main__":
+    sys.exit(main())

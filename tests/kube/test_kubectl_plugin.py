@@ -32,7 +32,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def laxity(there: Place, plugin: Path, *words: str, **env: str) -> tuple[int, str]:
     command = [str(there.cluster.binaries / "kubectl"), "laxity", *words, "-n", there.namespace]
     path = f"{plugin}:{there.cluster.binaries}:{os.environ['PATH']}"
-    given = {"PATH": path, "KUBECONFIG": str(there.cluster.kubeconfig), **env}
+    given = {"PATH": path, "KUBECONFIG": str(there.cluster.kubeconfig), "HOME": str(plugin), **env}
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, env=given, timeout=60
     )

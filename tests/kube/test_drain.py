@@ -12,7 +12,7 @@ from tests.kube.history import kept, width
 from tests.kube.kubectl import apply, kubectl
 from tests.kube.mortal import Nursery
 from tests.kube.replicas import Replica
-from tests.kube.service import Json
+from tests.kube.service import Json, training_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 SOON_S = 25.0  # on a busy machine; pods have 60 s to come up
@@ -115,8 +115,34 @@ def test_a_job_that_cannot_be_stopped_is_drained_and_starts_elsewhere_at_once(
     assert kept(there.named(name)).get("failed_starts", 0) == 0
 
 
+def test_a_drain_that_a_budget_holds_back_waits_for_the_end_of_the_epoch(there: Ground) -> None:
+    job = training_job(there.namespace, "guarded", ELASTIC)
+    job["spec"]["template"]["metadata"]["labels"] = {"stops": "at-epochs"}
+    apply(there.cluster, budget(there.namespace), job)
+    there.until(lambda: "guarded" in there.history.jobs, "it is seen")
+    node = node_of(there, "guarded")
+    kubectl(there.cluster, "drain", node, "--force", "--ignore-daemonsets", "--timeout=25s")
+    elsewhere(there, "guarded", node)
+    found = reasons(there, "guarded")
+    assert {"NodeCordoned", "StoppedAtEpoch"} <= set(found)
+    assert "WorkerDisplaced" not in found
+
+
+def budget(namespace: str) -> Json:
+    """As docs/kubernetes/nodes.md shows it."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "trainings", "namespace": namespace},
+        "spec": {"minAvailable": 1_000_000, "selector": {"matchLabels": {"stops": "at-epochs"}}},
+    }
+
+
 def test_a_job_whose_pod_was_preempted_by_priority_starts_elsewhere_at_once(there: Ground) -> None:
-    (name,) = there.apply(1, {**HARD, "preemptible": "false"}, run_s=None)
+    name, job = "modest", training_job(there.namespace, "modest", {**HARD, "preemptible": "false"})
+    job["spec"]["template"]["metadata"]["annotations"]["test.laxity/stop-for"] = "2s"
+    apply(there.cluster, job)
+    there.until(lambda: name in there.history.jobs, "it is seen")
     node = node_of(there, name)
     apply(there.cluster, priority_class(), urgent_pod(there.namespace, node))
     try:

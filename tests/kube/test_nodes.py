@@ -20,6 +20,10 @@ def node(status: str, since: float | None, *, gpus: int = 4) -> Json:
     }
 
 
+def taint(name: str, effect: str = "NoSchedule") -> Json:
+    return {"key": f"node.kubernetes.io/{name}", "effect": effect}
+
+
 @pytest.mark.parametrize("status", ["False", "Unknown"])
 @pytest.mark.parametrize(
     ("away_s", "there"),
@@ -43,3 +47,22 @@ def test_a_node_that_does_not_say_since_when_it_is_away_is_lost(since: object) -
     away = node("False", None)
     away["status"]["conditions"][0]["lastTransitionTime"] = since
     assert objects.node_rows(away, {}, now=NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "pool", "free"),
+    [
+        pytest.param({}, "training", 3, id="open"),
+        pytest.param({"unschedulable": True}, "cordoned", 0, id="cordoned"),
+        pytest.param({"taints": [taint("disk-pressure")]}, "training", 0, id="its disk is full"),
+        pytest.param({"taints": [taint("memory-pressure")]}, "training", 3, id="pods tolerate it"),
+        pytest.param(
+            {"taints": [taint("disk-pressure", "PreferNoSchedule")]}, "training", 3, id="preferred"
+        ),
+    ],
+)
+def test_a_node_that_is_emptied_or_in_trouble_takes_no_new_workers(
+    spec: Json, pool: str, free: int
+) -> None:
+    (row,) = objects.node_rows({**node("True", NOW), "spec": spec}, {"a": 1}, now=NOW)
+    assert (row.pool, row.free_gpus) == (pool, free)

@@ -9,9 +9,11 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+from laxity import names
 from laxity.project import Project, check_patterns, project_of
 from laxity.qos import QoS, QoSError
 from laxity.spec import TrainingSpec, job_name, json_object
+from laxity.workpool import job_variables
 
 ENV_IDEMPOTENCY_KEY: Final = "LAXITY_IDEMPOTENCY_KEY"  # set by CI: repository, commit, data version
 _QOS_FIELDS: Final = (
@@ -125,6 +127,16 @@ class Declaration:
             env={**(env or {}), **(self.said.get("env") or {})},
             **said,
         )
+
+    def job_variables(self) -> dict[str, str]:
+        """The same for a work pool made by `laxity workpool`.
+
+        A class that follows from the deadline is left open: one run may have another deadline.
+        """
+        annotations = self.spec(entry="module:function", parameters={}).annotations()
+        if not self.said.get("service_class"):
+            annotations.pop(names.CLASS, None)
+        return job_variables(annotations, gpus_per_worker=self.qos.gpus_per_worker)
 
     def idempotency_key(self, parameters: Mapping[str, Any], flow_run_id: str) -> str | None:
         """The declared key, filled in with parameters; else CI's; else the flow run's; else None.

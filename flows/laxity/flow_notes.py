@@ -28,22 +28,21 @@ from laxity.client import address
 from laxity.following import ASKED_AGAIN, submit_patience_s
 from laxity.outcome import (
     ENDANGERED,
+    PROGRESS_KEY,
+    VERDICT_KEY,
+    artifact_of,
     instant,
-    progress_percent,
     progress_text,
     standing,
     standing_text,
     story,
     tenth,
 )
-from laxity.safe_text import markdown
 from laxity.spec import TrainingSpec
 from laxity.times import words
 from laxity.views import JobView
 
 LABEL_JOB: Final = "laxity.job"
-VERDICT_KEY: Final = "laxity-verdict"
-PROGRESS_KEY: Final = "laxity-progress"
 _WARN: Final = frozenset({ENDANGERED, "broken", "late", "refused", "failed", "cancelled"})
 
 
@@ -145,8 +144,8 @@ class RunNotes:
     def _note_state(self, job: JobView) -> None:
         if self._changed("state", (job.state, job.workers, tenth(job))):
             is_news = self._changed("reason", job.reason) and not job.ended
-            why = job.reason if is_news else ""
-            self._log.info("%s: %s", job.id, _sentence(progress_text(job), why))
+            why = f", {job.reason}" if is_news and job.reason else ""
+            self._log.info("%s: %s%s", job.id, progress_text(job), why)
         if self._changed("run", (job.run_id, job.run_url)) and job.run_id:
             self._log.info("%s: MLflow run %s", job.id, job.run_url or job.run_id)
         if self._changed("untracked", job.untracked) and job.untracked:
@@ -169,30 +168,23 @@ class RunNotes:
                     },
                     payload={key: value for key, value in job.raw.items() if key != "result"},
                 )
-        text = story(job)
-        if self._changed(VERDICT_KEY, text):
-            why = "" if job.ended else markdown(job.reason)
-            self._write(VERDICT_KEY, "markdown", text, _sentence(standing_text(job), why))
+        if self._changed(VERDICT_KEY, story(job)):
+            self._write(VERDICT_KEY, job)
 
     def _note_progress(self, job: JobView) -> None:
         if self._changed(PROGRESS_KEY, (job.epochs_done, job.state)):
-            self._write(PROGRESS_KEY, "progress", progress_percent(job), progress_text(job))
+            self._write(PROGRESS_KEY, job)
 
-    def _write(self, key: str, kind: str, data: Any, description: str) -> None:
+    def _write(self, key: str, job: JobView) -> None:
         """Update the run's artifact of this key; made once, also if the run is executed again."""
+        artifact = artifact_of(key, job)
         with _Harmless(self._log):
             artifact_id = self._artifacts.get(key) or self._found(key)
             if artifact_id is None:
-                made = ArtifactCreate(
-                    key=key,
-                    type=kind,
-                    data=data,
-                    description=description,
-                    flow_run_id=self._run.id,
-                )
+                made = ArtifactCreate(**artifact, flow_run_id=self._run.id)
                 artifact_id = self._api.create_artifact(made).id
             else:
-                change = ArtifactUpdate(data=data, description=description)
+                change = ArtifactUpdate(data=artifact["data"], description=artifact["description"])
                 self._api.update_artifact(artifact_id, change)
             self._artifacts[key] = artifact_id
 
@@ -215,10 +207,6 @@ class RunNotes:
 def _run_ids(run: FlowRun) -> tuple[UUID, ...]:
     root = runtime.root_flow_run_id
     return (run.id, UUID(str(root))) if root and str(root) != str(run.id) else (run.id,)
-
-
-def _sentence(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
 
 
 class _Harmless(AbstractContextManager[None]):

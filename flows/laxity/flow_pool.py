@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 from uuid import UUID
 
+import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import TerminationSignal
+from prefect.context import FlowRunContext
+from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.flows import load_flow_from_flow_run
+from prefect.states import Cancelled
 
 from laxity import worker
 from laxity.assignment import Assignment
@@ -61,12 +64,32 @@ def train_as_job(
     while code == AGAIN:  # another worker was lost: from the last checkpoint
         code = _train(call, declared)
     if code == STOPPED:
+        if _is_cancelled():
+            return Cancelled(message=f"{declared.title} was cancelled while it trained")
         raise TerminationSignal(signal=signal.SIGTERM)
     if code != 0:
         word.write_text(FAILED)
         raise call.error or RuntimeError(f"{declared.title} ended with {code}; see the pod's log")
     word.write_text("")
     return call.result
+
+
+def _is_cancelled() -> bool:
+    """Whether the signal came because the run is cancelled in Prefect.
+
+    Prefect's runner says so to Prefect's own signal handler only; a run whose process then ends by a
+    signal would be Crashed until the runner says Cancelled, and hooks on crashes would be called.
+    """
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return False
+    try:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(context.flow_run.id).state
+    except (httpx.HTTPError, PrefectException, OSError) as error:
+        say(f"Prefect does not say whether the run is cancelled: {error}")
+        return False
+    return state is not None and (state.is_cancelling() or state.is_cancelled())
 
 
 def work_for_run() -> int:

@@ -50,6 +50,18 @@ class DeadlineFlow(Flow[P, R]):
             options["on_cancellation"] = [cancel_job, *_without_ours(options["on_cancellation"])]
         return _adopted(super().with_options(**options))
 
+    def deploy(self, name: str, *args: Any, **options: Any) -> Any:
+        """As for any flow. What is declared becomes job variables, under those that are given.
+
+        In a work pool the Job has its verdict before any code of the flow runs.
+        """
+        given = options.get("job_variables") or {}
+        declared = self.declaration
+        if given.get("service_class") == "best_effort":
+            declared = declared.changed(service_class="best_effort")
+        options["job_variables"] = {**declared.job_variables(), **given}
+        return super().deploy(name, *args, **options)
+
     def with_qos(self, **options: Any) -> "DeadlineFlow[P, R]":
         """The same flow with another deadline, other workers, another idempotency key, ...
 

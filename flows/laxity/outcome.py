@@ -53,6 +53,9 @@ class TrainingCancelled(RuntimeError):  # noqa: N818 - the same
         return type(self), (self.job,)
 
 
+# The two artifacts of a flow run in Prefect.
+VERDICT_KEY: Final = "laxity-verdict"
+PROGRESS_KEY: Final = "laxity-progress"
 # Where a job stands with its deadline, in one word; a change of it is an event.
 ENDANGERED: Final = "endangered"
 BROKEN: Final = "broken"
@@ -133,6 +136,18 @@ def story(job: JobView) -> str:
         lines += ["", "Instead this would do:", "", *offers, ""]
         lines.append(f"Take one with `laxity accept {job.id} N`.")
     return "\n".join(lines)
+
+
+def artifact_of(key: str, job: JobView) -> dict[str, Any]:
+    """One artifact of the job's flow run: key, type, data and description, as Prefect takes them."""
+    if key == PROGRESS_KEY:
+        data: Any = progress_percent(job)
+        kind, words = "progress", progress_text(job)
+    else:
+        kind, data = "markdown", story(job)
+        why = "" if job.ended else markdown(job.reason)
+        words = ", ".join(filter(None, (standing_text(job), why)))
+    return {"key": key, "type": kind, "data": data, "description": words}
 
 
 def offer_text(offer: OfferView) -> str:

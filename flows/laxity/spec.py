@@ -89,7 +89,7 @@ class TrainingSpec:
                 "name": self.name,
                 "namespace": self.namespace,
                 "labels": {names.MANAGED: "true", names.CLASS_LABEL: self.qos.service_class},
-                "annotations": self._annotations(),
+                "annotations": self.annotations(),
             },
             "spec": {
                 "suspend": True,
@@ -126,7 +126,7 @@ class TrainingSpec:
         raise_all(problems)
         return spec
 
-    def _annotations(self) -> dict[str, str]:
+    def annotations(self) -> dict[str, str]:
         said: dict[str, object] = {
             names.MODEL: self.model,
             names.EPOCHS: self.epochs,

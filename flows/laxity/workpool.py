@@ -9,6 +9,7 @@ flow run, because a pod that is told to go gives the run back unfinished (`relin
 one enters it again. That needs backoffLimit >= 1: with 0 Prefect would make a second Job.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from laxity import names, orders
@@ -32,6 +33,20 @@ _QOS: Final = (
 )
 
 
+_COUNTS: Final = (("widths", names.WIDTHS), ("epochs", names.EPOCHS))
+
+
+def job_variables(annotations: Mapping[str, str], *, gpus_per_worker: int) -> dict[str, str]:
+    """What a declaration says, as variables of the template below."""
+    asked = ((variable, annotation) for variable, annotation, _ in _QOS)
+    said = {
+        variable: annotations[annotation]
+        for variable, annotation in (*asked, *_COUNTS)
+        if annotation in annotations
+    }
+    return {**said, "gpus_per_worker": str(gpus_per_worker)}
+
+
 def pool_template() -> Json:
     """The base job template: what `prefect work-pool create --base-job-template` takes."""
     return {"job_configuration": _configuration(), "variables": _variables()}
@@ -48,7 +63,7 @@ def _configuration() -> Json:
 def _manifest() -> Json:
     """A suspended elastic Job. What has no value is left out by Prefect."""
     said = {annotation: f"{{{{ {name} }}}}" for name, annotation, _ in _QOS}
-    said |= {names.WIDTHS: "{{ widths }}", names.EPOCHS: "{{ epochs }}"}
+    said |= {annotation: f"{{{{ {name} }}}}" for name, annotation in _COUNTS}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

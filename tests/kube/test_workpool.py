@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity.termination import STOPPED
 from laxity.workpool import pool_template
 from tests.kube import poolflows
 from tests.kube.podground import PodGround, Run
@@ -65,6 +66,39 @@ def test_laxity_can_read_the_job_that_the_template_makes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param({}, {"deadline": "2h", "epochs": "300"}, id="the declaration is said once"),
+        pytest.param({"deadline": "3h"}, {"deadline": "3h", "epochs": "300"}, id="given ones win"),
+        pytest.param(
+            {"service_class": "best_effort"},
+            {"service_class": "best_effort", "epochs": "300"},
+            id="best_effort drops the declared deadline",
+        ),
+    ],
+)
+def test_a_deployment_hands_the_declaration_to_its_work_pool(
+    prefect_api: str, given: dict[str, str], want: dict[str, str]
+) -> None:
+    from prefect.client.orchestration import get_client
+
+    pool = f"pool-{uuid.uuid4().hex[:6]}"
+    asyncio.run(made_pool(pool, pool_template()))
+    flow: Any = poolflows.pooled
+    deployment = flow.with_qos(deadline="2h").deploy(
+        "in-a-pool", work_pool_name=pool, image="train:1", build=False, push=False,
+        job_variables=given, print_next_steps=False,
+    )  # fmt: skip
+    with get_client(sync_client=True) as client:
+        said = client.read_deployment(deployment).job_variables
+    assert said == {
+        **want, "widths": "1,2", "model": "pooled", "gpus_per_worker": "1", "image": "train:1",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_prefects_api_takes_the_template_and_refuses_a_deployment_without_an_image(
     prefect_api: str,
@@ -75,6 +109,31 @@ def test_prefects_api_takes_the_template_and_refuses_a_deployment_without_an_ima
     asyncio.run(made_pool(pool, pool_template()))
     with pytest.raises(PrefectHTTPStatusError, match="image"):
         PoolRun.of(poolflows.pooled, pool, ROOT / "tests/kube/poolflows.py:pooled", {}, {})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_run_cancelled_while_it_trains_ends_cancelled_and_not_crashed(
+    prefect_api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect import flow
+    from prefect.runtime import flow_run
+
+    from laxity import flow_pool
+
+    def stopped_by_a_cancellation(*_: Any) -> int:
+        PoolRun(uuid.UUID(str(flow_run.id))).becomes("CANCELLING")
+        return STOPPED
+
+    monkeypatch.setattr(flow_pool, "_train", stopped_by_a_cancellation)
+    declared: Any = poolflows.pooled
+
+    @flow
+    def pooled() -> Any:
+        return flow_pool.train_as_job(print, declared.declaration, {})
+
+    state: Any = pooled(return_state=True)
+    assert state.is_cancelled()
 
 
 @pytest.mark.cluster

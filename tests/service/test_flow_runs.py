@@ -202,6 +202,38 @@ def test_a_refused_run_ends_failed_and_one_accepted_later_is_pending_again(
     assert WHY in message
 
 
+def test_verdict_and_progress_are_artifacts_of_the_run_and_updated(api: PrefectApi) -> None:
+    run, runs = Run().becomes("RUNNING"), PrefectRuns(api)
+    for epochs_done in (0, 1, 5):
+        running = view("running", flow_run=str(run.id), epochs=10, epochs_done=epochs_done)
+        runs.tell(Word(running, ()))
+    asked = {"artifacts": {"flow_run_id": {"any_": [str(run.id)]}}}
+    artifacts = {row["key"]: row for row in api.ask("POST", "/artifacts/filter", asked)}
+    assert set(artifacts) == {"laxity-verdict", "laxity-progress"}
+    assert artifacts["laxity-progress"]["data"] == 50.0
+    assert "| deadline | 2033-05-18T03:33:20Z |" in artifacts["laxity-verdict"]["data"]
+
+
+@pytest.mark.parametrize(
+    ("event", "state", "words"),
+    [
+        ("promised", "running", "promised for 2033-05-18T03:33:20Z; P90 finish 2030-"),
+        ("ended_kept", "finished", "kept: finished 1d03h before the deadline 2033-05-18"),
+        ("ended_cancelled", "cancelled", "was cancelled after 4 of 10 epochs"),
+    ],
+)
+def test_a_line_of_the_log_has_the_figures_of_its_event(
+    api: PrefectApi, event: str, state: str, words: str
+) -> None:
+    run, runs = Run().becomes("RUNNING"), PrefectRuns(api)
+    said = {"p90_at": 1.9e9, "epochs": 10, "epochs_done": 4}
+    said |= {"kept": True, "finished_at": 1_999_900_000.0} if state == "finished" else {}
+    runs.tell(Word(view(state, flow_run=str(run.id), **said), (event,)))
+    ((_, line),) = run.logs()
+    assert line.startswith(f"{event}: team/flow-run-x")
+    assert words in line
+
+
 def test_a_stop_is_a_line_in_the_log_of_a_run_that_goes_on_running(api: PrefectApi) -> None:
     run, runs = Run().becomes("RUNNING"), PrefectRuns(api)
     for state in ("running", "suspended", "suspended", "running", "suspended"):

@@ -5,7 +5,8 @@ never gets a pod, would be Pending for ever. So the service says it: a refusal e
 by the name Refused, with the reason and the counter-offers, as `DeadlineRefused` does where a flow follows its job; one
 that is accepted later is Pending again and goes on; one that waits is Pending by the name of its
 verdict, with the reason. A run whose Job is gone or failed for good is Cancelled or Crashed, unless
-its pod has said better. Each change is a line in the run's log, too.
+its pod has said better. Each change is a line in the run's log, too, and the verdict and the progress
+are artifacts on its page.
 
 Nothing here makes a second Job: workers take up Scheduled runs only, and neither Pending nor a
 Failed that follows on Pending is retried by Prefect (its rule for retries starts from Running).
@@ -18,11 +19,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from laxity.outcome import DeadlineRefused, TrainingCancelled, TrainingFailed, instant
+from laxity.outcome import (
+    DeadlineRefused,
+    TrainingCancelled,
+    TrainingFailed,
+    instant,
+    standing_text,
+)
 from laxity.views import JobView, job_view
 from laxity_scheduler.service.views import ENDED, Json
 from laxity_scheduler.telling.announce import NotYetError, Word
 from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError, flow_run_of
+from laxity_scheduler.telling.prefect_artifacts import Artifacts, page_of
 
 LOG: Final = logging.getLogger(__name__)
 REFUSED: Final = "DeadlineRefused: "  # so begins the message of a run that we ended
@@ -58,6 +66,8 @@ class PrefectRuns:
 
     def __init__(self, api: PrefectApi) -> None:
         self._api = api
+        self._artifacts = Artifacts(api)
+        self._pages: dict[str, str] = {}  # by uid: what its artifacts were last written for
         self._told: dict[str, tuple[str, Wish | None]] = {}  # by uid: the job's state, the wish
         self._logged: dict[str, tuple[str, ...]] = {}
         self._looks = Counter[str]()  # by uid, in vain
@@ -67,12 +77,13 @@ class PrefectRuns:
         uid, state, wish = view["uid"], view["state"], wish_of(view)
         before, wished = self._told.get(uid, ("", None))
         stopped = (STOPPED,) if state == STOPPED != before else ()
-        if not run_id or (not word.events and (state, wish) == (before, wished)):
+        page = page_of(view) if run_id else ""
+        is_known = (state, wish, page) == (before, wished, self._pages.get(uid))
+        if not run_id or (not word.events and is_known):
             return
         events, news = (*word.events, *stopped), wish if wish != wished else None
         try:
-            if events or news is not None:
-                self._say(run_id, events, news, view)
+            self._say(run_id, events, news, view)
         except PrefectError as error:
             if not error.for_good:
                 raise
@@ -80,10 +91,11 @@ class PrefectRuns:
             LOG.warning(
                 "flow run %s of %s was not told: %s", run_id, view["id"], error, extra=about
             )
-        self._told[uid] = state, wish
+        self._told[uid], self._pages[uid] = (state, wish), page
         self._logged.pop(uid, None)
         if state in ENDED:
             self._told.pop(uid)
+            self._pages.pop(uid)
             self._looks.pop(uid, None)
 
     def _say(self, run_id: str, events: tuple[str, ...], wish: Wish | None, view: Json) -> None:
@@ -93,6 +105,7 @@ class PrefectRuns:
         self._log(run_id, view["uid"], events, view)
         if wish is not None:
             self._put(run, wish)
+        self._artifacts.write(run_id, view)
 
     def _is_its_own(self, run: Json, view: Json) -> bool:
         """Whether the run names this Job, too. NotYetError while it may be about to."""
@@ -154,22 +167,25 @@ def _waiting(job: JobView) -> str:
     """What was said to it, why it waits, and until when as far as that is known."""
     if job.state == "running":
         return f"{job.id}: {job.verdict}: its pods start"
+    return f"{job.id}: {job.verdict}: {_figures(job)}"
+
+
+def _figures(job: JobView) -> str:
     known = {
         "promised for": job.deadline_at if job.verdict == "promised" else None,
         "P90 finish": job.p90_at,
         "expected start": job.expected_start_at,
     }
     figures = [f"{words} {instant(at)}" for words, at in known.items() if at is not None]
-    return f"{job.id}: {job.verdict}: {'; '.join([job.reason, *figures])}"
+    return "; ".join([job.reason, *figures])
 
 
 def _lines(run_id: str, events: Iterable[str], view: Mapping[str, Any]) -> Iterable[Json]:
     job = job_view(view)
-    waits = _waiting(job) if job.state == "queued" else f"{job.id}: {job.reason}"
     for event in events:
         if event == "ended_refused":
             continue  # said with the refusal
-        words = str(DeadlineRefused(job)) if event == "refused" else waits
+        words = _words(event, job)
         yield {
             "name": "laxity",
             "level": logging.WARNING if event in WARNINGS else logging.INFO,
@@ -177,3 +193,16 @@ def _lines(run_id: str, events: Iterable[str], view: Mapping[str, Any]) -> Itera
             "timestamp": datetime.now(UTC).isoformat(),
             "flow_run_id": run_id,
         }
+
+
+def _words(event: str, job: JobView) -> str:
+    """What a line of the log says of an event: figures, and after the end how it ended."""
+    if event == "refused":
+        return str(DeadlineRefused(job))
+    if job.state == "cancelled":
+        return str(TrainingCancelled(job))
+    if job.state == "failed":
+        return str(TrainingFailed(job))
+    if job.state == "finished":
+        return f"{job.id}: {standing_text(job)}"
+    return f"{job.id}: {_figures(job)}"

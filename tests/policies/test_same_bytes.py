@@ -19,7 +19,7 @@ def digests() -> list[dict[str, str]]:
     """What two processes print, side by side."""
     running = [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.policies.digests"],
+            [sys.executable, "-W", "ignore", "-m", "tests.oracle.digests"],
             cwd=ROOT,
             env=os.environ | {"PYTHONHASHSEED": seed},
             stdout=subprocess.PIPE,

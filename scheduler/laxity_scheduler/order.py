@@ -1,7 +1,7 @@
-"""A rigid policy that is an order: a key that does not change while a job waits, and a packing rule.
+"""A policy that is an order: a key that does not change while a job waits, widths, a packing rule.
 
-`pack` is the only code that decides. A literal cycle builds a Queue from the snapshot and packs it
-once; a simulated World keeps Queue and ledger between events and calls the same `pack` at each.
+Nobody is stopped or resized. Jobs of one width can be simulated without a snapshot at every event:
+`pack` keeps the queue by shapes between events and starts the same jobs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,14 +11,17 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.decision import Admit, Decision, Wait
 from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.ledger import USABLE, Ledger
-from laxity_scheduler.plan import Admit, Decision, Plan, Wait
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 Packing = Literal["skip", "strict"]
 Shape = tuple[int, int]  # (workers, GPUs per worker)
+Widths = tuple[Sequence[int], float]
 
 
 class Room(Protocol):
@@ -29,15 +32,21 @@ class Room(Protocol):
     def place(self, workers: int, gpus_per_worker: int) -> tuple[str, ...] | None: ...
 
 
+def least_width(job: Job, forecasts: Forecasts) -> Widths:
+    return job.widths[:1], FOREVER
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`key(submitted_at, deadline_at, predicted_s, gpus)`: the least starts first.
+    """`key(submitted_at, deadline_at, predicted_s(), gpus)`: the least starts first.
 
+    `widths`: those that a job may start on, best first, and until when it would be these.
     Packing `strict`: the head blocks the others. `skip`: what does not fit is passed over.
     """
 
     name: str
-    key: Callable[[float, float, float, int], float]
+    key: Callable[[float, float, Callable[[], float], int], float]
+    widths: Callable[[Job, Forecasts], Widths] = least_width
     packing: Packing = "skip"
 
 
@@ -124,56 +133,71 @@ class Pool:
         self.total_free += gpus
 
 
-FIFO = Order("fifo", lambda submitted_at, _deadline_at, _predicted_s, _gpus: submitted_at)
-SJF = Order("sjf", lambda _submitted_at, _deadline_at, predicted_s, _gpus: predicted_s)
-EDF = Order("edf", lambda _submitted_at, deadline_at, _predicted_s, _gpus: deadline_at)
-
-
 def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
-    """The order as a policy: queue and ledger built from the snapshot, packed once.
+    """The order as a policy. Predicted run times are means.
 
-    A job starts on its least width. Predicted run times are means. A job that not even the empty
-    cluster holds is no head of the queue: it would block all others for good.
+    A job that not even the empty cluster holds is no head of the queue: it would block all others
+    for good.
     """
     why = reason("order", policy=order.name)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
-        queue, ledger, never = Queue(), Ledger.of(state), never_starts(state)
-        jobs = sorted(state.queued, key=lambda job: job.submitted_at)
-        waits: list[Decision] = []
-        turns: list[tuple[float, int]] = []
-        for number, job in enumerate(jobs):
-            workers = job.widths[0]
+        forecasts, ledger, never = (
+            Forecasts(state, predictor),
+            Ledger.of(state),
+            never_starts(state),
+        )
+        decisions: list[Decision] = []
+        wake_at, blocked = FOREVER, False
+        for job in sorted(state.queued, key=lambda job: _turn(order, job, predictor)):
             if (for_good := never(job)) is not None:
-                waits.append(Wait(job.id, for_good))
+                decisions.append(Wait(job.id, for_good))
                 continue
-            left = predictor.remaining(job.workload, job.progress, workers)
-            gpus = workers * job.gpus_per_worker
-            key = order.key(job.submitted_at, job.deadline_at, left.mean_s, gpus)
-            queue.add((workers, job.gpus_per_worker), key, number)
-            turns.append((key, number))
-        if any(jobs[number].eligible for _, number in turns):
-            packed = _walk(jobs, [number for _, number in sorted(turns)], state, order.packing)
-        else:
-            packed = pack(queue, ledger, order.packing)
-        starts = [Admit(jobs[number].id, len(nodes), nodes, why) for number, nodes in packed]
-        return Plan((*starts, *waits))
+            widths, until_at = order.widths(job, forecasts)
+            nodes = None if blocked else _placed(ledger, job, widths, state)
+            if nodes is not None:
+                decisions.append(Admit(job.id, len(nodes), nodes, why))
+                continue
+            decisions.append(Wait(job.id, _no_room(job, widths[-1], ledger, state)))
+            wake_at = min(wake_at, until_at)
+            blocked = order.packing == "strict"
+        return Plan(tuple(decisions), wake_at)
 
     return decide
 
 
-def _walk(
-    jobs: Sequence[Job], queue: Sequence[int], state: ClusterState, packing: Packing
-) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """`pack` for jobs of which some may use some nodes only: one by one, since shapes are not alike."""
-    ledger = Ledger.of(state)
-    for number in queue:
-        job = jobs[number]
-        nodes = ledger.place(job.widths[0], job.gpus_per_worker, state.eligible(job))
+def _turn(order: Order, job: Job, predictor: Predictor) -> tuple[float, float, str]:
+    workers = job.widths[0]
+
+    def predicted_s() -> float:
+        return predictor.remaining(job.workload, job.progress, workers).mean_s
+
+    gpus = workers * job.gpus_per_worker
+    key = order.key(job.submitted_at, job.deadline_at, predicted_s, gpus)
+    return key, job.submitted_at, job.id
+
+
+def _placed(
+    ledger: Ledger, job: Job, widths: Sequence[int], state: ClusterState
+) -> tuple[str, ...] | None:
+    """Nodes for the first of these widths that fits, taken."""
+    ledger.open_holds(job.id)
+    may = state.eligible(job)
+    for workers in widths:
+        nodes = ledger.place(workers, job.gpus_per_worker, may)
         if nodes is not None:
-            yield number, nodes
-        elif packing == "strict":
-            return
+            return nodes
+    ledger.close_holds(job.id)
+    return None
+
+
+def _no_room(job: Job, workers: int, ledger: Ledger, state: ClusterState) -> Reason:
+    return reason(
+        "no_free_gpus",
+        needed_gpus=workers * job.gpus_per_worker,
+        gpus_per_worker=job.gpus_per_worker,
+        free_gpus=ledger.part(state.eligible(job)).total_free,
+    )
 
 
 def empty_slots(state: ClusterState) -> Callable[[int], int]:

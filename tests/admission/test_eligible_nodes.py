@@ -12,8 +12,8 @@ import pytest
 
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Admit, Forecasted, Plan, PlanError, Preempt, Refuse, Resize, Wait
-from laxity_scheduler.policies import fifo
 from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.reasons import reason
 from laxity_scheduler.state import ClusterState, Job, NodeSet
@@ -227,7 +227,9 @@ def test_a_worker_too_large_for_the_nodes_it_may_use_is_refused() -> None:
     assert "0 fit on the nodes it may use, n1 (2 GPUs)" in refusal.reason.text
 
 
-@pytest.mark.parametrize("policy", [decide, fifo.Fifo(strict=True)])
+@pytest.mark.parametrize(
+    "policy", [decide, find("fifo").policy(packing="strict")], ids=["qos", "fifo, strict"]
+)
 def test_a_job_that_can_use_nothing_waits_without_hope_and_is_in_nobodys_way(policy: Any) -> None:
     none = {"gpu=h100": NodeSet(frozenset(), "n0: label gpu is t4, h100 is asked")}
     jobs = [

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.order import Packing
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Wait
 from laxity_scheduler.policies import edf
-from laxity_scheduler.policies.fifo import Fifo
 from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.reservations import Reservations
@@ -148,18 +149,19 @@ def test_edf_serves_the_earliest_deadline_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "want"),
+    ("packing", "want"),
     [
-        pytest.param(Fifo(), ["team/small"], id="skip: what does not fit is passed over"),
-        pytest.param(Fifo(strict=True), [], id="strict: the head blocks"),
+        pytest.param("skip", ["team/small"], id="skip: what does not fit is passed over"),
+        pytest.param("strict", [], id="strict: the head blocks"),
     ],
 )
-def test_fifo_packs_by_its_rule(policy: Fifo, want: list[str]) -> None:
+def test_fifo_packs_by_its_rule(packing: Packing, want: list[str]) -> None:
+    policy = find("fifo").policy(packing=packing)
     jobs = [job("runs", running=2), job("big", workers=(4,)), job("small", submitted_at=1.0)]
     assert admitted(policy(cluster(gpus=4, jobs=jobs), MINUTE_EPOCHS)) == want
 
 
 def test_a_job_larger_than_the_cluster_blocks_nobody() -> None:
     jobs = [job("giant", workers=(4,)), job("small", submitted_at=1.0)]
-    strict = Fifo(strict=True)
+    strict = find("fifo").policy(packing="strict")
     assert admitted(strict(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]

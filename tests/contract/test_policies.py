@@ -7,25 +7,23 @@ import pytest
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.follow_up import with_follow_up
 from laxity_scheduler.plan import Admit
-from laxity_scheduler.policies import edf, fifo, qos
+from laxity_scheduler.policies import qos
+from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.promising.claims import Terms
-from laxity_scheduler.simulate.catalogue import decide_of, listed
 from tests.builders import MINUTE_EPOCHS, cluster, job
 from tests.contract.policy_exam import examined
 from tests.contract.random_states import case, cases, cordoned, drawn, restricted_cases
 
-LISTED: dict[str, Policy] = {name: decide_of(name) for name in listed()}
+LISTED: dict[str, Policy] = {name: find(name).policy() for name in REGISTRY}
 OTHERS: dict[str, Policy] = {
-    "fifo, widest first": fifo.decide,
-    "fifo, strict": fifo.Fifo(strict=True),
-    "edf, least width in time": edf.decide,
-    "edf order, strict": decide_of("edf", packing="strict"),
-    "laxity, greedy promises": decide_of("laxity", admission="greedy"),
-    "laxity, no promises": decide_of("laxity", admission="none"),
-    "edf, greedy promises": decide_of("edf", admission="greedy"),
-    "chronus, greedy promises": decide_of("chronus", admission="greedy"),
-    "qos, priced promises": decide_of("qos", admission="priced"),
-    "qos, no promises": decide_of("qos", admission="none"),
+    "fifo, strict": find("fifo").policy(packing="strict"),
+    "edf, strict": find("edf").policy(packing="strict"),
+    "laxity, greedy promises": find("laxity").policy(admission="greedy"),
+    "laxity, no promises": find("laxity").policy(admission="none"),
+    "edf, greedy promises": find("edf").policy(admission="greedy"),
+    "chronus, greedy promises": find("chronus").policy(admission="greedy"),
+    "qos, priced promises": find("qos").policy(admission="priced"),
+    "qos, no promises": find("qos").policy(admission="none"),
     "qos, growing anywhere": qos.QosPolicy(terms=Terms(grow_anywhere=True)),
     "qos, impatient": qos.QosPolicy(patience=10.0, cooldown_epochs=0.0, least_run_s=0.0),
     "qos, with follow-ups": with_follow_up(qos.decide),

@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
-from laxity_scheduler.simulate.catalogue import listed
+from laxity_scheduler.policies.registry import REGISTRY
 from tests.oracle import golden
 from tests.oracle.digests import whole
 
@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--freeze", action="store_true", help="write what is found as golden")
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
-    names = asked.policies or sorted(listed())
+    names = asked.policies or sorted(REGISTRY)
     kept, made, changed = golden.read(), {}, 0
     with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
         running = {pool.submit(whole, name): name for name in names}

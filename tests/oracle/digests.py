@@ -15,7 +15,7 @@ import numpy as np
 
 from laxity_scheduler.memory import codec
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.simulate.catalogue import decide_of, listed
+from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.decisions import crowd, later, underway
 from laxity_scheduler.simulate.finding import SAMPLES
@@ -44,7 +44,7 @@ CROWDS: Final[dict[str, dict[str, Any]]] = {
 
 def small(name: str) -> str:
     """One digest of a policy: its plans of a few states, and three simulations of a small trace."""
-    decide = decide_of(name)
+    decide = find(name).policy()
     plans = (codec.plan_bytes(decide(case.state, case.predictor)) for case in drawn(FEW_STATES))
     jobs = generate(Mix(jobs=15, jobs_per_hour=40.0, best_effort=0.3), seed=1)
     settings = (
@@ -64,7 +64,7 @@ def whole(name: str) -> dict[str, str]:
 
 
 def plans_of_states(name: str) -> str:
-    decide = decide_of(name)
+    decide = find(name).policy()
     plans = (decide(case.state, case.predictor) for case in drawn(STATES))
     return " ".join(digest([_plan_bytes(plan)])[:4] for plan in plans)
 
@@ -73,7 +73,7 @@ def decisions_about(name: str, kind: str) -> str:
     """A cold decision about 10,000 jobs, and warm ones after it."""
     truths, state = crowd(jobs=10_000, seed=0, **CROWDS[kind])
     predictor = Belief(truths, costs("live", cluster_gpus=state.total_gpus))
-    decide = decide_of(name)
+    decide = find(name).policy()
     plans = [decide(state, predictor)]
     state = underway(plans[0].apply(state), np.random.default_rng(2))
     for _ in range(WARM):
@@ -149,4 +149,4 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: small(name) for name in sorted(listed())}))  # noqa: T201 - compared
+    print(json.dumps({name: small(name) for name in sorted(REGISTRY)}))  # noqa: T201 - compared

@@ -14,10 +14,10 @@ from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.memory import codec
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising import room, siting
 from laxity_scheduler.qos import crowd, crowd_promises, crowd_starts, crowd_waits
 from laxity_scheduler.reasons import reason
-from laxity_scheduler.simulate.catalogue import decide_of
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.decisions import crowd as newcomers
 from laxity_scheduler.simulate.decisions import later, underway
@@ -55,7 +55,7 @@ def plans(policy: str, *, seed: int, jobs: int, nodes: int, sets: int = 0) -> It
     state = tied(state, np.random.default_rng(seed), sets=sets)
     model = costs("live", cluster_gpus=state.total_gpus)
     predictor = Belief(truths, model, error=0.2)
-    decide = decide_of(policy)
+    decide = find(policy).policy()
     for turn in range(3):
         plan = decide(state, predictor)
         yield codec.plan_bytes(plan)
@@ -97,7 +97,7 @@ def every_plan(policy: str) -> list[bytes]:
         for sets in (0, 1, 4)
         for plan in plans(policy, seed=seed, jobs=jobs, nodes=nodes, sets=sets)
     ]
-    decide = decide_of(policy)
+    decide = find(policy).policy()
     found += [codec.plan_bytes(decide(case.state, case.predictor)) for case in restricted_cases(60)]
     found += [codec.plan_bytes(decide(case.state, case.predictor)) for case in drawn(60)]
     return found + [codec.plan_bytes(decide(crowded(seed), TEN_MINUTES)) for seed in range(80)]

@@ -5,11 +5,10 @@ Epochs take 60 s on one worker and speed up linearly; nothing costs anything.
 
 import pytest
 
-from laxity_scheduler.engine import Policy
 from laxity_scheduler.order import Packing
 from laxity_scheduler.plan import Admit, Wait
 from laxity_scheduler.policies import edf, fifo
-from laxity_scheduler.simulate.catalogue import decide_of
+from laxity_scheduler.policies.registry import find
 from tests.builders import MINUTE_EPOCHS, cluster, job
 
 THREE = [
@@ -23,7 +22,7 @@ def started(policy: str, packing: Packing, gpus: int) -> list[str]:
     """Names in the order in which they are admitted; so many GPUs are free, two are not."""
     busy = job("busy", workers=(2,), running=2)
     state = cluster(gpus=gpus + 2, jobs=[busy, *THREE], now=10.0)
-    plan = decide_of(policy, packing=packing)(state, MINUTE_EPOCHS)
+    plan = find(policy).policy(packing=packing)(state, MINUTE_EPOCHS)
     return [d.job.removeprefix("team/") for d in plan.decisions if isinstance(d, Admit)]
 
 
@@ -49,28 +48,22 @@ def test_who_starts_in_which_order(
     assert started(policy, packing, gpus) == want
 
 
-@pytest.mark.parametrize(
-    "decide",
-    [
-        pytest.param(decide_of("fifo", packing="strict"), id="the order"),
-        pytest.param(fifo.Fifo(strict=True), id="the live policy"),
-    ],
-)
-def test_a_job_that_not_even_the_empty_cluster_holds_blocks_nobody(decide: Policy) -> None:
+def test_a_job_that_not_even_the_empty_cluster_holds_blocks_nobody() -> None:
     """Two nodes of 4 GPUs: no place for 5 GPUs on one node, nor for three workers of 4."""
     jobs = [
         job("large", gpus_per_worker=5),
         job("many", workers=(3,), gpus_per_worker=4, submitted_at=1.0),
         job("small", submitted_at=2.0),
     ]
-    plan = decide(cluster(gpus=[4, 4], jobs=jobs), MINUTE_EPOCHS)
+    strict = find("fifo").policy(packing="strict")
+    plan = strict(cluster(gpus=[4, 4], jobs=jobs), MINUTE_EPOCHS)
     assert {d.job: d.reason.code for d in plan.decisions if isinstance(d, Wait)} == dict.fromkeys(
         ["team/large", "team/many"], "does_not_fit_cluster"
     )
     assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/small"]
 
 
-def test_live_fifo_gives_each_job_its_widest_width_that_fits() -> None:
+def test_fifo_gives_each_job_its_widest_width_that_fits() -> None:
     """6 GPUs: the first takes 4 of its (1, 2, 4), the second the 2 that are left."""
     jobs = [job("a", workers=(1, 2, 4)), job("b", workers=(1, 2, 4), submitted_at=1.0)]
     plan = fifo.decide(cluster(gpus=6, jobs=jobs), MINUTE_EPOCHS)
@@ -89,16 +82,14 @@ def test_live_fifo_gives_each_job_its_widest_width_that_fits() -> None:
         pytest.param(100.0, 4, id="late on any width: the fastest"),
     ],
 )
-def test_live_edf_gives_the_fewest_workers_that_meet_the_deadline(
-    due_at: float, workers: int
-) -> None:
+def test_edf_gives_the_fewest_workers_that_meet_the_deadline(due_at: float, workers: int) -> None:
     state = cluster(gpus=8, jobs=[job(epochs=10, due_at=due_at, workers=(1, 2, 4))])
     (decision,) = edf.decide(state, MINUTE_EPOCHS).decisions
     assert isinstance(decision, Admit)
     assert decision.workers == workers
 
 
-def test_live_edf_looks_again_when_a_waiting_job_needs_more_workers() -> None:
+def test_edf_looks_again_when_a_waiting_job_needs_more_workers() -> None:
     """Due in 700 s, 600 s long on one worker: in 100 s one worker is no longer enough."""
     busy = job("busy", running=1, epochs=100)
     state = cluster(gpus=1, jobs=[busy, job("b", epochs=10, due_at=700.0, workers=(1, 2))])

@@ -13,10 +13,10 @@ from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.policies import qos
+from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reserve import Claim
 from laxity_scheduler.promising.room import Room
-from laxity_scheduler.simulate.catalogue import decide_of, listed
 from laxity_scheduler.state import ClusterState, Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.contract.random_states import cases
@@ -84,9 +84,9 @@ def cycles(policy: Policy, state: ClusterState, predictor: Curve) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(listed()))
+@pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_deciding_again_on_the_same_clock_comes_to_rest(name: str) -> None:
-    policy = decide_of(name)
+    policy = find(name).policy()
     took = {
         case.seed: cycles(policy, case.state, case.predictor)
         for case in cases(1_000)[: FEWER.get(name, STATES)]

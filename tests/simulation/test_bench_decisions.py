@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from laxity.figures import figure
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate import growth
-from laxity_scheduler.simulate.catalogue import decide_of
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.decisions import (
     EPOCHS_S,
@@ -62,7 +62,7 @@ def test_one_job_in_ten_of_a_tied_crowd_may_use_a_fifth_of_the_nodes() -> None:
 def test_a_warm_decision_finds_about_two_per_cent_of_the_jobs_in_another_epoch() -> None:
     truths, state = crowd(jobs=400, nodes=200, seed=0)
     beliefs = Belief(truths, costs("live", cluster_gpus=state.total_gpus))
-    state = decide_of("qos")(state, beliefs).apply(state)
+    state = find("qos").policy()(state, beliefs).apply(state)
     state = underway(state, np.random.default_rng(0))
     assert all(job.formed == job.workers for job in state.jobs)
     shares = []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.simulate.catalogue import decide_of, listed
+from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
@@ -67,7 +67,7 @@ def test_no_victims_are_named_when_all_together_are_not_enough() -> None:
     assert least_cost_s([2], [1.0], 3) == float("inf")
 
 
-@pytest.mark.parametrize("policy", sorted(set(listed()) - {"qos"}))
+@pytest.mark.parametrize("policy", sorted(set(REGISTRY) - {"qos"}))
 @pytest.mark.parametrize("cost_model", ["live", "flat"])
 def test_every_plan_of_every_policy_fits_and_no_job_is_forgotten(
     policy: str, cost_model: CostName
@@ -80,10 +80,10 @@ def test_every_plan_of_every_policy_fits_and_no_job_is_forgotten(
             assert ended_at < float("inf") or row in run.refused
 
 
-@pytest.mark.parametrize("policy", sorted(set(listed()) - {"qos"}))
+@pytest.mark.parametrize("policy", sorted(set(REGISTRY) - {"qos"}))
 def test_an_empty_cluster_gets_an_empty_plan(policy: str) -> None:
     state = ClusterState(now=0.0, nodes=(Node("node-0", 8, 8),), jobs=())
-    plan = decide_of(policy)(state, Belief([], costs("free", cluster_gpus=8)))
+    plan = find(policy).policy()(state, Belief([], costs("free", cluster_gpus=8)))
     assert plan.decisions == ()
 
 

@@ -9,8 +9,8 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import cycle
 from laxity_scheduler.follow_up import follow_up, with_follow_up
 from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.reasons import reason
-from laxity_scheduler.simulate.catalogue import decide_of
 from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.live import Live
@@ -33,7 +33,7 @@ def rows(sim: SimWorld) -> list[Live]:
 
 def cycle_of(sim: SimWorld, policy: str, predictor: Predictor) -> ClusterState:
     """One cycle; what is observed after it."""
-    cycle(sim, with_follow_up(decide_of(policy)), predictor)
+    cycle(sim, with_follow_up(find(policy).policy()), predictor)
     return sim.observe()
 
 

@@ -11,14 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pkgutil import iter_modules
 from typing import Any, Final
 
 from laxity import names
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler import policies
 from laxity_scheduler.engine import LiveWorld, Policy, Report
 from laxity_scheduler.memory.store import Store
+from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.service.leading import Leadership
 from laxity_scheduler.service.lessons import Lessons
 from laxity_scheduler.service.loop import Service
@@ -238,27 +237,12 @@ def world_entry(name: str) -> EntryPoint:
     return known[name]
 
 
-POLICIES: Final = tuple(
-    sorted(found.name for found in iter_modules(policies.__path__))
-)  # one paper, one page
-
-
 def policy_named(name: str) -> Policy:
-    """The `decide` of a module of policies; SettingsError if there is none."""
-    if not name.isidentifier():
-        raise SettingsError(f"{name!r} is no name of a policy")
-    path = f"laxity_scheduler.policies.{name}"
+    """What decides; SettingsError names what there is."""
     try:
-        module = import_module(path)
-    except ModuleNotFoundError as error:
-        if error.name != path:
-            raise
-        raise SettingsError(f"there is no policy {name!r}; known: {', '.join(POLICIES)}") from error
-    decide = getattr(module, "decide", None)
-    if decide is None:
-        raise SettingsError(f"policy {name!r} does not decide by itself: it needs a simulation")
-    policy: Policy = decide
-    return policy
+        return find(name).policy()
+    except UnknownPolicyError as error:
+        raise SettingsError(str(error)) from error
 
 
 def load_predictor(parameters: dict[str, Any]) -> Predictor:

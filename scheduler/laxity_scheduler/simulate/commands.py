@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import typer
 
 from laxity.job_names import completing
+from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
 from laxity_scheduler.simulate.benches import benches
-from laxity_scheduler.simulate.catalogue import ADMISSIONS, find, listed, parse_admission
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
 from laxity_scheduler.simulate.finding import (
     TRACES,
@@ -54,7 +54,7 @@ PolicyOption = Annotated[
     typer.Option(
         metavar="NAME",
         help="Policy; repeat for a sweep.",
-        autocompletion=completing(lambda: list(listed())),
+        autocompletion=completing(lambda: list(REGISTRY)),
     ),
 ]
 TraceOption = Annotated[

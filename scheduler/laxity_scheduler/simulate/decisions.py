@@ -21,7 +21,7 @@ import numpy as np
 from laxity.figures import Figure, figure
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.simulate.catalogue import decide_of
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.truth import Belief, Truth
 from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
@@ -93,7 +93,7 @@ def decisions(
     truths, state = crowd(jobs=jobs, nodes=nodes, seed=0, tied=tied)
     model = costs("live", cluster_gpus=state.total_gpus)
     predictor = Belief(truths, model)
-    decide = decide_of(name)
+    decide = find(name).policy()
     for many, each in ((40, 4), (1_000, 4), (3_000, max(4, jobs // nodes))):
         # compiles: some loops are for many jobs only, some where these share too few GPUs
         other_truths, other = crowd(jobs=many, nodes=many // each, seed=1, tied=tied)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.simulate.catalogue import find
+from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import Costs
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.run import Setting

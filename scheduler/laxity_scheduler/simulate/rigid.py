@@ -1,13 +1,14 @@
 """Rigid jobs under an ordered policy, event by event: queue and ledger are kept between events.
 
-The literal cycle (a fresh snapshot, queue and ledger at each event) gives the same schedule, since
-both call `order.pack`; here nothing is built that the decision does not need.
+The literal cycle (a fresh snapshot and ledger at each event) gives the same schedule, which tests
+hold column by column; here nothing is built that the decision does not need.
 """
 
 import gc
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heappop, heappush
 
 import numpy as np
@@ -41,7 +42,10 @@ def run_order(
     gc.disable()  # what lives here lives to the end
     began = time.process_time()
     shapes = [(1, job.gpus) if pooled else rigid_shape(job.gpus, gpus_per_node) for job in jobs]
-    keys = [order.key(job.submitted_at, job.deadline_at, believe(job), job.gpus) for job in jobs]
+    keys = [
+        order.key(job.submitted_at, job.deadline_at, partial(believe, job), job.gpus)
+        for job in jobs
+    ]
     starts = _starts(
         jobs,
         shapes,

@@ -8,7 +8,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.order import Packing
-from laxity_scheduler.simulate.catalogue import Listed, decide_of, find, order_of, rule_of
+from laxity_scheduler.policies.registry import Registered, find
 from laxity_scheduler.simulate.costs import CostName, Costs, costs, scaled
 from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows
 from laxity_scheduler.simulate.failures import Failures
@@ -87,10 +87,10 @@ def simulate(trace: Trace, setting: Setting, *, ended: Ended = nobody) -> Run:
     return replace(run, setting=said, ape_at=_errors_later(trace, setting, policy))
 
 
-def _errors_later(trace: Trace, setting: Setting, policy: Listed) -> dict[int, Floats]:
+def _errors_later(trace: Trace, setting: Setting, policy: Registered) -> dict[int, Floats]:
     """By per cent of the epochs done, in the order of the trace; an order's jobs are believed once."""
     sigma = sigma_of(setting.error)
-    once = policy.way == "order" and not _by_cycles(setting, policy)
+    once = policy.kind == "order" and not _by_cycles(setting, policy)
     keys = [f"{job.namespace}/{job.id}" for job in trace.jobs] if once else names_of(trace)
     factors = np.array([error_factor(key, sigma=sigma, seed=setting.seed) for key in keys])
     epochs = np.array([epochs_of(job.duration_s, setting.epoch_s) for job in trace.jobs])
@@ -98,13 +98,13 @@ def _errors_later(trace: Trace, setting: Setting, policy: Listed) -> dict[int, F
     return {share: belief_errors(factors, seen, share) for share in SHARES_DONE}
 
 
-def _run(trace: Trace, setting: Setting, policy: Listed, ended: Ended) -> Run:
+def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Run:
     cycles = _by_cycles(setting, policy)
-    if policy.way == "order" and not cycles:
+    if policy.kind == "order" and not cycles:
         sigma = sigma_of(setting.error)
         return run_order(
             trace,
-            order_of(policy.name, setting.packing),
+            policy.order(setting.packing),
             nodes=setting.nodes,
             gpus_per_node=setting.gpus_per_node,
             pooled=setting.pooled,
@@ -124,8 +124,8 @@ def _run(trace: Trace, setting: Setting, policy: Listed, ended: Ended) -> Run:
         epoch_s=setting.epoch_s,
     )
     exact = setting.pooled or all(job.gpus_per_worker == 1 for job in jobs)
-    if policy.way == "rule" and not cycles and exact and runs_without_rows(jobs, setting.costs):
-        rule = rule_of(policy.name, setting.admission)
+    if policy.kind == "rule" and not cycles and exact and runs_without_rows(jobs, setting.costs):
+        rule = policy.rule(setting.admission)
         return run_rule(
             rule,
             trace.name,
@@ -139,16 +139,16 @@ def _run(trace: Trace, setting: Setting, policy: Listed, ended: Ended) -> Run:
     return _cycles(trace.name, setting, jobs, ended)
 
 
-def _by_cycles(setting: Setting, policy: Listed) -> bool:
+def _by_cycles(setting: Setting, policy: Registered) -> bool:
     """Whether every event has a literal cycle."""
     cycles = setting.literal_cycle or setting.each_epoch or setting.fails_s > 0
     asks = setting.admission not in (None, "none")
-    return cycles or (policy.way == "order" and (asks or setting.paid_starts))
+    return cycles or (policy.kind == "order" and (asks or setting.paid_starts))
 
 
 def _cycles(trace: str, setting: Setting, jobs: list[Truth], ended: Ended) -> Run:
     """By the literal cycle. An order's jobs pay nothing for their only start, unless told to."""
-    unpaid = find(setting.policy).way == "order" and not setting.paid_starts
+    unpaid = find(setting.policy).kind == "order" and not setting.paid_starts
     model = costs("free", cluster_gpus=setting.gpus) if unpaid else setting.costs
     nodes = nodes_of(setting.nodes, setting.gpus_per_node, pooled=setting.pooled)
     failures = (
@@ -159,7 +159,7 @@ def _cycles(trace: str, setting: Setting, jobs: list[Truth], ended: Ended) -> Ru
         trace,
         jobs,
         world=SimWorld(jobs, nodes, model, failures=failures, each_epoch=setting.each_epoch),
-        policy=decide_of(setting.policy, packing=setting.packing, admission=setting.admission),
+        policy=find(setting.policy).policy(packing=setting.packing, admission=setting.admission),
         predictor=Belief(jobs, model, error=setting.error, seed=setting.seed),
         ended=ended,
     )

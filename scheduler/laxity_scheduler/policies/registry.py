@@ -1,0 +1,123 @@
+"""The policies by name, the same for the service, the simulator, replay and what-if.
+
+A policy is a page of this folder that has a `decide`, and a line here. Where it is an order
+(`ORDER`) or a share rule (`RULE`), the simulator may keep queue or columns between events instead
+of asking `decide` about a snapshot at each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Final, Literal
+
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.order import Order, Packing
+from laxity_scheduler.order import policy_of as ordered
+from laxity_scheduler.shares.admission import with_admission
+from laxity_scheduler.shares.rule import Admission, ShareRule
+from laxity_scheduler.shares.rule import policy_of as shared
+
+Kind = Literal["order", "rule", "snapshot"]
+ADMISSIONS: Final[tuple[Admission, ...]] = ("none", "greedy", "priced")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """`elastic`: in simulations, jobs with a throughput table may change their width.
+
+    `page`: its module in this folder, if that has another name; `part`: what decides there.
+    """
+
+    name: str
+    kind: Kind = "snapshot"
+    elastic: bool = False
+    page: str = ""
+    part: str = "decide"
+
+    @property
+    def _module(self) -> Any:
+        return import_module(f"laxity_scheduler.policies.{self.page or self.name}")
+
+    def order(self, packing: Packing = "skip") -> Order:
+        order: Order = self._module.ORDER
+        return replace(order, packing=packing)
+
+    def rule(self, admission: str | None = None) -> ShareRule:
+        """A share rule; `admission` is none, greedy, priced or priced:KAPPA, or the rule's own."""
+        rule: ShareRule = self._module.RULE
+        if admission is None:
+            return rule
+        kind, kappa = parse_admission(admission)
+        drops = rule.drops and kind == "greedy"
+        return replace(rule, admission=kind, kappa=kappa or rule.kappa, drops=drops)
+
+    def policy(self, *, packing: Packing = "skip", admission: str | None = None) -> Policy:
+        """What decides; `admission` as in `rule`, for policies of all kinds."""
+        if self.kind == "rule":
+            return shared(self.rule(admission))
+        decide: Policy = getattr(self._module, self.part)
+        if self.kind == "order" and packing != "skip":
+            decide = ordered(self.order(packing))
+        return decide if admission is None else with_admission(decide, *parse_admission(admission))
+
+
+REGISTRY: Final[Mapping[str, Registered]] = {
+    policy.name: policy
+    for policy in (
+        Registered("fifo", "order"),
+        Registered("sjf", "order"),
+        Registered("edf", "order"),
+        Registered("srtf"),
+        Registered("las"),
+        Registered("chronus"),
+        Registered("pickyman"),
+        Registered("pickyman_blind", page="pickyman", part="blind"),
+        Registered("pickyman_unguarded", page="pickyman", part="unguarded"),
+        Registered("pickyman_zero", page="pickyman", part="zero"),
+        Registered("drf", elastic=True),
+        Registered("optimus", elastic=True),
+        Registered("pollux", elastic=True),
+        Registered("elasticflow", "rule", elastic=True),
+        Registered("edf_elastic", "rule", elastic=True),
+        Registered("laxity", "rule", elastic=True),
+        Registered("qos", elastic=True),
+        Registered("qos_open_to_all", elastic=True, page="qos", part="open_to_all"),
+    )
+}
+
+
+class UnknownPolicyError(ValueError):
+    """No policy of that name."""
+
+
+def find(name: str) -> Registered:
+    """UnknownPolicyError names what there is."""
+    if name not in REGISTRY:
+        near = get_close_matches(name, REGISTRY, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        message = f"unknown policy {name!r}: one of {', '.join(sorted(REGISTRY))}{hint}"
+        raise UnknownPolicyError(message)
+    return REGISTRY[name]
+
+
+def parse_admission(text: str) -> tuple[Admission, float | None]:
+    """`priced:0.1` as ("priced", 0.1). ValueError says what may be written."""
+    kind, _, value = text.partition(":")
+    kinds = {name: name for name in ADMISSIONS}
+    if kind not in kinds or (value and kind != "priced"):
+        message = f"admission is none, greedy, priced or priced:KAPPA, not {text!r}"
+        raise ValueError(message)
+    kappa = _number(value) if value else None
+    if kappa is not None and not 0 < kappa < float("inf"):
+        message = f"kappa of priced:KAPPA is a positive number, not {value!r}"
+        raise ValueError(message)
+    return kinds[kind], kappa
+
+
+def _number(text: str) -> float:
+    """Not a number: nan."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")

@@ -29,11 +29,10 @@ from laxity_k8s.noted import may_come, noted
 from laxity_k8s.sites import offers, site
 from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.engine import Report
-from laxity_scheduler.state import FOREVER, Hold, Job, Node, Pool
+from laxity_scheduler.state import FOREVER, HOLD_S, Hold, Job, Node, Pool
 
 POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
 PRODUCT = "nvidia.com/gpu.product"
-HOLD_S = 300.0
 UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 NO_REPORT = Report()
 NOBODY: Mapping[int, str] = MappingProxyType({})

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, TypeGuard, assert_never
+from typing import TypeGuard, assert_never
 
 from laxity_scheduler.decision import (
     Admit,
@@ -23,7 +23,7 @@ from laxity_scheduler.decision import (
 )
 from laxity_scheduler.ledger import Ledger, LedgerError
 from laxity_scheduler.plainly import plainly_fits
-from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, Pool
+from laxity_scheduler.state import FOREVER, HOLD_S, ClusterState, Hold, Job, Node, Pool
 from laxity_scheduler.stops import without_stop
 from laxity_scheduler.verdict import Promise, Refusal, Verdict
 
@@ -45,8 +45,6 @@ __all__ = [
     "When",
     "verdict_after",
 ]
-
-HOLD_S: Final = 600.0  # how long a what-if keeps freed GPUs for the job they were freed for
 
 
 class PlanError(ValueError):

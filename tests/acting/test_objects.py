@@ -16,7 +16,7 @@ from laxity_k8s.objects import BadJob, job_row
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.engine import Report
 from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.state import FOREVER, HOLD_S, Job
 from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal, Verdict
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
 
@@ -304,7 +304,7 @@ def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
         (other.id, "b", 1),
     ]
     assert objects.holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
-    assert objects.holds(victim, state, other, 100.0 + objects.HOLD_S) == []
+    assert objects.holds(victim, state, other, 100.0 + HOLD_S) == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import assert_never
 
 from laxity_scheduler.plan import (
     Admit,
@@ -22,10 +22,8 @@ from laxity_scheduler.plan import (
 )
 from laxity_scheduler.simulate.live import TINY, Live
 from laxity_scheduler.simulate.passage import Passage
-from laxity_scheduler.state import Hold
+from laxity_scheduler.state import HOLD_S, Hold
 from laxity_scheduler.verdict import Promise, Refusal
-
-HOLD_S: Final = 600.0
 
 
 class Carrier:

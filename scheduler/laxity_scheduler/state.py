@@ -18,7 +18,7 @@ ServiceClass = Literal["hard", "soft", "best_effort"]
 Pool = Literal["training", "inference", "loaned", "cordoned"]
 CLOSED: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
 FOREVER = float("inf")
-HOLD_S = 300.0  # so long GPUs are kept for the job that they were freed for
+HOLD_S = 600.0  # so long GPUs are kept for the job that they were freed for
 NOWHERE: frozenset[str] = frozenset()
 
 

@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "k8s" / "images"
 NAMES = ("service", "train")
+AN_INSTANT = 1_767_225_600
 FOUR = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s"}
 
 
@@ -96,7 +97,7 @@ def test_what_an_image_copies_is_there_and_is_sent_to_the_build(name: str) -> No
 def test_an_image_installs_the_locked_versions_with_no_more_than_it_needs(name: str) -> None:
     (words,) = installs(name)
     assert words[words.index("--constraint") + 1] == "constraints.txt"
-    assert words[-1] == {"service": ".[service,kubernetes]", "train": "."}[name]
+    assert words[-1] == {"service": ".[service,kubernetes,compiled]", "train": "."}[name]
 
 
 def test_the_deployment_runs_the_image_as_the_dockerfile_means_it() -> None:
@@ -140,8 +141,30 @@ def test_the_install_commands_work_in_a_fresh_venv(name: str, tmp_path: Path) ->
     run(str(python), "-m", "pip", "check")
 
 
-def run(*command: str, cwd: Path | None = None) -> str:
-    env = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
+@pytest.mark.soak
+def test_machine_code_that_the_image_keeps_is_used_though_layers_keep_whole_seconds(
+    tmp_path: Path,
+) -> None:
+    """As the image's step makes it, and as a layer of an image keeps it."""
+    built, layer = tmp_path / "built", tmp_path / "layer"
+    shutil.copytree(ROOT / "scheduler" / "laxity_scheduler", built / "laxity_scheduler")
+    for page in built.rglob("*.py"):
+        os.utime(page, (AN_INSTANT, AN_INSTANT))
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "NUMBA_CPU_NAME": "generic"}
+    warm = (sys.executable, "-m", "laxity_scheduler.simulate.warm")
+    run(*warm, cwd=built, **cache)
+    shutil.copytree(built, layer)
+    for page in layer.rglob("*.py"):
+        os.utime(page, (int(page.stat().st_mtime),) * 2)
+    shutil.rmtree(built)
+    layer.rename(built)
+    told = run(*warm, cwd=built, NUMBA_DEBUG_CACHE="1", **cache)
+    assert "data loaded" in told
+    assert "data saved" not in told
+
+
+def run(*command: str, cwd: Path | None = None, **more: str) -> str:
+    env = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"} | more
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

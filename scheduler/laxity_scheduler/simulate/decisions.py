@@ -22,7 +22,7 @@ from laxity.figures import Figure, figure
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.costs import Costs, costs
 from laxity_scheduler.simulate.truth import Belief, Truth
 from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
 
@@ -94,12 +94,7 @@ def decisions(
     model = costs("live", cluster_gpus=state.total_gpus)
     predictor = Belief(truths, model)
     decide = find(name).policy()
-    for many, each in ((40, 4), (1_000, 4), (3_000, max(4, jobs // nodes))):
-        # compiles: some loops are for many jobs only, some where these share too few GPUs
-        other_truths, other = crowd(jobs=many, nodes=many // each, seed=1, tied=tied)
-        believed = Belief(other_truths, model)
-        _, other = _timed(decide, other, believed)
-        _timed(decide, underway(other, np.random.default_rng(2)), believed)
+    warm_up(decide, model, each=jobs // nodes, tied=tied)
     gc.collect()
     gc.freeze()
     plan_s, state = _timed(decide, state, predictor)
@@ -114,6 +109,18 @@ def decisions(
         took.append(1e3 * once_s)
     gc.unfreeze()
     return 1e3 * plan_s, took
+
+
+def warm_up(decide: Policy, model: Costs, *, each: int, tied: float) -> None:
+    """Have all compiled that decisions about crowds need, on `each` jobs a node.
+
+    Some loops are for many jobs only, some where these share too few GPUs.
+    """
+    for jobs, on_a_node in ((40, 4), (1_000, 4), (3_000, max(4, each))):
+        truths, state = crowd(jobs=jobs, nodes=jobs // on_a_node, seed=1, tied=tied)
+        predictor = Belief(truths, model)
+        _, state = _timed(decide, state, predictor)
+        _timed(decide, underway(state, np.random.default_rng(2)), predictor)
 
 
 def _timed(decide: Policy, state: ClusterState, predictor: Belief) -> tuple[float, ClusterState]:

@@ -16,9 +16,9 @@ SERVE_OPTIONS: Final = "Options of the service"
 
 
 def _policies() -> list[str]:
-    from laxity_scheduler.running.start import POLICIES
+    from laxity_scheduler.policies.registry import REGISTRY
 
-    return list(POLICIES)
+    return list(REGISTRY)
 
 
 HomeDir = Annotated[

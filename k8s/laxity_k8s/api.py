@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-Kind = Literal["jobs", "pods", "nodes", "events", "leases"]
+Kind = Literal["jobs", "pods", "nodes", "events", "leases", "resourcequotas", "limitranges"]
 Json = dict[str, Any]
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404

@@ -306,6 +306,7 @@ def open_world(
         fit_within_s=fit_within_s,
         seal=seal,
         limits=limits,
+        quotas=True,
         worker_token=worker_token,
     )
 

@@ -52,6 +52,7 @@ class BadJob:
     id: str
     problems: tuple[str, ...]
     put_off: bool = False
+    code: str = "invalid"
 
 
 def managed(job: Json) -> bool:

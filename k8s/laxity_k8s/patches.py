@@ -99,18 +99,21 @@ def job_patch(
     roomy: Sequence[str] = (),
     token: str = "",
     repeats_wait: bool = False,
+    taken: Reason | None = None,
 ) -> JobPatch | None:
     """All decisions about one Job as one patch; None if the Job says all of it already.
 
     `roomy` are nodes that the Job may grow onto later, besides those it is admitted to. `token` is
     what its workers show to the service. A wait that repeats the one before is the Job's reason
-    again, and no Event.
+    again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
     """
     draft = _Draft(job, row, now, merge.annotations(job), kept(job))
     for decision in decisions:
         _add(draft, decision, roomy, token)
     if repeats_wait:
         draft.told.pop()
+    if taken is not None:
+        _say(draft, taken)
     _keep(draft, cycle)
     body = _body(draft)
     if not body:

@@ -10,6 +10,8 @@ GROUPS: Final[dict[Kind, str]] = {
     "nodes": "/api/v1",
     "events": "/api/v1",
     "leases": "/apis/coordination.k8s.io/v1",
+    "resourcequotas": "/api/v1",
+    "limitranges": "/api/v1",
 }
 
 KINDS: Final[dict[Kind, str]] = {
@@ -18,6 +20,8 @@ KINDS: Final[dict[Kind, str]] = {
     "nodes": "Node",
     "events": "Event",
     "leases": "Lease",
+    "resourcequotas": "ResourceQuota",
+    "limitranges": "LimitRange",
 }
 
 

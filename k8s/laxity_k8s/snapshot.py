@@ -7,56 +7,60 @@ set aside at the end.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from laxity_k8s import merge, objects, pods, whom
 from laxity_k8s.api import Json
-from laxity_k8s.asks import NOTHING, Asks, asks_of
-from laxity_k8s.binding import allowed, is_cordoned
+from laxity_k8s.asking import RefusedDeadlines
+from laxity_k8s.asks import Asks, asks_of
+from laxity_k8s.binding import is_cordoned
+from laxity_k8s.bounds import Bounds, namespace_of
 from laxity_k8s.displaced import UNSCHEDULABLE_S, displaced, unschedulable_since
 from laxity_k8s.eligible import Eligible
+from laxity_k8s.entries import (
+    Entry,
+    count,
+    count_sent,
+    find_unplaced,
+    foreign_busy,
+    look_for_unseen,
+    own_pods,
+)
 from laxity_k8s.guard import Guard
-from laxity_k8s.kept import Kept, kept, refused_deadline
+from laxity_k8s.kept import Kept, kept
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.noted import noted
 from laxity_k8s.objects import NO_REPORT, NOBODY, BadJob
+from laxity_k8s.quota_watch import QuotaWatch
 from laxity_k8s.rejections import Rejections
-from laxity_k8s.sites import machine, offers, resource_of, site
-from laxity_k8s.unplaced import Unplaced, set_aside, unseen
+from laxity_k8s.sites import machine, offers
+from laxity_k8s.unplaced import Unplaced, set_aside
 from laxity_scheduler.engine import Report, Reports
 from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet
 
 READ_AGAIN_S = 30.0  # a group that could not be read
-ASK_AGAIN_S = 60.0  # for a deadline that was refused while a promise stands
-
-
-@dataclass(slots=True)
-class _Entry:
-    """What was last made of one group of objects: a Job and its pods, or somebody else's pods."""
-
-    uid: str
-    row: Job | None
-    state: Kept
-    busy: Counter[str]
-    report: Report
-    due_at: float
-    sent: Counter[str] = field(default_factory=Counter)  # of `busy`: for workers not there yet
-    may: frozenset[str] | None = None  # nodes that its pods may go to; None: any
-    unseen_gpus: int = 0
-    asks: Asks = NOTHING
 
 
 class Snapshot:
     """Rows of a Mirror. `shown` are the Jobs behind the rows, `bad` those that could not be read."""
 
-    def __init__(self, mirror: Mirror, reports: Reports, *, fit_within_s: float) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        reports: Reports,
+        *,
+        fit_within_s: float,
+        quotas: QuotaWatch | None = None,
+    ) -> None:
         self._mirror, self._reports, self._fit_within_s = mirror, reports, fit_within_s
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._started: set[str] = set()  # groups whose workers may have something to say
         self._stale: set[str] = set()  # groups whose entry has to be made anew
         self._guard = Guard()
         self._rejections = Rejections()
+        self._refused = RefusedDeadlines()
+        self.bounds = Bounds(mirror, quotas)
         self._due: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
         self._freed: dict[str, Kept] = {}
@@ -94,11 +98,11 @@ class Snapshot:
     def take(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
         with self._mirror.lock:
-            self._stale |= touched
+            self._stale |= touched | self._bounded_anew(touched)
             if nodes:
                 self._stale |= self._resized() | self._restricted_anew() | self._on_cordoned()
-            self._stale |= {group for group, at in self._due.items() if at <= now} | self._asking
-            self._asking.clear()
+            self._stale |= {group for group, at in self._due.items() if at <= now}
+            self._stale |= self._refused.taken()
             self._stale |= {group for group in self._started if self._has_news(group)}
             self._renew_stale(now)
             self._stale |= self._learned(touched)
@@ -139,6 +143,12 @@ class Snapshot:
         """Nodes that workers of other Jobs were sent to and are not bound to yet."""
         own = self._entries[job_id].sent if job_id in self._entries else Counter[str]()
         return {node for node, gpus in self._sent.items() if gpus > own[node]}
+
+    def foreign_gpus(self, nodes: Iterable[str]) -> int:
+        """GPUs of these nodes that pods hold which belong to no Job of laxity's."""
+        with self._mirror.lock:
+            busy = foreign_busy(self._entries, self._mirror.jobs)
+        return sum(busy[node] for node in nodes)
 
     def eligible(self, template: Json) -> tuple[str, NodeSet]:
         """The set of nodes for pods of this template, and its name; "" if all do."""
@@ -252,36 +262,36 @@ class Snapshot:
         for groups in (self._started, self._unseen, self.untold):
             groups.discard(group)
 
-    def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> _Entry:
+    def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> Entry:
         """A group that raises when it is read: its GPUs are busy, and it is tried again later."""
-        entry = _Entry("", None, Kept(), Counter(), NO_REPORT, now + READ_AGAIN_S)
+        entry = Entry("", None, Kept(), Counter(), NO_REPORT, now + READ_AGAIN_S)
         for pod in all_pods:
             entry.busy += self._guard(f"pod {merge.identity(pod)}", objects.pods_busy, [pod]) or {}
         if job is not None and objects.managed(job):
             if self._guard(f"life of {group}", objects.live, job) is not False:
                 self._set_bad(BadJob(group, (self._guard.problems[group],)))
             own = [pod for pod in all_pods if pods.owner(pod)[1] == job["metadata"].get("uid")]
-            self._guard(f"workers of {group}", _count_sent, entry, job, own)
+            self._guard(f"workers of {group}", count_sent, entry, job, own)
         return entry
 
     def _entry(
         self, group: str, job: Json | None, all_pods: list[Json], report: Report, now: float
-    ) -> _Entry:
+    ) -> Entry:
         busy = objects.pods_busy(all_pods)
         if job is None or not objects.live(job):
             self._missing.pop(group, None)
             self._rejections.forget(group)
-            self._asks_at.pop(group, None)
-            gone = _Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
+            self._refused.forget(group)
+            gone = Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
             if job is not None and objects.managed(job):
-                _look_for_unseen(gone, job, _own(job, all_pods))
+                look_for_unseen(gone, job, own_pods(job, all_pods))
             return gone
-        uid, own = str(job["metadata"].get("uid")), _own(job, all_pods)
-        entry = _Entry(uid, None, kept(job), busy, report, FOREVER)
+        uid, own = str(job["metadata"].get("uid")), own_pods(job, all_pods)
+        entry = Entry(uid, None, kept(job), busy, report, FOREVER)
         if problem := self._rejections.problem(job, now):
             entry.due_at = self._rejections.again_at(group)
             self._set_bad(BadJob(group, (problem,), put_off=entry.due_at < FOREVER))
-            _count_sent(entry, job, own)
+            count_sent(entry, job, own)
             return entry
         size = max(1, pods.gpus(merge.table(job, "spec", "template")))
         entry.asks = asks_of(merge.table(job, "spec", "template"))
@@ -296,34 +306,28 @@ class Snapshot:
             now=now,
             eligible=self._eligible.name(entry.asks),
         )
+        row = self.bounds.bound(row, job)
         if isinstance(row, BadJob):
             self._set_bad(row)
-            _count_sent(entry, job, own)
+            count_sent(entry, job, own)
             return entry
-        row = self._ask_again(group, job, _stopping_for(row, self._mirror.job_ids), now)
-        entry.row, entry.due_at = row, self._asks_at.get(group, (FOREVER, 0))[0]
+        row = self._refused.ask_again(job, whom.stopping_for(row, self._mirror.job_ids), now)
+        entry.row, entry.due_at = row, self._refused.due_at(group)
         entry.busy = objects.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
-        _count(entry, job, row.nodes, row.gpus_per_worker, own)
+        count(entry, job, row.nodes, row.gpus_per_worker, own)
         if row.workers and due_at > now:
             entry.due_at = min(entry.due_at, due_at)
         return entry
 
-    def _ask_again(self, group: str, job: Json, row: Job, now: float) -> Job:
-        """The row asks again for a deadline that was refused beside its promise.
-
-        In one state a minute, and when it has finished an epoch: only then there may be room.
-        """
-        if row.asked or row.promise is None or not refused_deadline(job) or row.deadline_at <= now:
-            self._asks_at.pop(group, None)
-            return row
-        epochs = row.progress.epochs_done
-        at, before = self._asks_at.get(group, (now + ASK_AGAIN_S, epochs))
-        if now < at and epochs == before:
-            self._asks_at[group] = (at, before)
-            return row
-        self._asks_at[group] = (now + ASK_AGAIN_S, epochs)
-        self._asking.add(group)
-        return replace(row, asked=True)
+    def _bounded_anew(self, touched: set[str]) -> set[str]:
+        """Jobs of namespaces that allow something else now: a refused patch may be let through."""
+        limits, uses = self.bounds.look(touched)
+        found = self._entries if limits or uses else ()
+        mine = {group for group in found if namespace_of(group) in limits | uses}
+        for group in mine:
+            if namespace_of(group) in limits:
+                self._rejections.forget(group)
+        return mine
 
     def _set_bad(self, bad: BadJob) -> None:
         self.bad[bad.id] = bad
@@ -366,7 +370,7 @@ class Snapshot:
     def _renew_nodes(self, now: float) -> None:
         for name in set(map(machine, self._moved)):
             self._guard(f"node {name}", self._renew_node, name, now)
-        unplaced = tuple(self._find_unplaced()) if self._over or self._unseen else ()
+        unplaced = self._find_unplaced() if self._over or self._unseen else ()
         if self._moved or unplaced != self._unplaced:
             self._moved, self._unplaced = set(), unplaced
             nodes: Mapping[str, Node] = self._nodes
@@ -392,6 +396,9 @@ class Snapshot:
         if objects.gone_at(node) < FOREVER:
             self._gone_at[name] = objects.gone_at(node)
 
+    def _find_unplaced(self) -> tuple[Unplaced, ...]:
+        return tuple(find_unplaced(self._entries, self._unseen, self._over, self._nodes))
+
     def _holds(self, now: float) -> Iterator[Hold]:
         """GPUs that stopped jobs freed, for those they were freed for, until these have started."""
         for group in sorted(self._freed):
@@ -399,62 +406,8 @@ class Snapshot:
             other = self._rows.get(whom.read(state.freed_for, self._mirror.job_ids))
             yield from self._guard(group, objects.holds, victim, state, other, now) or ()
 
-    def _find_unplaced(self) -> Iterator[Unplaced]:
-        """Workers that were not seen, and those whose place somebody else has taken."""
-        for group in sorted(self._unseen):
-            entry = self._entries[group]
-            yield Unplaced(entry.unseen_gpus, self._may(entry))
-        for name, gpus in sorted(self._over.items()):
-            left = gpus
-            for group in sorted(self._entries):
-                entry = self._entries[group]
-                moved = min(left, entry.sent[name])
-                if moved > 0:
-                    left -= moved
-                    yield Unplaced(moved, self._may(entry))
-
-    def _may(self, entry: _Entry) -> frozenset[str]:
-        """Sites where its pods may be: on any machine, it is its own kind of accelerator."""
-        resource = entry.asks.resource
-        if entry.may is None:
-            return frozenset(name for name in self._nodes if resource_of(name) == resource)
-        return frozenset(site(name, resource) for name in entry.may)
-
-
-def _stopping_for(row: Job, ids: Mapping[str, str]) -> Job:
-    """The row with the id of the Job that it stops for, where another namespace's uid is noted."""
-    known = whom.read(row.stop_for, ids)
-    return row if known == row.stop_for else replace(row, stop_for=known)
-
 
 def _speaks(job: Json) -> bool:
     """Whether its workers may have said something: a job that never ran has nothing to say."""
     ran = kept(job).resumed_at is not None or objects.width(job) > 0
     return ran and objects.live(job)
-
-
-def _own(job: Json, all_pods: list[Json]) -> list[Json]:
-    """Those of this Job, not of one that had its name before."""
-    uid = str(job["metadata"].get("uid"))
-    return [pod for pod in all_pods if pods.owner(pod)[1] == uid]
-
-
-def _count(entry: _Entry, job: Json, nodes: Sequence[str], size: int, own: list[Json]) -> None:
-    """Add what is meant for its workers that are not there yet."""
-    entry.sent = objects.reserved(job, nodes, size, own)
-    entry.busy += entry.sent
-    _look_for_unseen(entry, job, own)
-
-
-def _count_sent(entry: _Entry, job: Json, own: list[Json]) -> None:
-    """The same for a Job that has no row."""
-    nodes = objects.places(job, own, objects.width(job))
-    _count(entry, job, nodes, pods.gpus(merge.table(job, "spec", "template")), own)
-
-
-def _look_for_unseen(entry: _Entry, job: Json, own: list[Json]) -> None:
-    template = merge.table(job, "spec", "template")
-    size = pods.gpus(template) if entry.row is None else entry.row.gpus_per_worker
-    awaited = entry.sent.total() // size if size else 0
-    entry.may = allowed(template)
-    entry.unseen_gpus = size * unseen(job, own, awaited)

@@ -154,7 +154,7 @@ def refusal(job: Json, bad: Mapping[str, objects.BadJob]) -> Tending | None:
     a forecast stands if the API server has refused what followed from it.
     """
     wrong = bad[merge.identity(job)]
-    why: Reason = reason("invalid", problem="; ".join(wrong.problems)[:1000])
+    why: Reason = reason(wrong.code, problem="; ".join(wrong.problems)[:1000])
     metadata: Json = {"annotations": {names.REASON: why.text}}
     if not (wrong.put_off and isinstance(verdict(job), Promise | Forecast)):
         metadata["annotations"][names.VERDICT] = verdict_text(Refusal(why))

@@ -12,6 +12,7 @@ from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_scheduler.plan import Decision, Preempt
 from laxity_scheduler.reasons import may_be_named
+from laxity_scheduler.state import Job
 
 BY_UID: Final = "uid:"
 
@@ -29,3 +30,9 @@ def noted(decision: Decision, jobs: Mapping[str, Json]) -> Decision:
 def read(text: str, ids: Mapping[str, str]) -> str:
     """The id that was noted; `ids` are those of all Jobs by uid. The text itself if it is gone."""
     return ids.get(text.removeprefix(BY_UID), text) if text.startswith(BY_UID) else text
+
+
+def stopping_for(row: Job, ids: Mapping[str, str]) -> Job:
+    """The row with the id of the Job that it stops for, where another namespace's uid is noted."""
+    known = read(row.stop_for, ids)
+    return row if known == row.stop_for else replace(row, stop_for=known)

@@ -18,6 +18,7 @@ from laxity_k8s import merge, whom
 from laxity_k8s.affinity import roomy
 from laxity_k8s.api import Json
 from laxity_k8s.guard import Guard
+from laxity_k8s.neighbours import taken
 from laxity_k8s.patches import JobPatch, job_patch
 from laxity_k8s.sending import Wish
 from laxity_k8s.sites import machines
@@ -81,6 +82,8 @@ def wishes(
         return [], []
     waits.keep(state.by_id)
     shown = snapshot.shown
+    every = [one for said in by_job.values() for one in said]
+    full = snapshot.bounds.without_room(every, state.by_id, shown)
     late = postponed(by_job, state.by_id, shown, snapshot.on_its_way, guard)
     nodes = {node.id: node for node in state.nodes}
     freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
@@ -101,11 +104,17 @@ def wishes(
             roomy=machines(roomy(nodes, open_to, row, mine)),
             token=worker_token(str(job["metadata"].get("uid", ""))),
             repeats_wait=repeats_wait,
+            taken=taken(state, row, mine, snapshot.foreign_gpus),
         )
 
     for job_id, said in by_job.items():
         row, job = state.by_id.get(job_id), shown.get(job_id)
-        mine = [one for one in said if not (job_id in late and isinstance(one, Resize))]
+        mine = [
+            one
+            for one in said
+            if not (job_id in late and isinstance(one, Resize))
+            and not (job_id in full and isinstance(one, Admit | Resize))
+        ]
         if row is None or job is None or not mine:
             continue
         is_news = waits.is_news(job_id, mine, state.now)

@@ -23,6 +23,7 @@ from laxity_k8s.intake import check_shape, prepared, submit
 from laxity_k8s.limits import Limits
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.patches import Turn
+from laxity_k8s.quota_watch import QuotaWatch
 from laxity_k8s.reminders import Reminders
 from laxity_k8s.seal import Seal, cleared
 from laxity_k8s.sending import Sender
@@ -55,9 +56,13 @@ class LiveCluster:
         fit_within_s: float = 60.0,
         seal: Seal | None = None,
         limits: Limits | None = None,
+        quotas: bool = False,
         worker_token: WorkerToken = no_token,
     ) -> None:
-        """`worker_token` makes the token that a Job's workers are given, of the Job's uid."""
+        """`worker_token` makes the token that a Job's workers are given, of the Job's uid.
+
+        `quotas`: the cluster has such, and limit ranges, that bound Jobs.
+        """
         self.api = api
         self.cycle = 0
         self._keep_s = keep_s
@@ -76,7 +81,10 @@ class LiveCluster:
         self._reminders = Reminders(
             api, self._mirror, self._signals, reports, on_news=self._news.set
         )
-        self._snapshot = Snapshot(self._mirror, self._reminders.report, fit_within_s=fit_within_s)
+        self._quotas = QuotaWatch(api.list, self._news.set) if quotas else None
+        self._snapshot = Snapshot(
+            self._mirror, self._reminders.report, fit_within_s=fit_within_s, quotas=self._quotas
+        )
         self._guard, self._aside = Guard(self._snapshot.reject), Guard()
         self._events = EventWriter(api)
         self._waits = WaitFilter()
@@ -287,6 +295,8 @@ class LiveCluster:
                     self.api.delete("jobs", merge.identity(job), uid=job["metadata"]["uid"])
 
     def close(self) -> None:
+        if self._quotas is not None:
+            self._quotas.close()
         self._mirror.close()
         self._reminders.close()
         self._events.close()

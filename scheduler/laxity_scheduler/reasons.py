@@ -52,8 +52,13 @@ TEMPLATES: Final[Mapping[str, str]] = {
     ),
     "deadline_in_the_past": "the deadline, {due}, had passed when the job asked for a verdict",
     "invalid": "{problem}",
+    "namespace_limits": "{problem}",
     "promise_in_danger": (
         "the P90 finish is now {p90}, {late} after the promised deadline, on {workers:worker}"
+    ),
+    "gpus_taken_by_others": (
+        "pods that laxity does not manage hold {gpus} of {of:GPU} on the nodes that it may use: "
+        "the P90 finish is now {p90}, {late} after the promised deadline"
     ),
     "promise_moved": "the P90 finish is now {p90}, {moved}; still in time",
     "promise_broken": "the promised deadline, {due}, has passed: the job runs on as soft",

@@ -25,7 +25,8 @@ STAGES: Final = Path(__file__).parent / "stages.yaml"
 CONTROLLERS: Final = (
     "job-controller,garbage-collector-controller,namespace-controller,serviceaccount-controller,"
     "pod-garbage-collector-controller,node-lifecycle-controller,ttl-after-finished-controller,"
-    "root-ca-certificate-publisher-controller,cronjob-controller,disruption-controller"
+    "root-ca-certificate-publisher-controller,cronjob-controller,disruption-controller,"
+    "resourcequota-controller"
 )
 
 

@@ -1,0 +1,33 @@
+"""Who is told that pods of others hold the GPUs that it was promised: never whose pods they are."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from laxity_scheduler.plan import Decision, Promised
+from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.state import ClusterState, Job
+
+
+def taken(
+    state: ClusterState,
+    row: Job,
+    decisions: Sequence[Decision],
+    foreign_gpus: Callable[[Iterable[str]], int],
+) -> Reason | None:
+    """What a job in danger is told of the GPUs of others; None if it is in no danger by them."""
+    why = next(
+        (
+            one.reason
+            for one in decisions
+            if isinstance(one, Promised) and one.reason.code == "promise_in_danger"
+        ),
+        None,
+    )
+    if why is None:
+        return None
+    may = state.eligible(row)
+    there = {node.id: node.gpus for node in state.nodes if may is None or node.id in may}
+    gpus = foreign_gpus(there)
+    if not gpus:
+        return None
+    facts = {name: why.fact(name) for name in ("p90_at", "late_s")}
+    return reason("gpus_taken_by_others", gpus=gpus, of=sum(there.values()), **facts)

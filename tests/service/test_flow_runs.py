@@ -283,6 +283,17 @@ def test_a_run_is_matched_with_its_job_by_namespace_and_name(
     assert runs_as({"infrastructure_pid": pid}, "team/flow-run-x") is its_own
 
 
+@pytest.mark.parametrize(
+    "pid",
+    [
+        pytest.param("default:zippy-giraffe-b7x9j", id="prefect-kubernetes 0.6.0, Prefect 3.6.0"),
+        pytest.param("default:maroon-gaur-fs2vx", id="prefect-kubernetes 0.8.0, Prefect 3.8.8"),
+    ],
+)
+def test_a_run_is_matched_by_what_a_real_worker_wrote(pid: str) -> None:
+    assert runs_as({"infrastructure_pid": pid}, pid.replace(":", "/"))
+
+
 @pytest.mark.parametrize("label", ["", "nonsense"])
 def test_jobs_that_are_no_flow_runs_cost_no_call(label: str) -> None:
     nobody = PrefectRuns(PrefectApi("http://127.0.0.1:9/api"))

@@ -40,17 +40,30 @@ def train(training: Training, marks: str) -> dict[str, int]:
 class Served:
     """A service in a folder of its own, and `laxity` called in the folder of a project."""
 
-    def __init__(self, home: Path) -> None:
-        (port,) = free_ports(1)
-        url = f"http://127.0.0.1:{port}"
-        environment = surroundings(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
+    def __init__(
+        self,
+        home: Path,
+        *,
+        prefect_api: str = "http://127.0.0.1:9/api",
+        tracking_uri: str = "none",
+    ) -> None:
+        (self.port,) = free_ports(1)
+        url = f"http://127.0.0.1:{self.port}"
+        environment = surroundings(home, service_url=url, prefect_url=prefect_api)
         self.home, self.client = home, Client(url, environment[names.ENV_TOKEN], patience_s=60)
-        environment |= {"MLFLOW_TRACKING_URI": "none", "LAXITY_SAVING_SHARE": "1"}
+        environment |= {"MLFLOW_TRACKING_URI": tracking_uri, "LAXITY_SAVING_SHARE": "1"}
         self.environment = environment
         self.processes = Processes(home, {**environment, "STORE_PASSWORD": "hidden"})
-        serve = ["-m", "laxity.cli", "serve", "--slots", "2", "--port", str(port)]
+        self.start()
+
+    def start(self) -> None:
+        serve = ["-m", "laxity.cli", "serve", "--slots", "2", "--port", str(self.port)]
         process = self.processes.start("service", [sys.executable, *serve])
         until(lambda: self.client.alive() or process.poll() is not None, limit_s=60, what="it")
+
+    def kill(self) -> None:
+        self.processes.running["service"].kill()
+        self.processes.running["service"].wait()
 
     def laxity(self, *arguments: str, cwd: Path, **env: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

@@ -165,6 +165,19 @@ def test_the_same_key_attaches_and_another_job_of_that_name_is_a_duplicate(tmp_p
     assert other.json()["error"]["code"] == "duplicate"
 
 
+def test_a_job_links_to_the_flow_run_that_attached_to_it_last(tmp_path: Path) -> None:
+    pages = [f"http://127.0.0.1:4200/runs/flow-run/{number}" for number in (1, 2)]
+    with staged(tmp_path, MemoryWorld(4)) as stage:
+        first = stage.submit("a", key="k1", followed_by=pages[0])
+        stage.until("default/a", lambda view: view["followed_by"] == pages[0], "followed by 1")
+        stage.submit("a", key="k1", followed_by=pages[1])
+        again = stage.until("default/a", lambda view: view["followed_by"] == pages[1], "by 2")
+        stage.submit("a", key="k1")  # by laxity submit, of which there is no page
+        by_hand = stage.http.get("/v1/jobs/default/a").json()
+    assert first["uid"] == again["uid"]
+    assert by_hand["followed_by"] == pages[1]
+
+
 def test_a_cancelled_job_stays_visible_as_cancelled(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(4)) as stage:
         stage.submit("a", deadline="1h")

@@ -36,6 +36,7 @@ from laxity_scheduler.service.views import (
     verdict_view,
 )
 from laxity_scheduler.service.views import instant as instant_of
+from laxity_scheduler.service.views import job_id as id_of
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Promise, Refusal
 from laxity_scheduler.web.decisions import fold_repeats
@@ -81,10 +82,20 @@ class Desk:
         """The view of the new Job, or of the one that its key attaches to; and whether it is new."""
         TrainingSpec.from_manifest(manifest)
         made = self._world.submit(manifest)
-        is_new = self._service.board.by_uid(str(made["metadata"]["uid"])) is None
+        before = self._service.board.by_uid(str(made["metadata"]["uid"]))
+        if before is not None and before["state"] not in ENDED:
+            made = self._follow_anew(made, manifest)
         view = self._first(made)
         self._world.wake()
-        return view, is_new
+        return view, before is None
+
+    def _follow_anew(self, job: Json, manifest: Mapping[str, Any]) -> Json:
+        """The Job names the flow run that follows it now: the earlier one may have been killed."""
+        metadata = job["metadata"]
+        page = (manifest["metadata"].get("annotations") or {}).get(names.FOLLOWED_BY)
+        if not page or page == (metadata.get("annotations") or {}).get(names.FOLLOWED_BY):
+            return job
+        return self._world.annotate(id_of(job), {names.FOLLOWED_BY: page})
 
     def view(self, job_id: str) -> Json:
         """UnknownJobError if there never was such a job."""

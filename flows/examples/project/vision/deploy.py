@@ -1,0 +1,15 @@
+"""Two scheduled deployments, served from this folder: `python -m vision.deploy`."""
+
+from datetime import timedelta
+
+from prefect import serve
+
+from .train import train_vision
+
+if __name__ == "__main__":
+    serve(
+        train_vision.to_deployment("nightly", cron="0 2 * * *", parameters={"deadline": "4h"}),  # type: ignore[arg-type]
+        train_vision.to_deployment(  # type: ignore[arg-type]
+            "large", interval=timedelta(hours=6), parameters={"model": "large"}
+        ),
+    )

@@ -264,3 +264,10 @@ def test_a_waiting_job_is_told_who_holds_the_nodes_that_it_may_use() -> None:
     plan = done(state_of([1, 1], *jobs))
     forecasts = {one.job: one.forecast for one in plan.decisions if isinstance(one, Forecasted)}
     assert forecasts["team/tied"].p90_at == 1800.0
+
+
+def test_a_job_too_large_for_the_empty_cluster_is_not_told_to_wait_for_free_gpus() -> None:
+    large = job("large", gpus_per_worker=8)
+    wait = told(cluster(gpus=(4, 4), jobs=(large, job("small"))), large.id)
+    assert wait.reason.code == "does_not_fit_cluster"
+    assert wait.reason.text.endswith("0 fit on the empty cluster")

@@ -79,7 +79,7 @@ def _unnamed(terms: list[Json]) -> list[Json]:
 
 def _meta(job: Json) -> Json:
     """Labels and annotations of its writer."""
-    mine = ("labels", "annotations", "finalizers", "ownerReferences")
+    mine = ("labels", "annotations", "ownerReferences")
     found = {key: job["metadata"].get(key) for key in mine}
     outputs = {*names.OUTPUTS, names.VERDICT_LABEL, names.CLASS_LABEL}
     return _full(

@@ -173,6 +173,7 @@ class _Moment:
         sent.subtract(Counter(pod["spec"]["nodeName"] for pod in bound))
         here = {index(pod) for pod in bound} | self.done[uid]
         missing = sum(str(number) not in here for number in range(job["spec"]["parallelism"]))
+        missing = max(0, missing - sum(index(pod) == "" for pod in bound))  # of a NonIndexed Job
         for node in sorted((+sent).elements())[:missing]:
             found[node] += gpus(job["spec"]["template"])
         return found

@@ -118,6 +118,16 @@ def may_be_invalid(job: Json) -> bool:
     )
 
 
+def is_offered(pod: Json) -> bool:
+    """Whether a node of four nvidia.com/gpu has what one pod asks for."""
+    kinds = _accelerators(pod)
+    limits = [one.get("resources", {}).get("limits", {}) for one in pod["containers"]]
+    return (
+        kinds <= {"nvidia.com/gpu"}
+        and sum(int(one.get("nvidia.com/gpu", 0)) for one in limits) <= 4
+    )
+
+
 def _accelerators(pod: Json) -> set[str]:
     """Kinds that its containers ask for."""
     limits = [

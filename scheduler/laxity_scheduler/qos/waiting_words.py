@@ -7,6 +7,7 @@ from typing import Final
 
 from laxity_scheduler.columns.bulk import built
 from laxity_scheduler.decision import Wait
+from laxity_scheduler.order import never_starts
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.bargain import Bargain
 from laxity_scheduler.reasons import Reason, reason
@@ -43,7 +44,12 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
         )
         return why, holders
 
+    never = never_starts(state)
+
     def why_of(one: Waiting) -> Why:
+        why_never = never(one.job)
+        if why_never is not None:
+            return why_never, ()
         victims = bargain.waits_for.get(one.job.id, ())
         if victims:
             return reason("waits_for_preempted", holders=", ".join(victims)), victims

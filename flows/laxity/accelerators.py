@@ -50,14 +50,21 @@ def accelerator(pod_spec: Any) -> tuple[str, int]:
 
     QoSError if a container asks for anything but a whole number, or the pod for several kinds.
     """
+    written = ""
     for kind in KINDS:
         for number, container in enumerate(_containers(pod_spec, kind)):
             for resource, asked in _quantities(container):
+                written = resource
                 if whole_number(asked) is None:
                     where = f"spec.template.spec.{kind}[{number}].resources"
                     what = f"{asked!r:.60} is no whole number of {resource:.60}; write 1, 2, ..."
                     raise QoSError(where, what)
     kinds = accelerators(pod_spec)
+    if written and not kinds:
+        what = (
+            f"the pods ask for 0 of {written:.60}; laxity plans accelerators: ask for some, from 1"
+        )
+        raise QoSError("gpus_per_worker", what)
     if len(kinds) > 1:
         names = " and ".join(sorted(kinds))
         what = (

@@ -166,7 +166,8 @@ def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
     return decide
 
 
-def _turn(order: Order, job: Job, predictor: Predictor) -> tuple[float, float, str]:
+def _turn(order: Order, job: Job, predictor: Predictor) -> tuple[float, float]:
+    """Jobs of one turn start in the order in which the snapshot has them."""
     workers = job.widths[0]
 
     def predicted_s() -> float:
@@ -174,7 +175,7 @@ def _turn(order: Order, job: Job, predictor: Predictor) -> tuple[float, float, s
 
     gpus = workers * job.gpus_per_worker
     key = order.key(job.submitted_at, job.deadline_at, predicted_s, gpus)
-    return key, job.submitted_at, job.id
+    return key, job.submitted_at
 
 
 def _placed(

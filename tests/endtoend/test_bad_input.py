@@ -62,6 +62,7 @@ def put(*path: str | int, value: Any) -> Callable[[Manifest], None]:
 
 
 LIMITS = ("spec", "template", "spec", "containers", 0, "resources", "limits")
+RESOURCES = "spec.template.spec.containers[0].resources"
 AT_THE_DOOR = [
     pytest.param(said("deadline", "nan"), "deadline", "is no deadline", id="deadline not a number"),
     pytest.param(said("deadline", "inf"), "deadline", "is no deadline", id="endless deadline"),
@@ -115,7 +116,7 @@ AT_THE_DOOR = [
         id="no container",
     ),
     pytest.param(put(*LIMITS, GPU, value="0"), "gpus_per_worker", "from 1", id="no GPUs"),
-    pytest.param(put(*LIMITS, GPU, value="abc"), "gpus_per_worker", "whole", id="GPUs in letters"),
+    pytest.param(put(*LIMITS, GPU, value="abc"), RESOURCES, "whole", id="GPUs in letters"),
 ]
 
 

@@ -139,7 +139,7 @@ def open_to_others(home: Path) -> list[str]:
 
 def test_a_service_that_cannot_start_says_why(home: Path) -> None:
     said = laxity(home, "up", "--policy", "astrology", ok=False)
-    assert "there is no policy 'astrology'" in said
+    assert "unknown policy 'astrology'" in said
 
 
 def test_nothing_is_imported_from_the_folder_where_up_is_typed(home: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_full_disk_is_said_before_anything_is_started(home: Path) -> None:
 def test_what_an_earlier_start_said_is_not_told_again(home: Path) -> None:
     laxity(home, "up", "--policy", "astrology", ok=False)
     said = laxity(home, "up", "--policy", "alchemy", ok=False)
-    assert "there is no policy 'alchemy'" in said
+    assert "unknown policy 'alchemy'" in said
     assert "astrology" not in said
 
 

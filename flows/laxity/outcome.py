@@ -96,6 +96,27 @@ def standing_text(job: JobView) -> str:
     return f"{said}, deadline {instant(due)}"
 
 
+def ending(job: JobView) -> str:
+    """How an ended job ended, and what it was promised; empty while it has not ended."""
+    if not job.ended:
+        return ""
+    promise = "; it was promised" if job.verdict == "promised" else ""
+    return f"{_end(job)}{promise}"
+
+
+def _end(job: JobView) -> str:
+    if job.state != "finished":
+        return f"{job.state} after {job.epochs_done} of {job.epochs} epochs"
+    if job.kept is None or job.finished_at is None or job.deadline_at is None:
+        return "finished"
+    apart = words(abs(job.deadline_at - job.finished_at))
+    return (
+        f"finished in time, {apart} before its deadline"
+        if job.kept
+        else f"finished late by {apart}"
+    )
+
+
 def tenth(job: JobView) -> int:
     """How many tenths of its epochs are done: a log hears of each."""
     return TENTHS * job.epochs_done // max(1, job.epochs)
@@ -184,8 +205,10 @@ def instant(at: float | None) -> str:
 
 
 def _because(job: JobView) -> str:
-    """Why it stands so: after the end how early or late it was, not why it was admitted once."""
+    """Why it stands so: after the end how it ended, not why it was admitted once."""
     if job.state == "finished":
         return standing_text(job)
+    if job.ended:
+        return ending(job)
     code = f"`{job.reason_code}` " if job.reason_code else ""
     return f"{code}{markdown(job.reason)}".strip() or "No verdict yet."

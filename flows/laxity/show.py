@@ -11,8 +11,9 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
+from laxity.outcome import ending
 from laxity.safe_text import printable
-from laxity.table import VERDICT_STYLES, console, fact_table, outcome, short, width
+from laxity.table import VERDICT_STYLES, console, fact_table, short, width
 from laxity.times import as_of, counted, instant, on_widths, words
 from laxity.views import JobView, OfferView, offer_view
 
@@ -33,13 +34,20 @@ def print_json(answer: Any) -> None:
 
 def job_panel(job: JobView, *, now: float) -> Panel:
     """The whole story of a job in a box."""
-    reason = "" if job.ended else as_of(now, job.reason)
-    code = "" if job.ended else job.reason_code
-    parts: list[RenderableType] = [verdict_line(job.verdict, code, reason)]
+    parts: list[RenderableType] = [_headline(job, now)]
     parts.append(fact_table(_facts(job, now)))
     if job.offers and job.state == "refused":
         parts.append(offers_text(job.offers, now=now, job=short(job.id)))
     return Panel(Group(*parts), title=job.id, title_align="left", expand=False)
+
+
+def _headline(job: JobView, now: float) -> Text:
+    """The verdict with its reason; after the end how the job ended."""
+    if not job.ended:
+        return verdict_line(job.verdict, job.reason_code, as_of(now, job.reason))
+    is_bad = job.state == "failed" or job.kept is False
+    style = "bold red" if is_bad else "bold green" if job.kept else "bold"
+    return Text(ending(job), style=style)
 
 
 def verdict_line(verdict: str, code: str, reason: str) -> Text:
@@ -157,7 +165,6 @@ def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
         ("waits for", ", ".join(job.held_by)),
         ("expected start", "" if job.workers else instant(job.expected_start_at, now)),
         ("finished", instant(job.finished_at, now)),
-        ("outcome", outcome(job)),
         ("result", "" if job.result is None else json.dumps(job.result)),
         ("error", job.error),
         ("MLflow run", job.run_url or job.run_id),

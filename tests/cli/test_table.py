@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from laxity.client import JobView
+from laxity.outcome import story
 from laxity.show import job_panel
 from laxity.table import job_table
 
@@ -86,3 +87,39 @@ def test_a_refused_deadline_is_shown_beside_the_promise() -> None:
     line = next(line for line in out.getvalue().splitlines() if "refused deadline" in line)
     assert "(in 1m00s), asked again when there is room: no room" in line
     assert "\x1b[2J" not in line
+
+
+@pytest.mark.parametrize(
+    ("changes", "headline", "because"),
+    [
+        (
+            {"state": "finished", "finished_at": NOW + 80},
+            "finished in time, 40s before its deadline; it was promised",
+            "finished 40s before the deadline",
+        ),
+        (
+            {"state": "finished", "finished_at": NOW + 180},
+            "finished late by 1m00s; it was promised",
+            "finished 1m00s after the deadline",
+        ),
+        (
+            {"state": "failed", "finished_at": NOW, "error": "no data"},
+            "failed after 4 of 10 epochs; it was promised",
+            "failed after 4 of 10 epochs; it was promised",
+        ),
+        (
+            {"state": "cancelled", "finished_at": NOW, "verdict": "none", "deadline_at": None},
+            "cancelled after 4 of 10 epochs",
+            "cancelled after 4 of 10 epochs",
+        ),
+    ],
+)
+def test_an_ended_job_is_headed_by_how_it_ended(
+    changes: dict[str, object], headline: str, because: str
+) -> None:
+    job, out = running(workers=0, reason_code="fits", **changes), io.StringIO()
+    Console(file=out, width=160).print(job_panel(job, now=NOW + 200))
+
+    assert out.getvalue().splitlines()[1].strip("│ ") == headline
+    assert because in story(job).splitlines()[2]
+    assert "fits" not in story(job)

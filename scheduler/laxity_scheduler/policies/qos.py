@@ -344,11 +344,7 @@ def _change(bargain: Bargain, job: Job, old: Promise | Given, share: Share) -> R
     if was:
         return reason("fits", p90_at=p90_at, slack_s=old.deadline_at - p90_at, workers=workers)
     moved_s = bargain.now + share.finish_s - old.p90_at
-    window_s, rules = old.deadline_at - job.submitted_at, bargain.rules
-    much_s = rules.moved * window_s
-    if not job.workers and job.id not in bargain.starts:
-        much_s = max(rules.moved_waiting_s, rules.moved_waiting * window_s)
-    if abs(moved_s) > much_s:
+    if abs(moved_s) > bargain.rules.moved * (old.deadline_at - job.submitted_at):
         return reason("promise_moved", moved_s=moved_s, p90_at=p90_at)
     return None
 

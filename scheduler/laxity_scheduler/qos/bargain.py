@@ -36,8 +36,6 @@ class Rules:
         0.5  # a promised job waits for GPUs while its slack is this share of its window
     )
     moved: float = 0.05  # a promise has moved when its P90 shifts by this share of its window
-    moved_waiting: float = 0.10  # ... of a job that waits: its plan shifts with each other job,
-    moved_waiting_s: float = 60.0  # ... and at least by so much
     cooldown_epochs: float = 2.0  # between two changes of a job's width
     scale_share: float = 0.10  # re-forming may cost at most this share of what it saves
     least_run_s: float = 60.0  # a job runs so long before it is stopped for one that can wait

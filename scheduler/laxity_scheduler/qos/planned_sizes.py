@@ -113,9 +113,7 @@ def as_told(bargain: Bargain, facts: Facts, told: Collection[str]) -> Bools:
     with np.errstate(invalid="ignore"):
         stands &= finish_s - (due_at - facts.now) <= _two_slots_s(bargain, plans)
         moved_s = np.abs(facts.now + finish_s - facts.column(PROMISED_P90_AT)[rows])
-        window_s = due_at - facts.column(SUBMITTED_AT)[rows]
-        rules = bargain.rules
-        stands &= moved_s <= np.maximum(rules.moved_waiting_s, rules.moved_waiting * window_s)
+        stands &= moved_s <= bargain.rules.moved * (due_at - facts.column(SUBMITTED_AT)[rows])
     found[rows[stands]] = True
     return found
 

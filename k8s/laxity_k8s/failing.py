@@ -4,6 +4,9 @@ What it dies of is in the user's project (an import, an image, too little memory
 that: going on would hold GPUs and a promise for nothing. A backoffLimit of 0 fails a Job that has a
 failed pod, activeDeadlineSeconds one none of whose pods could even start; the rest is the job
 controller's, on Kubernetes and here.
+
+A plain Job whose container is not laxity's worker keeps the backoffLimit that its user gave it: its
+reason shows the error.
 """
 
 from collections import defaultdict
@@ -29,46 +32,86 @@ NOT_STARTABLE: Final = frozenset(
         "ImageInspectError", "ImagePullBackOff", "InvalidImageName", "RunContainerError",
     }
 )  # fmt: skip
+WORKER: Final = "laxity.worker"  # the module that a container runs which trains for laxity
 ENDS: Final = {"backoffLimit": 0, "activeDeadlineSeconds": 1}
 
 
 def failing(job: Json, own: Sequence[Json], reports: Reports) -> Tending | None:
-    """What fails the Job, and why; None as long as another start may help."""
-    why = _keep_failing(job, own, reports) or _cannot_start(job, own)
-    if why is None or not _may_fail(job):
+    """What fails the Job, or only tells it why its pods keep failing.
+
+    None as long as another start may help, and where all of it is said.
+    """
+    if not _is_ours(job):
         return None
-    body = {"metadata": {"annotations": {names.REASON: why.text}}, "spec": dict(ENDS)}
+    trains = _trains(job)
+    why = _keep_failing(job, own, reports, trains=trains)
+    if why is None and trains:
+        why = _cannot_start(job, own)
+    if why is None or not (trains or _is_to_be_told(job, why)):
+        return None
+    body: Json = {"metadata": {"annotations": {names.REASON: why.text}}}
+    if trains:
+        body["spec"] = dict(ENDS)
     return Tending(patch_of(job, body), why.code, why.text)
 
 
-def _may_fail(job: Json) -> bool:
-    """A training that is laxity's to look after; a plain Job counts its failures itself."""
+def _is_ours(job: Json) -> bool:
+    """Whether nobody else has its end in hand, and it is not about to fail already."""
     spec = merge.table(job, "spec")
     if not objects.live(job) or names.PIN in merge.annotations(job):
         return False
-    if all(spec.get(name) == value for name, value in ENDS.items()):
-        return False
+    return any(spec.get(name) != value for name, value in ENDS.items())
+
+
+def _trains(job: Json) -> bool:
+    """A training of laxity, whatever kind of Job it is. Any other Job counts its failures itself."""
     try:
-        return not objects.spec_of(job).plain
+        if not objects.spec_of(job).plain:
+            return True
     except QoSError:
         return False
+    if merge.dig(job, "spec", "backoffLimitPerIndex") is not None:
+        return False
+    container = merge.dig(job, "spec", "template", "spec", "containers", 0)
+    words = [*merge.items(container, "command"), *merge.items(container, "args")]
+    return any(WORKER in str(word) for word in words)
 
 
-def _keep_failing(job: Json, own: Sequence[Json], reports: Reports) -> Reason | None:
+def _is_to_be_told(job: Json, why: Reason) -> bool:
+    """Only while it runs: of one that waits, what it waits for is the reason."""
+    notes = merge.annotations(job)
+    return bool(objects.width(job)) and notes.get(names.REASON) != why.text
+
+
+def _keep_failing(
+    job: Json, own: Sequence[Json], reports: Reports, *, trains: bool
+) -> Reason | None:
     found = [pod for pod in own if pods.has_failed(pod)]
     if len(found) < MOST_FAILURES:
         return None
-    since = reports(str(job["metadata"].get("uid"))).epoch_ended_at or 0.0
-    failed: defaultdict[int, list[Json]] = defaultdict(list)
-    for pod in found:
-        if ended_at(pod) >= since:
-            failed[pods.index(pod) or 0].append(pod)
-    often = max(failed.values(), key=len, default=[])
+    often = max(_in_a_row(job, own, found, reports), key=len, default=[])
     if len(often) < MOST_FAILURES:
         return None
-    return reason(
-        "workers_keep_failing", times=len(often), died=pods.failure(max(often, key=ended_at))
-    )
+    code = "workers_keep_failing" if trains else "pods_keep_failing"
+    return reason(code, times=len(often), died=pods.failure(max(often, key=ended_at)))
+
+
+def _in_a_row(
+    job: Json, own: Sequence[Json], found: Sequence[Json], reports: Reports
+) -> Iterable[list[Json]]:
+    """These failures by worker, since the last epoch; of pods without an index, the last of each."""
+    since = reports(str(job["metadata"].get("uid"))).epoch_ended_at or 0.0
+    failed: defaultdict[int | None, list[Json]] = defaultdict(list)
+    for pod in found:
+        if ended_at(pod) >= since:
+            failed[pods.index(pod)].append(pod)
+    if unnumbered := failed.pop(None, []):
+        done = (ended_at(pod) for pod in own if pods.phase(pod) == "Succeeded")
+        since = max(done, default=0.0)
+        recent = sorted((pod for pod in unnumbered if ended_at(pod) >= since), key=ended_at)
+        workers = max(1, pods.count(merge.dig(job, "spec", "parallelism")))
+        failed[None] = recent[::-workers]
+    return failed.values()
 
 
 def _cannot_start(job: Json, own: Iterable[Json]) -> Reason | None:

@@ -7,12 +7,12 @@ for want of room or since they fail, goes on with those that do. One on a cordon
 leave it at its epoch's end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.backoff import backoff_s, failed_starts, without_who_waits
-from laxity_scheduler.decision import Continue, Decision, Preempt, Resize
+from laxity_scheduler.backoff import FAILED, backoff_s, failed_starts, without_who_waits
+from laxity_scheduler.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, duration, reason
@@ -55,7 +55,10 @@ def with_follow_up(policy: Policy) -> Policy:
         first = tuple(d for d in follow_up(state) if not (d.job in spared and _as_asked(d)))
         done = frozenset(d.job for d in first)
         rest = tuple(d for d in plan.decisions if not (isinstance(d, ACTING) and d.job in done))
-        in_time = tuple(d for d in first + rest if not _too_soon(d, state))
+        failed = {d.job for d in first if d.reason.code in FAILED}
+        told = tuple(d for d in rest if _is_about(d, failed))  # first: the last word is shown
+        rest = tuple(d for d in rest if not _is_about(d, failed))
+        in_time = tuple(d for d in told + first + rest if not _too_soon(d, state))
         overdue = (overdue_at(job) for job in state.running if not job.pinned)
         wake_at = min((at for at in overdue if at > state.now), default=FOREVER)
         return Plan(in_time, min(plan.wake_at, wake_at, next_at))
@@ -66,6 +69,10 @@ def with_follow_up(policy: Policy) -> Policy:
 def _as_asked(decision: Preempt | Resize) -> bool:
     """Whether it only carries out the stop that was asked for."""
     return decision.reason.code in {"stopped_at_epoch", "stop_overdue"}
+
+
+def _is_about(decision: Decision, jobs: Collection[str]) -> bool:
+    return not isinstance(decision, Loan | Reclaim) and decision.job in jobs
 
 
 def _too_soon(decision: Decision, state: ClusterState) -> bool:

@@ -107,6 +107,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "pods_do_not_fit": "only {running} of {workers:pod} ran in the time that they have for it{why}{then}",
     "workers_fail": "only {running} of {workers:worker} run: {died}{then}",
     "workers_keep_failing": "failed {times} times without finishing an epoch: {died}",
+    "pods_keep_failing": "failed {times} times in a row: {died}",
     "workers_cannot_start": "{times} starts in a row failed: {why}",
     "node_lost": "node {node} is gone",
     "node_cordoned": (

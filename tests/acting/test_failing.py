@@ -26,6 +26,23 @@ def training(*, running: bool = True, failed_starts: int = 0, **notes: str) -> J
     return made
 
 
+def plain(*command: str, width: int = 1) -> Json:
+    """A Job that runs, NonIndexed, written by hand."""
+    job = training()
+    for name in (names.ENTRY, names.PARAMETERS, names.WIDTHS):
+        del job["metadata"]["annotations"][name]
+    job["spec"] |= {"completionMode": "NonIndexed", "backoffLimit": 1000, "parallelism": width}
+    job["spec"]["template"]["spec"]["containers"][0]["command"] = list(command)
+    kept = Kept(wanted=width)
+    job["metadata"]["annotations"] |= {names.STATUS: kept.to_text()}
+    return job
+
+
+def unnumbered(pod: Json) -> Json:
+    """It as one of a Job that is not Indexed."""
+    return {**pod, "metadata": {"name": pod["metadata"]["name"]}}
+
+
 def failed(number: int, *, index: int = 0, code: int = 1, disrupted: bool = False) -> Json:
     """The pod that failed in this minute."""
     end = {"exitCode": code, "finishedAt": rfc3339(BEGAN_AT + 60.0 * number), "message": "a\nboo"}
@@ -67,6 +84,45 @@ def test_a_job_that_keeps_failing_is_failed_with_its_last_error(*, running: bool
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("python", "-m", "laxity.worker", "train:resnet"), id="as in the docs"),
+        pytest.param(("sh", "-c", "exec python -m laxity.worker train:resnet"), id="in a shell"),
+    ],
+)
+def test_a_job_of_any_kind_fails_where_its_laxity_worker_keeps_failing(command: Any) -> None:
+    found = failing(plain(*command), [unnumbered(pod) for pod in OFTEN], said())
+
+    assert found is not None
+    assert found.patch.body["spec"] == ENDS
+    assert "failed 5 times" in found.words
+    assert found.words.endswith("worker 0 failed with exit code 1: boo")
+
+
+def test_a_container_of_somebody_else_that_keeps_failing_is_only_told_so() -> None:
+    own = [unnumbered(pod) for pod in OFTEN]
+    found = failing(plain("python", "train.py"), own, said())
+
+    assert found is not None
+    assert "spec" not in found.patch.body, "its own backoffLimit counts"
+    words = "failed 5 times in a row: worker 0 failed with exit code 1: boo"
+    assert found.words == found.patch.body["metadata"]["annotations"][names.REASON] == words
+
+    told = plain("python", "train.py")
+    told["metadata"]["annotations"][names.REASON] = words
+    assert failing(told, own, said()) is None, "it is told once"
+
+
+def test_pods_without_an_index_count_together_since_the_last_success() -> None:
+    own = [unnumbered(pod) for pod in OFTEN]
+    done = unnumbered(failed(2))
+    done["status"] = {**done["status"], "phase": "Succeeded"}
+
+    assert failing(plain("python", "train.py", width=2), own, said()) is None, "2.5 times each"
+    assert failing(plain("python", "train.py"), [*own, done], said()) is None, "one has succeeded"
+
+
+@pytest.mark.parametrize(
     ("own", "report"),
     [
         pytest.param(OFTEN[1:], {}, id="one failure fewer"),
@@ -92,16 +148,10 @@ def test_an_image_that_cannot_be_pulled_fails_the_job_at_its_third_start() -> No
     assert failing(training(failed_starts=9), [waiting("ContainerCreating")], said()) is None
 
 
-def without_entry(job: Json) -> None:
-    for name in (names.ENTRY, names.EPOCHS, names.PARAMETERS):
-        del job["metadata"]["annotations"][name]
-
-
 @pytest.mark.parametrize(
     "change",
     [
         pytest.param(lambda job: job["spec"].update(ENDS), id="it is failed already"),
-        pytest.param(without_entry, id="a plain Job counts its own failures"),
         pytest.param(
             lambda job: job["metadata"]["annotations"].update({names.PIN: "by hand"}), id="pinned"
         ),

@@ -10,10 +10,13 @@ from laxity.spec import TrainingSpec
 from laxity_scheduler.backoff import LONGEST_S, backoff_s, failed_starts, without_who_waits
 from laxity_scheduler.engine import Report
 from laxity_scheduler.follow_up import follow_up, with_follow_up
-from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
+from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Resize
 from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.reasons import reason
+from laxity_scheduler.service.outlook import said
 from laxity_scheduler.service.views import Said, view_of
 from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node
+from laxity_scheduler.verdict import Promise
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 
 
@@ -35,6 +38,19 @@ def broken(**more: Any) -> Job:
 def test_the_first_time_it_is_tried_again_at_once_and_then_later_and_later() -> None:
     assert [backoff_s(times) for times in (0, 1, 2, 3, 4)] == [0.0, 0.0, 60.0, 120.0, 240.0]
     assert backoff_s(9) == backoff_s(10**9) == LONGEST_S
+
+
+def test_of_a_job_stopped_for_its_failed_start_the_failure_is_the_last_word() -> None:
+    stopped = replace(promised("broken", 4000.0), workers=1, nodes=("n0",), fitting_workers=0)
+    stopped = replace(stopped, died="worker 0 failed with exit code 1: No module named 'x'")
+    moved = reason("promise_moved", moved_s=60.0, p90_at=900.0)
+    assert isinstance(stopped.verdict, Promise)
+    told = Promised(stopped.id, replace(stopped.verdict, reason=moved), moved)
+
+    plan = with_follow_up(lambda *_: Plan((told,)))(cluster(gpus=1, jobs=[stopped]), MINUTE_EPOCHS)
+
+    assert "No module named 'x'" in said(plan)[stopped.id].reason
+    assert told in plan.decisions, "its P90 finish is written all the same"
 
 
 def test_meanwhile_others_get_the_gpus() -> None:

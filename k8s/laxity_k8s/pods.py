@@ -99,13 +99,14 @@ def has_failed(pod: Json) -> bool:
 
 
 def failure(pod: Json) -> str:
-    """Why a worker failed: its exit code, and the last line that it wrote."""
+    """Why a worker failed: its exit code or signal, and the last line that it wrote."""
     found = merge.items(pod, "status", "containerStatuses")
     ends: list[Json] = [merge.table(one, "state", "terminated") for one in found]
     end = next((one for one in ends if one.get("exitCode")), {})
     lines = [line.strip() for line in str(end.get("message") or "").splitlines() if line.strip()]
-    last = f": {lines[-1][:LONGEST_WORD]}" if lines else ""
-    killed = _killed(end)
+    killed = _killed(end)  # from outside: what it wrote last is not why
+    before = "; last output: " if killed else ": "
+    last = f"{before}{lines[-1][:LONGEST_WORD]}" if lines else ""
     return f"worker {index(pod) or 0} failed with exit code {exit_code(pod)}{killed}{last}"
 
 
@@ -150,8 +151,8 @@ def _killed(end: Json) -> str:
         return " (out of memory)"
     code = end.get("exitCode") or 0
     name = next((one.name for one in signal.Signals if code == 128 + one), "")
-    out_of_memory = ", perhaps out of memory" if name == "SIGKILL" else ""
-    return f" ({name}{out_of_memory})" if name else ""
+    how = ": killed from outside, often by the memory limit" if name == "SIGKILL" else ""
+    return f" ({name}{how})" if name else ""
 
 
 def _created(pod: Json) -> str:

@@ -342,8 +342,16 @@ def failed(index: int = 0, code: int = 1, said: str = "", **more: Any) -> Json:
         ),
         pytest.param(
             [failed(code=137)],
-            "worker 0 failed with exit code 137 (SIGKILL, perhaps out of memory)",
+            "worker 0 failed with exit code 137 "
+            "(SIGKILL: killed from outside, often by the memory limit)",
             id="killed",
+        ),
+        pytest.param(
+            [failed(code=137, said="x.py:3: FutureWarning\n  warnings.warn(")],
+            "worker 0 failed with exit code 137 "
+            "(SIGKILL: killed from outside, often by the memory limit); "
+            "last output: warnings.warn(",
+            id="killed after a warning",
         ),
         pytest.param(
             [failed(code=137, why="OOMKilled")],

@@ -88,7 +88,8 @@ Budgets = Annotated[
     typer.Option(
         "--budget",
         envvar="LAXITY_BUDGETS",
-        help="NAMESPACE=GPU_HOURS that may be promised; repeatable, in the variable with spaces.",
+        metavar="NAMESPACE=GPU_HOURS",
+        help="GPU-hours that may be promised; repeatable, in the variable with spaces.",
     ),
 ]
 PublicUrl = Annotated[

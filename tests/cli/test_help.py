@@ -165,3 +165,10 @@ def test_an_installed_package_hides_the_demo_and_says_where_it_is(tmp_path: Path
     assert " demo " not in installed("--help").stdout
     demo = installed("demo")
     assert (demo.returncode, "clone it, then make demo" in demo.stderr) == (1, True)
+
+
+def test_options_of_up_name_what_they_take() -> None:
+    shown = CliRunner().invoke(app, ["up", "--help"], env={"COLUMNS": "160"}).output
+
+    assert "NAMESPACE=GPU_HOURS" in shown
+    assert "list[" not in shown

@@ -287,7 +287,7 @@ def _preempt(draft: _Draft, decision: Preempt) -> None:
     draft.kept |= {
         **_accounted(draft),
         "queued_at": draft.now,
-        "preemptions": draft.was.preemptions + (not failed),
+        "preemptions": draft.was.preemptions + 1,
         "wanted": 0,
         "freed_for": decision.beneficiary,
         "freed_nodes": draft.row.nodes if decision.beneficiary else (),

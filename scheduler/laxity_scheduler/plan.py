@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeGuard, assert_never
 
-from laxity_scheduler.backoff import FAILED
 from laxity_scheduler.decision import (
     Admit,
     Continue,
@@ -370,7 +369,7 @@ class _Application:
             attained_gpu_s=job.attained_gpu_s + job.gpus * (now - job.since),
             since=now,
             queued_at=now,
-            preemptions=job.preemptions + (decision.reason.code not in FAILED),
+            preemptions=job.preemptions + 1,
             epoch_started_at=None,
             stop_requested_at=None,
             stop_for="",

@@ -342,7 +342,7 @@ def _state(row: Job) -> str:
         return "stopping" if stops else "running"
     if row.terminating_workers:
         return "stopping"
-    return "suspended" if row.preemptions or row.failed_starts else "queued"
+    return "suspended" if row.preemptions else "queued"
 
 
 def _reason(view: Mapping[str, Any], before: Mapping[str, Any] | None, said: Said | None) -> Json:

@@ -1,4 +1,4 @@
-"""Five hundred poisoned Jobs beside ten honest ones, on a real API server."""
+"""A thousand poisoned Jobs beside ten honest ones, on a real API server."""
 
 from collections.abc import Iterator
 
@@ -37,7 +37,7 @@ def world(cluster: Cluster) -> Iterator[LiveCluster]:
     cluster.ask("DELETE", "/api/v1/nodes/large")
 
 
-def test_five_hundred_poisoned_jobs_delay_no_honest_one_by_more_than_two_cycles(
+def test_a_thousand_poisoned_jobs_delay_no_honest_one_by_more_than_two_cycles(
     world: LiveCluster, namespace: str
 ) -> None:
-    delay_nobody(world, namespace, TEMPLATE, many=500)
+    delay_nobody(world, namespace, TEMPLATE, many=1000)

@@ -146,3 +146,31 @@ class Counting(Curve):
     def epoch_time(self, workload: Workload, workers: int) -> Estimate:
         self.seen.append(1)
         return super().epoch_time(workload, workers)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(RuntimeError("default/secret is odd"), id="a RuntimeError"),
+        pytest.param(ValueError("default/secret is odd"), id="what a bad deadline raises, too"),
+    ],
+)
+def test_a_policy_that_fails_is_told_as_that_and_names_nobody(
+    tmp_path: Path, error: Exception
+) -> None:
+    def failing(state: ClusterState, predictor: object) -> Plan:
+        raise error
+
+    with staged(tmp_path, MemoryWorld(2)) as stage:
+        stage.submit("a", deadline="1h", widths="1")
+        before = stage.until("default/a", lambda view: view["workers"] == 1, "running")
+        stage.service.policy = failing
+        answers = [
+            stage.http.post("/v1/whatif", json=manifest("b", deadline="1h", widths="1")),
+            stage.http.post("/v1/jobs/default/a/amend", json={"deadline": "2h"}),
+        ]
+        after = stage.http.get("/v1/jobs/default/a").json()
+    assert [answer.status_code for answer in answers] == [503, 503]
+    assert [answer.json()["error"]["code"] for answer in answers] == ["policy_fails"] * 2
+    assert not any("secret" in answer.text for answer in answers)
+    assert after["deadline_at"] == before["deadline_at"]

@@ -4,6 +4,7 @@ Whatever is changed is changed on the Job, the truth, and the loop is woken; the
 next cycle made of it.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,7 @@ from laxity_scheduler.service.views import instant as instant_of
 from laxity_scheduler.service.views import job_id as id_of
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.verdict import Promise, Refusal
+from laxity_scheduler.web.answers import Problem
 from laxity_scheduler.web.decisions import fold_repeats
 from laxity_scheduler.web.newcomer import amended, newcomer
 from laxity_scheduler.web.whatif import Answer, answer_json, ask
@@ -48,6 +50,11 @@ OPEN_ENDED: Final = {"probe", "soft"}  # offers that ask for no deadline
 MOST_FOLDED: Final = 2_000  # rows that are read to be folded into an answer
 MOST_ALIKE: Final = 3
 MOST_COMPARED: Final = 1_000  # names, letter by letter
+LOG: Final = logging.getLogger(__name__)
+POLICY_FAILS: Final = (
+    "no verdict can be given now, and nothing was changed: the policy fails on this job or beside it; "
+    "the service's log says why, and /readyz whether its cycles fail as well"
+)
 
 
 # What the workers were asked for and have not done yet is withdrawn: they would wait for ever.
@@ -345,9 +352,14 @@ class Desk:
         return counts_from(instant_of(said.get(names.SUBMITTED_AT)), row.submitted_at)
 
     def _judged(self, row: Job, state: ClusterState | None = None) -> Answer:
+        """What would be decided; Problem if the policy fails, whose words may name anybody's Job."""
         seen, predictor = self._service.seen
-        with self._service.deciding:
-            return ask(state or seen, row, predictor, self._service.policy)
+        try:
+            with self._service.deciding:
+                return ask(state or seen, row, predictor, self._service.policy)
+        except Exception as error:
+            LOG.exception("no verdict on %s: the policy fails", row.id, extra={"job": row.id})
+            raise Problem(503, "policy_fails", POLICY_FAILS) from error
 
     def _change_terms(self, job_id: str, changes: Mapping[str, str | None]) -> None:
         """The terms of the first submission stay: by them its key knows the job again."""

@@ -27,7 +27,10 @@ ERRORS: Final = _answers(
         408: "The request was not whole within ten seconds.",
         413: "The body is longer than 1 MiB.",
         422: "A field is wrong: which, and what would do.",
-        503: "Not now: the service starts or stops, or its store or the cluster does not answer.",
+        503: (
+            "Not now: the service starts or stops, its policy fails, or its store or the cluster "
+            "does not answer."
+        ),
     }
 )
 JOB_ERRORS: Final = _answers(

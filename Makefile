@@ -28,7 +28,7 @@ export MPLCONFIGDIR ?= $(CURDIR)/.laxity/matplotlib
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.laxity/numba
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup torch format check oracle test unit integration demo bench soak lock clean
+.PHONY: help setup torch format check metrics oracle test unit integration demo bench soak lock clean
 
 help: ## list the verbs
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
@@ -77,6 +77,9 @@ integration: setup ## the tests that start servers, processes, a cluster or a br
 soak: setup ## what is too long for every change
 	@HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m soak --timeout 14400 \
 		--junitxml=$(RESULTS)/soak.xml $(ARGS)
+
+metrics: setup ## sizes, names and imports of the code, beside their goals
+	@$(BIN)/python -m tests.metrics $(ARGS)
 
 oracle: setup ## whether a policy decides otherwise than tests/oracle/golden.json
 	@$(BIN)/python -W ignore -m tests.oracle $(ARGS)

@@ -1,0 +1,1 @@
+"""Counts of the code's structure beside their goals: sizes, names, imports. `make metrics`."""

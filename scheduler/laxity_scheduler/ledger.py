@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from laxity_scheduler.columns.compiled import COMPILES
 from laxity_scheduler.columns.tying import Tied, tied
+from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.state import NOTHING, ClusterState, Job, Pool
 
 if TYPE_CHECKING:
-    from laxity_scheduler.columns.share_table import Ints
+    from laxity_scheduler.frame.arrays import Ints
 
 MANY: Final = 500  # so many placements are worth compiled loops
 USABLE: tuple[Pool, ...] = ("training", "loaned")  # pools that training may use

@@ -11,9 +11,9 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit, Decision, Wait
 from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import USABLE, Ledger
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, reason

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import When
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.state import Job
 

@@ -6,8 +6,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from laxity_scheduler.columns import compiled, lanes, walking
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame import compiled, lanes, loops
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.promising import claim_plans, planning, room
 from laxity_scheduler.promising.claims import ORDERS, Terms, as_planned
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, simulate, slot_edges
@@ -53,11 +53,11 @@ def test_a_row_says_of_every_width_what_its_job_says() -> None:
         for place, one in enumerate(case.state.jobs):
             row, levels = forecasts.lanes.table[place], forecasts.lanes.levels[place]
             widths = forecasts.curve(one).widths
-            assert walking.trajectory_s(row, levels, now) == forecasts.trajectory_s(one)
+            assert loops.trajectory_s(row, levels, now) == forecasts.trajectory_s(one)
             for at, width in enumerate(widths):
-                assert walking.rest_s(row, levels, at, now) == forecasts.rest_s(one, width)
+                assert loops.rest_s(row, levels, at, now) == forecasts.rest_s(one, width)
             if one.workers:
-                assert walking.freed_s(row, levels, now) == forecasts.freed_s(one)
+                assert loops.freed_s(row, levels, now) == forecasts.freed_s(one)
 
 
 def test_a_walk_ends_when_the_same_steps_do() -> None:
@@ -75,7 +75,7 @@ def test_a_walk_ends_when_the_same_steps_do() -> None:
                 for at_s, at in zip(from_s, chosen, strict=True)
             )
             level = np.array([at if at >= 0 else lanes.NOBODY for at in chosen])
-            found = walking.end_s(row, levels, case.state.now, np.array(from_s), level, many)
+            found = loops.end_s(row, levels, case.state.now, np.array(from_s), level, many)
             assert found == simulate(forecasts, one, steps, "p90"), (case.seed, one.id, steps)
 
 
@@ -182,7 +182,7 @@ def answers(case: Case) -> list[object]:
 
 
 def test_loops_plan_in_cpython_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    for page in (walking, planning):
+    for page in (loops, planning):
         for name, value in list(vars(page).items()):
             if hasattr(value, "py_func"):
                 monkeypatch.setattr(page, name, value.py_func)

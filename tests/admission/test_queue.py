@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.order import Packing
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Wait
 from laxity_scheduler.policies import edf

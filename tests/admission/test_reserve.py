@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_profiler.estimate import Ask, Estimates
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.reserve import Share

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Resize
 from laxity_scheduler.policies.qos import QosPolicy, decide
 from laxity_scheduler.promising.claims import Terms

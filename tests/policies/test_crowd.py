@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from laxity_scheduler import ledger
-from laxity_scheduler.columns import compiled, growing, placing, tied_placing, tying
-from laxity_scheduler.columns.bulk import built, changed
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.columns import growing, placing, tied_placing, tying
 from laxity_scheduler.decision import Admit
+from laxity_scheduler.frame import compiled
+from laxity_scheduler.frame.construct import construct_many, replace_fields
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.memory import codec
 from laxity_scheduler.policies.registry import find
@@ -211,7 +212,7 @@ def test_placing_all_is_placing_one_after_the_other(*, stops: bool) -> None:
 def test_a_value_changed_in_one_field_is_the_one_that_replace_makes() -> None:
     state = newcomers(jobs=1, nodes=1, seed=0)[1]
     one = state.jobs[0]
-    assert changed(one, widths=(1, 16)) == replace(one, widths=(1, 16))
+    assert replace_fields(one, widths=(1, 16)) == replace(one, widths=(1, 16))
     assert one.widths == (1, 2, 4, 8)
 
 
@@ -231,7 +232,7 @@ def test_a_job_on_other_widths_has_their_curve_and_leaves_its_own_alone() -> Non
 def test_values_built_at_once_are_those_that_the_class_makes() -> None:
     why = reason("hopeless")
     one = Admit("team/job", 2, ("n0", "n1"), why)
-    (other,) = built(Admit, ["team/job"], [2], [("n0", "n1")], [why])
+    (other,) = construct_many(Admit, ["team/job"], [2], [("n0", "n1")], [why])
     assert (other, hash(other), repr(other), type(other)) == (one, hash(one), repr(one), Admit)
     with pytest.raises(AttributeError):
         other.workers = 3  # type: ignore[misc]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.plan import Admit, Forecasted, Plan, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find

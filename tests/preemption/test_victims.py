@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.victims import (
     Need,

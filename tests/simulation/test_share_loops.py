@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns import compiled
+from laxity_scheduler.frame import compiled
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import Table
 from laxity_scheduler.simulate.traces import Trace

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from laxity_scheduler.columns import compiled
+from laxity_scheduler.frame import compiled
 from laxity_scheduler.policies import elasticflow
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.compiled import jit
 from laxity_scheduler.columns.placing import Nodes, place
-from laxity_scheduler.columns.share_table import Ints
 from laxity_scheduler.columns.tied_placing import Ground, site
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import jit
 
 
 class Offers(NamedTuple):

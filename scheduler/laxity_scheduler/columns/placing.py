@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import jit
 
 BLOCK: Final = 64
 

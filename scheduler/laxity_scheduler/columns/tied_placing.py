@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from laxity_scheduler.columns.compiled import jit
 from laxity_scheduler.columns.placing import BLOCK
-from laxity_scheduler.columns.share_table import Bools, Ints
+from laxity_scheduler.frame.arrays import Bools, Ints
+from laxity_scheduler.frame.compiled import jit
 
 NO_LIMIT: Final = 1 << 60
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.frame.arrays import Ints
 
 if TYPE_CHECKING:
     from laxity_scheduler.columns.tied_placing import Ties

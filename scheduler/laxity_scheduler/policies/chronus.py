@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.priority import by_rank, movable
 from laxity_scheduler.state import FOREVER, ClusterState, Job

@@ -6,7 +6,7 @@ nothing but where a curve stops rising, and knows no deadlines.
 """
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.widening import capacity, resizable, toward, widen

@@ -5,7 +5,7 @@ Baseline (algorithms 7.1). What does not fit is passed over; packed strictly, th
 
 from typing import Final
 
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.order import Order, Widths, policy_of
 from laxity_scheduler.state import FOREVER, Job
 

@@ -7,7 +7,7 @@ its curve does not hide a later rise (algorithms 1.5). Convergence is not modell
 """
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.widening import capacity, resizable, toward, widen

@@ -32,10 +32,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.decision import Admit, Decision, Preempt
 from laxity_scheduler.drain import drain_s, least_gpus
 from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.priority import movable

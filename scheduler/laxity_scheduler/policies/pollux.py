@@ -12,7 +12,7 @@ sizes stay as they are.
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.widening import capacity, resizable, toward, widen

@@ -16,20 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.bulk import changed
-from laxity_scheduler.columns.facts import (
-    HARD,
-    PROMISED_DUE_AT,
-    PROMISED_P90_AT,
-    SERVICE,
-    SOFT,
-    STOPS_LATE,
-    SUBMITTED_AT,
-    TROUBLED,
-    WAITING,
-    WANTS,
-)
-from laxity_scheduler.columns.forecast import Forecasts, stopping
 from laxity_scheduler.decision import (
     Continue,
     Decision,
@@ -41,6 +27,20 @@ from laxity_scheduler.decision import (
     Wait,
 )
 from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.frame.construct import replace_fields
+from laxity_scheduler.frame.frame import (
+    HARD,
+    PROMISED_DUE_AT,
+    PROMISED_P90_AT,
+    SERVICE,
+    SOFT,
+    STOPS_LATE,
+    SUBMITTED_AT,
+    TROUBLED,
+    WAITING,
+    WANTS,
+)
+from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.promise import forecast_of, promise_of
 from laxity_scheduler.promising.queueing import Waiting, expected_starts
@@ -275,7 +275,7 @@ def _promises(bargain: Bargain) -> None:
             share = replace(share, finish_s=in_time_s)  # late by slots, which is no danger
         if why is not None or job.id in bargain.newly:
             new = promise_of(job, share, old.deadline_at, bargain.forecasts)
-            new = changed(new, reason=why or new.reason, rests_on=old.rests_on)
+            new = replace_fields(new, reason=why or new.reason, rests_on=old.rests_on)
             bargain.decisions.append(Promised(job.id, new, new.reason))
 
 

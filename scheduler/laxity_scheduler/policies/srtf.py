@@ -4,7 +4,7 @@ A baseline (algorithms 7.1): the mean remaining time at the width asked for rank
 """
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.priority import by_rank
 from laxity_scheduler.state import ClusterState, Job

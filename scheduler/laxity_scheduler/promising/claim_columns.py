@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns import lanes as fields
-from laxity_scheduler.columns import walking
-from laxity_scheduler.columns.facts import Bools
-from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.frame import lanes as fields
+from laxity_scheduler.frame import loops
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.promising.claims import Order, as_planned, by_deadline, in_turn
 from laxity_scheduler.promising.reserve import Claim
 from laxity_scheduler.state import FOREVER
@@ -38,7 +37,7 @@ class Columns:
     @cached_property
     def times_s(self) -> tuple[Floats, Floats, Floats]:
         """When each ends, when its epoch does, and when its GPUs are free if it is stopped."""
-        return walking.times_s(self._lanes.table, self._lanes.levels, self._room.forecasts.now)
+        return loops.times_s(self._lanes.table, self._lanes.levels, self._room.forecasts.now)
 
     def rows(self, claims: Sequence[Claim]) -> Ints | None:
         """Their rows; None if one is not in the snapshot."""
@@ -76,7 +75,7 @@ class Columns:
 
     def ends(self) -> list[tuple[float, int]]:
         """As `Room.ends`."""
-        ends_s, _, freed_s = walking.times_s(
+        ends_s, _, freed_s = loops.times_s(
             self._lanes.table, self._lanes.means, self._room.forecasts.now
         )
         stops = self.of(fields.STOPPING) > 0.0

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.curve import Curve
-from laxity_scheduler.columns.forecast import Forecasts
-from laxity_scheduler.columns.lanes import NOBODY, WIDTH, Lanes, lane_of
-from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.curve import Curve
+from laxity_scheduler.frame.lanes import NOBODY, WIDTH, Lanes, lane_of
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.promising import planning
 from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
 from laxity_scheduler.promising.planning import IN_TIME, NONE

@@ -8,8 +8,8 @@ at the end of its epoch; only pinned jobs and those that may not be preempted st
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from laxity_scheduler.columns.facts import QUEUED_AT, WAITING
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.frame import QUEUED_AT, WAITING
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.promising.reserve import Claim
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Promise

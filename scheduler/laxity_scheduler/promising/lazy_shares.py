@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.promising.reserve import Share
 from laxity_scheduler.state import FOREVER
 

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.lanes import (
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import jit
+from laxity_scheduler.frame.lanes import (
     CHANGED_AT,
     EXTRA,
     LEVELS,
@@ -25,8 +26,7 @@ from laxity_scheduler.columns.lanes import (
     WIDTH,
     WORKERS,
 )
-from laxity_scheduler.columns.share_table import Ints
-from laxity_scheduler.columns.walking import NEVER, TINY_S, end_s, freed_s, rest_s
+from laxity_scheduler.frame.loops import NEVER, TINY_S, end_s, freed_s, rest_s
 
 MOST_EXTENSIONS: Final = 12  # as in `reserve`
 IN_TIME, LATE, NONE = 0, 1, 2

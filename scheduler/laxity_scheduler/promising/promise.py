@@ -14,8 +14,8 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.sharing import model_of
-from laxity_scheduler.columns.forecast import Forecasts
 from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.promising.claims import Terms, promised, wants_promise
 from laxity_scheduler.promising.queueing import (
     Waiting,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Literal
 
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.promising.claims import Terms, ageing_limit_s, deadline_in_force
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.state import FOREVER, NOTHING, NOWHERE, ClusterState, Job

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.forecast import stopping
+from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.promising.reserve import SLOTS, Profile, Share
 from laxity_scheduler.state import ClusterState, Job, NodeSet

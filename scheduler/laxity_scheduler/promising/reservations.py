@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.bulk import built
-from laxity_scheduler.columns.facts import PROMISED_DUE_AT
-from laxity_scheduler.columns.forecast import TINY_S, Forecasts, stopping
+from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.frame import PROMISED_DUE_AT
+from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
 from laxity_scheduler.ledger import may_ever_start
 from laxity_scheduler.promising.claims import (
     ORDERS,
@@ -24,7 +24,7 @@ from laxity_scheduler.promising.tally import Tally
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 if TYPE_CHECKING:
-    from laxity_scheduler.columns.share_table import Ints
+    from laxity_scheduler.frame.arrays import Ints
     from laxity_scheduler.promising.claim_plans import Plans
 
 
@@ -51,7 +51,7 @@ class Reservations:
         left_s = (facts.column(PROMISED_DUE_AT)[facts.promised] - state.now).tolist()
         claims = [
             claim
-            for claim in built(Claim, facts.where(facts.promised), left_s)
+            for claim in construct_many(Claim, facts.where(facts.promised), left_s)
             if claim.job.id != without and not claim.job.pinned
         ]
         claims += [Claim(job, FOREVER) for job in self.aged]
@@ -140,7 +140,7 @@ class Reservations:
             return 0
         many = self._tally.count(jobs, widths * sizes)
         jobs = jobs[:many]
-        self.claims += built(Claim, jobs, due_s[:many].tolist())
+        self.claims += construct_many(Claim, jobs, due_s[:many].tolist())
         rows = zip(jobs, widths[:many].tolist(), finish_s[:many].tolist(), strict=True)
         self.shares.plain |= {job.id: (width, ends_s) for job, width, ends_s in rows}
         if self._profile is not None:
@@ -160,7 +160,7 @@ class Reservations:
         shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
         many = admit_all(self.room, plans, ones, shown, self._profile)
         jobs = jobs[:many]
-        self.claims += built(Claim, jobs, due_s[:many].tolist())
+        self.claims += construct_many(Claim, jobs, due_s[:many].tolist())
         self.shares.plan([job.id for job in jobs], plans, ones.start)
         return many
 

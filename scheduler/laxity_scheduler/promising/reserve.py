@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.curve import Quantile
-from laxity_scheduler.columns.forecast import TINY_S, Forecasts, stopping
+from laxity_scheduler.frame.curve import Quantile
+from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
 from laxity_scheduler.state import FOREVER, Job
 
 SLOTS: Final = 256

@@ -11,8 +11,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.rows import carried
-from laxity_scheduler.columns.share_table import Bools
+from laxity_scheduler.frame.arrays import Bools, carried
 from laxity_scheduler.state import ClusterState, Job
 
 Parts = tuple[frozenset[str], ...]  # the nodes of each region

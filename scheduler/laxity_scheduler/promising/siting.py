@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laxity_scheduler.columns.compiled import COMPILES
 from laxity_scheduler.columns.tying import ALL_CELLS, Tied, cells_of
+from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.ledger import MANY, Ledger
 from laxity_scheduler.promising.regions import Region, SplitProfile
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.state import FOREVER, NOWHERE, ClusterState, Job
 
 if TYPE_CHECKING:
-    from laxity_scheduler.columns.share_table import Ints
+    from laxity_scheduler.frame.arrays import Ints
 
 Nodes = frozenset[str] | None  # None: all
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.facts import PROMISED_DUE_AT, SIZE, WORKERS
-from laxity_scheduler.columns.forecast import TINY_S, stopping
+from laxity_scheduler.frame.frame import PROMISED_DUE_AT, SIZE, WORKERS
+from laxity_scheduler.frame.remaining import TINY_S, stopping
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region
@@ -20,7 +20,7 @@ from laxity_scheduler.promising.room import Room
 from laxity_scheduler.state import FOREVER, Job
 
 if TYPE_CHECKING:
-    from laxity_scheduler.columns.share_table import Ints
+    from laxity_scheduler.frame.arrays import Ints
 
 
 class Tally:

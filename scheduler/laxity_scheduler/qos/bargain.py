@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.forecast import Forecasts, stopping
 from laxity_scheduler.decision import Decision, Preempt, Resize
+from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.promising.claims import Terms, deadline_in_force, promised
 from laxity_scheduler.promising.promise import Judge

@@ -8,8 +8,8 @@ urgent first, each GPU once.
 from collections import Counter
 from collections.abc import Iterable
 
-from laxity_scheduler.columns.facts import CHANGING, SIZE, TERMINATING
-from laxity_scheduler.columns.forecast import Forecasts, stopping
+from laxity_scheduler.frame.frame import CHANGING, SIZE, TERMINATING
+from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.state import ClusterState, Hold, Job
 from laxity_scheduler.stops import was_served

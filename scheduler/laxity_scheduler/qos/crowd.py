@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.bulk import built
-from laxity_scheduler.columns.facts import (
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.frame import (
     BEST_EFFORT,
     DUE_AT,
     HARD,
@@ -25,8 +26,8 @@ from laxity_scheduler.columns.facts import (
     WAITING,
     WANTS,
 )
-from laxity_scheduler.columns.forecast import Forecasts
-from laxity_scheduler.columns.waiters import MEAN, P90, Ints, Waiters, waiters_of
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.frame.waiters import MEAN, P90, Waiters, waiters_of
 from laxity_scheduler.ledger import MANY
 from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting, in_order, unpromised
 from laxity_scheduler.state import FOREVER, Job
@@ -119,7 +120,7 @@ def queue_at_once(crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations
     at = at[kept]
     submitted_at = crowd.column(SUBMITTED_AT)[at]
     at = at[np.lexsort((crowd.by_id[at], submitted_at, key[at], rank[at]))]
-    found = built(
+    found = construct_many(
         Waiting,
         crowd.waiters.at(at),
         [NAMES[one] for one in rank[at].tolist()],

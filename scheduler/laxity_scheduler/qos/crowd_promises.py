@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from laxity_scheduler.columns.compiled import COMPILES
-from laxity_scheduler.columns.facts import DUE_AT, HARD, PROMISED_DUE_AT, SERVICE
-from laxity_scheduler.columns.forecast import TINY_S
-from laxity_scheduler.columns.waiters import P90, Ints
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import COMPILES
+from laxity_scheduler.frame.frame import DUE_AT, HARD, PROMISED_DUE_AT, SERVICE
+from laxity_scheduler.frame.remaining import TINY_S
+from laxity_scheduler.frame.waiters import P90
 from laxity_scheduler.ledger import MANY
 from laxity_scheduler.qos.crowd import Crowd
 from laxity_scheduler.state import FOREVER, Job

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laxity_scheduler.columns.bulk import built
-from laxity_scheduler.columns.compiled import COMPILES
-from laxity_scheduler.columns.facts import DUE_AT
-from laxity_scheduler.columns.forecast import TINY_S
-from laxity_scheduler.columns.waiters import MEAN, Ints
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import COMPILES
+from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.frame import DUE_AT
+from laxity_scheduler.frame.remaining import TINY_S
+from laxity_scheduler.frame.waiters import MEAN
 from laxity_scheduler.ledger import MANY, Ledger
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.bargain import Bargain, Start
@@ -118,7 +119,7 @@ def _start(
         else:
             codes.append(code)
             facts.append((*fact, known[width]))
-    reasons = built(Reason, codes, facts)
+    reasons = construct_many(Reason, codes, facts)
     starts = map(Start, ones, widths, placed, reasons)
     bargain.starts.update(zip([one.job.id for one in ones], starts, strict=False))
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.bulk import built
-from laxity_scheduler.columns.facts import DUE_AT
-from laxity_scheduler.columns.waiters import P50, P90
 from laxity_scheduler.decision import Admit, Forecasted, Promised
+from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.frame import DUE_AT
+from laxity_scheduler.frame.waiters import P50, P90
 from laxity_scheduler.qos.bargain import Bargain
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.verdict import Forecast, Promise
 
 if TYPE_CHECKING:
-    from laxity_scheduler.columns.waiters import Ints
+    from laxity_scheduler.frame.arrays import Ints
     from laxity_scheduler.qos.crowd import Crowd
 
 
@@ -44,9 +44,9 @@ def promises_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
     p90_at = p90.tolist()
     runs = [((ends_at, width),) for ends_at, width in zip(p90_at, workers.tolist(), strict=True)]
     rests_on = [one.rests_on for one in given]
-    promises = built(Promise, due_at.tolist(), p50.tolist(), p90_at, runs, why, rests_on)
+    promises = construct_many(Promise, due_at.tolist(), p50.tolist(), p90_at, runs, why, rests_on)
     names = [job.id for job in jobs]
-    return dict(zip(names, built(Promised, names, promises, why), strict=True))
+    return dict(zip(names, construct_many(Promised, names, promises, why), strict=True))
 
 
 def plans_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
@@ -77,9 +77,9 @@ def plans_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
         for begin, end, width in zip(begins, p90_at, plans.workers.tolist(), strict=True)
     ]
     rests_on = [one.rests_on for one in given]
-    promises = built(Promise, due_at.tolist(), p50.tolist(), p90_at, runs, why, rests_on)
+    promises = construct_many(Promise, due_at.tolist(), p50.tolist(), p90_at, runs, why, rests_on)
     names = [job.id for job in jobs]
-    return dict(zip(names, built(Promised, names, promises, why), strict=True))
+    return dict(zip(names, construct_many(Promised, names, promises, why), strict=True))
 
 
 def _kept(p90_at: Floats, late_s: Floats, workers: "Ints") -> list[Reason]:
@@ -91,7 +91,7 @@ def _kept(p90_at: Floats, late_s: Floats, workers: "Ints") -> list[Reason]:
         for at, late, width in rows
     ]
     codes = ["promise_in_danger" if late else "fits" for late in (late_s > 0.0).tolist()]
-    return built(Reason, codes, facts)
+    return construct_many(Reason, codes, facts)
 
 
 def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecasted]:
@@ -112,10 +112,12 @@ def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecaste
         (("p90_at", p90_at), ("late_s", late_s))
         for p90_at, late_s in zip(p90.tolist(), late, strict=True)
     ]
-    why = built(Reason, ["forecast_late" if late_s else "forecast" for late_s in late], facts)
-    forecasts = built(Forecast, (crowd.now + p50_s).tolist(), p90.tolist(), late, why)
+    why = construct_many(
+        Reason, ["forecast_late" if late_s else "forecast" for late_s in late], facts
+    )
+    forecasts = construct_many(Forecast, (crowd.now + p50_s).tolist(), p90.tolist(), late, why)
     names = [job.id for job in jobs]
-    return dict(zip(names, built(Forecasted, names, forecasts, why), strict=True))
+    return dict(zip(names, construct_many(Forecasted, names, forecasts, why), strict=True))
 
 
 def never_said(
@@ -143,7 +145,7 @@ def never_said(
     }
     found = [told[job.deadline_at < FOREVER] for job in jobs]
     names = [job.id for job in jobs]
-    said = built(Forecasted, names, found, [one.reason for one in found])
+    said = construct_many(Forecasted, names, found, [one.reason for one in found])
     return dict(zip(names, said, strict=True))
 
 
@@ -162,7 +164,7 @@ def _starting(
 def admissions(bargain: Bargain) -> list[Admit]:
     """All that start."""
     starts = list(bargain.starts.values())
-    return built(
+    return construct_many(
         Admit,
         list(bargain.starts),
         [start.workers for start in starts],

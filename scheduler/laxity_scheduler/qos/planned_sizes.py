@@ -10,19 +10,18 @@ from typing import NamedTuple
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns import lanes as fields
-from laxity_scheduler.columns.facts import (
+from laxity_scheduler.frame import lanes as fields
+from laxity_scheduler.frame.arrays import Bools, Ints
+from laxity_scheduler.frame.frame import (
     DUE_AT,
     PROMISED_DUE_AT,
     PROMISED_P90_AT,
     SUBMITTED_AT,
     TROUBLED,
     WORKERS,
-    Bools,
-    Facts,
+    Frame,
 )
-from laxity_scheduler.columns.forecast import TINY_S
-from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.promising.lazy_shares import Outline
 from laxity_scheduler.qos.bargain import Bargain
 from laxity_scheduler.state import FOREVER, Job
@@ -41,7 +40,7 @@ def defended(bargain: Bargain) -> Defended | None:
     reservations = bargain.reservations
     if reservations.roomy or reservations.room.columns is None:
         return None
-    from laxity_scheduler.columns.walking import slacks_s
+    from laxity_scheduler.frame.loops import slacks_s
 
     claims = [claim.job for claim in reservations.claims if claim.job.workers]
     lanes = bargain.forecasts.lanes
@@ -93,7 +92,7 @@ def _last_epoch_s(table: Floats, levels: Floats) -> Floats:
     return found
 
 
-def as_told(bargain: Bargain, facts: Facts, told: Collection[str]) -> Bools:
+def as_told(bargain: Bargain, facts: Frame, told: Collection[str]) -> Bools:
     """Which promises of waiting jobs stand as they were said, (n,): planned to end about then.
 
     Those that were `told` something in this decision are not among them.

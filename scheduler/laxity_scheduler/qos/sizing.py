@@ -12,7 +12,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from laxity_scheduler.columns.facts import (
+from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.frame.frame import (
     BEST_EFFORT,
     EPOCHS_LEFT,
     PROMISED_DUE_AT,
@@ -21,8 +22,7 @@ from laxity_scheduler.columns.facts import (
     STARTING,
     WORKERS,
 )
-from laxity_scheduler.columns.forecast import TINY_S
-from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.promising.reserve import Profile
 from laxity_scheduler.qos.bargain import Bargain

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 
-from laxity_scheduler.columns.facts import WAITING
-from laxity_scheduler.columns.forecast import TINY_S
+from laxity_scheduler.frame.frame import WAITING
+from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.ledger import may_ever_start
 from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.queueing import RANKS, Waiting, ages_at, slack

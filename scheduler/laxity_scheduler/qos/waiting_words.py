@@ -5,8 +5,8 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from laxity_scheduler.columns.bulk import built
 from laxity_scheduler.decision import Wait
+from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.order import never_starts
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.bargain import Bargain
@@ -62,7 +62,7 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
     now = bargain.now
     names = [one.job.id for one in bargain.blocked]
     told = list(map(why_of, bargain.blocked))
-    return built(
+    return construct_many(
         Wait,
         names,
         [why for why, _ in told],

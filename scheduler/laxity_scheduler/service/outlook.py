@@ -8,7 +8,7 @@ one after another until the least width fits.
 from collections.abc import Iterable
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
 from laxity_scheduler.service.views import Finish, Said

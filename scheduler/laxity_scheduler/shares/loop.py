@@ -13,8 +13,9 @@
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.share_table import (
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import jit
+from laxity_scheduler.shares.arrays import (
     BY_DEADLINE,
     BY_GPU_TIME,
     NEWCOMER,
@@ -23,16 +24,15 @@ from laxity_scheduler.columns.share_table import (
     PROMISED,
     TINY,
     TURNED_AWAY,
-    How,
-    Ints,
-    Jobs,
+    JobArrays,
+    RuleParameters,
 )
 from laxity_scheduler.shares.plans import base_profile, planned_in
 from laxity_scheduler.shares.surplus import rest_s, surplus
 
 
 @jit
-def least_levels(jobs: Jobs, careful: float) -> Ints:
+def least_levels(jobs: JobArrays, careful: float) -> Ints:
     """The smallest level of each job that is in time; -1 where none is."""
     least = np.full(len(jobs.due), -1, dtype=np.int64)
     for job in range(len(jobs.due)):
@@ -45,7 +45,7 @@ def least_levels(jobs: Jobs, careful: float) -> Ints:
 
 
 @jit
-def keys_of(jobs: Jobs, how: How, least: Ints, state: Ints) -> Floats:
+def keys_of(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints) -> Floats:
     """In which order shares are given: least first; promised jobs first, and by deadline."""
     key = np.empty(len(jobs.due))
     for job in range(len(jobs.due)):
@@ -64,7 +64,7 @@ def keys_of(jobs: Jobs, how: How, least: Ints, state: Ints) -> Floats:
 
 
 @jit
-def everybody(jobs: Jobs, how: How, least: Ints, state: Ints, target: Ints) -> None:
+def everybody(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints, target: Ints) -> None:
     """All have their least level at once."""
     for job in range(len(jobs.due)):
         target[job] = least[job]
@@ -74,7 +74,9 @@ def everybody(jobs: Jobs, how: How, least: Ints, state: Ints, target: Ints) -> N
 
 
 @jit
-def base_now(jobs: Jobs, how: How, order: Ints, least: Ints, state: Ints, target: Ints) -> None:
+def base_now(
+    jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints, state: Ints, target: Ints
+) -> None:
     """Least levels in order, as long as they fit now; nothing is kept for later."""
     free = how.gpus
     for step in range(len(order)):
@@ -92,7 +94,7 @@ def base_now(jobs: Jobs, how: How, order: Ints, least: Ints, state: Ints, target
 
 
 @jit
-def better_order(jobs: Jobs, how: How, order: Ints, least: Ints) -> Ints:
+def better_order(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -> Ints:
     """This order, or that of deadlines if more jobs are in time with it."""
     by_deadline = np.argsort(jobs.due, kind="mergesort")
     if planned_in(jobs, how, by_deadline, least) > planned_in(jobs, how, order, least):
@@ -101,7 +103,9 @@ def better_order(jobs: Jobs, how: How, order: Ints, least: Ints) -> Ints:
 
 
 @jit
-def allocate(jobs: Jobs, how: How, most_paid: float, state: Ints, target: Ints) -> float:
+def allocate(
+    jobs: JobArrays, how: RuleParameters, most_paid: float, state: Ints, target: Ints
+) -> float:
     """Levels now, into `target` (-1: none); `state` says who is promised. Returns when to wake.
 
     `most_paid`: the price in GPU-seconds above which a newcomer is not promised.

@@ -11,17 +11,17 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.share_table import (
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import jit
+from laxity_scheduler.shares.arrays import (
     NEWCOMER,
     NO_ADMISSION,
     PRICED,
     PROMISED,
     TINY,
     TURNED_AWAY,
-    How,
-    Ints,
-    Jobs,
+    JobArrays,
+    RuleParameters,
 )
 
 SLOTS: Final = 256
@@ -50,7 +50,7 @@ def slot_lengths(horizon_s: float) -> Floats:
 
 @jit
 def plan_in(
-    jobs: Jobs, job: int, most: int, work: float, free: Floats, lengths: Floats, chosen: Ints
+    jobs: JobArrays, job: int, most: int, work: float, free: Floats, lengths: Floats, chosen: Ints
 ) -> int:
     """Levels by slot with at most `most`, into `chosen`; the number of slots used, -1 if late."""
     at_s, before, due_s = 0.0, jobs.level[job], jobs.due[job]
@@ -82,7 +82,7 @@ def plan_in(
 
 
 @jit
-def reserve(jobs: Jobs, job: int, used: int, free: Floats, chosen: Ints) -> None:
+def reserve(jobs: JobArrays, job: int, used: int, free: Floats, chosen: Ints) -> None:
     for slot in range(used):
         if chosen[slot] >= 0:
             free[slot] -= jobs.width[job, chosen[slot]]
@@ -111,7 +111,7 @@ def price_of(
 
 @jit
 def narrowest_plan(
-    jobs: Jobs,
+    jobs: JobArrays,
     job: int,
     least: Ints,
     careful: float,
@@ -130,9 +130,9 @@ def narrowest_plan(
 
 @jit
 def together(
-    jobs: Jobs,
+    jobs: JobArrays,
     newcomer: int,
-    how: How,
+    how: RuleParameters,
     by_deadline: Ints,
     holds: Ints,
     least: Ints,
@@ -164,7 +164,7 @@ def together(
 
 
 @jit
-def furthest_deadline_s(jobs: Jobs, least: Ints) -> float:
+def furthest_deadline_s(jobs: JobArrays, least: Ints) -> float:
     """Of the jobs that can be in time; at least a minute."""
     furthest = 60.0
     for job in range(len(jobs.due)):
@@ -175,7 +175,13 @@ def furthest_deadline_s(jobs: Jobs, least: Ints) -> float:
 
 @jit
 def base_profile(
-    jobs: Jobs, how: How, most_paid: float, order: Ints, least: Ints, state: Ints, target: Ints
+    jobs: JobArrays,
+    how: RuleParameters,
+    most_paid: float,
+    order: Ints,
+    least: Ints,
+    state: Ints,
+    target: Ints,
 ) -> float:
     """Levels now from plans over time, promised jobs first; when a plan has more, in s from now."""
     target[:] = -1
@@ -221,7 +227,7 @@ def base_profile(
 
 
 @jit
-def planned_in(jobs: Jobs, how: How, order: Ints, least: Ints) -> int:
+def planned_in(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -> int:
     """How many jobs are in time if plans are made in this order and nobody is promised."""
     lengths = slot_lengths(furthest_deadline_s(jobs, least))
     free = np.full(SLOTS, how.gpus)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.bulk import built
-from laxity_scheduler.columns.share_table import TINY
 from laxity_scheduler.decision import Promised
+from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.reasons import Reason
+from laxity_scheduler.shares.arrays import TINY
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.verdict import Promise
 
 if TYPE_CHECKING:
-    from laxity_scheduler.columns.share_table import Ints
+    from laxity_scheduler.frame.arrays import Ints
 
 
 def promised(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> list[Promised]:
@@ -40,10 +40,10 @@ def promised(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> 
         (("p90_at", at), ("workers", width), (name, over))
         for at, width, (_, name), over in zip(p90_at, widths, names, over_s, strict=True)
     ]
-    why = built(Reason, [code for code, _ in names], facts)
+    why = construct_many(Reason, [code for code, _ in names], facts)
     runs = [((at, width),) for at, width in zip(p90_at, widths, strict=True)]
-    promises = built(Promise, due_at, p90_at, p90_at, runs, why, repeat(()))
-    return built(Promised, [job.id for job in jobs], promises, why)
+    promises = construct_many(Promise, due_at, p90_at, p90_at, runs, why, repeat(()))
+    return construct_many(Promised, [job.id for job in jobs], promises, why)
 
 
 def _from_0(levels: "Ints") -> list[int]:

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor, Workload
-from laxity_scheduler.columns.share_table import TINY, Ints, Jobs
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.promising.claims import deadline_in_force
+from laxity_scheduler.shares.arrays import TINY, JobArrays
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.verdict import Promise
 
@@ -40,7 +41,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """n jobs and L levels: see `share_table.Jobs`.
+    """n jobs and L levels: see `arrays.JobArrays`.
 
     `freed`: seconds until a job's GPUs are free if it is told to stop now, 0 where it does not run.
     """
@@ -64,9 +65,9 @@ class Columns:
         cost = np.where(stays, self.pause[rows][:, None], self.change[rows])
         return cost + self.left[rows][:, None] * self.total[rows]
 
-    def table(self, due: Floats) -> Jobs:
+    def table(self, due: Floats) -> JobArrays:
         """What the loop works on, with these deadlines."""
-        return Jobs(
+        return JobArrays(
             due,
             self.left,
             self.total,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.share_table import NEWCOMER, PROMISED, TURNED_AWAY, How
 from laxity_scheduler.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.eligible import never_fits
 from laxity_scheduler.ledger import Ledger, may_ever_start
 from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.shares.arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
 from laxity_scheduler.shares.promises import promised
 from laxity_scheduler.shares.rows import Columns, Rows
 from laxity_scheduler.shares.starts import started
@@ -26,7 +26,7 @@ from laxity_scheduler.state import FOREVER, ClusterState, Job
 from laxity_scheduler.verdict import Forecast, Promise, Refusal
 
 if TYPE_CHECKING:
-    from laxity_scheduler.columns.share_table import Ints
+    from laxity_scheduler.frame.arrays import Ints
 
 Admission = Literal["none", "greedy", "priced"]
 
@@ -54,9 +54,9 @@ class ShareRule:
     replans: int = 0
     drops: bool = False
 
-    def on(self, gpus: float) -> How:
+    def on(self, gpus: float) -> RuleParameters:
         """The rule on so many GPUs, as numbers."""
-        return How(
+        return RuleParameters(
             gpus=gpus,
             order=("deadline", "gpu_time").index(self.order),
             admission=("none", "greedy", "priced").index(self.admission),

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.bulk import built
 from laxity_scheduler.decision import Admit, Resize
+from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.shares.rows import Columns
 from laxity_scheduler.state import FOREVER, Job
 
 if TYPE_CHECKING:
-    from laxity_scheduler.columns.share_table import Ints
+    from laxity_scheduler.frame.arrays import Ints
 
 
 def started(
@@ -70,8 +70,8 @@ def _admits(
         (("slack_s", slack_s), ("workers", width))
         for slack_s, width in zip(slack.tolist(), widths, strict=True)
     ]
-    why = built(Reason, repeat("due_first"), facts)
-    return built(Admit, [job.id for job in new], widths, nodes, why)
+    why = construct_many(Reason, repeat("due_first"), facts)
+    return construct_many(Admit, [job.id for job in new], widths, nodes, why)
 
 
 def _grown(job: Job, nodes: tuple[str, ...], total_s: Floats) -> Resize:

@@ -9,21 +9,22 @@ that run already: least GPU-time first, who runs before who waits, who cannot be
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.share_table import DEAREST, TINY, TURNED_AWAY, How, Ints, Jobs
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import jit
+from laxity_scheduler.shares.arrays import DEAREST, TINY, TURNED_AWAY, JobArrays, RuleParameters
 
 UNKNOWN_GPU_S = 1e20  # of a job of which nothing is known
 
 
 @jit
-def rest_s(jobs: Jobs, job: int, at: int) -> float:
+def rest_s(jobs: JobArrays, job: int, at: int) -> float:
     """Seconds from now to the end of a job that has level `at` from now on."""
     cost = jobs.pause[job] if at == jobs.level[job] else jobs.change[job, at]
     return float(cost + jobs.left[job] * jobs.total[job, at])
 
 
 @jit
-def start_key(jobs: Jobs, job: int, gpu_s: float, hopeless: bool) -> float:  # noqa: FBT001
+def start_key(jobs: JobArrays, job: int, gpu_s: float, hopeless: bool) -> float:  # noqa: FBT001
     """Where a start stands among all steps."""
     key = min(gpu_s, UNKNOWN_GPU_S) * 1e-9 - 1e12
     if hopeless:
@@ -35,9 +36,9 @@ def start_key(jobs: Jobs, job: int, gpu_s: float, hopeless: bool) -> float:  # n
 
 @jit
 def steps_of(
-    jobs: Jobs,
+    jobs: JobArrays,
     job: int,
-    how: How,
+    how: RuleParameters,
     base: int,
     hopeless: bool,  # noqa: FBT001
     found: int,
@@ -72,7 +73,7 @@ def steps_of(
 
 
 @jit
-def surplus(jobs: Jobs, how: How, least: Ints, state: Ints, target: Ints) -> None:
+def surplus(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints, target: Ints) -> None:
     """Give what is left, one (job, next level) step after the other."""
     free = how.gpus
     steps = 0

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.shares.rows import NOBODY, Columns
 
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.share_table import TURNED_AWAY, Ints
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.shares.arrays import TURNED_AWAY
 from laxity_scheduler.shares.rows import NOBODY
 from laxity_scheduler.shares.rule import ShareRule
 from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs

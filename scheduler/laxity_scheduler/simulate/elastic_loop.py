@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.share_table import (
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import jit
+from laxity_scheduler.shares.arrays import (
     NEWCOMER,
     PROMISED,
     TINY,
     TURNED_AWAY,
-    How,
-    Ints,
-    Jobs,
+    JobArrays,
+    RuleParameters,
 )
 from laxity_scheduler.shares.loop import allocate
 
@@ -57,7 +57,7 @@ class Live(NamedTuple):
     had: Ints  # (n,): levels since the last periodic restart, as bits
     active: Ints  # (n,)
     recent: Floats  # (MOST_PLANS_REMEMBERED,): GPU-seconds of the latest newcomers, each alone
-    state: Ints  # (n,): see `share_table`
+    state: Ints  # (n,): see `shares.arrays`
     out: Floats  # (n, 8)
     clock: Floats  # (2,): now, and when to wake
     counts: Ints  # (4,): newcomers planned, arrived, active, and events so far
@@ -122,7 +122,7 @@ def remember(asked: Asked, live: Live, job: int, now: float, planned: int) -> in
 
 
 @jit
-def view_of(asked: Asked, live: Live, now: float, many: int) -> Jobs:
+def view_of(asked: Asked, live: Live, now: float, many: int) -> JobArrays:
     """The active jobs as they are believed to be now."""
     levels = asked.total.shape[1]
     due, left, pause = np.empty(many), np.empty(many), np.empty(many)
@@ -143,12 +143,12 @@ def view_of(asked: Asked, live: Live, now: float, many: int) -> Jobs:
             total[place, at] = asked.total[job, at] * believed
             change[place, at] = asked.change[job, at]
             width[place, at] = asked.width[job, at]
-    return Jobs(due, left, total, width, count, level, pause, change)
+    return JobArrays(due, left, total, width, count, level, pause, change)
 
 
 @jit
 def told(
-    live: Live, view: Jobs, job: int, place: int, now: float, deadline: float, at: int
+    live: Live, view: JobArrays, job: int, place: int, now: float, deadline: float, at: int
 ) -> None:
     """When a job that was just promised is expected to end."""
     if at >= 0:
@@ -194,8 +194,8 @@ def pay_round(asked: Asked, live: Live, job: int, now: float, pace: Pace, period
 def carried_out(
     asked: Asked,
     live: Live,
-    view: Jobs,
-    how: How,
+    view: JobArrays,
+    how: RuleParameters,
     pace: Pace,
     now: float,
     periodic: bool,  # noqa: FBT001
@@ -239,7 +239,7 @@ def beginning(jobs: int, out: Floats, state: Ints) -> Live:
 
 
 @jit
-def run_shares(asked: Asked, how: How, pace: Pace, live: Live, busy: Floats) -> int:
+def run_shares(asked: Asked, how: RuleParameters, pace: Pace, live: Live, busy: Floats) -> int:
     """Go on from `live` for as many events as `busy` (rows, 2) has rows; how many came. 0: the end."""
     jobs = len(asked.submitted)
     now, wake_at = live.clock[0], live.clock[1]

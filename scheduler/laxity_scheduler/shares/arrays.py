@@ -6,13 +6,9 @@ loops are compiled where numba is installed, so a record here is a named tuple o
 
 from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Ints
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 TINY: Final = 1e-6
 
 # modes, as numbers since loops know no strings
@@ -22,7 +18,7 @@ CHEAPEST, DEAREST = 0, 1
 NEWCOMER, PROMISED, TURNED_AWAY = 0, 1, 2
 
 
-class Jobs(NamedTuple):
+class JobArrays(NamedTuple):
     """n jobs on L levels. `level` is the present one, -1 without; `left` the share still to do."""
 
     due: Floats  # (n,)
@@ -35,7 +31,7 @@ class Jobs(NamedTuple):
     change: Floats  # (n, L): what it costs to start there
 
 
-class How(NamedTuple):
+class RuleParameters(NamedTuple):
     """A `ShareRule` and the cluster: see there."""
 
     gpus: float

@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats, Predictor
-from laxity_scheduler.columns.curve import ROW, Curve
-from laxity_scheduler.columns.rows import carried
-from laxity_scheduler.columns.share_table import Ints
+from laxity_scheduler.frame.arrays import Ints, carried
+from laxity_scheduler.frame.curve import ROW, Curve
 from laxity_scheduler.state import FOREVER, Job
 
 FIELDS: Final = 17

@@ -6,7 +6,7 @@ plain is looked at row by row, by the code that knows every case. Only rows that
 than last time are read again.
 
 A job is *plain* if it starts or trains at the width that it has: not stopping, parked or changing.
-Its rest is then (see `forecast`), with n epochs left of which the first is begun by phi, and with s
+Its rest is then (see `remaining`), with n epochs left of which the first is begun by phi, and with s
 seconds left of its start (phi or s is 0),
 
     rest(w) = s + total(w) (1 - phi / n)                                       w is its width
@@ -21,16 +21,13 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor
-from laxity_scheduler.columns.curve import MOST_OF_AN_EPOCH, ROW, Curve
-from laxity_scheduler.columns.rows import carried
+from laxity_scheduler.frame.arrays import Bools, Ints, carried
+from laxity_scheduler.frame.curve import MOST_OF_AN_EPOCH, ROW, Curve
 from laxity_scheduler.state import FOREVER, Job
 from laxity_scheduler.verdict import Promise
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 P90: Final = ROW["p90"]
 FIELDS: Final = 22
 (
@@ -79,16 +76,16 @@ EMPTY: Final = _Read((), np.zeros((0, FIELDS)), *(np.zeros((0, 1)) for _ in rang
 _LAST: list[tuple[Predictor, _Read]] = []  # the rows read last; answers do not depend on them
 
 
-def facts_of(
+def frame_of(
     predictor: Predictor, jobs: tuple[Job, ...], curve: Callable[[Job], Curve], now: float
-) -> "Facts":
+) -> "Frame":
     """The columns of these rows. What-ifs ask beside the loop: the memory is replaced as a whole."""
     known = _LAST[0] if _LAST else None
     last = known[1] if known is not None and known[0] is predictor else EMPTY
     if last.jobs is not jobs:
         last = _patched(last, jobs, curve)
         _LAST[:] = [(predictor, last)]
-    return Facts(last, now)
+    return Frame(last, now)
 
 
 def _patched(last: _Read, jobs: tuple[Job, ...], curve: Callable[[Job], Curve]) -> _Read:
@@ -210,7 +207,7 @@ def _fields(job: Job, curve: Callable[[Job], Curve]) -> tuple[tuple[float, ...],
     return fields, found if plain else None
 
 
-class Facts:
+class Frame:
     """The rows at one instant; columns of shape (n,)."""
 
     def __init__(self, read: _Read, now: float) -> None:

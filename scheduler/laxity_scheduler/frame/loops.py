@@ -11,8 +11,9 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.compiled import jit
-from laxity_scheduler.columns.lanes import (
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import jit
+from laxity_scheduler.frame.lanes import (
     ASKED,
     BEGUN_AT,
     CHANGED_AT,
@@ -31,9 +32,8 @@ from laxity_scheduler.columns.lanes import (
     WIDTH,
     WORKERS,
 )
-from laxity_scheduler.columns.share_table import Ints
 
-TINY_S: Final = 1e-6  # as in `forecast`
+TINY_S: Final = 1e-6  # as in `remaining`
 MOST_OF_AN_EPOCH: Final = 0.99  # as in `curve`
 NEVER: Final = np.inf
 

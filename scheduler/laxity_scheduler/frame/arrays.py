@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from operator import is_not
 
 import numpy as np
+from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.state import Job
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def carried(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 Value = TypeVar("Value")
 
 
-def built(kind: Callable[..., Value], *columns: Iterable[Any]) -> list[Value]:
+def construct_many(kind: Callable[..., Value], *columns: Iterable[Any]) -> list[Value]:
     """One value per row of the columns, which are all fields in their order (slots, no defaults)."""
     found: list[Any] = list(map(_twin(kind), *columns))
     for one in found:
@@ -22,11 +22,11 @@ def built(kind: Callable[..., Value], *columns: Iterable[Any]) -> list[Value]:
     return found
 
 
-def changed(value: Value, **fields: Any) -> Value:
+def replace_fields(value: Value, **fields: Any) -> Value:
     """As `dataclasses.replace`, at a fifth of what that costs."""
     kind: Any = type(value)
     known = dict(zip(_names(kind), _fields_of(kind)(value), strict=True))
-    made: list[Value] = built(kind, *([one] for one in (known | fields).values()))
+    made: list[Value] = construct_many(kind, *([one] for one in (known | fields).values()))
     return made[0]
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.columns.curve import ROW, Curve
-from laxity_scheduler.columns.forecast import Forecasts
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.curve import ROW, Curve
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.state import FOREVER, Job
 
-Ints = NDArray[np.int64]
 P50, MEAN, P90 = (ROW[name] for name in ("p50", "mean", "p90"))
 
 

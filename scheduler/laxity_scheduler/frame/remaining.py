@@ -21,10 +21,10 @@ from functools import cached_property
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.columns.bulk import changed
-from laxity_scheduler.columns.curve import MOST_OF_AN_EPOCH, Curve, Quantile, memory_of
-from laxity_scheduler.columns.facts import Facts, facts_of
-from laxity_scheduler.columns.lanes import Lanes, lanes_of
+from laxity_scheduler.frame.construct import replace_fields
+from laxity_scheduler.frame.curve import MOST_OF_AN_EPOCH, Curve, Quantile, memory_of
+from laxity_scheduler.frame.frame import Frame, frame_of
+from laxity_scheduler.frame.lanes import Lanes, lanes_of
 from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 TINY_S: Final = 1e-6
@@ -64,7 +64,7 @@ class Forecasts:
 
     def on_widths(self, job: Job, widths: tuple[int, ...]) -> Job:
         """The same job on other widths. Jobs of one curve share the answers for these as well."""
-        row, before = changed(job, widths=widths), self.curve(job)
+        row, before = replace_fields(job, widths=widths), self.curve(job)
         alike = self._alike.get((id(before), widths))
         if alike is None:
             alike = self._alike[id(before), widths] = before, self._memory.asked(row)
@@ -72,9 +72,9 @@ class Forecasts:
         return row
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> Frame:
         """The snapshot's rows as columns."""
-        return facts_of(self.predictor, self._state.jobs, self.curve, self.now)
+        return frame_of(self.predictor, self._state.jobs, self.curve, self.now)
 
     @cached_property
     def lanes(self) -> Lanes:

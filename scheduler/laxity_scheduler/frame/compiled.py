@@ -17,15 +17,15 @@ from typing import Any, Final, TypeVar, cast
 Loop = TypeVar("Loop", bound=Callable[..., object])
 COMPILES: Final = find_spec("numba") is not None
 PAGES: Final = (
-    "columns/share_table.py",
+    "shares/arrays.py",
     "shares/plans.py",
     "shares/surplus.py",
     "columns/placing.py",
     "columns/tied_placing.py",
     "columns/growing.py",
-    "columns/walking.py",
+    "frame/loops.py",
     "promising/planning.py",
-    "columns/lanes.py",
+    "frame/lanes.py",
     "shares/loop.py",
     "simulate/elastic_loop.py",
 )

@@ -1,0 +1,1 @@
+"""Rows of a snapshot as arrays: what each job is, what each width takes, how long it still takes."""

@@ -23,7 +23,7 @@ from laxity import names
 from laxity.client import Client
 from laxity.declaration import Declaration
 from laxity.flow import ENV_ALONE, bound, flow_signature, take_deadline, train_alone
-from laxity.flow_failures import WORDED, failed_state, is_retried, log_as_sentence
+from laxity.flow_failures import WORDED, end_retries, failed_state, is_retried, log_as_sentence
 from laxity.flow_notes import LABEL_JOB, RunNotes, Silent
 from laxity.following import Following, Watcher, submit_patience_s
 from laxity.notices import say
@@ -146,7 +146,7 @@ def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping
         try:
             return result_of(_followed(manifest, notes))
         except WORDED as error:
-            if is_retried(api.read_flow_run(run.id)):
+            if is_retried(end_retries(api, run, error)):
                 log_as_sentence()
                 raise  # Prefect's engine retries what is raised, and hangs on a state
             return failed_state(context, error)

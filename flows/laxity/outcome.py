@@ -6,16 +6,22 @@ from typing import Any, Final
 from laxity.durations import format_instant
 from laxity.safe_text import markdown
 from laxity.times import counted, on_widths, words
-from laxity.views import SETTLED, JobView, OfferView
+from laxity.views import ENDED, SETTLED, JobView, OfferView
+
+CAPACITY: Final = "capacity_"  # how the reasons begin that pass when others end
 
 
 class DeadlineRefused(RuntimeError):  # noqa: N818 - what the design and its users call it
-    """The deadline was not promised. `reason_code` is for machines, `offers` would have been."""
+    """The deadline was not promised. `reason_code` is for machines, `offers` would have been.
+
+    `is_final`: asking again later gets no better answer, as capacity is not what was lacking.
+    """
 
     def __init__(self, job: JobView) -> None:
         self.job = job
         self.reason_code = job.reason_code
         self.offers = job.offers
+        self.is_final = not job.reason_code.startswith(CAPACITY)
         lines = [f"{job.id}: deadline refused [{job.reason_code}]: {job.reason}"]
         lines += [f"  offer {n}: {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
         if job.offers:
@@ -98,7 +104,7 @@ def standing_text(job: JobView) -> str:
 
 def ending(job: JobView) -> str:
     """How an ended job ended, and what it was promised; empty while it has not ended."""
-    if not job.ended:
+    if job.state not in ENDED:
         return ""
     promise = "; it was promised" if job.verdict == "promised" else ""
     return f"{_end(job)}{promise}"
@@ -208,7 +214,7 @@ def _because(job: JobView) -> str:
     """Why it stands so: after the end how it ended, not why it was admitted once."""
     if job.state == "finished":
         return standing_text(job)
-    if job.ended:
+    if job.state in ENDED:
         return ending(job)
     code = f"`{job.reason_code}` " if job.reason_code else ""
     return f"{code}{markdown(job.reason)}".strip() or "No verdict yet."

@@ -15,7 +15,7 @@ from laxity.outcome import ending
 from laxity.safe_text import printable
 from laxity.table import VERDICT_STYLES, console, fact_table, short, width
 from laxity.times import as_of, counted, instant, on_widths, words
-from laxity.views import JobView, OfferView, offer_view
+from laxity.views import ENDED, JobView, OfferView, offer_view
 
 SEEN_S: Final = 0.5
 
@@ -36,14 +36,14 @@ def job_panel(job: JobView, *, now: float) -> Panel:
     """The whole story of a job in a box."""
     parts: list[RenderableType] = [_headline(job, now)]
     parts.append(fact_table(_facts(job, now)))
-    if job.offers and job.state == "refused":
+    if job.offers and job.state == "refused" and not job.ended:
         parts.append(offers_text(job.offers, now=now, job=short(job.id)))
     return Panel(Group(*parts), title=job.id, title_align="left", expand=False)
 
 
 def _headline(job: JobView, now: float) -> Text:
     """The verdict with its reason; after the end how the job ended."""
-    if not job.ended:
+    if job.state not in ENDED:
         return verdict_line(job.verdict, job.reason_code, as_of(now, job.reason))
     is_bad = job.state == "failed" or job.kept is False
     style = "bold red" if is_bad else "bold green" if job.kept else "bold"

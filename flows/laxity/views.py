@@ -73,8 +73,8 @@ class JobView:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen to this attempt by itself."""
-        return self.state in ENDED
+        """Whether nothing more will happen to this attempt; a refused job that is there may be accepted."""
+        return self.state in ENDED or (self.state == "refused" and self.finished_at is not None)
 
     @property
     def kept(self) -> bool | None:

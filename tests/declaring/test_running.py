@@ -190,16 +190,25 @@ def test_a_parent_flow_catches_the_refusal_of_a_training_and_goes_on(
     assert parent() == "r"
 
 
-def test_a_retry_after_a_refusal_asks_again(trainings: ModuleType, service: StandIn) -> None:
-    service.will(REFUSED)
-    flow = trainings.train_again
+@pytest.mark.parametrize(
+    ("reason_code", "times"),
+    [
+        pytest.param("capacity_promised_to_others", 2, id="capacity may come free"),
+        pytest.param("deadline_before_fastest_finish", 1, id="time only makes it worse"),
+    ],
+)
+def test_a_retry_asks_again_only_where_the_answer_may_be_another_one(
+    trainings: ModuleType, service: StandIn, reason_code: str, times: int
+) -> None:
+    service.will(REFUSED | {"reason_code": reason_code})
 
     with pytest.raises(DeadlineRefused):
-        flow()
+        trainings.train_again()
 
-    assert latest_run().state_name == "Refused"
-    assert len(service.manifests) == 2
-    assert [line for line in lines_of(latest_run().id) if "Traceback" in line] == []
+    run = latest_run()
+    assert (run.state_name, run.run_count) == ("Refused", times)
+    assert len(service.manifests) == times
+    assert [line for line in lines_of(run.id) if "Traceback" in line] == []
 
 
 def test_a_flow_without_a_service_fails_with_a_sentence_and_a_hint(

@@ -7,12 +7,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laxity.views import job_view
 from laxity_scheduler.engine import Report
+from laxity_scheduler.reasons import reason
 from laxity_scheduler.service import views
 from laxity_scheduler.service.board import Board, Look
 from laxity_scheduler.service.views import JITTER_S, Finish, Said
 from laxity_scheduler.state import Job
-from tests.builders import cluster, promised
+from laxity_scheduler.verdict import Refusal
+from tests.builders import cluster, job, promised
 
 DUE_AT = 500.0
 QUIET = Report()
@@ -103,3 +106,31 @@ def test_little_by_little_is_far_in_the_end() -> None:
     view = board.view("team/a")
     assert view is not None
     assert abs(view["p50_at"] - 403.6) <= JITTER_S
+
+
+def refused_look(*uids: str, now: float) -> Look:
+    """A refused Job for each of these uids, all by one name and with one time of submission."""
+    row = job("a", due_at=DUE_AT, verdict=Refusal(reason("deadline_in_the_past", due=DUE_AT)))
+    manifests = [{"metadata": {**job_json("a")["metadata"], "uid": uid}} for uid in uids]
+    return Look(manifests, cluster(jobs=[row], now=now), finishes={}, said={})
+
+
+def test_a_refused_job_stays_refused_when_it_is_gone_and_gives_way_to_the_one_that_asks_again() -> (
+    None
+):
+    board = Board()
+    for number, uid in enumerate(("first", "second")):
+        board.update(refused_look(uid, now=10.0 * number), lambda _: QUIET)
+
+    shown = [(view["uid"], view["state"]) for view in board.all()]
+    board.update(refused_look(now=30.0), lambda _: QUIET)
+    (gone,) = board.all()
+
+    assert shown == [("second", "refused")]
+    assert (gone["uid"], gone["state"], gone["outcome"]) == ("second", "refused", "refused")
+    assert job_view(gone).ended
+    rows = board.unsaved()
+    assert [row.finished_at for row in rows] == [10.0, 30.0], "both are forgotten in time"
+    assert [view["uid"] for view in Board(rows[::-1]).all()] == ["second"]
+    board.forget(ended_before=31.0)
+    assert board.unordered() == []

@@ -8,6 +8,7 @@ A view is kept only if it can be written, so that one Job can spoil neither the 
 Job whose view cannot be made or written shows the error instead, and is tried again at every look.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,11 +82,13 @@ class Board:
             present.add(uid)
             self._look_at(uid, manifest, look, report_of)
         with self._lock:
+            for uid in self._seen.keys() - present:
+                self._seen.pop(uid)
             missing = [
                 view
                 for uid, view in self._views.items()
                 if uid not in present
-                and view["state"] not in views.ENDED
+                and not views.is_over(view)
                 and self._noted.get(uid, 0.0) < look.began
             ]
             self._noted.clear()
@@ -165,8 +168,9 @@ class Board:
             return dict(self._latest)
 
     def all(self) -> list[Json]:
-        """Every view, in order of submission."""
-        return sorted(self.unordered(), key=lambda view: (view["submitted_at"] or 0.0, view["id"]))
+        """Every view, in order of submission; of a job that was refused and asked again, the last."""
+        rows = (view for view in self.unordered() if not self._gave_way(view))
+        return sorted(rows, key=lambda view: (view["submitted_at"] or 0.0, view["id"]))
 
     def unordered(self) -> list[Json]:
         """Every view."""
@@ -274,8 +278,19 @@ class Board:
         uid, name = view["uid"], view["id"]
         self._views[uid] = view
         latest = self._views.get(self._latest.get(name, ""))
-        if latest is None or (view["submitted_at"] or 0) >= (latest["submitted_at"] or 0):
+        if latest is None or _age(view) >= _age(latest):
             self._latest[name] = uid
+
+    def _gave_way(self, view: Json) -> bool:
+        """Whether this refused Job ran nothing, is gone, and another one asks by its name."""
+        is_latest = self._latest.get(view["id"]) == view["uid"]
+        return view["state"] == "refused" and views.is_over(view) and not is_latest
+
+
+def _age(view: Json) -> tuple[float, float]:
+    """Orders Jobs of one name. A job that asks again has the time of its first submission."""
+    ended_at = view["finished_at"]
+    return view["submitted_at"] or 0.0, math.inf if ended_at is None else ended_at
 
 
 def _dated(view: Json, now: float) -> Json:

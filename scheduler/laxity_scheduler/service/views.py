@@ -108,14 +108,20 @@ def _died(row: Job | None) -> str:
 
 
 def gone(before: Mapping[str, Any], now: float) -> Json:
-    """The view of a Job that is no longer there: cancelled, unless it had ended."""
-    if before["state"] in ENDED:
+    """The view of a Job that is no longer there: cancelled, unless it had ended or was refused."""
+    if is_over(before):
         return dict(before)
-    view = dict(before) | {"state": "cancelled", "finished_at": now, "workers": 0, "formed": 0}
+    state = "refused" if before["state"] == "refused" else "cancelled"
+    view = dict(before) | {"state": state, "finished_at": now, "workers": 0, "formed": 0}
     view["width_history"] = _stopped(view["width_history"], now)
     if before.get("released"):
         view["error"] = "released: laxity no longer looks after it"
     return view | {"outcome": outcome(view), "laxity_s": None, "held_by": []}
+
+
+def is_over(view: Mapping[str, Any]) -> bool:
+    """Whether nothing more happens to this Job; a refused one may still ask again."""
+    return view["finished_at"] is not None
 
 
 def outcome(view: Mapping[str, Any]) -> str:

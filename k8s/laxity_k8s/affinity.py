@@ -12,8 +12,9 @@ from typing import Any
 
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
-from laxity_scheduler.plan import Admit, Decision
-from laxity_scheduler.state import CLOSED, Job, Node
+from laxity_scheduler.model.cluster import CLOSED, Node
+from laxity_scheduler.model.decision import Admit, Decision
+from laxity_scheduler.model.job import Job
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -5,7 +5,7 @@ from typing import Final
 
 from laxity_k8s.api import Json
 from laxity_k8s.kept import refused_deadline
-from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job
 
 ASK_AGAIN_S: Final = 60.0
 

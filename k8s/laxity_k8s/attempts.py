@@ -17,7 +17,7 @@ from laxity.pod import literal
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.kept import mapping
-from laxity_scheduler.engine import Report
+from laxity_scheduler.live import Report
 
 LONGEST_NAME: Final = 63
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")

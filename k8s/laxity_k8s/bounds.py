@@ -13,8 +13,8 @@ from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import BadJob
 from laxity_k8s.quota_watch import QuotaWatch, Specs
 from laxity_k8s.quotas import NamespaceLimits, Used, add_to, demand, limits_of
-from laxity_scheduler.plan import Admit, Decision, Resize
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.decision import Admit, Decision, Resize
+from laxity_scheduler.model.job import Job
 
 CODE = "namespace_limits"
 

@@ -10,7 +10,7 @@ from laxity_k8s.admission import finished
 from laxity_k8s.api import Json
 from laxity_k8s.kubelet import Kit
 from laxity_k8s.rows import Rows
-from laxity_scheduler.state import FOREVER
+from laxity_scheduler.model.job import FOREVER
 
 EVENTS_S = 3600.0
 

@@ -11,7 +11,7 @@ from laxity.checked import instant_at
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.api import Json
 from laxity_k8s.binding import allowed
-from laxity_scheduler.state import FOREVER
+from laxity_scheduler.model.job import FOREVER
 
 UNSCHEDULABLE_S: Final = 10.0  # so long the cluster's scheduler may find no node for a pod
 DISRUPTED: Final[Mapping[str, str]] = {  # reasons of the pod condition DisruptionTarget

@@ -13,7 +13,7 @@ from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, Asks, adds_tolerations, shut_out
 from laxity_k8s.guard import Guard
 from laxity_k8s.sites import offers, site
-from laxity_scheduler.state import NodeSet
+from laxity_scheduler.model.cluster import NodeSet
 
 MOST_REASONS: Final = 5
 MOST_NAMED: Final = 5

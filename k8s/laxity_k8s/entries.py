@@ -11,8 +11,8 @@ from laxity_k8s.binding import allowed
 from laxity_k8s.kept import Kept
 from laxity_k8s.sites import resource_of, site
 from laxity_k8s.unplaced import Unplaced, unseen
-from laxity_scheduler.engine import Report
-from laxity_scheduler.state import Job
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.job import Job
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from laxity_k8s.api import Json
 from laxity_k8s.kept import kept
 from laxity_k8s.reconcile import ended_at
 from laxity_k8s.tending import Tending, patch_of
-from laxity_scheduler.engine import Reports
-from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.live import Reports
+from laxity_scheduler.model.reasons import Reason, reason
 
 MOST_FAILURES: Final = 5  # of one worker, with no epoch in between
 MOST_STARTS: Final = 3  # in vain, since the pods' images or containers cannot be made

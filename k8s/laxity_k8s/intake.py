@@ -26,8 +26,8 @@ from laxity_k8s.kept import kept, verdict
 from laxity_k8s.limits import Limits
 from laxity_k8s.objects import managed
 from laxity_k8s.shapes import JOB, misfits
-from laxity_scheduler.engine import DuplicateJobError, Manifest, Reports
-from laxity_scheduler.verdict import Refusal
+from laxity_scheduler.live import DuplicateJobError, Manifest, Reports
+from laxity_scheduler.model.verdict import Refusal
 
 NOT_SAID: Final = frozenset((*names.OUTPUTS, names.PIN, names.TRAINING, names.FIRST_TERMS))
 OTHER_TRAINING: Final = "Use another key"

@@ -29,7 +29,7 @@ from laxity_k8s.watching import Bell, KindWatch
 from laxity_k8s.wire import STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.wishes import WorkerToken, no_token
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Reports
+from laxity_scheduler.live import Reports
 
 IN_FLIGHT: Final = 32
 SETTLE_S: Final = 6.0  # a watch that takes longer has said by then that it is cut

@@ -29,7 +29,7 @@ from laxity_k8s.reconcile import Backoff, rfc3339
 from laxity_k8s.rows import Rows
 from laxity_k8s.wishes import WorkerToken, no_token
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Reports
+from laxity_scheduler.live import Reports
 
 # Where a worker logs, and as whom.
 SHARED: Final = ("MLFLOW_TRACKING_", names.ENV_TRACKED_BY)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from laxity_scheduler.plan import Decision, Promised
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Decision, Promised
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import Reason, reason
 
 
 def taken(

@@ -28,8 +28,9 @@ from laxity_k8s.kept import Kept, kept, mapping, terms, verdict
 from laxity_k8s.noted import may_come, noted
 from laxity_k8s.sites import offers, site
 from laxity_profiler.estimate import Progress, Workload
-from laxity_scheduler.engine import Report
-from laxity_scheduler.state import FOREVER, HOLD_S, Hold, Job, Node, Pool
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.cluster import HOLD_S, Hold, Node, Pool
+from laxity_scheduler.model.job import FOREVER, Job
 
 POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
 PRODUCT = "nvidia.com/gpu.product"

@@ -11,8 +11,8 @@ from typing import Any, Final
 from laxity import names
 from laxity_k8s import merge
 from laxity_k8s.api import Json
-from laxity_scheduler.reasons import utc
-from laxity_scheduler.state import FOREVER
+from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.reasons import utc
 
 OURS = frozenset({*names.OUTPUTS, names.VERDICT_LABEL, names.CLASS_LABEL})
 FIRST_S: Final = 60.0

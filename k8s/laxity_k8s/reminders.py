@@ -21,8 +21,9 @@ from laxity_k8s.api import ClusterApi, Json, Patch
 from laxity_k8s.guard import SHARED, Guard
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.signals import Signals
-from laxity_scheduler.engine import Report, Reports, Signal
-from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.live import Report, Reports, Signal
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 
 PATIENCE_S = 10.0  # a worker that is there hears of a change at once: its question is kept waiting
 LOOK_S = 3.0  # between two looks into a log

@@ -6,7 +6,7 @@ from laxity import names
 from laxity.checked import whole_number
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
-from laxity_scheduler.engine import Signal
+from laxity_scheduler.live import Signal
 
 
 class Signals:

@@ -36,8 +36,9 @@ from laxity_k8s.quota_watch import QuotaWatch
 from laxity_k8s.rejections import Rejections
 from laxity_k8s.sites import machine, offers
 from laxity_k8s.unplaced import Unplaced, set_aside
-from laxity_scheduler.engine import Report, Reports
-from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet
+from laxity_scheduler.live import Report, Reports
+from laxity_scheduler.model.cluster import ClusterState, Hold, Node, NodeSet
+from laxity_scheduler.model.job import FOREVER, Job
 
 READ_AGAIN_S = 30.0  # a group that could not be read
 

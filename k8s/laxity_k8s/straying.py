@@ -17,8 +17,8 @@ from laxity_k8s.api import Json
 from laxity_k8s.binding import allowed
 from laxity_k8s.guard import Guard
 from laxity_k8s.sites import machine, resource_of
-from laxity_scheduler.plan import Admit, Decision, Resize
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.decision import Admit, Decision, Resize
+from laxity_scheduler.model.job import Job
 
 Jobs = Mapping[str, Json]
 Rows = Mapping[str, Job]

@@ -10,8 +10,8 @@ from laxity_k8s.api import Json, Patch
 from laxity_k8s.kept import kept, terms, verdict, verdict_text
 from laxity_k8s.patches import LONGEST_REASON
 from laxity_k8s.reconcile import rfc3339
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
 NOT_OURS = "pinned"
 # Field managers of tools that apply files: what they write is no wish of this moment. The admission

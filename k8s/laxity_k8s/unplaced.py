@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.api import Json
 from laxity_k8s.noted import may_come
-from laxity_scheduler.state import Node
+from laxity_scheduler.model.cluster import Node
 
 ENDED = ("succeeded", "failed")
 

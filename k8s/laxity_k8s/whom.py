@@ -10,9 +10,9 @@ from typing import Final
 
 from laxity_k8s import merge
 from laxity_k8s.api import Json
-from laxity_scheduler.plan import Decision, Preempt
-from laxity_scheduler.reasons import may_be_named
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.decision import Decision, Preempt
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import may_be_named
 
 BY_UID: Final = "uid:"
 

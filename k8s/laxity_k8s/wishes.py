@@ -24,8 +24,9 @@ from laxity_k8s.sending import Wish
 from laxity_k8s.sites import machines
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.straying import postponed
-from laxity_scheduler.plan import Admit, Decision, Loan, Reclaim, Resize, Wait
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Decision, Loan, Reclaim, Resize, Wait
+from laxity_scheduler.model.job import Job
 
 WAITS_AGAIN_S: Final = 300.0
 WorkerToken = Callable[[str], str]

@@ -33,9 +33,10 @@ from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.steady import is_clock_steady
 from laxity_k8s.tending import Tending, refusal, tending
 from laxity_k8s.wishes import WaitFilter, WorkerToken, no_token, wishes
-from laxity_scheduler.engine import Manifest, Released, Reports, Signal, UnknownJobError
-from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
-from laxity_scheduler.state import ClusterState, NodeSet
+from laxity_scheduler.live import Manifest, Released, Reports, Signal, UnknownJobError
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.decision import Loan, Reclaim, Wait
+from laxity_scheduler.plan import Plan
 
 LOG = logging.getLogger(__name__)
 COLLECT_EVERY_S = 600.0

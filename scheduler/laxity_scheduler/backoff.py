@@ -8,7 +8,8 @@ does not see it; what it was promised stands and is decided on again when it is 
 from dataclasses import replace
 from typing import Final
 
-from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 
 FIRST_S: Final = 60.0
 LONGEST_S: Final = 3600.0

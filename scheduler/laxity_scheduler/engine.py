@@ -1,15 +1,13 @@
 """One cycle, the same in the simulator and on the live cluster: observe, decide, check, act."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from laxity_profiler.estimate import NO_PROGRESS, Predictor, Progress
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.state import ClusterState, NodeSet
 
 Policy = Callable[[ClusterState, Predictor], Plan]
-Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
 
 
 class World(Protocol):
@@ -24,149 +22,7 @@ class World(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a job's workers last said of themselves (zeros before they said anything)."""
-
-    progress: Progress = NO_PROGRESS
-    since: float = 0.0  # when the progress was reported
-    epoch_started_at: float | None = None
-    formed: int = 0
-    parked_epoch: int | None = None
-    failed: str = ""
-    result: Any = None
-    epoch_ended_at: float | None = None  # the latest
-
-
-Reports = Callable[[str], Report]  # by the Job's uid
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """What a job's workers are told when they ask: stop at the epoch's end, or re-form."""
-
-    stop: bool = False
-    workers: int = 0  # width to run at; 0: not known
-    run_id: str = ""  # the job's MLflow run
-    generation: int = 0  # grows with every change of this signal
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "stop": self.stop,
-            "workers": self.workers,
-            "run_id": self.run_id,
-            "generation": self.generation,
-        }
-
-
-class Released(NamedTuple):
-    """How many Jobs were let go, and the ids of those that wait and stay suspended."""
-
-    jobs: int
-    suspended: tuple[str, ...] = ()
-
-
-class UnknownJobError(KeyError):
-    """No job of that name."""
-
-
-class DuplicateJobError(ValueError):
-    """A job of that name exists and is another one (another idempotency key, or none)."""
-
-
-class JobError(RuntimeError):
-    """What a World could not do for want of one Job that it cannot leave out by itself."""
-
-    def __init__(self, job_id: str, problem: str) -> None:
-        super().__init__(f"{job_id}: {problem}")
-        self.job_id, self.problem = job_id, problem
-
-
-class LiveWorld(World, Protocol):
-    """A World with people around it: jobs come in, are asked after, changed and cancelled.
-
-    Ids are "namespace/name". Manifests and Jobs are batch/v1 JSON, the truth about each job.
-    `cycle` numbers the cycle that is decided next; it is written onto the Jobs that it changes.
-    `blind` says why what was observed last may be of several moments, and "" if it is of one: on
-    Jobs of now beside pods of a while ago nothing can be decided.
-    """
-
-    cycle: int
-    blind: str
-
-    def reject(self, job_id: str, problem: str) -> None:
-        """Leave this Job out of what is observed until its object is changed by somebody else.
-
-        The problem is its reason on the Job.
-        """
-        ...
-
-    def expect_answers(self, jobs: int) -> None:
-        """Verdicts of so many are being decided on: get ready, as for `expect`."""
-        ...
-
-    def expect(self, plan: Plan) -> None:
-        """This will be carried out in a moment: get ready, change nothing. Returns at once."""
-        ...
-
-    def submit(self, manifest: Manifest) -> dict[str, Any]:
-        """Create the Job, suspended and labelled; the same idempotency key attaches to it."""
-        ...
-
-    def check(self, manifest: Manifest) -> None:
-        """QoSError if `submit` would not create this Job, for what its namespace allows."""
-        ...
-
-    def jobs(self) -> Sequence[dict[str, Any]]:
-        """All Jobs with laxity's label, finished ones too."""
-        ...
-
-    def job(self, job_id: str) -> dict[str, Any]:
-        """One Job; UnknownJobError."""
-        ...
-
-    def annotate(self, job_id: str, annotations: Mapping[str, str | None]) -> dict[str, Any]:
-        """Merge-patch annotations (None removes one), whatever the resourceVersion."""
-        ...
-
-    def warn(self, problem: str, job_id: str = "") -> None:
-        """Tell whoever looks after the cluster that cycles fail, about this Job if one is known."""
-        ...
-
-    def cancel(self, job_id: str) -> None:
-        """Delete the Job and its pods. A finished or unknown Job is no error."""
-        ...
-
-    def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
-        """The nodes that pods of this Job may use, and the set's name; "" if that is all nodes."""
-        ...
-
-    def signal(self, job_id: str) -> Signal: ...
-
-    def log_path(self, job_id: str, index: int) -> str | None:
-        """Where a worker's output is kept on this machine, if it is."""
-        ...
-
-    def logs(self, job_id: str, index: int) -> str: ...
-
-    def wait(self, timeout_s: float) -> bool:
-        """Return as soon as something changed (True) or after the time (False). Wakeable."""
-        ...
-
-    def wake(self) -> None:
-        """Make a running or the next `wait` return: somebody outside has news."""
-        ...
-
-    def release(self) -> Released:
-        """Let everything go: drop label and annotations of all Jobs, and start none."""
-        ...
-
-    def close(self) -> None:
-        """Stop watching. Workers go on."""
-        ...
-
-
-def cycle(world: World, decide: Policy, predictor: Predictor) -> Plan:
+def run_cycle(world: World, decide: Policy, predictor: Predictor) -> Plan:
     """Observe, decide, check, carry out. PlanError before anything is touched."""
     state = world.observe()
     plan = decide(state, predictor)

@@ -21,7 +21,8 @@ import numpy as np
 
 from laxity_scheduler.columns.tying import Tied, tied
 from laxity_scheduler.frame.compiled import COMPILES
-from laxity_scheduler.state import NOTHING, ClusterState, Job, Pool
+from laxity_scheduler.model.cluster import NOTHING, ClusterState, Pool
+from laxity_scheduler.model.job import Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints

@@ -11,13 +11,14 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.decision import Admit, Decision, Wait
-from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import USABLE, Ledger
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Decision, Wait
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 Packing = Literal["skip", "strict"]
 Shape = tuple[int, int]  # (workers, GPUs per worker)

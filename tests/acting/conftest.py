@@ -8,7 +8,7 @@ import uvloop
 
 from laxity_k8s.local import open_world, stop_workers
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Report
+from laxity_scheduler.live import Report
 from tests.acting.breaking import BAD, GOOD, Breaking, breaking, named, put, seen
 from tests.acting.machine import Machine
 from tests.acting.making import job

@@ -14,9 +14,9 @@ from laxity_k8s.api import ApiError, ClusterApi, Json
 from laxity_k8s.kept import FIELDS
 from laxity_k8s.podenv import COMPLETION_INDEX
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler import turn
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies import qos
-from laxity_scheduler.state import ClusterState
 from tests.builders import Curve
 
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -214,7 +214,7 @@ class Course:
             self.seen.setdefault(merge.identity(job), self.cycles)
             if merge.dig(job, "spec", "suspend") is False:  # it may have ended meanwhile
                 self.started.setdefault(merge.identity(job), self.cycles)
-        plan = turn.decide(state, Curve(epoch_s=1.0), qos.decide)
+        plan = with_follow_ups(qos.decide)(state, Curve(epoch_s=1.0))
         plan.check(state)
         self.world.carry_out(plan)
         self.world.wait(0.2)

@@ -11,8 +11,8 @@ from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, asks_of
 from laxity_k8s.patches import job_patch
 from laxity_k8s.wishes import on_machines
-from laxity_scheduler.plan import Admit
-from laxity_scheduler.reasons import reason
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.reasons import reason
 from tests.acting.making import job, node, pod
 from tests.acting.test_drifting_watches import Seen
 

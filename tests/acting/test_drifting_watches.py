@@ -13,7 +13,7 @@ from laxity_k8s.kept import Kept
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import NO_REPORT
 from laxity_k8s.snapshot import Snapshot
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.model.cluster import ClusterState
 from tests.acting.making import CREATED_AT, SUSPENDED, node, pod
 from tests.acting.making import job as made_job
 from tests.acting.test_lost_pods import Nothing

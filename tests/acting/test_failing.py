@@ -12,7 +12,7 @@ from laxity_k8s.failing import ENDS, MOST_FAILURES, failing
 from laxity_k8s.kept import Kept
 from laxity_k8s.podenv import COMPLETION_INDEX
 from laxity_k8s.reconcile import rfc3339
-from laxity_scheduler.engine import Report, Reports
+from laxity_scheduler.live import Report, Reports
 
 BEGAN_AT = 1_700_000_000.0
 

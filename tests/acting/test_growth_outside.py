@@ -12,9 +12,9 @@ from laxity_k8s.api import Json
 from laxity_k8s.kept import Kept
 from laxity_k8s.objects import job_row
 from laxity_k8s.patches import JobPatch, job_patch
-from laxity_scheduler.plan import Resize
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.decision import Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 from tests.acting.making import CREATED_AT, job
 
 NOW = CREATED_AT + 100.0

@@ -20,9 +20,9 @@ from laxity_k8s.kept import verdict_text
 from laxity_k8s.local import open_world, stop_workers
 from laxity_k8s.world import LiveCluster
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.engine import DuplicateJobError, Report, UnknownJobError
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.verdict import Refusal
+from laxity_scheduler.live import DuplicateJobError, Report, UnknownJobError
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Refusal
 
 pytestmark = pytest.mark.slow
 reached: dict[str, int] = {}  # epochs that the workers of a Job have reported, by its uid

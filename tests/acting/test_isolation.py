@@ -28,9 +28,10 @@ from laxity_k8s.api import ApiError, Json, Outcome, Patch
 from laxity_k8s.kept import verdict_text
 from laxity_k8s.tending import refusal
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
-from laxity_scheduler.reasons import reason, utc
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Preempt, Resize
+from laxity_scheduler.model.reasons import reason, utc
+from laxity_scheduler.plan import Plan
 from tests.acting.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch
 from tests.acting.making import EVER_SUSPENDED, SUSPENDED, job, node, pod
 from tests.builders import promise

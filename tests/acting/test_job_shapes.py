@@ -11,9 +11,9 @@ from laxity_k8s import objects
 from laxity_k8s.api import Json
 from laxity_k8s.objects import BadJob
 from laxity_k8s.patches import job_patch
-from laxity_scheduler.plan import Admit
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 from tests.acting.making import job, pod
 
 SUCCESS_POLICY = {"rules": [{"succeededIndexes": "0-1"}]}

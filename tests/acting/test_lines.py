@@ -11,9 +11,10 @@ import pytest
 from laxity_k8s.lines import Lines, Reply
 from laxity_k8s.wire import EARLY, Wire
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.plan import Admit, Plan, Promised, Wait
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.verdict import Promise
+from laxity_scheduler.model.decision import Admit, Promised, Wait
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.plan import Plan
 from tests.builders import promised
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

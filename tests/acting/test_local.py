@@ -13,7 +13,7 @@ from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, Json, Patch
 from laxity_k8s.local import LocalCluster, open_world, stop_workers
 from laxity_k8s.processes import marked
-from laxity_scheduler.engine import Report
+from laxity_scheduler.live import Report
 from tests.acting.machine import Machine, complete, eventually
 from tests.contract.watching import Eyes
 

@@ -11,10 +11,11 @@ from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.local import LocalCluster, RowWatch, stop_workers
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Report
-from laxity_scheduler.plan import Admit, Plan
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
 
 pytestmark = pytest.mark.slow
 JOBS = ("first", "second")

@@ -6,7 +6,7 @@ from laxity_k8s.kept import Kept
 from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import NO_REPORT
 from laxity_k8s.snapshot import Snapshot
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.job import Job
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, pod
 
 LONG_AGO = CREATED_AT

@@ -8,8 +8,8 @@ from laxity_k8s.events import WARNINGS
 from laxity_k8s.kept import verdict_text
 from laxity_k8s.neighbours import taken
 from laxity_k8s.patches import job_patch
-from laxity_scheduler.plan import Promised
-from laxity_scheduler.reasons import reason
+from laxity_scheduler.model.decision import Promised
+from laxity_scheduler.model.reasons import reason
 from tests.acting.making import CREATED_AT, job, pod
 from tests.acting.test_drifting_watches import Seen
 from tests.builders import promise

@@ -14,10 +14,11 @@ from laxity_k8s.api import Json
 from laxity_k8s.kept import Kept, kept, terms, verdict, verdict_text
 from laxity_k8s.objects import BadJob, job_row
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.engine import Report
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import FOREVER, HOLD_S, Job
-from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal, Verdict
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.cluster import HOLD_S
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Verdict
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
 
 WHY = reason("fits", p90_at=60.0, slack_s=5.0, workers=2)

@@ -26,11 +26,11 @@ from laxity_k8s.podenv import COMPLETION_INDEX
 from laxity_k8s.reconcile import rfc3339
 from laxity_k8s.signals import Signals
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Report
-from laxity_scheduler.plan import Forecasted, Refuse
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import Job
-from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.decision import Forecasted, Refuse
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
 from tests.acting.poison import NUMBERS, VALUES, VERDICTS, poisoned
 

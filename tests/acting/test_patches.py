@@ -16,11 +16,11 @@ from laxity_k8s.objects import job_row
 from laxity_k8s.patches import BATCH, JobPatch, Turn, in_batches, job_patch
 from laxity_k8s.snapshot import Snapshot
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.engine import Report
-from laxity_scheduler.plan import Admit, Decision, Preempt, Promised, Refuse, Resize, Wait
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import Job
-from laxity_scheduler.verdict import Offer, Promise, Refusal
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.decision import Admit, Decision, Preempt, Promised, Refuse, Resize, Wait
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Offer, Promise, Refusal
 from tests.acting.making import CREATED_AT, job, node
 from tests.acting.test_lost_pods import Nothing
 from tests.builders import promise

@@ -7,7 +7,7 @@ import pytest
 
 from laxity_k8s.local import open_world, stop_workers
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Report
+from laxity_scheduler.live import Report
 from tests.acting.poison import delay_nobody
 
 pytestmark = pytest.mark.slow

@@ -13,10 +13,10 @@ from laxity_k8s.quota_watch import QuotaWatch
 from laxity_k8s.quotas import limits_of, quantity
 from laxity_k8s.snapshot import Snapshot
 from laxity_k8s.tending import refusal
-from laxity_scheduler.plan import Admit
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState
-from laxity_scheduler.verdict import Forecast
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast
 from tests.acting.making import CREATED_AT, job, node, pod
 from tests.acting.test_lost_pods import Nothing
 from tests.builders import promise

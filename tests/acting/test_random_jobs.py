@@ -10,9 +10,9 @@ from laxity_k8s.admission import condition
 from laxity_k8s.api import Json
 from laxity_k8s.objects import BadJob
 from laxity_k8s.patches import job_patch
-from laxity_scheduler.plan import Admit
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 from tests.acting.making import CREATED
 from tests.kube.as_written import changed, is_elastic, most_at_once
 from tests.kube.random_jobs import Drawn, draw, may_be_invalid, named

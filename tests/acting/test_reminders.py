@@ -15,8 +15,9 @@ from laxity_k8s.mirror import Mirror
 from laxity_k8s.objects import job_row
 from laxity_k8s.reminders import PATIENCE_S, Reminders
 from laxity_k8s.signals import Signals
-from laxity_scheduler.engine import Report
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from tests.acting.making import CREATED_AT, job, pod
 
 NOW = CREATED_AT + 1_000.0

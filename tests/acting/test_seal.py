@@ -10,8 +10,8 @@ from laxity_k8s import merge
 from laxity_k8s.api import ApiError, Json, Patch
 from laxity_k8s.kept import Kept, kept, verdict, verdict_text
 from laxity_k8s.seal import Seal, cleared, shared_seal
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.verdict import Promise
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Promise
 from tests.acting.making import job
 
 WHY = reason("fits", p90_at=60.0, slack_s=5.0, workers=2)

@@ -10,9 +10,9 @@ from laxity_k8s.api import Json
 from laxity_k8s.guard import Guard
 from laxity_k8s.objects import job_row
 from laxity_k8s.straying import may_stray, postponed
-from laxity_scheduler.plan import Admit, Decision, Resize
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.decision import Admit, Decision, Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 from tests.acting.making import CREATED_AT, job
 
 WHY = reason("order", policy="test")

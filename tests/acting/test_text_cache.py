@@ -10,8 +10,8 @@ import pytest
 from laxity import names
 from laxity_k8s.kept import Kept, _kept, _verdict, kept, verdict, verdict_text
 from laxity_k8s.text_cache import TextCache, size_of
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.verdict import Promise
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Promise
 from tests.acting.making import job
 
 WHY = reason("fits", p90_at=60.0, slack_s=5.0, workers=2)

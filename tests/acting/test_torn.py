@@ -10,7 +10,7 @@ from laxity import names
 from laxity_k8s.api import ApiError, Change, ClusterApi, Json, Kind, Listing, Outcome, Patch
 from laxity_k8s.kept import Kept
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Report
+from laxity_scheduler.live import Report
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
 
 KINDS: tuple[Kind, ...] = ("jobs", "pods", "nodes")

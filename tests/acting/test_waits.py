@@ -4,10 +4,10 @@ from laxity import names
 from laxity_k8s.objects import job_row
 from laxity_k8s.patches import job_patch
 from laxity_k8s.wishes import WAITS_AGAIN_S, WaitFilter
-from laxity_scheduler.plan import Forecasted, Wait
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import Job
-from laxity_scheduler.verdict import Forecast
+from laxity_scheduler.model.decision import Forecasted, Wait
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast
 from tests.acting.making import job
 
 FREE = Wait("a/job", reason("no_free_gpus", needed_gpus=1, gpus_per_worker=1, free_gpus=0))

@@ -10,9 +10,10 @@ from laxity import names
 from laxity_k8s import kept, merge
 from laxity_k8s.local import open_world, stop_workers
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Report
-from laxity_scheduler.plan import Plan, Preempt
-from laxity_scheduler.reasons import reason
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.decision import Preempt
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
 from tests.acting.breaking import put, seen
 from tests.acting.making import EVER_SUSPENDED, SUSPENDED, job
 

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.plan import Admit, Forecasted, Plan, PlanError, Preempt, Refuse, Resize, Wait
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Refuse, Resize, Wait
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.promise import judge
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState, Job, NodeSet
-from laxity_scheduler.verdict import Promise, Refusal
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 
 WHY = reason("order", policy="test")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_scheduler.ledger import Ledger, LedgerError
-from laxity_scheduler.state import Hold
+from laxity_scheduler.model.cluster import Hold
 from tests.builders import cluster, job, node
 
 

@@ -5,12 +5,13 @@ from random import Random
 
 import pytest
 
-from laxity_scheduler.plainly import plainly_fits
-from laxity_scheduler.plan import Admit, Decision, Plan, PlanError, Refuse
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Decision, Refuse
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError, fits_at_a_glance
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState
-from laxity_scheduler.verdict import Refusal
 from tests.contract.random_states import cases
 
 WHY = reason("order", policy="test")
@@ -50,10 +51,10 @@ def test_a_glance_says_what_a_close_look_says(monkeypatch: pytest.MonkeyPatch) -
         state = replace(case.state, holds=())
         plan = decide(state, case.predictor)
         for changed in (plan, *(spoilt(state, plan, draw) for _ in range(6))):
-            glance = plainly_fits(state, changed.decisions)
+            glance = fits_at_a_glance(state, changed.decisions)
             fast = refusal_of(changed, state)
             with monkeypatch.context() as patch:
-                patch.setattr("laxity_scheduler.plan.plainly_fits", lambda *_: False)
+                patch.setattr("laxity_scheduler.plan_check.fits_at_a_glance", lambda *_: False)
                 close = refusal_of(changed, state)
             assert fast == close
             assert not (glance and close)

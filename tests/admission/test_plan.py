@@ -2,13 +2,12 @@
 
 import pytest
 
-from laxity_scheduler.plan import (
+from laxity_scheduler.model.cluster import ClusterState, Hold
+from laxity_scheduler.model.decision import (
     Admit,
     Decision,
     Forecasted,
     Loan,
-    Plan,
-    PlanError,
     Preempt,
     Promised,
     Reclaim,
@@ -17,9 +16,10 @@ from laxity_scheduler.plan import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState, Hold
-from laxity_scheduler.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError
 from tests.builders import cluster, job, node, promise, promised
 
 WHY = reason("order", policy="test")

@@ -8,11 +8,11 @@ import pytest
 
 from laxity_scheduler.frame import compiled, lanes, loops
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising import claim_plans, planning, room
 from laxity_scheduler.promising.claims import ORDERS, Terms, as_planned
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, simulate, slot_edges
 from laxity_scheduler.promising.room import Room
-from laxity_scheduler.state import FOREVER
 from tests.contract.random_states import PREDICTORS, Case, drawn
 from tests.policies.crowded import crowded
 

@@ -5,16 +5,17 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import Hold
+from laxity_scheduler.model.decision import Admit, Forecasted, Wait
+from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.order import Packing
-from laxity_scheduler.plan import Admit, Forecasted, Plan, Wait
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import edf
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.state import Hold
-from laxity_scheduler.verdict import Refusal
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
 
 

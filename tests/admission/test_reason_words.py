@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from laxity_scheduler.reasons import TEMPLATES, Fact, Reason, reason
+from laxity_scheduler.model.reasons import TEMPLATES, Fact, Reason, reason
 
 
 @pytest.mark.parametrize(

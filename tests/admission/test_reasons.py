@@ -2,7 +2,7 @@
 
 import pytest
 
-from laxity_scheduler.reasons import named, reason
+from laxity_scheduler.model.reasons import named, reason
 
 
 @pytest.mark.parametrize(

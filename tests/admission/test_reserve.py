@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from laxity_profiler.estimate import Ask, Estimates
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import (
@@ -20,7 +21,6 @@ from laxity_scheduler.promising.reserve import (
     simulate,
     slot_edges,
 )
-from laxity_scheduler.state import Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
 

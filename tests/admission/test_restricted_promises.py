@@ -9,11 +9,12 @@ from random import Random
 from typing import Any
 
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.reserve import Share
-from laxity_scheduler.state import ClusterState, Job, NodeSet
-from laxity_scheduler.verdict import Promise
 from tests.admission.flows import Demand, fits
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 

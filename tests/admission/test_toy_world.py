@@ -6,16 +6,17 @@ from itertools import pairwise
 
 import pytest
 
-from laxity_scheduler.follow_up import with_follow_up
+from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.ledger import may_ever_start
-from laxity_scheduler.plan import Admit, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.model.cluster import NodeSet
+from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.policies.qos import QosPolicy
-from laxity_scheduler.state import FOREVER, NodeSet
-from laxity_scheduler.verdict import Promise, Refusal
 from tests.builders import Curve, job
 from tests.toy_world import ToyWorld
 
-POLICY = with_follow_up(QosPolicy())
+POLICY = with_follow_ups(QosPolicy())
 SECONDS = Curve(epoch_s=2.0, start_s=1.0, stop_s=0.3)
 
 

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import judge
-from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promise, promised
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Resize
+from laxity_scheduler.model.decision import Admit, Preempt, Promised, Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import QosPolicy, decide
 from laxity_scheduler.promising.claims import Terms
-from laxity_scheduler.state import Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
 

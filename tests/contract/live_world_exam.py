@@ -13,10 +13,12 @@ from laxity import names
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
-from laxity_scheduler.engine import LiveWorld, Released
-from laxity_scheduler.plan import Admit, Forecasted, Plan, PlanError, Preempt, Promised, Resize
-from laxity_scheduler.state import ClusterState
-from laxity_scheduler.verdict import Forecast, Promise
+from laxity_scheduler.live import LiveWorld, Released
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Resize
+from laxity_scheduler.model.verdict import Forecast, Promise
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError
 from laxity_scheduler.web.desk import RELEASED, TAKEN_BACK
 from tests.contract.world_exam import WHY, Question, Stage, admit, do, free, row
 
@@ -184,7 +186,7 @@ def a_world_opened_anew_sees_the_same(stage: LiveStage) -> None:
 
 
 def the_same_key_attaches_and_another_job_of_that_name_is_refused(stage: LiveStage) -> None:
-    from laxity_scheduler.engine import DuplicateJobError
+    from laxity_scheduler.live import DuplicateJobError
 
     first = stage.world.submit(manifest(stage, "keyed", idempotency_key="nightly-1"))
     again = stage.world.submit(manifest(stage, "keyed", idempotency_key="nightly-1"))

@@ -12,19 +12,20 @@ from typing import Final
 
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.memory import codec
-from laxity_scheduler.plan import (
+from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.decision import (
     Admit,
     Decision,
     Forecasted,
-    Plan,
     Preempt,
     Promised,
     Refuse,
     Resize,
     Wait,
 )
-from laxity_scheduler.state import FOREVER, ClusterState, Job, Node
-from laxity_scheduler.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.plan import Plan
 from tests.builders import Curve
 from tests.contract.random_states import Case
 

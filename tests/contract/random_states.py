@@ -12,9 +12,10 @@ from random import Random
 from typing import Any, Final
 
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node, NodeSet, Pool
-from laxity_scheduler.verdict import Forecast, Refusal, Verdict
+from laxity_scheduler.model.cluster import ClusterState, Hold, Node, NodeSet, Pool
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast, Refusal, Verdict
 from tests.builders import Curve, job, promise
 
 NOW = 1_200.0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laxity_scheduler.plan import Admit, Resize
+from laxity_scheduler.model.decision import Admit, Resize
 from tests.contract.test_kubernetes_world import RealStage, control_plane, stage
 from tests.contract.world_exam import WHY, do, free, row
 

@@ -14,8 +14,8 @@ from laxity_k8s.objects import UNREADY_S
 from laxity_k8s.reconcile import rfc3339
 from laxity_k8s.seal import Seal
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import LiveWorld, Report
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.live import LiveWorld, Report
+from laxity_scheduler.model.cluster import ClusterState
 from tests.contract.live_world_exam import LIVE_EXAM, manifest
 from tests.contract.world_exam import EXAM, Question, named
 from tests.kube.cluster import Cluster, simulated_node

@@ -10,8 +10,8 @@ import pytest
 from laxity_k8s.api import ApiError, Json
 from laxity_k8s.local import LocalCluster, open_world, stop_workers
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import LiveWorld, Report
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.live import LiveWorld, Report
+from laxity_scheduler.model.cluster import ClusterState
 from tests.contract.live_world_exam import LIVE_EXAM, manifest
 from tests.contract.local_bench import template
 from tests.contract.world_exam import EXAM, Question, named

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.follow_up import with_follow_up
-from laxity_scheduler.plan import Admit
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.promising.claims import Terms
@@ -26,7 +26,7 @@ OTHERS: dict[str, Policy] = {
     "qos, no promises": find("qos").policy(admission="none"),
     "qos, growing anywhere": qos.QosPolicy(terms=Terms(grow_anywhere=True)),
     "qos, impatient": qos.QosPolicy(patience=10.0, cooldown_epochs=0.0, least_run_s=0.0),
-    "qos, with follow-ups": with_follow_up(qos.decide),
+    "qos, with follow-ups": with_follow_ups(qos.decide),
 }
 POLICIES = LISTED | OTHERS
 STATES = 1_000

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.simulate.costs import Costs
 from laxity_scheduler.simulate.truth import Truth
 from laxity_scheduler.simulate.world import SimWorld
-from laxity_scheduler.state import ClusterState, NodeSet
 from tests.contract.world_exam import EXAM, Question, named
 
 PODS_GO = Costs("live", start_log_s=24.0, stop_log_s=6.0, at_boundaries=True, gone_s=1.0)

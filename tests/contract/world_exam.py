@@ -10,21 +10,22 @@ from typing import Any, Protocol
 import pytest
 
 from laxity_scheduler.engine import World
-from laxity_scheduler.plan import (
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import (
     Admit,
     Continue,
     Decision,
     Forecasted,
-    Plan,
-    PlanError,
     Preempt,
     Promised,
     Refuse,
     Resize,
 )
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState, Job
-from laxity_scheduler.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError
 
 WHY = reason("order", policy="exam")
 

@@ -14,9 +14,9 @@ from laxity_k8s.bench_lanes import Narrowed, serving
 from laxity_k8s.kubernetes import KubernetesApi
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.state import ClusterState
 
 CHANGED = "example.org/changed"
 

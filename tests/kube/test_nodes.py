@@ -5,7 +5,7 @@ import pytest
 from laxity_k8s import objects
 from laxity_k8s.api import Json
 from laxity_k8s.reconcile import rfc3339
-from laxity_scheduler.state import Node
+from laxity_scheduler.model.cluster import Node
 
 NOW = 1_800_000_000.0
 

@@ -7,7 +7,7 @@ import pytest
 from laxity_k8s.api import Json
 from laxity_k8s.kubernetes import KubernetesApi
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.engine import Report
+from laxity_scheduler.live import Report
 from tests.acting.poison import delay_nobody
 from tests.kube.cluster import Cluster, simulated_node
 

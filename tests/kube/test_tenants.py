@@ -15,8 +15,8 @@ import pytest
 from laxity import names
 from laxity_k8s.kept import Kept, terms, verdict_text
 from laxity_k8s.podsecurity import violations
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.verdict import Promise
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Promise
 from tests.acting.test_limits import BASELINE, RESTRICTED, template
 from tests.builders import bearer
 from tests.kube.cluster import ACCOUNT, Cluster

@@ -2,7 +2,8 @@
 
 from random import Random
 
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from tests.builders import cluster, promised
 
 NOW = 10_000.0

@@ -6,11 +6,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_scheduler.plan import Admit, Forecasted, Promised, Refuse, Wait
+from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, Wait
+from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.shares.admission import with_admission
 from laxity_scheduler.simulate.commands import register
-from laxity_scheduler.verdict import Promise
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 from tests.simulation.jobs import SAMPLES
 

@@ -8,10 +8,10 @@ import itertools
 
 import pytest
 
-from laxity_scheduler.plan import Admit, Preempt
+from laxity_scheduler.model.decision import Admit, Preempt
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies import chronus
 from laxity_scheduler.policies.chronus import LEASE_S, SAFETY, leases
-from laxity_scheduler.state import Job
 from tests.builders import MINUTE_EPOCHS, cluster, job
 
 

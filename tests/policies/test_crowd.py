@@ -9,21 +9,22 @@ import pytest
 
 from laxity_scheduler import ledger
 from laxity_scheduler.columns import growing, placing, tied_placing, tying
-from laxity_scheduler.decision import Admit
 from laxity_scheduler.frame import compiled
 from laxity_scheduler.frame.construct import construct_many, replace_fields
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.memory import codec
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising import room, siting
 from laxity_scheduler.qos import crowd, crowd_promises, crowd_starts, crowd_waits
-from laxity_scheduler.reasons import reason
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.decisions import crowd as newcomers
 from laxity_scheduler.simulate.decisions import later, underway
 from laxity_scheduler.simulate.truth import Belief
-from laxity_scheduler.state import ClusterState, Job, NodeSet
 from tests.builders import Curve
 from tests.contract.random_states import drawn, restricted_cases
 from tests.policies.crowded import crowded

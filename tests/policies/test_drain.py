@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity_scheduler.drain import drain_s
-from laxity_scheduler.plan import Admit, Plan, Preempt
+from laxity_scheduler.allocation.makespan import drain_s
+from laxity_scheduler.model.decision import Admit, Preempt
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import pickyman
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.state import FOREVER, Job
 from tests.builders import Curve, cluster, job
 
 NOW = 10_000.0

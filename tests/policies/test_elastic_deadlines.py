@@ -10,10 +10,11 @@ from typing import Literal
 import pytest
 
 from laxity_profiler.estimate import Workload
-from laxity_scheduler.plan import Admit, Forecasted, Plan, Promised, Refuse
+from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
 from laxity_scheduler.shares.rule import policy_of
-from laxity_scheduler.state import FOREVER, Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
 WIDE = (1, 2, 4)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.plan import Admit, Preempt, Resize
+from laxity_scheduler.model.cluster import ClusterState, Hold
+from laxity_scheduler.model.decision import Admit, Preempt, Resize
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies import qos
-from laxity_scheduler.state import ClusterState, Hold, Job
 from tests.builders import Curve, cluster, job, promised
 
 NOW = 1_200.0

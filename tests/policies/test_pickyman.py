@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laxity_scheduler.allocation.victims import Need, Victim, cheapest, exact, greedy
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.plan import Admit, Plan, Preempt
+from laxity_scheduler.model.decision import Admit, Preempt
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import pickyman
 from laxity_scheduler.policies.pickyman import PickyMan
 from laxity_scheduler.simulate.studies.pickyman import least_cost_s
-from laxity_scheduler.state import Job
-from laxity_scheduler.verdict import Promise
-from laxity_scheduler.victims import Need, Victim, cheapest, exact, greedy
 from tests.builders import Curve, cluster, job, promise
 
 NOW = 10_000.0

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.plan import Admit, Plan, Preempt
+from laxity_scheduler.model.decision import Admit, Preempt
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import las, srtf
-from laxity_scheduler.state import Job
 from tests.builders import MINUTE_EPOCHS, cluster, job
 
 NOW = 10_000.0

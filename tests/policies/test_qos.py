@@ -3,7 +3,8 @@
 Epochs take 60 s on one worker and speed up linearly.
 """
 
-from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 

@@ -6,11 +6,11 @@ import pytest
 
 from laxity_scheduler import policies
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.memory import codec
 from laxity_scheduler.policies.registry import REGISTRY, UnknownPolicyError, find
 from laxity_scheduler.running.start import policy_named
 from laxity_scheduler.simulate import run
-from laxity_scheduler.turn import decide
 from tests.contract.random_states import cases
 
 STATES = 20
@@ -30,7 +30,7 @@ def test_service_and_simulator_decide_the_same_to_the_byte(
     run._cycles("no trace", run.Setting(name, 2, 8, literal_cycle=True), [], lambda _: None)
     served, simulated = policy_named(name), given["policy"]
     for case in cases(STATES):
-        plans = [decide(case.state, case.predictor, one) for one in (served, simulated)]
+        plans = [with_follow_ups(one)(case.state, case.predictor) for one in (served, simulated)]
         assert codec.plan_bytes(plans[0]) == codec.plan_bytes(plans[1])
 
 

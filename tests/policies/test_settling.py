@@ -11,13 +11,15 @@ import pytest
 
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.plan import Admit, Forecasted, Plan, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.reserve import Claim
 from laxity_scheduler.promising.room import Room
-from laxity_scheduler.state import ClusterState, Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.contract.random_states import cases
 from tests.policies.crowded import crowded

@@ -10,14 +10,16 @@ import pytest
 
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
 from laxity_scheduler.shares.rows import Rows
 from laxity_scheduler.shares.rule import policy_of
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.state import ClusterState, Job
-from laxity_scheduler.verdict import Promise
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, node, promise, promised
 
 GREEDY = policy_of(replace(laxity.RULE, admission="greedy"))

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.plan import Admit, Plan, Preempt, Promised
+from laxity_scheduler.model.decision import Admit, Preempt, Promised
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import edf_elastic, elasticflow, laxity
 from laxity_scheduler.shares.rule import policy_of
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised

@@ -7,10 +7,10 @@ take 60 s, a start nothing.
 
 import pytest
 
-from laxity_scheduler.decision import Preempt
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.state import ClusterState
 from tests.builders import Curve, cluster, promised
 
 FREE = Curve(epoch_s=60.0, start_s=0.0)

@@ -11,8 +11,8 @@ from laxity_profiler.history import Epoch, History
 from laxity_profiler.learner import Learner
 from laxity_profiler.predictor import HistoryPredictor
 from laxity_profiler.sharing import model_key, model_of, pool_of
+from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.promising.promise import judge
-from laxity_scheduler.verdict import Promise, Refusal
 from laxity_scheduler.web.newcomer import newcomer
 from tests.builders import cluster
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line

@@ -8,20 +8,22 @@ import pytest
 from laxity.qos import QoS
 from laxity.spec import TrainingSpec
 from laxity_scheduler.backoff import LONGEST_S, backoff_s, failed_starts, without_who_waits
-from laxity_scheduler.engine import Report
-from laxity_scheduler.follow_up import follow_up, with_follow_up
-from laxity_scheduler.plan import Admit, Plan, Preempt, Promised, Resize
+from laxity_scheduler.inflight import follow_ups, with_follow_ups
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.cluster import ClusterState, Hold, Node
+from laxity_scheduler.model.decision import Admit, Preempt, Promised, Resize
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Promise
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.reasons import reason
 from laxity_scheduler.service.outlook import said
 from laxity_scheduler.service.views import Said, view_of
-from laxity_scheduler.state import FOREVER, ClusterState, Hold, Job, Node
-from laxity_scheduler.verdict import Promise
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 
 
 def decided(state: ClusterState) -> Plan:
-    plan = with_follow_up(decide)(state, MINUTE_EPOCHS)
+    plan = with_follow_ups(decide)(state, MINUTE_EPOCHS)
     plan.check(state)
     return plan
 
@@ -47,7 +49,7 @@ def test_of_a_job_stopped_for_its_failed_start_the_failure_is_the_last_word() ->
     assert isinstance(stopped.verdict, Promise)
     told = Promised(stopped.id, replace(stopped.verdict, reason=moved), moved)
 
-    plan = with_follow_up(lambda *_: Plan((told,)))(cluster(gpus=1, jobs=[stopped]), MINUTE_EPOCHS)
+    plan = with_follow_ups(lambda *_: Plan((told,)))(cluster(gpus=1, jobs=[stopped]), MINUTE_EPOCHS)
 
     assert "No module named 'x'" in said(plan)[stopped.id].reason
     assert told in plan.decisions, "its P90 finish is written all the same"
@@ -106,7 +108,7 @@ def test_failures_in_a_row_count(before: int, formed: int, times: int) -> None:
 
 def reasons(**fields: Any) -> list[tuple[type, str]]:
     state = cluster(gpus=4, jobs=[job("a", running=2, workers=(1, 2), formed=0, **fields)])
-    return [(type(one), one.reason.text) for one in follow_up(state)]
+    return [(type(one), one.reason.text) for one in follow_ups(state)]
 
 
 def test_when_it_is_tried_again_is_said() -> None:

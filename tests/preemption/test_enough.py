@@ -8,9 +8,11 @@ from itertools import product
 
 import pytest
 
-from laxity_scheduler.plan import Plan, Preempt
+from laxity_scheduler.model.cluster import ClusterState, Hold, Node
+from laxity_scheduler.model.decision import Preempt
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.state import ClusterState, Hold, Job, Node
 from tests.builders import MINUTE_EPOCHS, cluster, job, node, promised
 
 FOR = {"v1": "hard1", "v2": "hard2"}

@@ -4,10 +4,12 @@ from typing import TypeVar
 
 import pytest
 
-from laxity_scheduler.follow_up import with_follow_up
-from laxity_scheduler.plan import Admit, Plan, Preempt, Refuse, Resize
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.decision import Admit, Preempt, Refuse, Resize
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.state import ClusterState, Job, Node
 from tests.builders import MINUTE_EPOCHS, cluster, job, node, promised
 
 Made = TypeVar("Made", Admit, Preempt, Refuse, Resize)
@@ -17,7 +19,7 @@ OPEN = node("n1", gpus=4)
 
 def planned(*jobs: Job, nodes: tuple[Node, ...] = (DRAINED, OPEN), now: float = 30.0) -> Plan:
     state = ClusterState(now=now, nodes=nodes, jobs=jobs)
-    plan = with_follow_up(decide)(state, MINUTE_EPOCHS)
+    plan = with_follow_ups(decide)(state, MINUTE_EPOCHS)
     plan.check(state)
     return plan
 

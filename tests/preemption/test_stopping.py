@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.follow_up import follow_up, overdue_at, with_follow_up
-from laxity_scheduler.plan import Admit, Decision, Plan, PlanError, Preempt, Resize, Wait
+from laxity_scheduler.inflight import follow_ups, overdue_at, with_follow_ups
+from laxity_scheduler.model.cluster import ClusterState, Hold
+from laxity_scheduler.model.decision import Admit, Decision, Preempt, Resize, Wait
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError
 from laxity_scheduler.policies import fifo
 from laxity_scheduler.policies.qos import QosPolicy, decide
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState, Hold, Job
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 
 
@@ -120,7 +123,7 @@ def test_a_job_past_its_deadline_that_asked_to_stop_is_stopped_then_refused() ->
 
 
 def followed(*jobs: Job, now: float = 100.0) -> tuple[Decision, ...]:
-    return follow_up(cluster(gpus=8, jobs=[*jobs, job("other")], now=now))
+    return follow_ups(cluster(gpus=8, jobs=[*jobs, job("other")], now=now))
 
 
 def test_a_parked_job_is_suspended_for_whom_it_stopped() -> None:
@@ -205,9 +208,9 @@ def test_a_pinned_job_is_not_followed_up() -> None:
 def test_any_policy_can_be_followed_up_and_wakes_for_an_overdue_stop() -> None:
     asked = job("a", running=1, stop_requested_at=0.0, progress=Progress(5, (10.0,), (1,)))
     state: ClusterState = cluster(gpus=1, jobs=[asked, job("b")], now=10.0)
-    plan = with_follow_up(fifo.decide)(state, MINUTE_EPOCHS)
+    plan = with_follow_ups(fifo.decide)(state, MINUTE_EPOCHS)
     assert plan.wake_at == 600.0
-    assert preempted(with_follow_up(fifo.decide)(replace(state, now=600.0), MINUTE_EPOCHS))
+    assert preempted(with_follow_ups(fifo.decide)(replace(state, now=600.0), MINUTE_EPOCHS))
 
 
 def test_an_impatient_policy_stops_others_at_once() -> None:
@@ -229,11 +232,11 @@ def test_nobody_is_suspended_before_the_start_was_seen_and_then_at_once(
     """A controller that sees neither start nor stop would leave it open whether pods come."""
     started = job("be", running=1, start_seen=False, **fields)
     state = cluster(gpus=1, jobs=[started], now=30.0)
-    plan = with_follow_up(decide)(state, MINUTE_EPOCHS)
+    plan = with_follow_ups(decide)(state, MINUTE_EPOCHS)
     plan.check(state)
     assert preempted(plan) == []
     seen = replace(state, jobs=(replace(started, start_seen=True),))
-    assert [one.at for one in preempted(with_follow_up(decide)(seen, MINUTE_EPOCHS))] == ["now"]
+    assert [one.at for one in preempted(with_follow_ups(decide)(seen, MINUTE_EPOCHS))] == ["now"]
 
 
 def test_a_policy_that_suspends_at_once_waits_for_the_start_to_be_seen() -> None:
@@ -244,5 +247,5 @@ def test_a_policy_that_suspends_at_once_waits_for_the_start_to_be_seen() -> None
     with pytest.raises(PlanError, match="its start was not seen yet"):
         Plan((stop,)).check(state)
     for one, kept in ((stop, ()), (ask, (ask,))):
-        plan = with_follow_up(lambda *_, said=one: Plan((said,)))(state, MINUTE_EPOCHS)
+        plan = with_follow_ups(lambda *_, said=one: Plan((said,)))(state, MINUTE_EPOCHS)
         assert plan.decisions == kept

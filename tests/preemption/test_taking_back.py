@@ -6,18 +6,20 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.decision import Continue, Decision
-from laxity_scheduler.follow_up import with_follow_up
-from laxity_scheduler.plan import Plan, PlanError, Preempt, Promised, Refuse
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Continue, Decision, Preempt, Promised, Refuse
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.plan_check import PlanError
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState, Job
-from laxity_scheduler.verdict import Refusal
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
 from tests.toy_world import ToyWorld
 
 FIVE_S = Curve(epoch_s=5.0, start_s=1.0, stop_s=0.5)
-POLICY = with_follow_up(decide)
+POLICY = with_follow_ups(decide)
 
 
 def kinds(decisions: Sequence[Decision], kind: type) -> list[str]:

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.victims import (
+from laxity_scheduler.allocation.victims import (
     Need,
     Victim,
     cheapest,
@@ -17,6 +15,8 @@ from laxity_scheduler.victims import (
     total_cost_s,
     victim_of,
 )
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.ledger import Ledger
 from tests.builders import Curve, cluster, job
 
 

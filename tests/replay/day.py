@@ -3,13 +3,13 @@
 from typing import Any
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.memory.journal import Journal
 from laxity_scheduler.memory.store import Store
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.state import ClusterState
 from tests.builders import Curve, job
 from tests.toy_world import ToyWorld
 
@@ -42,7 +42,7 @@ def lived(store: Store, *, snapshot_every: int = 7, start_with: int = 0) -> int:
         nonlocal cycles
         cycles += 1
         numbered = ClusterState(state.now, state.nodes, state.jobs, state.holds, cycle=cycles)
-        plan = turn.decide(numbered, predictor, qos.decide)
+        plan = with_follow_ups(qos.decide)(numbered, predictor)
         journal.write(numbered, plan, predictor, policy="qos", decided_s=0.0)
         return plan
 

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from random import Random
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from laxity_scheduler.reasons import Fact
+from laxity_scheduler.model.reasons import Fact
 
 FLOATS = (0.0, -0.0, 1.0, 0.1, -2.5, 1e300, 5e-324, 1795235870.1242452, float("inf"), float("-inf"))
 INTS = (0, 1, -1, 7, 2**31, 2**53, -(2**53), 2**63, 2**64, -(2**70))

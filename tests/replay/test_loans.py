@@ -10,8 +10,9 @@ from laxity_scheduler.memory import codec
 from laxity_scheduler.memory.records import Journalled, Records
 from laxity_scheduler.memory.store import Store
 from laxity_scheduler.memory.tables import LoanRow
-from laxity_scheduler.plan import Loan, Plan, Reclaim
-from laxity_scheduler.reasons import reason
+from laxity_scheduler.model.decision import Loan, Reclaim
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
 from tests.builders import cluster
 
 WHY = reason("loan", reason="night")

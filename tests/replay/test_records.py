@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from laxity_scheduler.memory import codec
 from laxity_scheduler.memory.records import Journalled, Records
 from laxity_scheduler.memory.tables import DecisionRow, Fresh, VerdictRow
-from laxity_scheduler.plan import Admit, Forecasted, Plan, Promised, Refuse, verdict_after
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState
-from laxity_scheduler.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, verdict_after
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.plan import Plan
 from tests.builders import cluster, job
 from tests.replay.random_values import Maker
 

@@ -9,14 +9,14 @@ import pytest
 from sqlmodel import Session, col, delete, select, update
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler import turn
-from laxity_scheduler.follow_up import with_follow_up
+from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.memory.journal import Journal, ReplayError, entries, replay
 from laxity_scheduler.memory.store import Store
 from laxity_scheduler.memory.tables import CycleRow, DecisionRow, Fresh
-from laxity_scheduler.plan import Admit, Plan
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.state import ClusterState, NodeSet
 from tests.builders import cluster, job
 from tests.replay.day import TRUTH, lived, load, named
 from tests.toy_world import ToyWorld
@@ -56,7 +56,7 @@ def test_cycles_in_which_jobs_may_use_some_nodes_only_are_decided_again(store: S
         if cycles == 10:
             world.sets = {"old": NodeSet(frozenset({"n0", "n1"})), "new": sets["old"]}
         numbered = replace(state, cycle=cycles, sets=world.sets)
-        plan = turn.decide(numbered, predictor, qos.decide)
+        plan = with_follow_ups(qos.decide)(numbered, predictor)
         plan.check(numbered)
         journal.write(numbered, plan, predictor, policy="qos", decided_s=0.0)
         return plan
@@ -160,8 +160,3 @@ def test_a_last_cycle_that_is_missing_is_known_by_its_decisions(store: Store) ->
         session.commit()
     with pytest.raises(ReplayError, match=f"cycle {cycles} is missing"):
         list(replay(store, named, load))
-
-
-def test_the_loop_and_replay_decide_through_one_function() -> None:
-    state = cluster(jobs=[job("a", due_at=1000.0)])
-    assert turn.decide(state, TRUTH, qos.decide) == with_follow_up(qos.decide)(state, TRUTH)

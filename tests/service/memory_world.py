@@ -12,12 +12,13 @@ from typing import Any
 from laxity import names
 from laxity.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.engine import DuplicateJobError, Manifest, Released, Signal, UnknownJobError
+from laxity_scheduler.live import DuplicateJobError, Manifest, Released, Signal, UnknownJobError
 from laxity_scheduler.memory.codec import verdict_json
+from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
-from laxity_scheduler.verdict import Refusal
 from laxity_scheduler.web.newcomer import newcomer
 
 Json = dict[str, Any]

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity.views import job_view
-from laxity_scheduler.engine import Report
-from laxity_scheduler.reasons import reason
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service import views
 from laxity_scheduler.service.board import Board, Look
 from laxity_scheduler.service.views import JITTER_S, Finish, Said
-from laxity_scheduler.state import Job
-from laxity_scheduler.verdict import Refusal
 from tests.builders import cluster, job, promised
 
 DUE_AT = 500.0

@@ -12,15 +12,17 @@ import pytest
 from laxity import names
 from laxity.views import job_view
 from laxity_profiler.history import HistoryError
-from laxity_scheduler.engine import JobError
+from laxity_scheduler.live import JobError
 from laxity_scheduler.memory.journal import entries, replay
 from laxity_scheduler.memory.store import Store, StoreError
-from laxity_scheduler.plan import Admit, Plan
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.reasons import reason
 from laxity_scheduler.service import outlook, views
 from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.state import ClusterState, Job
 from tests.builders import Curve
 from tests.service.builders import Stage, manifest, staged, wait_until
 from tests.service.memory_world import MemoryWorld

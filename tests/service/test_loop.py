@@ -10,9 +10,10 @@ import pytest
 
 from laxity_scheduler.memory.journal import Journal, replay
 from laxity_scheduler.memory.store import Store, StoreError
-from laxity_scheduler.plan import Loan, Plan
+from laxity_scheduler.model.decision import Loan
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.reasons import reason
 from laxity_scheduler.service.loop import rarely_collected
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until

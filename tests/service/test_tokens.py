@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.engine import JobError
+from laxity_scheduler.live import JobError
 from laxity_scheduler.running.home import Home
 from laxity_scheduler.running.serving import keys_of
 from laxity_scheduler.service.settings import Settings, SettingsError

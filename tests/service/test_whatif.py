@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Workload
-from laxity_scheduler import turn
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.state import ClusterState
-from laxity_scheduler.verdict import Promise, Refusal
 from laxity_scheduler.web.newcomer import newcomer
 from laxity_scheduler.web.whatif import answer_json, ask
 from tests.builders import Curve, cluster, job
@@ -36,7 +36,7 @@ def busy_cluster(jobs: int, nodes: int) -> ClusterState:
     ]
     state = cluster(gpus=[4] * nodes, jobs=newcomers, now=10.0)
     for _ in range(2):
-        state = turn.decide(state, TRUTH, qos.decide).apply(state)
+        state = with_follow_ups(qos.decide)(state, TRUTH).apply(state)
     return state
 
 

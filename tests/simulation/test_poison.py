@@ -2,8 +2,8 @@
 
 import random
 
-from laxity_scheduler.follow_up import with_follow_up
-from laxity_scheduler.plan import Admit
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.tables import Table
@@ -51,7 +51,7 @@ def honest() -> list[TraceJob]:
 def waited(*jobs: TraceJob) -> tuple[dict[str, int], set[str]]:
     """How many cycles each honest job waited for its start; who was refused."""
     sim, made = world(trace(*jobs), nodes=4, gpus_per_node=8)
-    decide = with_follow_up(find("qos").policy())
+    decide = with_follow_ups(find("qos").policy())
     belief = Belief(made, costs("free", cluster_gpus=32))
     came: dict[str, int] = {}
     served: dict[str, int] = {}

@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from laxity_scheduler.allocation.victims import Need, Victim, cheapest
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.generate import Mix, generate
@@ -13,8 +15,6 @@ from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.studies.pickyman import greedy_cost_s, least_cost_s
 from laxity_scheduler.simulate.tables import Table
 from laxity_scheduler.simulate.truth import Belief
-from laxity_scheduler.state import ClusterState, Node
-from laxity_scheduler.victims import Need, Victim, cheapest
 from tests.simulation.jobs import job, trace
 
 

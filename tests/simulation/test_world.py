@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import cycle
-from laxity_scheduler.follow_up import follow_up, with_follow_up
-from laxity_scheduler.plan import Admit, Plan, Preempt, Resize
+from laxity_scheduler.engine import run_cycle
+from laxity_scheduler.inflight import follow_ups, with_follow_ups
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Preempt, Resize
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.reasons import reason
 from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.live import Live
 from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
 from laxity_scheduler.simulate.truth import Belief, error_factor, truths
 from laxity_scheduler.simulate.world import SimWorld
-from laxity_scheduler.state import ClusterState
 from tests.simulation.jobs import LINEAR, job, random_trace, trace, world
 
 WHY = reason("order", policy="test")
@@ -33,7 +34,7 @@ def rows(sim: SimWorld) -> list[Live]:
 
 def cycle_of(sim: SimWorld, policy: str, predictor: Predictor) -> ClusterState:
     """One cycle; what is observed after it."""
-    cycle(sim, with_follow_up(find(policy).policy()), predictor)
+    run_cycle(sim, with_follow_ups(find(policy).policy()), predictor)
     return sim.observe()
 
 
@@ -54,7 +55,7 @@ def test_a_stop_waits_for_the_epoch_and_keeps_the_work() -> None:
     sim.advance()
     while sim.observe().by_id["default/a"].parked_epoch is None:
         sim.advance()
-    sim.carry_out(Plan(follow_up(sim.observe())))
+    sim.carry_out(Plan(follow_ups(sim.observe())))
     row = sim.observe().by_id["default/a"]
     assert (row.workers, row.progress.epochs_done, row.preemptions) == (0, 0, 1)
     assert sim.observe().free_gpus == 8
@@ -87,7 +88,7 @@ def test_more_workers_join_at_an_epochs_end_and_fewer_leave_after_reforming() ->
     assert sim.observe().by_id["default/a"].workers == 2
     sim.wake_at(sim.now + 12.0)
     sim.advance()
-    sim.carry_out(Plan(follow_up(sim.observe())))
+    sim.carry_out(Plan(follow_ups(sim.observe())))
     assert sim.observe().by_id["default/a"].workers == 1
 
 
@@ -175,7 +176,7 @@ def test_policies_never_see_the_truth_of_a_job() -> None:
         return Plan()
 
     sim.advance()
-    cycle(sim, look, Belief(made, sim.costs, error=0.5))
+    run_cycle(sim, look, Belief(made, sim.costs, error=0.5))
     assert not hasattr(seen[0].jobs[0], "epoch_s")
     assert seen[0].jobs[0].workload.user_epoch_s is None
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.job import Job
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final, Literal
 
 from laxity_profiler.estimate import Ask, Estimate, Predictor, Progress, Source, Workload
-from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job
 
 Quantile = Literal["p10", "p50", "mean", "p90"]
 Quantiles = tuple[float, float, float, float]  # seconds, in the order of ORDER

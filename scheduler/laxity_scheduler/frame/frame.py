@@ -25,8 +25,8 @@ import numpy as np
 from laxity_profiler.estimate import Floats, Predictor
 from laxity_scheduler.frame.arrays import Bools, Ints, carried
 from laxity_scheduler.frame.curve import MOST_OF_AN_EPOCH, ROW, Curve
-from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.verdict import Promise
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.verdict import Promise
 
 P90: Final = ROW["p90"]
 FIELDS: Final = 22

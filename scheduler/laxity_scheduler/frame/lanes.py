@@ -14,7 +14,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats, Predictor
 from laxity_scheduler.frame.arrays import Ints, carried
 from laxity_scheduler.frame.curve import ROW, Curve
-from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job
 
 FIELDS: Final = 17
 (

@@ -25,7 +25,8 @@ from laxity_scheduler.frame.construct import replace_fields
 from laxity_scheduler.frame.curve import MOST_OF_AN_EPOCH, Curve, Quantile, memory_of
 from laxity_scheduler.frame.frame import Frame, frame_of
 from laxity_scheduler.frame.lanes import Lanes, lanes_of
-from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 
 TINY_S: Final = 1e-6
 

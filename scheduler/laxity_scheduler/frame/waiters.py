@@ -14,7 +14,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import ROW, Curve
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job
 
 P50, MEAN, P90 = (ROW[name] for name in ("p50", "mean", "p90"))
 

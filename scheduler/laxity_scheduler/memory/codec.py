@@ -17,9 +17,11 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 import orjson
 
-from laxity_scheduler.plan import Decision, Plan
-from laxity_scheduler.state import ClusterState, Job, Node
-from laxity_scheduler.verdict import Verdict
+from laxity_scheduler.model.cluster import ClusterState, Node
+from laxity_scheduler.model.decision import Decision
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Verdict
+from laxity_scheduler.plan import Plan
 
 Write = Callable[[Any], Any]
 Read = Callable[[Any], Any]

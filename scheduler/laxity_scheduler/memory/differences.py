@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from laxity_scheduler.memory.codec import from_json, load_job, load_node, to_json
-from laxity_scheduler.state import ClusterState, Hold, Job, Node
+from laxity_scheduler.model.cluster import ClusterState, Hold, Node
+from laxity_scheduler.model.job import Job
 
 Row = Job | Node
 

@@ -17,14 +17,14 @@ from typing import Any, Final
 import orjson
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.memory import differences
 from laxity_scheduler.memory.codec import dumps, load_state, plan_bytes
 from laxity_scheduler.memory.store import Store, StoreError
 from laxity_scheduler.memory.tables import CycleRow, PredictorRow
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.state import ClusterState
 
 SNAPSHOT_EVERY: Final = 100
 KEPT_CYCLES: Final = 20_000
@@ -197,7 +197,9 @@ def replay(
         with _reading(entry.cycle):
             if entry.predictor not in loaded:
                 loaded = {entry.predictor: predictor_of(store, entry.predictor, load_predictor)}
-            again = plan_bytes(turn.decide(entry.state, loaded[entry.predictor], policies(name)))
+            again = plan_bytes(
+                with_follow_ups(policies(name))(entry.state, loaded[entry.predictor])
+            )
             lines = () if again == entry.plan else tuple(_lines(entry.plan, again))
         yield Replayed(entry.cycle, name, entry.version, lines)
 

@@ -22,13 +22,13 @@ from laxity_scheduler.memory.tables import (
     VerdictRow,
     words,
 )
-from laxity_scheduler.plan import (
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import (
     Admit,
     Continue,
     Decision,
     Forecasted,
     Loan,
-    Plan,
     Preempt,
     Promised,
     Reclaim,
@@ -37,7 +37,8 @@ from laxity_scheduler.plan import (
     Wait,
     verdict_after,
 )
-from laxity_scheduler.state import FOREVER, ClusterState
+from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.plan import Plan
 
 LOG: Final = logging.getLogger(__name__)
 Family = Literal["verdict", "act", "wait", "nodes"]

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.allocation.ranking import by_rank, movable
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.priority import by_rank, movable
-from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 LEASE_S: Final = 1_200.0
 MOST_LEASES: Final = 48

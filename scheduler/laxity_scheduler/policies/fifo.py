@@ -6,8 +6,8 @@ Baseline (algorithms 7.1). What does not fit is passed over; packed strictly, th
 from typing import Final
 
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.order import Order, Widths, policy_of
-from laxity_scheduler.state import FOREVER, Job
 
 
 def widest_first(job: Job, forecasts: Forecasts) -> Widths:

@@ -9,9 +9,10 @@ from bisect import bisect_right
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.allocation.ranking import by_rank
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.priority import by_rank
-from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 THRESHOLDS_GPU_S: Final = (3_250.0, 57_600.0)
 SOON_S: Final = 1.0

@@ -7,10 +7,12 @@ its curve does not hide a later rise (algorithms 1.5). Convergence is not modell
 """
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.allocation.surplus import capacity, resizable, widen
+from laxity_scheduler.allocation.transition import toward
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.state import ClusterState, Job
-from laxity_scheduler.widening import capacity, resizable, toward, widen
 
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:

@@ -32,17 +32,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.decision import Admit, Decision, Preempt
-from laxity_scheduler.drain import drain_s, least_gpus
-from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.allocation.makespan import drain_s, least_gpus
+from laxity_scheduler.allocation.ranking import movable
+from laxity_scheduler.allocation.victims import Need, Victim, cheapest, freed_by
+from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Decision, Preempt
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.priority import movable
 from laxity_scheduler.promising.claims import promised
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.victims import Need, Victim, cheapest, freed_by
 
 MOST_TRIED: Final = 16  # waiting jobs for which victims are looked for, per decision
 

@@ -12,10 +12,12 @@ sizes stay as they are.
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.allocation.surplus import capacity, resizable, widen
+from laxity_scheduler.allocation.transition import toward
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.state import ClusterState, Job
-from laxity_scheduler.widening import capacity, resizable, toward, widen
 
 RESTART_S: Final = 30.0
 LEAST_FACTOR: Final = 0.05

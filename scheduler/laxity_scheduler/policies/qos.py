@@ -16,17 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.decision import (
-    Continue,
-    Decision,
-    Forecasted,
-    Preempt,
-    Promised,
-    Refuse,
-    Resize,
-    Wait,
-)
-from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.frame.construct import replace_fields
 from laxity_scheduler.frame.frame import (
     HARD,
@@ -41,6 +31,21 @@ from laxity_scheduler.frame.frame import (
     WANTS,
 )
 from laxity_scheduler.frame.remaining import Forecasts, stopping
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import (
+    Continue,
+    Decision,
+    Forecasted,
+    Preempt,
+    Promised,
+    Refuse,
+    Resize,
+    Wait,
+)
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.stop_requests import needless_stops, without_stops
+from laxity_scheduler.model.verdict import Forecast, Given, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.promise import forecast_of, promise_of
 from laxity_scheduler.promising.queueing import Waiting, expected_starts
@@ -59,10 +64,6 @@ from laxity_scheduler.qos.planned_sizes import as_told
 from laxity_scheduler.qos.sizing import defend, hasten, narrow, widen
 from laxity_scheduler.qos.starting import Starts
 from laxity_scheduler.qos.waiting_words import waits_said
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.stops import needless_stops, without_stops
-from laxity_scheduler.verdict import Forecast, Given, Promise, Refusal
 
 MOST_EXPECTED = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS = 5

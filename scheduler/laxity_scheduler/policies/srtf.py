@@ -4,10 +4,11 @@ A baseline (algorithms 7.1): the mean remaining time at the width asked for rank
 """
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.allocation.ranking import by_rank
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.priority import by_rank
-from laxity_scheduler.state import ClusterState, Job
 
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:

@@ -11,9 +11,9 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import lanes as fields
 from laxity_scheduler.frame import loops
 from laxity_scheduler.frame.arrays import Bools, Ints
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.claims import Order, as_planned, by_deadline, in_turn
 from laxity_scheduler.promising.reserve import Claim
-from laxity_scheduler.state import FOREVER
 
 if TYPE_CHECKING:
     from laxity_scheduler.promising.room import Room

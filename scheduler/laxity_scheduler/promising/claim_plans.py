@@ -13,11 +13,11 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.lanes import NOBODY, WIDTH, Lanes, lane_of
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising import planning
 from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
 from laxity_scheduler.promising.planning import IN_TIME, NONE
 from laxity_scheduler.promising.reserve import Claim, Planner, Profile, Share
-from laxity_scheduler.state import FOREVER, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.promising.room import Room

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from laxity_scheduler.frame.frame import QUEUED_AT, WAITING
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.promising.reserve import Claim
-from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.verdict import Promise
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.reserve import Share
-from laxity_scheduler.state import FOREVER
 
 MOST: Final = 1 << 32  # places in a table
 NONE: Final = (-1, FOREVER)  # workers and end of no share

@@ -14,8 +14,12 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.sharing import model_of
-from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Runs, Verdict
 from laxity_scheduler.promising.claims import Terms, promised, wants_promise
 from laxity_scheduler.promising.queueing import (
     Waiting,
@@ -26,9 +30,6 @@ from laxity_scheduler.promising.queueing import (
 )
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Claim, Share, simulate
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal, Runs, Verdict
 
 TERMS: Final = Terms()
 PROBE_EPOCHS: Final = 2

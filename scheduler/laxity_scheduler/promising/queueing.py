@@ -11,9 +11,10 @@ from heapq import heapify, heappop, heappush
 from typing import Literal
 
 from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import NOTHING, NOWHERE, ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import Terms, ageing_limit_s, deadline_in_force
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.state import FOREVER, NOTHING, NOWHERE, ClusterState, Job
 
 Rank = Literal["promised", "aged", "soft", "hopeless", "best_effort"]
 RANKS: Mapping[Rank, int] = {

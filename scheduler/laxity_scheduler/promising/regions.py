@@ -22,8 +22,9 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.ledger import USABLE
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.reserve import SLOTS, Profile, Share
-from laxity_scheduler.state import ClusterState, Job, NodeSet
 
 MOST_REGIONS: Final = 32
 

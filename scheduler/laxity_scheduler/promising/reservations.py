@@ -10,6 +10,8 @@ from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.frame import PROMISED_DUE_AT
 from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
 from laxity_scheduler.ledger import may_ever_start
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import (
     ORDERS,
     Terms,
@@ -21,7 +23,6 @@ from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Profile, Share
 from laxity_scheduler.promising.room import Kept, Room
 from laxity_scheduler.promising.tally import Tally
-from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints

@@ -19,7 +19,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
-from laxity_scheduler.state import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER, Job
 
 SLOTS: Final = 256
 FIRST_SLOT_S: Final = 60.0

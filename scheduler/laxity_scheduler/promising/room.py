@@ -19,12 +19,13 @@ from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.frame.frame import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
 from laxity_scheduler.ledger import MANY, USABLE, slots_in
+from laxity_scheduler.model.cluster import CLOSED, NOTHING, ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import ORDERS, Order, Terms, by_deadline, may_stop
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region, SplitProfile, regions_of
 from laxity_scheduler.promising.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
 from laxity_scheduler.promising.seats import Seats, seats_of
-from laxity_scheduler.state import CLOSED, FOREVER, NOTHING, ClusterState, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.promising.claim_columns import Columns

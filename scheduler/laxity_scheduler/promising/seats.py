@@ -12,7 +12,8 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Bools, carried
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 
 Parts = tuple[frozenset[str], ...]  # the nodes of each region
 

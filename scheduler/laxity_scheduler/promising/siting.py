@@ -15,9 +15,10 @@ import numpy as np
 from laxity_scheduler.columns.tying import ALL_CELLS, Tied, cells_of
 from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.ledger import MANY, Ledger
+from laxity_scheduler.model.cluster import NOWHERE, ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.regions import Region, SplitProfile
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.state import FOREVER, NOWHERE, ClusterState, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints

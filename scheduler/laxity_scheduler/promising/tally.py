@@ -13,11 +13,11 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.frame import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.remaining import TINY_S, stopping
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Share
 from laxity_scheduler.promising.room import Room
-from laxity_scheduler.state import FOREVER, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints

@@ -10,9 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.decision import Decision, Preempt, Resize
+from laxity_scheduler.allocation.victims import Need, Victim
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Decision, Preempt, Resize
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason
+from laxity_scheduler.model.verdict import Given
 from laxity_scheduler.promising.claims import Terms, deadline_in_force, promised
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.queueing import Waiting
@@ -20,10 +25,6 @@ from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.siting import Sites
 from laxity_scheduler.qos.coming import Coming
 from laxity_scheduler.qos.crowd import Crowd, crowd_of
-from laxity_scheduler.reasons import Reason
-from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.verdict import Given
-from laxity_scheduler.victims import Need, Victim
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from laxity_scheduler.frame.frame import (
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.frame.waiters import MEAN, P90, Waiters, waiters_of
 from laxity_scheduler.ledger import MANY
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting, in_order, unpromised
-from laxity_scheduler.state import FOREVER, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.promising.reservations import Reservations

@@ -13,9 +13,9 @@ from laxity_scheduler.frame.frame import DUE_AT, HARD, PROMISED_DUE_AT, SERVICE
 from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.frame.waiters import P90
 from laxity_scheduler.ledger import MANY
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.verdict import Given
 from laxity_scheduler.qos.crowd import Crowd
-from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.verdict import Given
 
 if TYPE_CHECKING:
     from laxity_scheduler.promising.claim_plans import Plans

@@ -12,11 +12,11 @@ from laxity_scheduler.frame.frame import DUE_AT
 from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.frame.waiters import MEAN
 from laxity_scheduler.ledger import MANY, Ledger
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.bargain import Bargain, Start
 from laxity_scheduler.qos.crowd import Crowd
-from laxity_scheduler.reasons import Reason
-from laxity_scheduler.state import FOREVER, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.columns.growing import Grown

@@ -14,10 +14,10 @@ from laxity_scheduler.frame.frame import DUE_AT, SUBMITTED_AT
 from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.frame.waiters import MEAN
 from laxity_scheduler.ledger import MANY
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reserve import Profile
 from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.state import FOREVER
 
 LOOK_AGAIN_S: Final = 1.0  # least time between two looks at a plan that slides with the clock
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.decision import Admit, Forecasted, Promised
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.frame import DUE_AT
 from laxity_scheduler.frame.waiters import P50, P90
+from laxity_scheduler.model.decision import Admit, Forecasted, Promised
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.verdict import Forecast, Promise
 from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.verdict import Forecast, Promise
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints

@@ -22,9 +22,9 @@ from laxity_scheduler.frame.frame import (
     Frame,
 )
 from laxity_scheduler.frame.remaining import TINY_S
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.lazy_shares import Outline
 from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.state import FOREVER, Job
 
 
 class Defended(NamedTuple):

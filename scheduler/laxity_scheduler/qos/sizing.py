@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from laxity_scheduler.decision import Preempt, Resize
+from laxity_scheduler.allocation.victims import Need, Victim, freed_by, narrowed
 from laxity_scheduler.frame.frame import (
     BEST_EFFORT,
     EPOCHS_LEFT,
@@ -23,6 +23,9 @@ from laxity_scheduler.frame.frame import (
     WORKERS,
 )
 from laxity_scheduler.frame.remaining import TINY_S
+from laxity_scheduler.model.decision import Preempt, Resize
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.promising.reserve import Profile
 from laxity_scheduler.qos.bargain import Bargain
@@ -30,9 +33,6 @@ from laxity_scheduler.qos.crowd_starts import grow_starts
 from laxity_scheduler.qos.donors import carry_out, choose, needed_width
 from laxity_scheduler.qos.planned_sizes import defended
 from laxity_scheduler.qos.spreading import more_nodes, nodes_for, waited_for
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.victims import Need, Victim, freed_by, narrowed
 
 WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much sooner
 

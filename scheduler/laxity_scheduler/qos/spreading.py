@@ -1,7 +1,7 @@
 """Where further workers of a job go, and which nodes those that wait could use."""
 
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.state import Job
 
 
 def waited_for(bargain: Bargain) -> frozenset[str] | None:

@@ -9,9 +9,12 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 
+from laxity_scheduler.allocation.victims import Need, Victim, freed_by
 from laxity_scheduler.frame.frame import WAITING
 from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.ledger import may_ever_start
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.queueing import RANKS, Waiting, ages_at, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile
@@ -22,9 +25,6 @@ from laxity_scheduler.qos.crowd_starts import start_claimed, start_others
 from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S, kept_out, planned_later
 from laxity_scheduler.qos.donors import carry_out, choose
 from laxity_scheduler.qos.yielding import make_way
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.victims import Need, Victim, freed_by
 
 
 class Starts:

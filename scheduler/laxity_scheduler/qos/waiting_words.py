@@ -5,13 +5,14 @@ from functools import cache
 from itertools import islice
 from typing import Final
 
-from laxity_scheduler.decision import Wait
 from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.model.cluster import NOTHING
+from laxity_scheduler.model.decision import Wait
+from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.order import never_starts
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import FOREVER, NOTHING
 
 MOST_HOLDERS: Final = 5
 Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from laxity_scheduler.decision import Preempt
+from laxity_scheduler.allocation.victims import Need
 from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.model.decision import Preempt
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import Job
-from laxity_scheduler.victims import Need
 
 Kept = Mapping[str, Counter[str]]  # what is kept free for whom, by node
 

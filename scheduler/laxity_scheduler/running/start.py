@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from laxity import names
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import LiveWorld, Policy, Report
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.memory.store import Store
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.service.leading import Leadership

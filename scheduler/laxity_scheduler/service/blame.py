@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from laxity_profiler.estimate import Workload
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.faults import words_of
-from laxity_scheduler.state import ClusterState, Job
 
 Made = TypeVar("Made")
 Jobs = tuple[Job, ...]

@@ -12,10 +12,11 @@ from typing import Final, Protocol
 
 from laxity_profiler.estimate import Estimate, Predictor, Workload
 from laxity_profiler.history import HistoryError
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.board import News
 from laxity_scheduler.service.faults import Faults
 from laxity_scheduler.service.observed import Watcher
-from laxity_scheduler.state import ClusterState, Job
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -18,12 +18,15 @@ from threading import Event, Lock
 from typing import Final, Protocol
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler import turn
-from laxity_scheduler.engine import JobError, LiveWorld, Manifest, Policy, Report
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.memory.codec import WrittenPlan, dumps, written
 from laxity_scheduler.memory.journal import Journal
 from laxity_scheduler.memory.records import Journalled, Records
 from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.blame import PolicyFaultError, decide_around, without
 from laxity_scheduler.service.board import Board
@@ -34,7 +37,6 @@ from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notify import Bells
 from laxity_scheduler.service.publishing import Publisher, Telling
 from laxity_scheduler.service.settings import DAY_S, Settings
-from laxity_scheduler.state import FOREVER, ClusterState
 
 LOG: Final = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 0.5
@@ -264,7 +266,7 @@ class Service:
         gc.disable()  # a collection in the middle of a decision costs more than the decision
         try:
             with self.deciding:
-                plan = turn.decide(state, predictor, self.policy)
+                plan = with_follow_ups(self.policy)(state, predictor)
                 plan.check(state)
         finally:
             gc.enable()

@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from laxity.qos import ServiceClass
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.board import News
 from laxity_scheduler.service.faults import Faults
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
-from laxity_scheduler.state import ClusterState
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from laxity_scheduler.state import ClusterState
+from laxity_scheduler.model.cluster import ClusterState
 
 LABEL: Final = "job_namespace"
 MOST_NAMESPACES: Final = 100

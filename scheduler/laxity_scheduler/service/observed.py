@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laxity_profiler.estimate import Workload
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.faults import Faults
-from laxity_scheduler.state import ClusterState, Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ import orjson
 from laxity import names
 from laxity.checked import LAST_AT
 from laxity.spec import TrainingSpec
+from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.verdict import Offer
 from laxity_scheduler.service.views import Json
-from laxity_scheduler.state import FOREVER
-from laxity_scheduler.verdict import Offer
 
 PROBE_EPOCHS: Final = 2
 PROBE_OF: Final = "probe-of-"  # a probe's idempotency key, before the uid that it is for

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.plan import Loan, Plan, Reclaim, Wait
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Loan, Reclaim, Wait
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.views import Finish, Said
-from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 
 def finishes(state: ClusterState, predictor: Predictor, jobs: Iterable[Job]) -> dict[str, Finish]:

@@ -14,10 +14,12 @@ from typing import Final, Protocol
 
 from laxity import names
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.engine import LiveWorld, Report
+from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.memory.records import Records
 from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.memory.tables import JobRow, Owed
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import Board, Look, News
@@ -26,7 +28,6 @@ from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.notify import Bells
 from laxity_scheduler.service.offers import PROBE_OF
 from laxity_scheduler.service.views import Finish, Json, Said
-from laxity_scheduler.state import ClusterState, Job
 
 LOG: Final = logging.getLogger(__name__)
 REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often

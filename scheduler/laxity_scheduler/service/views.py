@@ -18,10 +18,10 @@ from laxity import names
 from laxity.checked import instant_at
 from laxity.submission import queued_from
 from laxity_profiler.sharing import model_of
-from laxity_scheduler.engine import Report
+from laxity_scheduler.live import Report
 from laxity_scheduler.memory.codec import load_verdict
-from laxity_scheduler.state import Job
-from laxity_scheduler.verdict import Forecast, Offer, Promise, Refusal, Verdict
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Verdict
 
 Json = dict[str, Any]
 ENDED: Final = frozenset({"finished", "failed", "cancelled"})

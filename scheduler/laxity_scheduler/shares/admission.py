@@ -11,14 +11,15 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.decision import Forecasted, Promised, Refuse
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Forecasted, Promised, Refuse
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.claims import promised
-from laxity_scheduler.reasons import reason
 from laxity_scheduler.shares.rule import Admission, ShareRule, verdicts_of
-from laxity_scheduler.state import ClusterState, Job
-from laxity_scheduler.verdict import Forecast, Promise, Refusal
 
 Verdict = Promised | Forecasted | Refuse
 

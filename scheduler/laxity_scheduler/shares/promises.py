@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.decision import Promised
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.reasons import Reason
+from laxity_scheduler.model.decision import Promised
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason
+from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.shares.arrays import TINY
-from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.verdict import Promise
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats, Predictor, Workload
 from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.promising.claims import deadline_in_force
 from laxity_scheduler.shares.arrays import TINY, JobArrays
-from laxity_scheduler.state import FOREVER, Job
-from laxity_scheduler.verdict import Promise
 
 FIXED: Final = 11
 LEFT, HARD, ASKS = 2, 9, 10  # columns

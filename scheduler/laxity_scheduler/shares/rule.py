@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
-from laxity_scheduler.eligible import never_fits
+from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.ledger import Ledger, may_ever_start
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.reasons import Reason, reason
 from laxity_scheduler.shares.arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
 from laxity_scheduler.shares.promises import promised
 from laxity_scheduler.shares.rows import Columns, Rows
 from laxity_scheduler.shares.starts import started
 from laxity_scheduler.shares.waits import with_waits
-from laxity_scheduler.state import FOREVER, ClusterState, Job
-from laxity_scheduler.verdict import Forecast, Promise, Refusal
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.decision import Admit, Resize
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.reasons import Reason, reason
+from laxity_scheduler.model.decision import Admit, Resize
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.shares.rows import Columns
-from laxity_scheduler.state import FOREVER, Job
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints

@@ -3,7 +3,7 @@
 from heapq import heappop, heappush
 from typing import Literal
 
-from laxity_scheduler.state import FOREVER
+from laxity_scheduler.model.job import FOREVER
 
 Kind = Literal["job", "gone", "failure", "repair", "wake", "look"]
 

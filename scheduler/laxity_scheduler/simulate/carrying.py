@@ -5,12 +5,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import assert_never
 
-from laxity_scheduler.plan import (
+from laxity_scheduler.model.cluster import HOLD_S, Hold
+from laxity_scheduler.model.decision import (
     Admit,
     Continue,
     Forecasted,
     Loan,
-    Plan,
     Preempt,
     Promised,
     Reclaim,
@@ -20,10 +20,10 @@ from laxity_scheduler.plan import (
     Wait,
     verdict_after,
 )
+from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.live import TINY, Live
 from laxity_scheduler.simulate.passage import Passage
-from laxity_scheduler.state import HOLD_S, Hold
-from laxity_scheduler.verdict import Promise, Refusal
 
 
 class Carrier:

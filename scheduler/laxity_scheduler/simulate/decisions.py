@@ -21,10 +21,11 @@ import numpy as np
 from laxity.figures import Figure, figure
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import Costs, costs
 from laxity_scheduler.simulate.truth import Belief, Truth
-from laxity_scheduler.state import ClusterState, Job, Node, NodeSet
 
 WARM_DECISIONS: Final = 40
 WIDTHS: Final = (1, 2, 4, 8)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.state import Node
+from laxity_scheduler.model.cluster import Node
 
 
 class Fleet:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.simulate.truth import Truth
-from laxity_scheduler.state import FOREVER, Job
 
 TINY: Final = 1e-9
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.simulate.agenda import Agenda
 from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
 from laxity_scheduler.simulate.fleet import Fleet
 from laxity_scheduler.simulate.live import TINY, Live, row_of
-from laxity_scheduler.state import FOREVER, Job
 
 SEEN_EPOCHS: Final = 20
 

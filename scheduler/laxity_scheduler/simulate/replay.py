@@ -7,15 +7,16 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats, Predictor
-from laxity_scheduler.engine import Policy, cycle
+from laxity_scheduler.engine import Policy, run_cycle
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.live import Live
 from laxity_scheduler.simulate.outcome import Run, filled
 from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.truth import Truth
 from laxity_scheduler.simulate.world import SimWorld
-from laxity_scheduler.state import FOREVER, ClusterState
-from laxity_scheduler.turn import decide as turn
 
 MOST_CYCLES_AT_ONCE: Final = 1_000
 MOST_IDLE_WAKES: Final = 1_000
@@ -33,13 +34,13 @@ def replay(
 
     def decide(state: ClusterState, beliefs: Predictor) -> Plan:
         began = time.perf_counter()
-        plan = turn(state, beliefs, policy)
+        plan = with_follow_ups(policy)(state, beliefs)
         took.append(time.perf_counter() - began)
         return plan
 
     at, again, idle = -FOREVER, 0, 0
     while not world.done and world.advance():
-        plan = cycle(world, decide, predictor)
+        plan = run_cycle(world, decide, predictor)
         ended(len(world.finished) + len(world.left))
         again = again + 1 if world.now == at else 0
         idle = 0 if plan.decisions or world.busy[-1][1] else idle + 1

@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Floats, Progress, Workload
+from laxity_scheduler.model.job import FOREVER, Job, ServiceClass
 from laxity_scheduler.order import Shape
 from laxity_scheduler.simulate.costs import Costs
 from laxity_scheduler.simulate.traces import Trace, TraceJob
-from laxity_scheduler.state import FOREVER, Job, ServiceClass
 
 EPOCH_S: Final = 600.0
 MOST_EPOCHS: Final = 1_000

@@ -7,6 +7,8 @@ last plan wants to be woken. The same seed gives the same bytes.
 
 from collections.abc import Mapping, Sequence
 
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.agenda import Agenda
 from laxity_scheduler.simulate.carrying import Carrier
@@ -16,7 +18,6 @@ from laxity_scheduler.simulate.fleet import Fleet
 from laxity_scheduler.simulate.live import Live
 from laxity_scheduler.simulate.passage import Passage
 from laxity_scheduler.simulate.truth import Truth
-from laxity_scheduler.state import FOREVER, ClusterState, NodeSet
 
 
 class SimWorld:

@@ -11,10 +11,11 @@ from laxity import names, tracking
 from laxity.checked import calendar_instant
 from laxity.qos import MOST_EPOCHS
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.board import Board, News
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.views import Json, laxity_s
-from laxity_scheduler.state import ClusterState, Job
 from laxity_scheduler.telling.announce import Courier, Listener, Point, Word, digest, events_between
 
 NEWS_OF_FIGURES = ("epochs_done", "workers", "verdict", "promised_p90_at")

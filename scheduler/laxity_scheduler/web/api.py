@@ -16,9 +16,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
 from laxity.qos import QoSError
-from laxity_scheduler.engine import UnknownJobError
+from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.memory.store import StoreError
-from laxity_scheduler.reasons import named
+from laxity_scheduler.model.reasons import named
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.metrics import CONTENT_TYPE
 from laxity_scheduler.service.notify import heard_in

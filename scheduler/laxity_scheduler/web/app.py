@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from laxity.qos import QoSError
 from laxity_profiler.history import HistoryError
-from laxity_scheduler.engine import DuplicateJobError, UnknownJobError
+from laxity_scheduler.live import DuplicateJobError, UnknownJobError
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.service.loop import NotReadyError, Service
 from laxity_scheduler.service.settings import Settings

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from laxity.qos import QoSError
-from laxity_scheduler.engine import DuplicateJobError, UnknownJobError
+from laxity_scheduler.live import DuplicateJobError, UnknownJobError
 from laxity_scheduler.web.answers import Problem
 
 LOG: Final = logging.getLogger(__name__)

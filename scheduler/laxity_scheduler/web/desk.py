@@ -22,8 +22,11 @@ from laxity.spec import TrainingSpec
 from laxity.submission import counts_from
 from laxity_profiler.estimate import Workload
 from laxity_profiler.sharing import model_key
-from laxity_scheduler.engine import Released, Signal, UnknownJobError
-from laxity_scheduler.reasons import duration
+from laxity_scheduler.live import Released, Signal, UnknownJobError
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import duration
+from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.service import outlook
 from laxity_scheduler.service.board import shown
 from laxity_scheduler.service.loop import Service
@@ -38,8 +41,6 @@ from laxity_scheduler.service.views import (
 )
 from laxity_scheduler.service.views import instant as instant_of
 from laxity_scheduler.service.views import job_id as id_of
-from laxity_scheduler.state import ClusterState, Job
-from laxity_scheduler.verdict import Promise, Refusal
 from laxity_scheduler.web.answers import Problem
 from laxity_scheduler.web.decisions import fold_repeats
 from laxity_scheduler.web.newcomer import amended, newcomer

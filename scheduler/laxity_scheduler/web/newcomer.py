@@ -12,7 +12,8 @@ from laxity.spec import TrainingSpec
 from laxity.submission import counts_from
 from laxity.widths import within
 from laxity_profiler.estimate import Workload
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 
 LEVELS: Final = (1, 2, 4, 8)  # what a job that names no widths may have
 

@@ -9,22 +9,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler import turn
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.plan import (
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import (
     Admit,
     Continue,
     Forecasted,
-    Plan,
     Preempt,
     Promised,
     Refuse,
     Resize,
     Wait,
 )
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Verdict
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.views import Json, finite, verdict_view
-from laxity_scheduler.state import ClusterState, Job
-from laxity_scheduler.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ def ask(state: ClusterState, newcomer: Job, predictor: Predictor, policy: Policy
     others = [job for job in state.jobs if job.id != newcomer.id]
     jobs = sorted([*others, newcomer], key=lambda job: (job.submitted_at, job.id))
     asked = replace(state, jobs=tuple(jobs))
-    before = turn.decide(state, predictor, policy)
-    after = turn.decide(asked, predictor, policy)
+    before = with_follow_ups(policy)(state, predictor)
+    after = with_follow_ups(policy)(asked, predictor)
     after.check(asked)
     return Answer(_verdict(after, newcomer), before, after)
 

@@ -30,6 +30,7 @@ from typing import Final
 
 import numpy as np
 
+from laxity_scheduler.allocation.victims import Need, Victim, greedy, total_cost_s
 from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.order import Packing
 from laxity_scheduler.simulate.generate import Mix
@@ -37,7 +38,6 @@ from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.simulate.studies.cases import Batch, Case, Made, Window
 from laxity_scheduler.simulate.studies.shelf import BOOKS, Shelf
 from laxity_scheduler.simulate.studies.trial import Row, Trial, simulated
-from laxity_scheduler.victims import Need, Victim, greedy, total_cost_s
 
 POLICIES: Final[Sequence[tuple[str, Packing]]] = (
     ("fifo", "skip"),

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
 
 
 def was_served(beneficiary: Job, victim: Job) -> bool:

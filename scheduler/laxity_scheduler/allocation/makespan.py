@@ -18,7 +18,8 @@ from heapq import nlargest
 from typing import Final
 
 from laxity_scheduler.ledger import USABLE
-from laxity_scheduler.state import FOREVER, ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
 
 LAST: Final = 4  # submissions that tell how much work goes on coming
 

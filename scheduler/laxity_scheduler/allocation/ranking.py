@@ -8,12 +8,13 @@ epoch, if a queued job that was reached finds no GPUs now.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from laxity_scheduler.decision import Admit, Decision, Preempt
 from laxity_scheduler.ledger import USABLE, Ledger, may_ever_start
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Decision, Preempt
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.regions import Purse
-from laxity_scheduler.reasons import reason
-from laxity_scheduler.state import FOREVER, ClusterState, Job
 
 MOST_TRIED: Final = 32  # waiting jobs for which others are stopped, per decision
 Rank = Callable[[Job], tuple[float, ...]]

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from laxity_scheduler.ledger import USABLE, may_ever_start
-from laxity_scheduler.reasons import Reason, reason
-from laxity_scheduler.state import ClusterState, Job
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import Reason, reason
 
 MOST_NAMED = 5
 

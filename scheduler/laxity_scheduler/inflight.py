@@ -12,12 +12,13 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.backoff import FAILED, backoff_s, failed_starts, without_who_waits
-from laxity_scheduler.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.model.cluster import ClusterState, Pool
+from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason, duration, reason
+from laxity_scheduler.model.stop_requests import was_served
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.reasons import Reason, duration, reason
-from laxity_scheduler.state import FOREVER, ClusterState, Job, Pool
-from laxity_scheduler.stops import was_served
 
 LEAST_WAIT_S: Final = 600.0  # an asked-for stop is overdue after so long ...
 EPOCHS_WAITED: Final = 3.0  # ... and so many of the job's longest recent epochs
@@ -25,7 +26,7 @@ UNKNOWN_EPOCH_S: Final = 3600.0
 ACTING: Final = (Preempt, Resize, Continue)
 
 
-def follow_up(state: ClusterState) -> tuple[Preempt | Resize, ...]:
+def follow_ups(state: ClusterState) -> tuple[Preempt | Resize, ...]:
     """The decisions that need no policy: at most one per job."""
     pools = {node.id: node.pool for node in state.nodes}
     decisions = [
@@ -42,7 +43,7 @@ def overdue_at(job: Job) -> float:
     return job.stop_requested_at + max(LEAST_WAIT_S, EPOCHS_WAITED * known_s)
 
 
-def with_follow_up(policy: Policy) -> Policy:
+def with_follow_ups(policy: Policy) -> Policy:
     """The policy, with follow-ups first; of a job that has one, the policy changes nothing.
 
     Nobody is suspended before his start was seen: that is decided again when it was.
@@ -52,7 +53,7 @@ def with_follow_up(policy: Policy) -> Policy:
         seen, next_at = without_who_waits(state)
         plan = policy(seen, predictor)
         spared = {d.job for d in plan.decisions if isinstance(d, Continue)}
-        first = tuple(d for d in follow_up(state) if not (d.job in spared and _as_asked(d)))
+        first = tuple(d for d in follow_ups(state) if not (d.job in spared and _as_asked(d)))
         done = frozenset(d.job for d in first)
         rest = tuple(d for d in plan.decisions if not (isinstance(d, ACTING) and d.job in done))
         failed = {d.job for d in first if d.reason.code in FAILED}

@@ -1,8 +1,4 @@
-"""The cluster at one instant: what policies see, and all that they see.
-
-A row changes when something happened to its job, never because time passed; what a job has done at
-`now` is a function of its row and a predictor.
-"""
+"""The cluster at one instant: what policies see, and all that they see."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,83 +7,12 @@ from functools import cached_property
 from operator import attrgetter, gt
 from typing import Literal
 
-from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
-from laxity_scheduler.verdict import Promise, Refusal, Runs, Verdict
+from laxity_scheduler.model.job import FOREVER, Job
 
-ServiceClass = Literal["hard", "soft", "best_effort"]
 Pool = Literal["training", "inference", "loaned", "cordoned"]
 CLOSED: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
-FOREVER = float("inf")
 HOLD_S = 600.0  # so long GPUs are kept for the job that they were freed for
 NOWHERE: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One training job. Instants are seconds; `workers` 0 means suspended.
-
-    `nodes` has one entry per worker index. `progress` and `attained_gpu_s` are as of `since`.
-    `formed` is the width that the training really runs at (new workers join at an epoch's end);
-    `resize_to` a width asked for at the next epoch's end, 0 if none; `parked_epoch` the epoch after
-    which it saved and waits to be stopped, or None. A pinned job is counted and never touched.
-    """
-
-    id: str
-    workload: Workload
-    submitted_at: float
-    deadline_at: float = FOREVER
-    service_class: ServiceClass = "best_effort"
-    widths: tuple[int, ...] = (1,)
-    gpus_per_worker: int = 1
-    workers: int = 0
-    nodes: tuple[str, ...] = ()
-    terminating_workers: int = 0
-    progress: Progress = NO_PROGRESS
-    since: float = 0.0
-    attained_gpu_s: float = 0.0
-    preemptible: bool = True
-    preemptions: int = 0
-    verdict: Verdict | None = None
-    queued_at: float = 0.0
-    resumed_at: float | None = None
-    width_changed_at: float | None = None
-    epoch_started_at: float | None = None
-    stop_requested_at: float | None = None
-    stop_for: str = ""
-    formed: int = 0
-    resize_to: int = 0
-    parked_epoch: int | None = None
-    pinned: bool = False
-    on_miss: Literal["continue", "stop"] = "continue"
-    asked: bool = True  # wants a verdict: new, or its deadline was changed
-    chain: str = ""  # chained jobs under a wall-clock limit share one name
-    wall_limit_s: float = FOREVER
-    fitting_workers: int | None = None  # not all pods ran in time: so many indexes do, from 0 up
-    died: str = ""  # why a worker that should run has failed, as its pod tells it; "": none has
-    pending: str = ""  # why one that did not start in time has not, as its pod tells it
-    failed_starts: int = 0  # in a row
-    not_before: float = 0.0  # after that many it is not tried again until then
-    start_seen: bool = True  # by who makes its pods; before that it is not suspended again
-    displaced: str = ""  # why a worker cannot come back to its node, in words; "": none has to
-    eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
-
-    @property
-    def namespace(self) -> str:
-        return self.id.partition("/")[0]
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of the workers that should run now (not of those still terminating)."""
-        return self.workers * self.gpus_per_worker
-
-    @property
-    def refused(self) -> bool:
-        return isinstance(self.verdict, Refusal)
-
-    @property
-    def promise(self) -> Runs | None:
-        """The reserved widths over time, if the job holds a promise."""
-        return self.verdict.runs if isinstance(self.verdict, Promise) else None
 
 
 @dataclass(frozen=True, slots=True)

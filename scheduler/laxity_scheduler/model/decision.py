@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from laxity_scheduler.reasons import Reason
-from laxity_scheduler.state import FOREVER
-from laxity_scheduler.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import Reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal, Verdict
 
 When = Literal["now", "epoch"]
 
@@ -126,3 +126,19 @@ Decision = (
     | Loan
     | Reclaim
 )
+
+
+def verdict_after(job: Job, decision: Promised | Forecasted | Refuse, now: float) -> Verdict:
+    """What the job is told after the decision; every World writes this.
+
+    A refusal does not take away a promise whose deadline is still ahead: who asks for another
+    deadline and is refused keeps the old one (`promise.deadline_at`, not `job.deadline_at`).
+    """
+    if isinstance(decision, Promised):
+        return decision.promise
+    if isinstance(decision, Forecasted):
+        return decision.forecast
+    old = job.verdict
+    if isinstance(old, Promise) and now <= old.deadline_at:
+        return old
+    return decision.refusal

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from laxity_scheduler.reasons import Reason
+from laxity_scheduler.model.reasons import Reason
 
 OfferKind = Literal["deadline", "widths", "borrow", "probe", "soft"]
 Runs = tuple[tuple[float, int], ...]  # reserved widths over time: (until_at, workers), in order

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from laxity_scheduler.decision import When
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.state import Job
+from laxity_scheduler.model.decision import When
+from laxity_scheduler.model.job import Job
 
 MOST_EXACT: Final = 12
 FEW_NODES: Final = 64  # up to so many are looked at one by one

@@ -1,0 +1,1 @@
+"""Who gets GPUs and how many: rankings, victims, surplus, and the decisions that lead there."""

@@ -1,0 +1,57 @@
+"""From the widths that a policy wants to the decisions that lead there.
+
+Jobs shrink and stop at an epoch's end. They start and grow on the GPUs that are free now; the rest
+follows in later cycles, once those GPUs are free.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Decision, Preempt, Resize
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
+
+
+def toward(
+    state: ClusterState,
+    jobs: Sequence[Job],
+    width: Mapping[str, int],
+    *,
+    policy: str,
+    wake_at: float = FOREVER,
+) -> Plan:
+    """Decisions that bring these jobs to these widths, as far as that is possible now."""
+    ledger = Ledger.of(state)
+    decisions: list[Decision] = []
+    for job in jobs:
+        wanted = width.get(job.id, 0)
+        if job.width_changed_at == state.now or wanted >= job.workers:
+            continue
+        if wanted:
+            why = reason("shrink_ordered", policy=policy, from_workers=job.workers, workers=wanted)
+            decisions.append(Resize(job.id, wanted, job.nodes[:wanted], "epoch", why))
+        else:
+            why = reason("preempt_ordered", policy=policy, beneficiary="others", gpus=job.gpus)
+            decisions.append(Preempt(job.id, "epoch", "", why))
+    for job in jobs:
+        if not job.workers or job.width_changed_at != state.now:  # not twice at one instant
+            decisions += _more(job, width.get(job.id, 0), ledger, policy, state.eligible(job))
+    return Plan(tuple(decisions), wake_at)
+
+
+def _more(
+    job: Job, wanted: int, ledger: Ledger, policy: str, may: frozenset[str] | None
+) -> list[Decision]:
+    ledger.open_holds(job.id)
+    for workers in reversed([level for level in job.widths if job.workers < level <= wanted]):
+        nodes = ledger.place(workers - job.workers, job.gpus_per_worker, may)
+        if nodes is None:
+            continue
+        why = reason("order", policy=policy)
+        if not job.workers:
+            return [Admit(job.id, workers, nodes, why)]
+        return [Resize(job.id, workers, (*job.nodes, *nodes), "now", why)]
+    ledger.close_holds(job.id)
+    return []

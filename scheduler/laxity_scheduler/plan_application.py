@@ -1,0 +1,155 @@
+"""The snapshot after a plan, for what-ifs and for the simulated World."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from laxity_scheduler.model.cluster import HOLD_S, ClusterState, Hold, Node, Pool
+from laxity_scheduler.model.decision import (
+    Admit,
+    Continue,
+    Decision,
+    Forecasted,
+    Loan,
+    Preempt,
+    Promised,
+    Reclaim,
+    Refuse,
+    Resize,
+    Submit,
+    Wait,
+    verdict_after,
+)
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.stop_requests import without_stop
+
+
+def apply_decisions(state: ClusterState, decisions: Iterable[Decision]) -> ClusterState:
+    """The snapshot after decisions that fit it: shrunk and stopped GPUs count as terminating."""
+    return _Application(state).all(decisions)
+
+
+class _Application:
+    """Builds the rows that a checked plan changes; all others are the same objects."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._rows: dict[str, Job] = {}
+        self._taken: Counter[str] = Counter()
+        self._holds = list(state.holds)
+        self._pool: dict[str, Pool] = {}
+
+    def all(self, decisions: Iterable[Decision]) -> ClusterState:
+        for decision in decisions:
+            self._one(decision)
+        state = self._state
+        return replace(
+            state,
+            nodes=tuple([self._node(node) for node in state.nodes]),
+            jobs=tuple([self._rows.get(job.id, job) for job in state.jobs]),
+            holds=tuple(self._holds),
+        )
+
+    def _one(self, decision: Decision) -> None:
+        match decision:
+            case Promised() | Forecasted() | Refuse():
+                self._verdict(decision)
+            case Admit():
+                self._admit(decision)
+            case Resize():
+                self._resize(decision)
+            case Preempt():
+                self._preempt(decision)
+            case Continue(job=job_id):
+                self._rows[job_id] = without_stop(self._row(job_id))
+            case Loan(nodes=nodes):
+                self._pool |= dict.fromkeys(nodes, "loaned")
+            case Reclaim(nodes=nodes):
+                self._pool |= dict.fromkeys(nodes, "inference")
+            case Wait() | Submit():
+                pass
+            case _:
+                assert_never(decision)
+
+    def _row(self, job_id: str) -> Job:
+        return self._rows.get(job_id) or self._state.by_id[job_id]
+
+    def _node(self, node: Node) -> Node:
+        taken, pool = self._taken[node.id], self._pool.get(node.id, node.pool)
+        if not taken and pool == node.pool:
+            return node
+        return replace(node, free_gpus=node.free_gpus - taken, pool=pool)
+
+    def _take(self, job: Job, nodes: Iterable[str]) -> None:
+        for name in nodes:
+            self._taken[name] += job.gpus_per_worker
+        self._holds = [hold for hold in self._holds if hold.job != job.id]
+
+    def _verdict(self, decision: Promised | Forecasted | Refuse) -> None:
+        job = self._row(decision.job)
+        verdict = verdict_after(job, decision, self._state.now)
+        self._rows[job.id] = replace(job, verdict=verdict, asked=False)
+
+    def _admit(self, decision: Admit) -> None:
+        job, now = self._row(decision.job), self._state.now
+        self._take(job, decision.nodes)
+        self._rows[job.id] = replace(
+            job,
+            workers=decision.workers,
+            nodes=decision.nodes,
+            since=now,
+            resumed_at=now,
+            width_changed_at=now,
+            epoch_started_at=None,
+            stop_requested_at=None,
+            stop_for="",
+            formed=0,
+            resize_to=0,
+            parked_epoch=None,
+        )
+
+    def _resize(self, decision: Resize) -> None:
+        job, now = self._row(decision.job), self._state.now
+        if decision.at == "epoch":
+            self._rows[job.id] = replace(job, resize_to=decision.workers)
+            return
+        self._take(job, decision.nodes[job.workers :])
+        self._rows[job.id] = replace(
+            job,
+            workers=decision.workers,
+            nodes=decision.nodes,
+            terminating_workers=job.terminating_workers + max(0, job.workers - decision.workers),
+            attained_gpu_s=job.attained_gpu_s + job.gpus * (now - job.since),
+            since=now,
+            width_changed_at=now,
+            resize_to=0,
+        )
+
+    def _preempt(self, decision: Preempt) -> None:
+        job, now = self._row(decision.job), self._state.now
+        if decision.at == "epoch":
+            self._rows[job.id] = replace(job, stop_requested_at=now, stop_for=decision.beneficiary)
+            return
+        if decision.beneficiary:
+            freed = Counter(job.nodes)
+            self._holds += [
+                Hold(decision.beneficiary, node, workers * job.gpus_per_worker, now + HOLD_S)
+                for node, workers in sorted(freed.items())
+            ]
+        self._rows[job.id] = replace(
+            job,
+            workers=0,
+            nodes=(),
+            terminating_workers=job.terminating_workers + job.workers,
+            attained_gpu_s=job.attained_gpu_s + job.gpus * (now - job.since),
+            since=now,
+            queued_at=now,
+            preemptions=job.preemptions + 1,
+            epoch_started_at=None,
+            stop_requested_at=None,
+            stop_for="",
+            formed=0,
+            resize_to=0,
+            parked_epoch=None,
+        )

@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from laxity.client import Client
-    from laxity.flow import deadline_flow
-    from laxity.outcome import DeadlineRefused, TrainingCancelled, TrainingFailed
-    from laxity.qos import QoS, QoSError
-    from laxity.spec import TrainingSpec
-    from laxity.training import Training
+    from laxity.api.client import Client
+    from laxity.api.outcome import DeadlineRefused, TrainingCancelled, TrainingFailed
+    from laxity.flow.decorator import deadline_flow
+    from laxity.job.qos import QoS, QoSError
+    from laxity.job.spec import TrainingSpec
+    from laxity.worker.training import Training
 
 __all__ = [
     "Client",
@@ -27,15 +27,15 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Client": "laxity.client",
-    "DeadlineRefused": "laxity.outcome",
-    "QoS": "laxity.qos",
-    "QoSError": "laxity.qos",
-    "Training": "laxity.training",
-    "TrainingCancelled": "laxity.outcome",
-    "TrainingFailed": "laxity.outcome",
-    "TrainingSpec": "laxity.spec",
-    "deadline_flow": "laxity.flow",
+    "Client": "laxity.api.client",
+    "DeadlineRefused": "laxity.api.outcome",
+    "QoS": "laxity.job.qos",
+    "QoSError": "laxity.job.qos",
+    "Training": "laxity.worker.training",
+    "TrainingCancelled": "laxity.api.outcome",
+    "TrainingFailed": "laxity.api.outcome",
+    "TrainingSpec": "laxity.job.spec",
+    "deadline_flow": "laxity.flow.decorator",
 }
 
 

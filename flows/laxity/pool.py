@@ -18,13 +18,10 @@ from types import FrameType
 from typing import Final
 
 from laxity import names
-from laxity.notices import say
-from laxity.termination import STOPPED
+from laxity.flow.last_word import ENV_WORD, FAILED, TRAINING, USAGE
+from laxity.stderr import say
+from laxity.worker.sigterm import STOPPED
 
-USAGE: Final = 2
-ENV_WORD: Final = "LAXITY_LAST_WORD"  # a file: what the training says of itself last
-TRAINING: Final = "training"  # it has begun, and has not come to an end
-FAILED: Final = "failed"
 CANCELLED_S: Final = 60.0  # until who cancelled the run has deleted its Job
 
 
@@ -36,7 +33,7 @@ def main(argv: list[str]) -> int:
     os.environ[names.ENV_POOL] = "1"
     if os.environ.get(names.ENV_INDEX, "0") == "0":
         return execute(argv)
-    from laxity.flow_pool import work_for_run
+    from laxity.flow.pod_run import work_for_run
 
     return work_for_run()
 

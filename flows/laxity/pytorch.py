@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from laxity.training import Training, TrainingError
+from laxity.worker.training import Training, TrainingError
 
 
 class Distributed:

@@ -42,12 +42,12 @@ def executable() -> bytes:
     """The plugin as one file that Python runs."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder, "laxity")
-        package.mkdir()
+        (package / "cli").mkdir(parents=True)
         (package / "__init__.py").touch()
-        for name in ("names.py", "kubectl_plugin.py"):
+        for name in ("names.py", "cli/__init__.py", "cli/kubectl_plugin.py"):
             (package / name).write_bytes((ROOT / "flows/laxity" / name).read_bytes())
         packed = io.BytesIO()
-        main = "import sys\nfrom laxity.kubectl_plugin import main\nsys.exit(main())\n"
+        main = "import sys\nfrom laxity.cli.kubectl_plugin import main\nsys.exit(main())\n"
         Path(folder, "__main__.py").write_text(main)
         zipapp.create_archive(folder, packed, interpreter="/usr/bin/env python3")
         return packed.getvalue()

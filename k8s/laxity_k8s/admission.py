@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from laxity import names
-from laxity.checked import whole_number
+from laxity.parsing import whole_number
 from laxity_k8s import merge
 from laxity_k8s.api import ApiError, Json
 from laxity_k8s.pods import MOST_INDEXES

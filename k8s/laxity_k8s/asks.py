@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from laxity.accelerators import GPU
-from laxity.checked import MOST, whole_number
+from laxity.job.accelerators import GPU
+from laxity.parsing import MOST, whole_number
 from laxity_k8s import merge, pods
 from laxity_k8s.affinity import NAME, REQUIRED, own_terms
 from laxity_k8s.api import Json

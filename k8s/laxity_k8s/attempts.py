@@ -2,7 +2,7 @@
 
 They share the folder of the first, named in annotation `laxity.dev/training`, so that each goes on
 from the last finished epoch; a Job that begins anew is the first of another training. Epochs are
-reported by each Job for itself, and no epoch twice (laxity.outbox).
+reported by each Job for itself, and no epoch twice (laxity.worker.reports).
 """
 
 import copy
@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from laxity import names
-from laxity.checked import whole_number
-from laxity.pod import literal
+from laxity.job.pod_template import literal
+from laxity.parsing import whole_number
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.kept import mapping

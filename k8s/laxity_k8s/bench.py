@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from random import Random
 from statistics import median, quantiles
 
-from laxity.figures import Figure, figure
+from laxity.bench_results import Figure, figure
 from laxity_k8s.bench_ground import BenchError, Ground, Listen
 from laxity_k8s.bench_lanes import Lap, bare_lap, laxity_lap
 from laxity_scheduler.ledger import MANY

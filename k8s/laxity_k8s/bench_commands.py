@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from laxity.exits import FAILED, CommandError
-from laxity.figures import show
+from laxity.bench_results import show
+from laxity.cli.exit_codes import FAILED, CommandError
 
 
 def acting(

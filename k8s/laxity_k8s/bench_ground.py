@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from laxity import names
-from laxity.accelerators import GPU
+from laxity.job.accelerators import GPU
 from laxity_k8s import merge, objects
 from laxity_k8s.admission import condition
 from laxity_k8s.api import NOT_FOUND, ApiError, Json

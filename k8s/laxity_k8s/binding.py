@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from laxity import names
-from laxity.checked import instant_at
+from laxity.parsing import instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_k8s.asks import KEEPS_OFF, PASSING, asks_of, suits

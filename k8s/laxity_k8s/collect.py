@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from laxity.checked import instant_at
+from laxity.parsing import instant_at
 from laxity_k8s import merge
 from laxity_k8s.admission import finished
 from laxity_k8s.api import Json

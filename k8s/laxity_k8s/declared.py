@@ -1,6 +1,6 @@
 """What Jobs declare, read once per text: a Job changes ten times while it runs, what it asks never.
 
-The key is a digest of exactly those fields that reading looks at (laxity.job_reading): outputs of
+The key is a digest of exactly those fields that reading looks at (laxity.job.manifest_reader): outputs of
 laxity, status and revisions are not among them. Errors are not kept; wrong Jobs are few. What is
 kept is bounded in bytes, and without what may be large and only workers need: parameters and env.
 """
@@ -14,8 +14,8 @@ import orjson
 from cachetools import LRUCache
 
 from laxity import names
-from laxity.job_reading import SHAPE, neighbour_rules
-from laxity.spec import TrainingSpec
+from laxity.job.manifest_reader import SHAPE, neighbour_rules
+from laxity.job.spec import TrainingSpec
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 

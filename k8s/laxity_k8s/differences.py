@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from laxity import names
-from laxity.qos import QoS, QoSError
-from laxity.spec import TrainingSpec
-from laxity.submission import counts_from
-from laxity.widths import format_widths
+from laxity.job.qos import QoS, QoSError
+from laxity.job.spec import TrainingSpec
+from laxity.job.submission import counts_from
+from laxity.job.widths import format_widths
 from laxity_k8s import merge, objects
 from laxity_k8s.api import Json
 from laxity_k8s.kept import mapping

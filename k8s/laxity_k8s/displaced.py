@@ -7,7 +7,7 @@ in vain beside free GPUs. This is the one place that judges such workers.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from laxity.checked import instant_at
+from laxity.parsing import instant_at
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.api import Json
 from laxity_k8s.binding import allowed

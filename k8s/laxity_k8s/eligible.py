@@ -7,7 +7,7 @@ is as if it asked for nothing.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from laxity.accelerators import GPU
+from laxity.job.accelerators import GPU
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, Asks, adds_tolerations, shut_out

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from laxity import names
-from laxity.qos import QoSError
-from laxity.widths import MOST_WORKERS
+from laxity.job.qos import QoSError
+from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import merge, objects, pods
 from laxity_k8s.api import Json
 from laxity_k8s.kept import kept

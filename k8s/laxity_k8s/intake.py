@@ -12,11 +12,11 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
-from laxity.accelerators import GPU, accelerator
-from laxity.pod import DEFAULT_IMAGE
-from laxity.qos import QoSError, raise_all
-from laxity.spec import TrainingSpec
-from laxity.told import complete
+from laxity.job.accelerators import GPU, accelerator
+from laxity.job.complete_manifest import complete
+from laxity.job.pod_template import DEFAULT_IMAGE
+from laxity.job.qos import QoSError, raise_all
+from laxity.job.spec import TrainingSpec
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import CONFLICT, ApiError, ClusterApi, Json
@@ -79,7 +79,7 @@ def submit(
 def prepared(manifest: Manifest, *, now: float) -> Json:
     """The manifest as laxity wants it: labelled, suspended, with the time of its submission.
 
-    Its workers are told what they need to know of it (laxity.told).
+    Its workers are told what they need to know of it (laxity.job.complete_manifest).
     """
     job = _copied(manifest)
     metadata = job["metadata"] = _object(job, "metadata")

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeGuard, get_args
 import orjson
 
 from laxity import names
-from laxity.checked import LAST_AT, MOST, finite_number, whole_number
+from laxity.parsing import LAST_AT, MOST, finite_number, whole_number
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, asks_of

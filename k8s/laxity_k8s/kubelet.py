@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from laxity import names
-from laxity.private import private_folder
+from laxity.private_files import private_folder
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_k8s.attempts import origin

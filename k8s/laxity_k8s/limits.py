@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from laxity import names
-from laxity.qos import QoSError, raise_all
+from laxity.job.qos import QoSError, raise_all
 from laxity_k8s import merge
 from laxity_k8s.api import FORBIDDEN, NOT_FOUND, ApiError, Json
 from laxity_k8s.podsecurity import LEVELS, harden, violations

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import names
-from laxity.accelerators import GPU
-from laxity.checked import instant_at
-from laxity.private import private_folder
-from laxity.project import environment
+from laxity.flow.project import environment
+from laxity.job.accelerators import GPU
+from laxity.parsing import instant_at
+from laxity.private_files import private_folder
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import admitted, changed, finished, with_status
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from laxity.checked import whole_number
+from laxity.parsing import whole_number
 
 MOST_REVISIONS: Final = 2**63
 

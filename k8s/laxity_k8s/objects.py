@@ -11,13 +11,14 @@ from functools import lru_cache
 from itertools import count
 from types import MappingProxyType
 
-from laxity import job_reading, names
-from laxity.accelerators import GPU
-from laxity.checked import finite_number, instant_at, whole_number
-from laxity.qos import QoS, QoSError
-from laxity.spec import TrainingSpec
-from laxity.submission import counts_from, queued_from
-from laxity.widths import MOST_WORKERS, WIDEST_UNNAMED, within
+from laxity import names
+from laxity.job import manifest_reader
+from laxity.job.accelerators import GPU
+from laxity.job.qos import QoS, QoSError
+from laxity.job.spec import TrainingSpec
+from laxity.job.submission import counts_from, queued_from
+from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, within
+from laxity.parsing import finite_number, instant_at, whole_number
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json
@@ -242,7 +243,7 @@ def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
 
 def is_elastic(job: Json) -> bool:
     """Whether it may be resized: each of its pods is one worker of a training."""
-    return job_reading.is_elastic(merge.table(job, "spec"))
+    return manifest_reader.is_elastic(merge.table(job, "spec"))
 
 
 def numbered(job: Json, own: Iterable[Json]) -> list[tuple[int, Json]]:

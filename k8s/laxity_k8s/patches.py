@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from laxity import names
-from laxity.checked import calendar_instant
+from laxity.parsing import calendar_instant
 from laxity_k8s import merge
 from laxity_k8s.affinity import onto
 from laxity_k8s.api import Json, Patch

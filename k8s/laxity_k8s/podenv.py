@@ -1,7 +1,7 @@
 """What a pod's first container runs with: its command, environment and working folder.
 
 The local cluster has no images, so the container runs with this machine's programs, in its
-submitter's working folder and environment as far as its Job says them (laxity.project), with what
+submitter's working folder and environment as far as its Job says them (laxity.flow.project), with what
 Kubernetes would add. What cannot be done here (images, volumes, values from secrets) is left out and
 said once.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laxity import names
-from laxity.pod import DEFAULT_IMAGE, ORDERS
+from laxity.job.pod_template import DEFAULT_IMAGE, ORDERS
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 

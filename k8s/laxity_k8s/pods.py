@@ -4,9 +4,9 @@ import signal
 from collections.abc import Iterable
 from typing import Final
 
-from laxity.accelerators import GPU, accelerators
-from laxity.checked import whole_number
-from laxity.termination import AGAIN, STOPPED
+from laxity.job.accelerators import GPU, accelerators
+from laxity.parsing import whole_number
+from laxity.worker.sigterm import AGAIN, STOPPED
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.podenv import COMPLETION_INDEX

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from laxity.private import private_folder
+from laxity.private_files import private_folder
 from laxity_k8s import shim
 from laxity_k8s.podenv import Launch
 

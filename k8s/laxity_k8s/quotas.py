@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from laxity.accelerators import accelerators, is_accelerator
-from laxity.widths import MOST_WORKERS
+from laxity.job.accelerators import accelerators, is_accelerator
+from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from laxity.checked import LAST_AT, calendar_instant, instant_at
+from laxity.parsing import LAST_AT, calendar_instant, instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import Json

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 from laxity import names
-from laxity.orders import parked_epoch
+from laxity.job.signal_file import parked_epoch
 from laxity_k8s import merge, pods
 from laxity_k8s.api import ClusterApi, Json, Patch
 from laxity_k8s.guard import SHARED, Guard

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Condition, RLock
 from typing import Any
 
-from laxity.private import private_file
+from laxity.private_files import private_file
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing
 from laxity_k8s.merge import identity, labels
 

@@ -3,7 +3,7 @@
 import threading
 
 from laxity import names
-from laxity.checked import whole_number
+from laxity.parsing import whole_number
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_scheduler.live import Signal

@@ -6,7 +6,7 @@ node by its own name, and what it has of other kinds is a node `MACHINE/RESOURCE
 
 from collections.abc import Iterable
 
-from laxity.accelerators import GPU, is_accelerator
+from laxity.job.accelerators import GPU, is_accelerator
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 

@@ -19,7 +19,7 @@ from laxity_profiler.fitting import Stretch, fit_model
 from laxity_profiler.predictor import HistoryPredictor
 
 if TYPE_CHECKING:
-    from laxity.figures import Figure
+    from laxity.bench_results import Figure
     from laxity_profiler.fits import ModelFit
 
 JOBS: Final = 10_000
@@ -36,14 +36,14 @@ def answers(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Milliseconds to predict thousands of jobs at eight widths."""
-    from laxity.figures import show
+    from laxity.bench_results import show
 
     show(measure(jobs), as_json=json_)
 
 
 def measure(jobs: int) -> "dict[str, Figure]":
     """Cold and cached, against the same rows one by one."""
-    from laxity.figures import figure
+    from laxity.bench_results import figure
 
     fitted = HistoryPredictor(tuple(_model(number) for number in range(MODELS)))
     draw = np.random.default_rng(0)

@@ -36,7 +36,7 @@ def prediction(
     ] = False,
 ) -> None:
     """Errors of prediction from four profiled points per table, all others held out."""
-    from laxity.exits import USAGE, CommandError
+    from laxity.cli.exit_codes import USAGE, CommandError
     from laxity_profiler.measured import TableError
     from laxity_profiler.tables_bench import beyond_a_node, judge_tables
     from laxity_profiler.tables_report import document, figures, rows

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from laxity_profiler.sharing import model_key
 
 if TYPE_CHECKING:
-    from laxity.spec import TrainingSpec
+    from laxity.job.spec import TrainingSpec
 
 Source = Literal["observed", "history", "profile", "family", "traffic", "user", "prior", "truth"]
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from laxity.checked import finite_number
+from laxity.parsing import finite_number
 from laxity_profiler import tables
 from laxity_profiler.estimate import Workload
 from laxity_profiler.first_epoch import Seen

@@ -16,7 +16,7 @@ import typer
 from laxity_profiler.estimate import Workload
 
 if TYPE_CHECKING:
-    from laxity.figures import Figure
+    from laxity.bench_results import Figure
     from laxity_profiler.history import History
 
 ROWS: Final = 1_000_000
@@ -33,14 +33,14 @@ def ingest(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Epochs per second into the history, and its memory."""
-    from laxity.figures import show
+    from laxity.bench_results import show
 
     show(measure(rows), as_json=json_)
 
 
 def measure(rows: int) -> "dict[str, Figure]":
     """Rows per CPU second, MiB of memory while doing so and kept, and of the first predictor."""
-    from laxity.figures import figure
+    from laxity.bench_results import figure
     from laxity_profiler.history import History
     from laxity_profiler.learner import Learner
     from laxity_profiler.tables import open_engine

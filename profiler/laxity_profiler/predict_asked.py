@@ -20,9 +20,9 @@ def asked(
     params: Sequence[str] = (),
 ) -> tuple[Workload, tuple[int, ...]]:
     """The workload and its widths; what is given (fields of Workload) wins over what is declared."""
+    from laxity.cli.exit_codes import USAGE, CommandError
     from laxity.durations import parse_duration
-    from laxity.exits import USAGE, CommandError
-    from laxity.widths import checked_widths, parse_widths
+    from laxity.job.widths import checked_widths, parse_widths
 
     try:
         widths = parse_widths(workers) if workers else ()
@@ -38,10 +38,10 @@ def asked(
 
 def _declared(source: str, params: Sequence[str]) -> tuple[Workload, tuple[int, ...]]:
     """One epoch of a model, or what a file or a function declares."""
-    from laxity.asked import asked_jobs, names_jobs
-    from laxity.exits import USAGE, CommandError
-    from laxity.qos import QoSError
-    from laxity.spec import TrainingSpec
+    from laxity.cli.exit_codes import USAGE, CommandError
+    from laxity.cli.job_source import asked_jobs, names_jobs
+    from laxity.job.qos import QoSError
+    from laxity.job.spec import TrainingSpec
 
     if not source.strip():
         raise CommandError("no model is named", code=USAGE)

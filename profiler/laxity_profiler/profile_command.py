@@ -33,9 +33,9 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
 ) -> None:
     """Train a few epochs in four configurations, one after the other, and say what that tells."""
-    from laxity.client import Client
-    from laxity.exits import USAGE, CommandError
-    from laxity.widths import parse_widths
+    from laxity.api.client import Client
+    from laxity.cli.exit_codes import USAGE, CommandError
+    from laxity.job.widths import parse_widths
     from laxity_profiler.profile_fit import fit
     from laxity_profiler.profiling import Wish, probes, run
     from laxity_profiler.store_of import opened
@@ -70,7 +70,7 @@ def profile(
 
 def _sizes(text: str) -> tuple[int, ...]:
     """Batch sizes as they were typed; CommandError if one is none."""
-    from laxity.exits import USAGE, CommandError
+    from laxity.cli.exit_codes import USAGE, CommandError
 
     sizes = [size.strip() for size in text.split(",")] if text else []
     if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", size) for size in sizes):
@@ -81,7 +81,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 def _measured(store: str, wanted: "Probes") -> "tuple[list[Measured], str]":
     """The epochs of the runs just made, as the store has them, and the predictor's version now."""
-    from laxity.exits import CommandError
+    from laxity.cli.exit_codes import CommandError
     from laxity_profiler.history import History
     from laxity_profiler.learner import Learner
     from laxity_profiler.store_of import opened

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity import names
-from laxity.exits import USAGE, CommandError
+from laxity.cli.exit_codes import USAGE, CommandError
 from laxity_profiler.scaling import four_points
 from laxity_profiler.sharing import DEFAULT, model_key
 
 if TYPE_CHECKING:
-    from laxity.client import Client
+    from laxity.api.client import Client
 
 Json = dict[str, Any]
 POLL_S: Final = 20.0
@@ -143,7 +143,7 @@ def _asked(
     params: Sequence[str] | None = None,
 ) -> Json:
     """The one Job of a source. Its name stands in the pods' environment too: it is given here."""
-    from laxity.asked import asked_jobs
+    from laxity.cli.job_source import asked_jobs
 
     params = wish.params if params is None else params
     found = asked_jobs(wish.source, given, name=name, namespace=None, params=params)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from laxity.exits import AWAY, FAILED, USAGE, CommandError
+from laxity.cli.exit_codes import AWAY, FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
     from laxity_profiler.refit import Refit
@@ -34,7 +34,7 @@ def refit(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object per refit.")] = False,
 ) -> None:
     """Learn what MLflow has that is new; register changed predictors and draw their calibration."""
-    from laxity.client import home
+    from laxity.api.client import home
     from laxity.durations import parse_duration
 
     try:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from laxity.tracking import write_ahead
+from laxity.worker.mlflow_tracking import write_ahead
 from laxity_profiler.registry_answers import SQLITE, answering
 from laxity_profiler.registry_entry import Column, Entry, own_version
 

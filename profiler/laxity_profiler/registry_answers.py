@@ -8,7 +8,7 @@ from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
-from laxity.tracking import import_mlflow
+from laxity.worker.mlflow_tracking import import_mlflow
 from laxity_profiler.tables import DATABASE_ERRORS
 
 SQLITE: Final = "sqlite:///"

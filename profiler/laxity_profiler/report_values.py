@@ -1,6 +1,6 @@
 """Values of a report line, which a worker, or anybody, may have written: read without trust.
 
-Every number is read with `laxity.checked` and has bounds that no honest training reaches.
+Every number is read with `laxity.parsing` and has bounds that no honest training reaches.
 """
 
 import json
@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final, TypeGuard
 
-from laxity.checked import MOST, finite_number, whole_number
-from laxity.widths import MOST_WORKERS
+from laxity.job.widths import MOST_WORKERS
+from laxity.parsing import MOST, finite_number, whole_number
 
 SHORTEST_S: Final = 1e-6  # no epoch is over so soon
 LONGEST_S: Final = 1e7  # four months: no epoch and no stop takes so long

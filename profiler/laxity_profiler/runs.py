@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity import names
-from laxity.widths import MOST_WORKERS
+from laxity.job.widths import MOST_WORKERS
 from laxity_profiler import tables
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import Epoch, History

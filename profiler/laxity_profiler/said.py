@@ -2,7 +2,7 @@
 
 Lines may come twice, out of order, or be nonsense; clocks may jump. Each line counts once (by its
 `seq`), an older one never overwrites what a newer one said, and what cannot be believed is set
-aside with a reason. Every number is read with `laxity.checked`, every text is one that a database
+aside with a reason. Every number is read with `laxity.parsing`, every text is one that a database
 takes, and a result is one that orjson writes, as whoever shows it does. No line raises. Pure: the
 database is elsewhere (history.py).
 """
@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from laxity.checked import LAST_AT, finite_number
+from laxity.parsing import LAST_AT, finite_number
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_profiler.report_values import (
     SHORTEST_S,

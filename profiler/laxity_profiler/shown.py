@@ -7,7 +7,7 @@ BARS: Final = 12
 
 
 def seconds_words(seconds: float | None) -> str:
-    from laxity.times import words
+    from laxity.human_time import words
 
     if seconds is None:
         return "not known"

@@ -15,8 +15,8 @@ def opened(store: str, *, may_make: bool = False) -> Iterator["Engine"]:
 
     `may_make`: one that is named and not there is made.
     """
-    from laxity.client import home
-    from laxity.exits import AWAY, CommandError
+    from laxity.api.client import home
+    from laxity.cli.exit_codes import AWAY, CommandError
     from laxity_profiler.tables import HistoryError, open_engine
 
     url = store or f"sqlite:///{home() / 'laxity.db'}"
@@ -34,7 +34,7 @@ def opened(store: str, *, may_make: bool = False) -> Iterator["Engine"]:
 
 def _there(url: str) -> None:
     """A command that only reads does not make an empty file of a misspelt name."""
-    from laxity.exits import NOT_FOUND, CommandError
+    from laxity.cli.exit_codes import NOT_FOUND, CommandError
 
     path = Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and not path.exists():

@@ -34,7 +34,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel, create_engine
 
-from laxity.private import private_file
+from laxity.private_files import private_file
 
 DATABASE_ERRORS: Final = (SQLAlchemyError,)  # what MLflow on a database raises, too
 ROWS_PER_INSERT: Final = 10_000

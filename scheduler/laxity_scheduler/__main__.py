@@ -2,7 +2,7 @@
 
 import typer
 
-from laxity.exits import run
+from laxity.cli.exit_codes import run
 from laxity_scheduler.commands import register
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)

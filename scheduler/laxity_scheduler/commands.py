@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from laxity.exits import FAILED, NOT_FOUND, USAGE, CommandError
-from laxity.job_names import completing
+from laxity.cli.exit_codes import FAILED, NOT_FOUND, USAGE, CommandError
+from laxity.cli.job_names import completing
 from laxity_scheduler.running.logs import Format, Level
 
 SERVE_OPTIONS: Final = "Options of the service"
@@ -246,7 +246,7 @@ def down(
     world: World = "local",
 ) -> None:
     """Stop the service on this machine, and the workers of its jobs."""
-    from laxity.times import counted
+    from laxity.human_time import counted
     from laxity_scheduler.running import daemon
     from laxity_scheduler.running.start import world_entry
     from laxity_scheduler.service.settings import Settings, SettingsError

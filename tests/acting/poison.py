@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from laxity import names
-from laxity.accelerators import GPU
+from laxity.job.accelerators import GPU
 from laxity_k8s import merge
 from laxity_k8s.admission import condition, finished
 from laxity_k8s.api import ApiError, ClusterApi, Json

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from laxity.accelerators import accelerators, is_accelerator
-from laxity.pod import pod_template
+from laxity.job.accelerators import accelerators, is_accelerator
+from laxity.job.pod_template import pod_template
 from laxity_k8s import objects
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, asks_of

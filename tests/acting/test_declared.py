@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.qos import QoSError
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoSError
+from laxity.job.spec import TrainingSpec
 from laxity_k8s.bench_ground import waiting_job
 from laxity_k8s.declared import declared, size_of
 

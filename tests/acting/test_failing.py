@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
 from laxity_k8s.api import Json
 from laxity_k8s.failing import ENDS, MOST_FAILURES, failing
 from laxity_k8s.kept import Kept

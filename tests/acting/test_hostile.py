@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity.qos import QoSError
+from laxity.job.qos import QoSError
 from laxity_k8s import merge, objects, podenv
 from laxity_k8s.admission import admitted, changed, with_status
 from laxity_k8s.api import ApiError, Json

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.qos import QoS, QoSError
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS, QoSError
+from laxity.job.spec import TrainingSpec
 from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.attempts import Origin, origin

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from laxity import names
-from laxity.qos import QoSError
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoSError
+from laxity.job.spec import TrainingSpec
 from laxity_k8s import objects
 from laxity_k8s.api import Json
 from laxity_k8s.objects import BadJob

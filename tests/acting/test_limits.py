@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from laxity.qos import QoS, QoSError
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS, QoSError
+from laxity.job.spec import TrainingSpec
 from laxity_k8s import merge
 from laxity_k8s.api import ApiError, Json
 from laxity_k8s.limits import ENFORCED, Limits

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
 from laxity_k8s.local import LocalCluster, RowWatch, stop_workers

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.orders import parked_epoch
-from laxity.qos import QoS, QoSError
-from laxity.spec import TrainingSpec
-from laxity.widths import MOST_WORKERS
+from laxity.job.qos import QoS, QoSError
+from laxity.job.signal_file import parked_epoch
+from laxity.job.spec import TrainingSpec
+from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import collect, kept, merge, objects, pods
 from laxity_k8s.api import ApiError, Json
 from laxity_k8s.asks import asks_of, suits

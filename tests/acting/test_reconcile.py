@@ -2,7 +2,7 @@
 
 import pytest
 
-from laxity.checked import instant_at
+from laxity.parsing import instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import Json

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from laxity import names
-from laxity.orders import parked_text
+from laxity.job.signal_file import parked_text
 from laxity_k8s import merge
 from laxity_k8s.api import ClusterApi, Json, Listing
 from laxity_k8s.guard import Guard

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from laxity import assignment, names, orders
-from laxity.assignment import Assignment, AssignmentError
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
-from laxity.told import WORKER_SECRET, complete
+from laxity import names
+from laxity.job import signal_file
+from laxity.job.complete_manifest import WORKER_SECRET, complete
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
+from laxity.worker import environment
+from laxity.worker.environment import Assignment, AssignmentError
 
 Json = dict[str, Any]
 TOLD = {
@@ -62,7 +64,7 @@ def test_its_workers_are_told_the_job_its_epochs_model_and_parameters() -> None:
     assert container["envFrom"] == [{"secretRef": {"name": WORKER_SECRET, "optional": True}}]
     (mount,) = container["volumeMounts"]
     (volume,) = job["spec"]["template"]["spec"]["volumes"]
-    assert (mount["mountPath"], mount["name"]) == (orders.FOLDER, volume["name"])
+    assert (mount["mountPath"], mount["name"]) == (signal_file.FOLDER, volume["name"])
 
 
 def test_the_users_own_lines_stay_and_may_refer_to_laxitys() -> None:
@@ -127,12 +129,12 @@ def test_a_volume_at_the_usual_place_holds_the_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = {names.ENV_JOB: "team/nightly", names.ENV_JOB_UID: "u-1"}
-    monkeypatch.setattr(assignment, "CHECKPOINTS", tmp_path)
+    monkeypatch.setattr(environment, "CHECKPOINTS", tmp_path)
     assert Assignment.of(told).folder == tmp_path / "u-1"
     own = Assignment.of(told | {names.ENV_CHECKPOINTS: "/data"}).folder
     assert own == Path("/data")
 
-    monkeypatch.setattr(assignment, "CHECKPOINTS", tmp_path / "absent")
+    monkeypatch.setattr(environment, "CHECKPOINTS", tmp_path / "absent")
     with pytest.raises(AssignmentError, match="no volume at"):
         Assignment.of(told)
     assert Assignment.of({}).folder is None, "a training that nobody schedules needs none"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laxity.cli import main
+from laxity.cli.main import main
 
 
 def laxity(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

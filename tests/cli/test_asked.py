@@ -6,10 +6,10 @@ from typing import Any, Literal
 import pytest
 
 from laxity import names
-from laxity.asked import asked_jobs, is_entry
-from laxity.exits import USAGE, CommandError
-from laxity.manifest import read_jobs
-from laxity.parameters import arguments_of
+from laxity.cli.exit_codes import USAGE, CommandError
+from laxity.cli.job_files import read_jobs
+from laxity.cli.job_source import asked_jobs, is_entry
+from laxity.cli.parameters import arguments_of
 
 FLOW = """
 from laxity import Training, deadline_flow

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.client import Client, ServiceAwayError, ServiceError, address, keyed
-from laxity.transport import Request, Transport
-from laxity.views import job_view
+from laxity.api.client import Client, ServiceAwayError, ServiceError, address, keyed
+from laxity.api.transport import Request, Transport
+from laxity.api.views import job_view
 from tests.cli.answering import Service, job, service
 
 

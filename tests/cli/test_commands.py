@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.exits import run
+from laxity.cli.exit_codes import run
 from tests.cli.answering import Service, job
 from tests.cli.calling import laxity
 

@@ -25,7 +25,7 @@ UNSEEN = {
     "mlflow-skinny": "the part of mlflow that a training image has",
 }
 INSTALLED = packages_distributions()
-OWN = {"laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s"}
+OWN = {"examples", "laxity", "laxity_profiler", "laxity_scheduler", "laxity_k8s"}
 
 
 def plain(distribution: str) -> str:

@@ -5,10 +5,12 @@ from importlib.metadata import packages_distributions, requires
 
 import pytest
 
-from laxity.extras import EXTRAS, advice
+from laxity.cli.optional_packages import EXTRAS, advice
 
 # a module set to None is one that cannot be imported
-WITHOUT = "import sys; sys.modules[sys.argv.pop(1)] = None; from laxity.cli import main; main()"
+WITHOUT = (
+    "import sys; sys.modules[sys.argv.pop(1)] = None; from laxity.cli.main import main; main()"
+)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from laxity.client import Client
-from laxity.follow_lines import Lines
-from laxity.following import Following
-from laxity.views import job_view
+from laxity.api.client import Client
+from laxity.api.job_follower import Following
+from laxity.api.views import job_view
+from laxity.cli.render.progress_lines import Lines
 from tests.cli.answering import Service, job, service
 
 

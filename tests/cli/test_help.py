@@ -12,10 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity import help as floors
-from laxity.cli import app
-from laxity.exits import CommandError
-from laxity.help import FLOOR_COMMANDS, FloorCommand
+from laxity.cli import lazy_commands as floors
+from laxity.cli.exit_codes import CommandError
+from laxity.cli.lazy_commands import FLOOR_COMMANDS, FloorCommand
+from laxity.cli.main import app
 
 HEAVY = (
     "prefect",
@@ -32,7 +32,7 @@ FLOORS = ("laxity_profiler", "laxity_scheduler", "laxity_k8s")
 
 
 def laxity(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "laxity.cli", *arguments]
+    command = [sys.executable, "-m", "laxity.cli.main", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -68,7 +68,7 @@ def test_what_other_tools_call_it_is_told_by_its_name_here(typed: str, called: s
 def test_help_imports_no_other_floor_and_nothing_heavy() -> None:
     code = (
         "import sys, json\n"
-        "from laxity.cli import app\n"
+        "from laxity.cli.main import app\n"
         "try: app(['--help'], standalone_mode=False)\n"
         "finally: print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))\n"
     )
@@ -149,12 +149,12 @@ def test_a_missing_floor_is_an_error_that_says_what_to_install(
 
 
 def test_an_installed_package_hides_the_demo_and_says_where_it_is(tmp_path: Path) -> None:
-    package = Path(floors.__file__).parent
+    package = Path(floors.__file__).parents[1]
     shutil.copytree(package, tmp_path / "laxity", ignore=shutil.ignore_patterns("__pycache__"))
 
     def installed(*arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", "laxity.cli", *arguments],
+            [sys.executable, "-m", "laxity.cli.main", *arguments],
             env={**os.environ, "PYTHONPATH": str(tmp_path)},
             cwd=tmp_path,
             capture_output=True,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from laxity.outcome import TrainingFailed, story
+from laxity.api.outcome import TrainingFailed, story
+from laxity.api.views import job_view
 from laxity.safe_text import markdown, printable
-from laxity.views import job_view
 from tests.cli.answering import Service, job
 from tests.cli.calling import laxity
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from laxity.job_names import complete_job
+from laxity.cli.job_names import complete_job
 from tests.cli.answering import Service, job
 from tests.cli.calling import laxity
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from examples.demo.processes import Processes, stop_marked
+from examples.demo.servers import free_ports, surroundings
 from laxity import names
-from laxity.client import Client, JobView
-from laxity.demo.processes import Processes, stop_marked
-from laxity.demo.stage import free_ports, surroundings
+from laxity.api.client import Client, JobView
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -39,7 +39,7 @@ class Live:
 
     def laxity(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-m", "laxity.cli", *arguments],
+            [sys.executable, "-m", "laxity.cli.main", *arguments],
             env=self.processes.environment,
             capture_output=True,
             text=True,
@@ -69,7 +69,16 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     environment = surroundings(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
     environment["MLFLOW_TRACKING_URI"] = "none"
     processes = Processes(home, environment)
-    command = [sys.executable, "-m", "laxity.cli", "serve", "--slots", "2", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "laxity.cli.main",
+        "serve",
+        "--slots",
+        "2",
+        "--port",
+        str(port),
+    ]
     process = processes.start("service", command)
     found = Live(home, url, processes)
     pause = threading.Event()

@@ -3,10 +3,10 @@ import io
 import pytest
 from rich.console import Console
 
-from laxity.client import JobView
-from laxity.outcome import story
-from laxity.show import job_panel
-from laxity.table import job_table
+from laxity.api.client import JobView
+from laxity.api.outcome import story
+from laxity.cli.render.job_panel import job_panel
+from laxity.cli.render.job_table import job_table
 
 NOW = 1_000.0
 

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from laxity.times import as_of, clock, instant, on_widths, relative, words
+from laxity.human_time import as_of, clock, instant, on_widths, relative, words
 
 
 @pytest.mark.parametrize(

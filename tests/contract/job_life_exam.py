@@ -6,7 +6,7 @@ them with `@pytest.mark.parametrize("question", LIVES, ids=named)`.
 
 from collections.abc import Callable
 
-from laxity.checked import instant_at
+from laxity.parsing import instant_at
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import Json, Patch

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from laxity.client import Client
-from laxity.demo.stage import free_ports
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
+from examples.demo.servers import free_ports
+from laxity.api.client import Client
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
 from tests.builders import TOKEN
 from tests.crash import marked as script
 

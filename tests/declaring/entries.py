@@ -2,7 +2,7 @@
 
 import json
 
-from laxity.project import project_of
+from laxity.flow.project import project_of
 
 
 def train(training: object) -> None: ...

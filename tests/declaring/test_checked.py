@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity.checked import LAST_AT, MOST, calendar_instant, finite_number, whole_number
+from laxity.parsing import LAST_AT, MOST, calendar_instant, finite_number, whole_number
 
 NO_NUMBERS = [
     "²",

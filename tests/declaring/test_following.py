@@ -16,9 +16,9 @@ from laxity import (
     TrainingFailed,
     TrainingSpec,
 )
-from laxity.client import JobView, ServiceAwayError, ServiceError
-from laxity.following import Following
-from laxity.outcome import result_of, standing, story
+from laxity.api.client import JobView, ServiceAwayError, ServiceError
+from laxity.api.job_follower import Following
+from laxity.api.outcome import result_of, standing, story
 from tests.declaring.service import StandIn, story_of
 
 

@@ -155,7 +155,7 @@ def test_a_worker_can_find_what_was_run_as_main(main: list[str], entry: str, pat
 
 
 def test_a_function_inside_a_function_cannot_be_a_job() -> None:
-    from laxity.project import project_of
+    from laxity.flow.project import project_of
 
     with pytest.raises(ValueError, match="a worker could not import it"):
         project_of(lambda training: training)

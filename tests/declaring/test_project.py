@@ -10,28 +10,30 @@ from typing import Any
 
 import pytest
 
-from laxity.pod import pod_template
-from laxity.project import environment, is_secret, project_of, with_project
-from laxity.qos import QoSError
+from laxity.flow.project import environment, is_secret, project_of, with_project
+from laxity.job.pod_template import pod_template
+from laxity.job.qos import QoSError
 from tests.declaring import acme
 
 SAY = "import json; print(json.dumps([found.entry, found.workdir, dict(found.env)]))"
-DECLARED = f"from laxity.project import project_of; found = project_of(train.fn.__wrapped__); {SAY}"
+DECLARED = (
+    f"from laxity.flow.project import project_of; found = project_of(train.fn.__wrapped__); {SAY}"
+)
 BY_PREFECT = f"""
 from prefect.flows import load_flow_from_entrypoint
-from laxity.project import project_of
+from laxity.flow.project import project_of
 flow = load_flow_from_entrypoint("ENTRY", use_placeholder_flow=False)
 found = project_of(flow.fn.__wrapped__); {SAY}
 """
 BY_LAXITY = f"""
-from laxity.asked_function import loaded
-from laxity.project import project_of
+from laxity.cli.function_source import loaded
+from laxity.flow.project import project_of
 found = project_of(loaded("ENTRY")[0]); {SAY}
 """
 OUTSIDE = {name: value for name, value in os.environ.items() if name != "LAXITY_ALONE"}
 IN_WORKER = """
 import sys
-from laxity.entry import load_function
+from laxity.worker.entrypoint import load_function
 print(load_function(sys.argv[1]).__globals__["SCALE"])
 """
 
@@ -106,7 +108,9 @@ def test_folders_that_the_script_added_to_its_path_are_taken_along(tmp_path: Pat
 
 
 def test_a_function_of_a_notebook_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    code = "def train(training): pass\nfrom laxity.project import project_of\nproject_of(train)"
+    code = (
+        "def train(training): pass\nfrom laxity.flow.project import project_of\nproject_of(train)"
+    )
 
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -214,12 +214,13 @@ def test_a_retry_asks_again_only_where_the_answer_may_be_another_one(
 def test_a_flow_without_a_service_fails_with_a_sentence_and_a_hint(
     trainings: ModuleType, service: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from laxity import flow_runs, following
-    from laxity.client import ServiceError
+    from laxity.api import job_follower
+    from laxity.api.client import ServiceError
+    from laxity.flow import prefect_flow
 
     service.stop()
-    monkeypatch.setattr(flow_runs, "FOLLOW_PATIENCE_S", 0.0)
-    monkeypatch.setattr(following, "START_S", 0.0)  # it is one on this machine
+    monkeypatch.setattr(prefect_flow, "FOLLOW_PATIENCE_S", 0.0)
+    monkeypatch.setattr(job_follower, "START_S", 0.0)  # it is one on this machine
 
     with pytest.raises(ServiceError, match="laxity up"):
         trainings.train_again.with_options(retries=1)()
@@ -332,7 +333,7 @@ def test_a_job_that_fails_for_good_fails_the_flow_and_the_users_hook_runs(
 def test_with_options_keeps_the_declaration_and_the_hook_that_cancels(
     trainings: ModuleType, service: StandIn
 ) -> None:
-    from laxity.flow_runs import DeadlineFlow, cancel_job
+    from laxity.flow.prefect_flow import DeadlineFlow, cancel_job
 
     renamed = trainings.train_by_seed.with_options(
         name="renamed", on_cancellation=[trainings.hear], on_completion=[trainings.hear]

@@ -2,8 +2,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from examples.demo.processes import Processes, marked, stop_marked
 from laxity import names
-from laxity.demo.processes import Processes, marked, stop_marked
 
 WAITS = "import signal; signal.pause()"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from laxity.client import JobView
-from laxity.demo.cast import Part
-from laxity.demo.lessons import EXECUTIONS
-from laxity.demo.play import verdict
-from laxity.demo.report import Ended, executions, report_of, widths_run, write_report
+from examples.demo.jobs import Part
+from examples.demo.main import verdict
+from examples.demo.models import EXECUTIONS
+from examples.demo.report import Ended, executions, report_of, widths_run, write_report
+from laxity.api.client import JobView
 
 FIELDS = [
     "id",

@@ -2,9 +2,9 @@ import json
 
 import pytest
 
+from examples.demo.arguments import said
+from examples.demo.jobs import Cast, cast_for
 from laxity import names
-from laxity.demo.cast import Cast, cast_for
-from laxity.demo.said import said
 
 
 def cast(servers_s: float = 20.0) -> Cast:

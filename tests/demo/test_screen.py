@@ -2,8 +2,8 @@ import io
 
 from rich.console import Console
 
-from laxity.client import JobView
-from laxity.demo.screen import Screen, news, summary
+from examples.demo.display import Screen, news, summary
+from laxity.api.client import JobView
 
 
 def job(**changes: object) -> JobView:

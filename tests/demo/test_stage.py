@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo.processes import Processes
+from examples.demo.servers import Stage, free_ports, fresh, surroundings
 from laxity import names
-from laxity.client import Client
-from laxity.demo.processes import Processes
-from laxity.demo.stage import Stage, free_ports, fresh, surroundings
-from laxity.exits import USAGE, CommandError
+from laxity.api.client import Client
+from laxity.cli.exit_codes import USAGE, CommandError
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:

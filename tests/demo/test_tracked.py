@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.assignment import Assignment
+from laxity.worker.environment import Assignment
 from laxity_scheduler.telling.tell import epochs_in
 
 WORKER = {names.ENV_JOB: "default/a", names.ENV_CHECKPOINTS: "/tmp/a", "MLFLOW_TRACKING_URI": "x"}

@@ -4,9 +4,9 @@ from typing import cast
 
 import pytest
 
-from laxity.client import Client, JobView, ServiceAwayError
-from laxity.demo.watch import StoryError, Watch
-from laxity.exits import CommandError
+from examples.demo.poller import StoryError, Watch
+from laxity.api.client import Client, JobView, ServiceAwayError
+from laxity.cli.exit_codes import CommandError
 
 
 class Looks:

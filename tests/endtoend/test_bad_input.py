@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.checked import LAST_AT
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
+from laxity.parsing import LAST_AT
 from laxity_profiler.report_values import LONGEST_S
 from tests.builders import bearer
 from tests.crash.stage import LAXITY, Stage, stage, until

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from examples.demo.processes import stop_marked
 from laxity import names
-from laxity.demo.processes import stop_marked
 from tests.crash.stage import until
 from tests.endtoend.test_projects import Served
 

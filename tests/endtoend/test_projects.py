@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from examples.demo.processes import Processes, stop_marked
+from examples.demo.servers import free_ports, surroundings
 from laxity import names
-from laxity.client import Client, JobView
-from laxity.demo.processes import Processes, stop_marked
-from laxity.demo.stage import free_ports, surroundings
+from laxity.api.client import Client, JobView
 from tests.crash.stage import until
 from tests.declaring import acme
 
@@ -57,7 +57,7 @@ class Served:
         self.start()
 
     def start(self) -> None:
-        serve = ["-m", "laxity.cli", "serve", "--slots", "2", "--port", str(self.port)]
+        serve = ["-m", "laxity.cli.main", "serve", "--slots", "2", "--port", str(self.port)]
         process = self.processes.start("service", [sys.executable, *serve])
         until(lambda: self.client.alive() or process.poll() is not None, limit_s=60, what="it")
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from laxity.demo.stage import free_ports
+from examples.demo.servers import free_ports
 
 # however this process ends, nothing that it started stays
 DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()

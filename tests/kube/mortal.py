@@ -29,7 +29,7 @@ ROOT: Final = Path(__file__).parents[2]
 PR_SET_PDEATHSIG: Final = 1
 CODE: Final = (
     "alembic.command", "kubernetes.aio.client", "kubernetes.aio.config", "psycopg",
-    "uvicorn.protocols.http.auto", "uvicorn.protocols.websockets.auto", "laxity.cli",
+    "uvicorn.protocols.http.auto", "uvicorn.protocols.websockets.auto", "laxity.cli.main",
     "laxity_k8s.kubernetes", "laxity_profiler.learner", "laxity_scheduler.commands",
     "laxity_scheduler.policies.qos", "laxity_scheduler.running.serving", "laxity_scheduler.simulate.commands",
 )  # fmt: skip
@@ -140,7 +140,7 @@ def _live(wish: Mapping[str, Any]) -> None:
     kube_config.KUBE_CONFIG_DEFAULT_LOCATION = wish["env"]["KUBECONFIG"]  # it looked at its import
     how = signal.Signals(wish["how"])
     _cut_at(End(wish["step"], wish["nth"], how, wish["since"]))
-    from laxity.cli import main as laxity
+    from laxity.cli.main import main as laxity
 
     sys.argv = ["laxity", *wish["arguments"]]
     try:

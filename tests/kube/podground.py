@@ -21,11 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from examples.demo.servers import free_ports
 from laxity import deadline_flow, names
-from laxity.client import Client
-from laxity.demo.stage import free_ports
+from laxity.api.client import Client
+from laxity.api.views import JobView
 from laxity.durations import format_instant
-from laxity.views import JobView
 from tests.builders import TOKEN
 from tests.kube import podtrainings
 from tests.kube.cluster import DIES_WITH_US, MUTATES, Cluster

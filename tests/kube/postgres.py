@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from laxity.demo.stage import free_ports
+from examples.demo.servers import free_ports
 
 WHY_NOT: Final = "no PostgreSQL on this machine (Debian's package postgresql)"
 NOBODY: Final = "postgres"  # its programs refuse to run as root

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from laxity.demo.stage import free_ports
+from examples.demo.servers import free_ports
 from tests.kube.cluster import Cluster
 
 NODE: Final = "localhost"  # a name that the API server can resolve: it asks the kubelet for logs

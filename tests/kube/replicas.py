@@ -8,7 +8,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Self
 
-from laxity.demo.stage import free_ports
+from examples.demo.servers import free_ports
 from tests.builders import SECRET, TOKEN, bearer
 from tests.kube.cluster import Cluster
 from tests.kube.mortal import WOKEN, End, Life, Nursery

@@ -16,8 +16,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
+from examples.demo.servers import free_ports
 from laxity import names
-from laxity.demo.stage import free_ports
 from tests.builders import SECRET, TOKEN
 from tests.kube.cluster import DIES_WITH_US, Cluster
 from tests.kube.mortal import Nursery

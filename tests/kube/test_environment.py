@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from laxity import names
-from laxity.pod import LAST_WORDS
-from laxity.told import WORKER_SECRET, complete
+from laxity.job.complete_manifest import WORKER_SECRET, complete
+from laxity.job.pod_template import LAST_WORDS
 from tests.kube.cluster import Cluster
 from tests.kube.fixtures import MANIFESTS
 from tests.kube.kubectl import kubectl, tried

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from laxity import names
-from laxity.workpool import pool_template
+from laxity.job.work_pool import pool_template
 from tests.kube import poolflows
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import kubectl

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.termination import STOPPED
-from laxity.workpool import pool_template
+from laxity.job.work_pool import pool_template
+from laxity.worker.sigterm import STOPPED
 from tests.kube import poolflows
 from tests.kube.podground import PodGround, Run
 from tests.kube.poolrun import PoolRun, made_pool, rendered
@@ -57,7 +57,7 @@ def test_what_a_deployment_does_not_say_is_left_out() -> None:
 
 
 def test_laxity_can_read_the_job_that_the_template_makes() -> None:
-    from laxity.spec import TrainingSpec
+    from laxity.job.spec import TrainingSpec
 
     job = manifest_of(deadline="2h", widths="1,2", model="mlp", epochs="30")
     job["metadata"]["name"] = "mlp-7"
@@ -119,18 +119,18 @@ def test_a_run_cancelled_while_it_trains_ends_cancelled_and_not_crashed(
     from prefect import flow
     from prefect.runtime import flow_run
 
-    from laxity import flow_pool
+    from laxity.flow import pod_run
 
     def stopped_by_a_cancellation(*_: Any) -> int:
         PoolRun(uuid.UUID(str(flow_run.id))).becomes("CANCELLING")
         return STOPPED
 
-    monkeypatch.setattr(flow_pool, "_train", stopped_by_a_cancellation)
+    monkeypatch.setattr(pod_run, "_train", stopped_by_a_cancellation)
     declared: Any = poolflows.pooled
 
     @flow
     def pooled() -> Any:
-        return flow_pool.train_as_job(print, declared.declaration, {})
+        return pod_run.train_as_job(print, declared.declaration, {})
 
     state: Any = pooled(return_state=True)
     assert state.is_cancelled()

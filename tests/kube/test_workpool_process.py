@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from laxity import names
-from laxity.pool import ENV_WORD, FAILED, TRAINING, USAGE
-from laxity.termination import STOPPED
+from laxity.flow.last_word import ENV_WORD, FAILED, TRAINING, USAGE
+from laxity.worker.sigterm import STOPPED
 
 pytestmark = pytest.mark.slow
 SAY = f"import os, pathlib; pathlib.Path(os.environ['{ENV_WORD}']).write_text"

@@ -22,8 +22,8 @@ from typing import Any
 
 from sqlalchemy import text
 
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
 from laxity_profiler.calibrate import Coverage
 from tests.live.world import HERE, World, until, world
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Literal, get_args
 
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
 from laxity_profiler.overhead import LOCAL, Costs, Part, fit_costs
 from laxity_profiler.said import StopSeen
 from tests.live.world import HERE, KINDS_OF_TRAINING, Kind, World, best_effort, until, world

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
 from tests.live import coverage, overhead, prediction, slow_link
 from tests.live.world import KINDS_OF_TRAINING, world
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from laxity import Training
-from laxity.entry import arguments, load_function
+from laxity.worker.entrypoint import arguments, load_function
 
 
 def timed(training: Training, entry: str, given: str = "{}") -> Any:

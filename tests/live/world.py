@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from laxity.client import Client
-from laxity.demo.stage import free_ports
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
-from laxity.views import JobView
+from examples.demo.servers import free_ports
+from laxity.api.client import Client
+from laxity.api.views import JobView
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
 from laxity_profiler.history import History
 from laxity_profiler.tables import open_engine
 from tests.builders import TOKEN

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity.widths import MOST_WORKERS
+from laxity.job.widths import MOST_WORKERS
 from laxity_profiler.curve import ONE_WIDTH, Curve, Level, read
 from laxity_profiler.estimate import NO_PROGRESS, Ask, Progress, Workload
 from laxity_profiler.fitting import fit_model, node_workers, stretches

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from laxity.exits import CommandError
+from laxity.cli.exit_codes import CommandError
 from laxity_profiler.commands import benches
 from laxity_profiler.measured import TableError, read_table
 from laxity_profiler.tables_bench import beyond_a_node, judge_tables, node_gpus

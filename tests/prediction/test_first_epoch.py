@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity.meter import (
+from laxity.worker.counted_io import counted_file
+from laxity.worker.io_meter import (
     FIRST_TOLD_S,
     MOST_LOOKS,
     Meter,
@@ -19,7 +20,6 @@ from laxity.meter import (
     process_read_bytes,
     storage_bytes,
 )
-from laxity.reading import counted_file
 from laxity_profiler.estimate import NO_PROGRESS, Workload
 from laxity_profiler.history import History
 from laxity_profiler.learner import Learner

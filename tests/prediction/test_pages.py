@@ -15,8 +15,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from examples.demo.servers import free_ports
 from laxity import names
-from laxity.demo.stage import free_ports
 from laxity_profiler.refit import refit
 from laxity_scheduler.telling.announce import Word
 from laxity_scheduler.telling.announce_mlflow import MlflowRuns

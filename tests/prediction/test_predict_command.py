@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from laxity.exits import CommandError
+from laxity.cli.exit_codes import CommandError
 from laxity_profiler.commands import register
 from tests.prediction.builders import history_in, trained
 

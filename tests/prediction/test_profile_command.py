@@ -14,15 +14,15 @@ import typer
 from typer.testing import CliRunner, Result
 
 from laxity import names
-from laxity.exits import CommandError
-from laxity.views import JobView
+from laxity.api.views import JobView
+from laxity.cli.exit_codes import CommandError
 from laxity_profiler.commands import register
 from laxity_profiler.profile_fit import Measured, fit
 from laxity_profiler.profiling import run
 from tests.prediction.builders import history_in, trained
 
 if TYPE_CHECKING:
-    from laxity.client import Client
+    from laxity.api.client import Client
 
 FILE = """
 apiVersion: batch/v1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from laxity.exits import AWAY, NOT_FOUND, USAGE, CommandError
+from laxity.cli.exit_codes import AWAY, NOT_FOUND, USAGE, CommandError
 from tests.prediction.refitting import Place, app, command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

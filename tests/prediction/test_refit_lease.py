@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from laxity.exits import FAILED, CommandError
+from laxity.cli.exit_codes import FAILED, CommandError
 from laxity_profiler import tables
 from laxity_profiler.lease import LeaseHeldError, held
 from tests.prediction.refitting import Place, command

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity.spec import TrainingSpec
+from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import Epoch, History
 from laxity_profiler.learner import Learner

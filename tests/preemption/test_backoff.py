@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from laxity.qos import QoS
-from laxity.spec import TrainingSpec
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
 from laxity_scheduler.backoff import LONGEST_S, backoff_s, failed_starts, without_who_waits
 from laxity_scheduler.inflight import follow_ups, with_follow_ups
 from laxity_scheduler.live import Report

@@ -83,7 +83,7 @@ def laxity(home: Path, *arguments: str) -> str:
     """Run a command on this home; what it printed."""
     env = {name: text for name, text in os.environ.items() if not name.startswith("LAXITY_")}
     done = subprocess.run(
-        [sys.executable, "-m", "laxity.cli", *arguments],
+        [sys.executable, "-m", "laxity.cli.main", *arguments],
         env=env | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": "none"},
         capture_output=True,
         text=True,

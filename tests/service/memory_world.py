@@ -10,7 +10,7 @@ from threading import Event, RLock
 from typing import Any
 
 from laxity import names
-from laxity.spec import TrainingSpec
+from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import DuplicateJobError, Manifest, Released, Signal, UnknownJobError
 from laxity_scheduler.memory.codec import verdict_json

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.client import Client, ServiceError
+from laxity.api.client import Client, ServiceError
 from tests.service.attacked import Attacked, attacked, laxity
 from tests.service.builders import manifest
 

@@ -61,7 +61,7 @@ begin = threading.Thread(target=runs.tell, args=[word], name="part", daemon=True
 """
 TRACKING = """
 import os
-from laxity.tracking import Point, Tracker
+from laxity.worker.mlflow_tracking import Point, Tracker
 
 os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
 tracker = Tracker("sqlite://", tags={})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.views import job_view
+from laxity.api.views import job_view
 from laxity_profiler.history import HistoryError
 from laxity_scheduler.live import JobError
 from laxity_scheduler.memory.journal import entries, replay

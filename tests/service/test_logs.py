@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from laxity.demo.stage import free_ports
+from examples.demo.servers import free_ports
 from laxity_scheduler.running.daemon import ready
 from laxity_scheduler.running.logs import log_to_stderr
 from laxity_scheduler.service.faults import Faults

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from laxity.exits import CommandError
+from laxity.cli.exit_codes import CommandError
 from laxity_scheduler.commands import register
 from laxity_scheduler.memory.store import Store, StoreError
 from laxity_scheduler.running.home import Home
@@ -112,7 +112,16 @@ def test_options_that_cannot_work_are_refused_before_anything_starts(
 
 @pytest.mark.slow
 def test_who_interrupts_up_is_left_no_service(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "laxity.cli", "up", "--port", "0", "--tracking-uri", "none"]
+    command = [
+        sys.executable,
+        "-m",
+        "laxity.cli.main",
+        "up",
+        "--port",
+        "0",
+        "--tracking-uri",
+        "none",
+    ]
     starting = subprocess.Popen(command, env=os.environ | {"LAXITY_HOME": str(tmp_path)})
     give_up_at = time.monotonic() + 60.0
     while Home(tmp_path).running() is None:

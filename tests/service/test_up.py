@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from laxity.client import Client
+from laxity.api.client import Client
 from laxity_scheduler.running.home import Home
 from laxity_scheduler.running.tracked import lines_about
 
@@ -47,7 +47,7 @@ def laxity(
     """Run a command on this home, in a folder; what it printed."""
     env = os.environ | {"LAXITY_HOME": str(home), "MLFLOW_TRACKING_URI": tracking}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "laxity.cli", *arguments],
+        [sys.executable, "-P", "-m", "laxity.cli.main", *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

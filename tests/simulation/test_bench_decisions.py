@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity.figures import figure
+from laxity.bench_results import figure
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate import growth
 from laxity_scheduler.simulate.costs import costs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity.checkpoint import CheckpointError, Checkpoints
+from laxity.worker.checkpoint import CheckpointError, Checkpoints
 
 
 def save(checkpoints: Checkpoints, epoch: int) -> int:

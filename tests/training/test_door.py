@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from laxity import wire
-from laxity.group import Leader, Member
-from laxity.rendezvous import Rendezvous
+from laxity.worker.group import messages
+from laxity.worker.group.membership import Leader, Member
+from laxity.worker.group.rendezvous import Rendezvous
 
 
 @pytest.fixture
@@ -30,11 +30,11 @@ def knocking(folder: Path) -> tuple[socket.socket, str]:
 def test_the_token_lets_a_worker_in(leader: Leader, tmp_path: Path) -> None:
     worker, token = knocking(tmp_path)
 
-    wire.send(worker, {"index": 1, "token": token})
+    messages.send(worker, {"index": 1, "token": token})
 
     leader.wait_for(lambda: 2, at_most_s=30)
     assert leader.reachable() == 2
-    wire.hang_up(worker)
+    messages.hang_up(worker)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,10 @@ def test_only_this_user_can_read_the_token(leader: Leader, tmp_path: Path) -> No
 
 def test_a_worker_that_dies_while_it_waits_is_not_counted(leader: Leader, tmp_path: Path) -> None:
     worker, token = knocking(tmp_path)
-    wire.send(worker, {"index": 1, "token": token})
+    messages.send(worker, {"index": 1, "token": token})
     leader.wait_for(lambda: 2, at_most_s=30)
 
-    wire.hang_up(worker)
+    messages.hang_up(worker)
 
     assert leader.reachable() == 1
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from laxity.entry import EntryError, arguments, load_function
-from laxity.training import Training
+from laxity.worker.entrypoint import EntryError, arguments, load_function
+from laxity.worker.training import Training
 
 
 @pytest.fixture(autouse=True)

@@ -178,7 +178,7 @@ def test_the_same_code_trains_alone_without_a_scheduler(tmp_path: Path) -> None:
 
 
 def test_importing_the_training_costs_little_and_no_heavy_library() -> None:
-    asked = "import sys, laxity.training as t; print({'numpy', 'mlflow', 'torch', 'prefect'} & set(sys.modules))"
+    asked = "import sys, laxity.worker.training as t; print({'numpy', 'mlflow', 'torch', 'prefect'} & set(sys.modules))"
 
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
 

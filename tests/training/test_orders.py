@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.orders import parked_epoch, parked_text, read_orders
-from laxity.outbox import Outbox
+from laxity.job.signal_file import parked_epoch, parked_text, read_orders
+from laxity.worker.reports import Outbox
 from tests.training.crew import Crew
 
 PATIENCE_S = 60.0

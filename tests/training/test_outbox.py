@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity.outbox import Outbox
+from laxity.worker.reports import Outbox
 from tests.training.service import Service
 
 

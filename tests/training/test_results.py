@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity.results import plain
+from laxity.worker.results import plain
 
 
 class Shy:

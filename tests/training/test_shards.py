@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity.means import leaves, weighted_mean
-from laxity.reading import bytes_of
-from laxity.shards import shard
+from laxity.worker.counted_io import bytes_of
+from laxity.worker.group.averaging import leaves, weighted_mean
+from laxity.worker.shards import shard
 
 
 @given(

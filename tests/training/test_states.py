@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity.checkpoint import CheckpointError, Checkpoints
-from laxity.states import States
+from laxity.worker.checkpoint import CheckpointError, Checkpoints
+from laxity.worker.state import States
 
 GENERATOR = np.random.default_rng
 

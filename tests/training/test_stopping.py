@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from laxity.checkpoint import Checkpoints
+from laxity.worker.checkpoint import Checkpoints
 from tests.training.crew import Crew
 from tests.training.service import Service
 

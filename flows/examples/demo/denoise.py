@@ -1,8 +1,8 @@
 """Learn to draw digits again from noisy copies: an autoencoder in plain NumPy, without a deadline."""
 
+from examples.demo.arguments import said
+from examples.demo.models import Denoiser, digits, lesson, record
 from laxity import Training, deadline_flow
-from laxity.demo.lessons import Denoiser, digits, lesson, record
-from laxity.demo.said import said
 
 
 @deadline_flow(workers=1, model="demo-denoiser", epochs=20, epoch_estimate="2s")

@@ -1,8 +1,8 @@
 """Learn to read handwritten digits, under a deadline: a small network in plain NumPy."""
 
+from examples.demo.arguments import said
+from examples.demo.models import Classifier, digits, lesson, record
 from laxity import Training, deadline_flow
-from laxity.demo.lessons import Classifier, digits, lesson, record
-from laxity.demo.said import said
 
 
 @deadline_flow(deadline="10m", workers=(1, 2), model="demo-digits", epochs=20)

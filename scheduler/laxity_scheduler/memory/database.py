@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 
-from laxity.private import private_file
+from laxity.private_files import private_file
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 CHECKPOINT_PAGES: Final = 1000  # SQLite's own

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from laxity.private import private_folder
+from laxity.private_files import private_folder
 
 
 class HomeError(RuntimeError):

@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from laxity.exits import FAILED, OK
+from laxity.cli.exit_codes import FAILED, OK
 from laxity.safe_text import printable
 from laxity_scheduler.memory.journal import Replayed, replay
 from laxity_scheduler.memory.store import Store

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from laxity.tracking import ANSWER_S, EXPERIMENT, TRAINING_VIEW, require_answer
+from laxity.worker.mlflow_tracking import ANSWER_S, EXPERIMENT, TRAINING_VIEW, require_answer
 
 UI: Final = "http://127.0.0.1:5000"  # of `mlflow ui`
 FIRST: Final = "1"  # of a new store, where 0 is Default

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from laxity.qos import ServiceClass
+from laxity.job.qos import ServiceClass
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.service.board import News
 from laxity_scheduler.service.faults import Faults

@@ -7,8 +7,8 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
-from laxity.checked import LAST_AT
-from laxity.spec import TrainingSpec
+from laxity.job.spec import TrainingSpec
+from laxity.parsing import LAST_AT
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.verdict import Offer
 from laxity_scheduler.service.views import Json

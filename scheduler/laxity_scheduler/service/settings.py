@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from laxity.client import home as default_home
-from laxity.tracking import TRAINING_VIEW
+from laxity.api.client import home as default_home
+from laxity.worker.mlflow_tracking import TRAINING_VIEW
 
 PORT: Final = 8642
 MOST_SLOTS: Final = 4096  # each is a worker process of this machine

@@ -15,8 +15,8 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
-from laxity.checked import instant_at
-from laxity.submission import queued_from
+from laxity.job.submission import queued_from
+from laxity.parsing import instant_at
 from laxity_profiler.sharing import model_of
 from laxity_scheduler.live import Report
 from laxity_scheduler.memory.codec import load_verdict

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Final
 
-from laxity.figures import Figure, figure
+from laxity.bench_results import Figure, figure
 from laxity_scheduler.simulate.decisions import decision_figures
 from laxity_scheduler.simulate.generate import Mix, generate
 from laxity_scheduler.simulate.growth import SIZES, growth_figures

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from laxity.figures import BENCHES, show
+from laxity.bench_results import BENCHES, show
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the work.")]

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from laxity.job_names import completing
+from laxity.cli.job_names import completing
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
 from laxity_scheduler.simulate.benches import benches
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
@@ -324,8 +324,8 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
         return
     from rich.table import Table
 
-    from laxity.table import console
-    from laxity.times import counted
+    from laxity.cli.render.job_table import console
+    from laxity.human_time import counted
 
     table = Table(box=None, pad_edge=False)
     table.add_column()
@@ -348,7 +348,7 @@ def _cell(group: Figures, name: str) -> str:
 
 def _figure(name: str, value: float) -> str:
     """Shares in per cent, seconds as 12h14m, counts as whole numbers (of means one decimal)."""
-    from laxity.times import words
+    from laxity.human_time import words
 
     if value != value:  # noqa: PLR0124 - NaN
         return "-"

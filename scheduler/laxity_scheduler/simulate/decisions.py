@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity.figures import Figure, figure
+from laxity.bench_results import Figure, figure
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from laxity.figures import Figure, figure
+from laxity.bench_results import Figure, figure
 from laxity_scheduler.simulate.decisions import decisions
 
 SIZES: Final = (1_000, 10_000, 100_000)

@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from laxity import names
-from laxity.outcome import instant, standing_text
+from laxity.api.outcome import instant, standing_text
+from laxity.api.views import job_view
 from laxity.safe_text import markdown
-from laxity.tracking import PATIENCE, TRAINING_VIEW, import_mlflow, require_answer, write_ahead
-from laxity.views import job_view
+from laxity.worker.mlflow_tracking import (
+    PATIENCE,
+    TRAINING_VIEW,
+    import_mlflow,
+    require_answer,
+    write_ahead,
+)
 from laxity_scheduler.service.views import ENDED, Json
 from laxity_scheduler.telling.announce import Word
 from laxity_scheduler.telling.origin import Origin, origin_of

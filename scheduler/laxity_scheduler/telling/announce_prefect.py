@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from laxity.outcome import (
+from laxity.api.outcome import (
     DeadlineRefused,
     TrainingCancelled,
     TrainingFailed,
     instant,
     standing_text,
 )
-from laxity.views import JobView, job_view
+from laxity.api.views import JobView, job_view
 from laxity_scheduler.service.views import ENDED, Json
 from laxity_scheduler.telling.announce import NotYetError, Word
 from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError, flow_run_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from laxity import names
-from laxity.tracking import EXPERIMENT
+from laxity.worker.mlflow_tracking import EXPERIMENT
 from laxity_scheduler.service.views import Json
 
 LONGEST_VALUE: Final = 6_000  # MLflow takes no longer ones

@@ -1,12 +1,12 @@
 """Verdict and progress of a work pool's flow run, as artifacts on its page in Prefect.
 
-The same two that a flow writes that follows its job (laxity.flow_notes), by plain requests.
+The same two that a flow writes that follows its job (laxity.flow.run_notes), by plain requests.
 """
 
 from typing import Final
 
-from laxity.outcome import PROGRESS_KEY, VERDICT_KEY, artifact_of, tenth
-from laxity.views import job_view
+from laxity.api.outcome import PROGRESS_KEY, VERDICT_KEY, artifact_of, tenth
+from laxity.api.views import job_view
 from laxity_scheduler.service.views import Json
 from laxity_scheduler.telling.prefect_api import PrefectApi
 

@@ -7,9 +7,10 @@ what was not told before it, and later ones only what is new.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from laxity import names, tracking
-from laxity.checked import calendar_instant
-from laxity.qos import MOST_EPOCHS
+from laxity import names
+from laxity.job.qos import MOST_EPOCHS
+from laxity.parsing import calendar_instant
+from laxity.worker import mlflow_tracking
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -100,7 +101,7 @@ def epochs_in(lines: Iterable[object]) -> tuple[Point, ...]:
     for line in lines:
         if isinstance(line, dict) and line.get("kind") == "epoch":
             with suppress(ArithmeticError, KeyError, TypeError, ValueError):
-                point = tracking.Point.of(line)
+                point = mlflow_tracking.Point.of(line)
                 values = {str(name): float(value) for name, value in point.values.items()}
                 if 1 <= point.epoch <= MOST_EPOCHS and calendar_instant(point.at) is not None:
                     found.append(Point(point.epoch, point.at, values))

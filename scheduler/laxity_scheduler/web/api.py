@@ -15,7 +15,7 @@ from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
-from laxity.qos import QoSError
+from laxity.job.qos import QoSError
 from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.model.reasons import named

@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from laxity.qos import QoSError
+from laxity.job.qos import QoSError
 from laxity_profiler.history import HistoryError
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
 from laxity_scheduler.memory.store import StoreError

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from laxity.qos import QoSError
+from laxity.job.qos import QoSError
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
 from laxity_scheduler.web.answers import Problem
 

@@ -17,9 +17,9 @@ import orjson
 
 from laxity import names
 from laxity.durations import parse_deadline
-from laxity.qos import QoSError
-from laxity.spec import TrainingSpec
-from laxity.submission import counts_from
+from laxity.job.qos import QoSError
+from laxity.job.spec import TrainingSpec
+from laxity.job.submission import counts_from
 from laxity_profiler.estimate import Workload
 from laxity_profiler.sharing import model_key
 from laxity_scheduler.live import Released, Signal, UnknownJobError

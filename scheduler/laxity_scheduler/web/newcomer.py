@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from laxity.spec import TrainingSpec
-from laxity.submission import counts_from
-from laxity.widths import within
+from laxity.job.spec import TrainingSpec
+from laxity.job.submission import counts_from
+from laxity.job.widths import within
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job

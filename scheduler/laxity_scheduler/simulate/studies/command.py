@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from laxity.job_names import completing
+from laxity.cli.job_names import completing
 
 if TYPE_CHECKING:
     from laxity_scheduler.simulate.studies.study import Told

@@ -1,0 +1,224 @@
+"""The service's HTTP API as Python functions, with nothing but the standard library.
+
+Flows, workers, the command line and scripts all speak to the service through this one class. A job
+is named "namespace/name", or "name" for the namespace `default`.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from laxity import names
+from laxity.api.transport import Request, ServiceAwayError, ServiceError, Transport
+from laxity.api.views import JobView, Json, OfferView, job_view
+
+__all__ = ["Client", "JobView", "OfferView", "ServiceAwayError", "ServiceError", "full_id"]
+
+DEFAULT_URL: Final = "http://127.0.0.1:8642"
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+def home() -> Path:
+    """Where the embedded default keeps its state: $LAXITY_HOME, or ~/.laxity."""
+    return Path(os.environ.get(names.ENV_HOME) or Path.home() / ".laxity")
+
+
+def full_id(job_id: str) -> str:
+    """The id with its namespace: "name" means "default/name". ServiceError if it can be no job's."""
+    parts = job_id.split("/")
+    if len(parts) > 2 or not all(parts):
+        message = f"{job_id!r} names no job; write NAME or NAMESPACE/NAME"
+        raise ServiceError("not_found", message, status=HTTPStatus.NOT_FOUND)
+    return job_id if len(parts) > 1 else f"default/{job_id}"
+
+
+def address(url: str | None = None, token: str | None = None) -> tuple[str, str]:
+    """URL and token: the arguments, the environment, service.json of the home, the default.
+
+    A token of service.json is only ever sent to the address that stands beside it: `localhost` may
+    be somebody else's service on the same port.
+    """
+    url = url or os.environ.get(names.ENV_URL)
+    token = token if token is not None else os.environ.get(names.ENV_TOKEN)
+    if url and token is not None:
+        return url, token
+    written = _service_json()
+    own = str(written.get("url") or "")
+    if url and not (own and _place(url) == _place(own)):
+        return url, token or ""
+    return own or DEFAULT_URL, str(written.get("token") or "") if token is None else token
+
+
+def _place(url: str) -> tuple[str, str | None, int | None]:
+    """An address to compare: all names of this machine's loopback are one."""
+    try:
+        parts = urlsplit(url)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        return url, None, None
+    return scheme, "localhost" if host in _LOOPBACK else host, port
+
+
+def is_loopback(url: str) -> bool:
+    """Whether this is an address of this machine."""
+    return _place(url)[1] == "localhost"
+
+
+class Client:
+    """A connection to one service; safe to share between threads.
+
+    `patience_s` is how long an absent service is waited for before ServiceAwayError.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        patience_s: float = 60.0,
+        timeout_s: float = 30.0,
+    ) -> None:
+        self.url = address(url, token)[0]
+        # Read at each request: the service may come up, or come back, after this client was made.
+        self._transport = Transport(
+            self.url,
+            lambda: address(self.url, token)[1],
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+        )
+
+    def submit(self, manifest: Mapping[str, Any]) -> JobView:
+        """Create the Job, or attach to the one with the same idempotency key.
+
+        A manifest without a key gets a random one, so that a lost answer may be asked for again.
+        """
+        return job_view(self._post("/v1/jobs", keyed(manifest)))
+
+    def job(self, job_id: str, *, wait_s: float = 0.0, seen: str | float | None = None) -> JobView:
+        """One job; with `wait_s`, as soon as its revision is not `seen`, or after that time."""
+        query = {"wait_s": wait_s or None, "seen": seen}
+        return job_view(self._send("GET", _path(job_id), query=query, answer_s=wait_s))
+
+    def jobs(self, namespace: str | None = None) -> list[JobView]:
+        answer = self._send("GET", "/v1/jobs", query={"namespace": namespace})
+        return [job_view(row) for row in answer["jobs"]]
+
+    def cancel(self, job_id: str) -> str:
+        """Stop the job and forget its claim. Its state before: an ended job stays as it is."""
+        return str((self._send("DELETE", _path(job_id)) or {}).get("state", ""))
+
+    def amend(self, job_id: str, deadline: str) -> JobView:
+        """Ask for another deadline: a new verdict; the old promise stands if it is refused."""
+        return job_view(self._post(_path(job_id, "amend"), {"deadline": deadline}))
+
+    def accept(self, job_id: str, offer: int = 1) -> JobView:
+        """Take counter-offer number `offer`, counted from 1: the job asks again with it."""
+        body = {"offer": offer}
+        return job_view(self._post(_path(job_id, "accept"), body, repeatable=False))
+
+    def explain(self, job_id: str) -> Json:
+        """The chain of decisions with reasons, who holds what it waits for, its expected start."""
+        return dict(self._send("GET", _path(job_id, "explain")))
+
+    def whatif(self, manifest: Mapping[str, Any]) -> Json:
+        """The verdict that this Job would get now, its offers, and what it would do to others."""
+        return dict(self._post("/v1/whatif", dict(manifest)))
+
+    def logs(self, job_id: str, *, index: int = 0, tail: int | None = None) -> str:
+        """What a worker has written, from its end if `tail` lines are asked for."""
+        answer = self._send("GET", _path(job_id, "logs"), query={"index": index, "tail": tail})
+        return str(answer.get("text", "")) if isinstance(answer, dict) else str(answer or "")
+
+    def signal(
+        self,
+        job_id: str,
+        *,
+        uid: str,
+        worker: int,
+        generation: int = 0,
+        reports: Sequence[Mapping[str, Any]] = (),
+        wait_s: float = 0.0,
+    ) -> Json:
+        """A worker's call: hand in reports, learn whether to stop or re-form (a long poll).
+
+        `uid` is that of the Job: reports of an earlier one of this name are refused.
+        """
+        body = {
+            "uid": uid,
+            "worker": worker,
+            "generation": generation,
+            "reports": list(reports),
+            "wait_s": wait_s,
+        }
+        return dict(self._post(_path(job_id, "signal"), body, answer_s=wait_s))
+
+    def release(self, job_id: str | None = None) -> Json:
+        """Pin this running job: it is counted, and never resized or stopped any more.
+
+        Without one, let all Jobs go: laxity's label and annotations are dropped. How many there were,
+        and which of them stay suspended.
+        """
+        return dict(self._post("/v1/release" if job_id is None else _path(job_id, "release"), {}))
+
+    def take_back(self, job_id: str) -> Json:
+        """Remove the pin of a job, whoever set it."""
+        return dict(self._send("DELETE", _path(job_id, "release")))
+
+    def cluster(self) -> Json:
+        return dict(self._send("GET", "/v1/cluster"))
+
+    def decisions(self, job_id: str | None = None, *, limit: int | None = None) -> list[Json]:
+        """The latest decisions, of one job or of all."""
+        job = None if job_id is None else full_id(job_id)
+        answer = self._send("GET", "/v1/decisions", query={"job": job, "limit": limit})
+        return list(answer["decisions"])
+
+    def alive(self) -> bool:
+        """Whether the service answers, asked once."""
+        try:
+            Transport(self.url, timeout_s=5.0, patience_s=0.0).send(Request("GET", "/healthz"))
+        except ServiceError:
+            return False
+        return True
+
+    def _post(
+        self, path: str, body: Mapping[str, Any], *, repeatable: bool = True, answer_s: float = 0.0
+    ) -> Any:
+        request = Request("POST", path, body=body, repeatable=repeatable, answer_s=answer_s)
+        return self._transport.send(request)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | float | int | None] | None = None,
+        answer_s: float = 0.0,
+    ) -> Any:
+        return self._transport.send(Request(method, path, query=query or {}, answer_s=answer_s))
+
+
+def keyed(manifest: Mapping[str, Any]) -> Json:
+    """The manifest with an idempotency key, a random one where it has none."""
+    metadata = dict(manifest.get("metadata") or {})
+    annotations = dict(metadata.get("annotations") or {})
+    annotations.setdefault(names.IDEMPOTENCY_KEY, uuid.uuid4().hex)
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _path(job_id: str, verb: str = "") -> str:
+    return f"/v1/jobs/{full_id(job_id)}" + (f"/{verb}" if verb else "")
+
+
+def _service_json() -> Json:
+    """What the running service wrote of itself into the home; nothing if there is no such file."""
+    try:
+        written = json.loads((home() / "service.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return written if isinstance(written, dict) else {}

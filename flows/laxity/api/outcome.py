@@ -1,0 +1,220 @@
+"""How a followed job ends, and what its verdict says, as exceptions and as Markdown."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from laxity.api.views import ENDED, SETTLED, JobView, OfferView
+from laxity.durations import format_instant
+from laxity.human_time import counted, on_widths, words
+from laxity.safe_text import markdown
+
+CAPACITY: Final = "capacity_"  # how the reasons begin that pass when others end
+
+
+class DeadlineRefused(RuntimeError):  # noqa: N818 - what the design and its users call it
+    """The deadline was not promised. `reason_code` is for machines, `offers` would have been.
+
+    `is_final`: asking again later gets no better answer, as capacity is not what was lacking.
+    """
+
+    def __init__(self, job: JobView) -> None:
+        self.job = job
+        self.reason_code = job.reason_code
+        self.offers = job.offers
+        self.is_final = not job.reason_code.startswith(CAPACITY)
+        lines = [f"{job.id}: deadline refused [{job.reason_code}]: {job.reason}"]
+        lines += [f"  offer {n}: {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
+        if job.offers:
+            lines.append(f"  take one with: laxity accept {job.id} N")
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.job,)  # Prefect keeps a failed run's exception as a pickle
+
+
+class TrainingFailed(RuntimeError):  # noqa: N818 - what the design and its users call it
+    """The job ended without a result. The next attempt begins with the same call."""
+
+    def __init__(self, job: JobView, problem: str = "") -> None:
+        self.job = job
+        self.problem = problem
+        super().__init__(
+            f"{job.id} (attempt {job.attempt}, {job.epochs_done} of {job.epochs} epochs): "
+            f"{problem or job.error or job.reason or 'failed without a word'}; "
+            f"see: laxity logs {job.id}"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.job, self.problem)
+
+
+class TrainingCancelled(RuntimeError):  # noqa: N818 - the same
+    """Somebody cancelled the job, or the flow run that follows it."""
+
+    def __init__(self, job: JobView) -> None:
+        self.job = job
+        super().__init__(f"{job.id} was cancelled after {job.epochs_done} of {job.epochs} epochs")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.job,)
+
+
+# The two artifacts of a flow run in Prefect.
+VERDICT_KEY: Final = "laxity-verdict"
+PROGRESS_KEY: Final = "laxity-progress"
+# Where a job stands with its deadline, in one word; a change of it is an event.
+ENDANGERED: Final = "endangered"
+BROKEN: Final = "broken"
+TENTHS: Final = 10  # of a training's epochs; each is told of in logs
+
+
+def standing(job: JobView) -> str:
+    """none, promised, endangered, broken, refused, forecast or late; at the end also kept, ..."""
+    if job.state in {"failed", "cancelled", "refused"}:
+        return job.state
+    if job.state == "finished":
+        if job.kept is None:
+            return "finished"
+        return "kept" if job.kept else BROKEN if job.verdict == "promised" else "late"
+    if job.broken:
+        return BROKEN
+    late = job.deadline_at is not None and job.p90_at is not None and job.p90_at > job.deadline_at
+    if late and job.verdict in {"promised", "forecast"}:
+        return ENDANGERED if job.verdict == "promised" else "late"
+    return job.verdict
+
+
+def standing_text(job: JobView) -> str:
+    """Where it stands with its deadline, with the figures that say so."""
+    said, due = standing(job), job.deadline_at
+    if due is None or job.state in {"failed", "cancelled", "refused"}:
+        return said
+    deadline = f"the deadline {instant(due)}"
+    if job.finished_at is not None:
+        side = "before" if job.finished_at <= due else "after"
+        return f"{said}: finished {words(abs(due - job.finished_at))} {side} {deadline}"
+    if job.p90_at is not None and said in {ENDANGERED, "late"}:
+        finish = f"P90 finish {instant(job.p90_at)}"
+        return f"{said}: {finish} is {words(job.p90_at - due)} after {deadline}"
+    if said == BROKEN:
+        expected = f"; P90 finish {instant(job.p90_at)}" if job.p90_at is not None else ""
+        return f"{said}: {deadline} has passed{expected}"
+    return f"{said}, deadline {instant(due)}"
+
+
+def ending(job: JobView) -> str:
+    """How an ended job ended, and what it was promised; empty while it has not ended."""
+    if job.state not in ENDED:
+        return ""
+    promise = "; it was promised" if job.verdict == "promised" else ""
+    return f"{_end(job)}{promise}"
+
+
+def _end(job: JobView) -> str:
+    if job.state != "finished":
+        return f"{job.state} after {job.epochs_done} of {job.epochs} epochs"
+    if job.kept is None or job.finished_at is None or job.deadline_at is None:
+        return "finished"
+    apart = words(abs(job.deadline_at - job.finished_at))
+    return (
+        f"finished in time, {apart} before its deadline"
+        if job.kept
+        else f"finished late by {apart}"
+    )
+
+
+def tenth(job: JobView) -> int:
+    """How many tenths of its epochs are done: a log hears of each."""
+    return TENTHS * job.epochs_done // max(1, job.epochs)
+
+
+def result_of(job: JobView) -> Any:
+    """Rank 0's result of a settled job, or the exception that says why there is none."""
+    if job.state == "finished":
+        return job.result
+    if job.state == "refused":
+        raise DeadlineRefused(job)
+    if job.state == "cancelled":
+        raise TrainingCancelled(job)
+    raise TrainingFailed(job)
+
+
+def story(job: JobView) -> str:
+    """The verdict as Markdown: what was asked, what was said and why, what would do instead."""
+    rows = [
+        ("deadline", instant(job.deadline_at)),
+        ("P50 finish", instant(job.p50_at)),
+        ("P90 finish", instant(job.p90_at)),
+        ("promised P90", instant(job.promised_p90_at)),
+        ("finished", instant(job.finished_at)),
+        ("class", job.service_class),
+        ("model", job.model),
+        ("widths", ", ".join(map(str, job.widths))),
+        ("preemptions", str(job.preemptions or "")),
+        ("MLflow run", job.run_id),
+        ("not tracked", job.untracked),
+        ("error", job.error),
+    ]
+    table = [f"| {name} | {markdown(value)} |" for name, value in rows if value]
+    table += [f"| MLflow page | <{job.run_url}> |"] if job.run_url else []
+    lines = [f"# {job.id}: {standing(job)}", "", _because(job), "", "| | |", "|---|---|", *table]
+    if job.offers and job.state == "refused":
+        offers = [f"{n}. {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
+        lines += ["", "Instead this would do:", "", *offers, ""]
+        lines.append(f"Take one with `laxity accept {job.id} N`.")
+    return "\n".join(lines)
+
+
+def artifact_of(key: str, job: JobView) -> dict[str, Any]:
+    """One artifact of the job's flow run: key, type, data and description, as Prefect takes them."""
+    if key == PROGRESS_KEY:
+        data: Any = progress_percent(job)
+        kind, words = "progress", progress_text(job)
+    else:
+        kind, data = "markdown", story(job)
+        why = "" if job.ended else markdown(job.reason)
+        words = ", ".join(filter(None, (standing_text(job), why)))
+    return {"key": key, "type": kind, "data": data, "description": words}
+
+
+def offer_text(offer: OfferView) -> str:
+    """One counter-offer in a line; its one difference to what was asked comes first."""
+    widths = on_widths(offer.widths)
+    said = {
+        "deadline": f"deadline {instant(offer.deadline_at)} on {widths}",
+        "widths": f"{widths}, deadline as asked",
+        "borrow": f"{counted(offer.gpus_borrowed, 'borrowed GPU')}, deadline as asked",
+        "probe": "a probe of two epochs as best effort, then a verdict",
+        "soft": "class soft: it runs, and its lateness is told early",
+    }.get(offer.kind, offer.kind)
+    return f"{said} (P90 finish {instant(offer.p90_at)})" if offer.p90_at else said
+
+
+def progress_percent(job: JobView) -> float:
+    if job.state == "finished":
+        return 100.0
+    return min(100.0, 100.0 * job.epochs_done / job.epochs) if job.epochs else 0.0
+
+
+def progress_text(job: JobView) -> str:
+    left = "" if job.laxity_s is None or job.state in SETTLED else f", laxity {words(job.laxity_s)}"
+    width = f" on {counted(job.workers, 'worker')}" if job.workers else ""
+    return f"{job.epochs_done} of {job.epochs} epochs, {job.state}{width}{left}"
+
+
+def instant(at: float | None) -> str:
+    """RFC 3339 to the second; empty if there is none."""
+    try:
+        return "" if at is None else format_instant(datetime.fromtimestamp(round(at), tz=UTC))
+    except (OverflowError, ValueError, OSError):
+        return "never"
+
+
+def _because(job: JobView) -> str:
+    """Why it stands so: after the end how it ended, not why it was admitted once."""
+    if job.state == "finished":
+        return standing_text(job)
+    if job.state in ENDED:
+        return ending(job)
+    code = f"`{job.reason_code}` " if job.reason_code else ""
+    return f"{code}{markdown(job.reason)}".strip() or "No verdict yet."

@@ -1,0 +1,280 @@
+"""Commands that change jobs: submit, accept, amend, cancel, release."""
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from laxity import names
+from laxity.api.views import ENDED, SETTLED
+from laxity.cli.exit_codes import BROKEN, FAILED, OK, REFUSED, UNFINISHED, USAGE, CommandError
+from laxity.cli.job_names import complete_job, completing, with_job
+from laxity.human_time import counted
+
+if TYPE_CHECKING:
+    from laxity.api.client import Client, JobView
+
+JOB_HELP: Final = "namespace/name, name, or a beginning that only one job has."
+JobId = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job)]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE|ENTRY", help="YAML or JSON of a Job, - for stdin, or module:function."
+    ),
+]
+Deadline = Annotated[
+    str | None, typer.Option(help="20m, 2h30m from submission, or 2026-11-21T18:00Z.")
+]
+ServiceClass = Annotated[
+    str | None,
+    typer.Option(
+        "--class",
+        help="hard, soft or best_effort.",
+        autocompletion=completing(lambda: ("hard", "soft", "best_effort")),
+    ),
+]
+Workers = Annotated[str | None, typer.Option(help="Allowed widths: 3, 1,2,4 or 1..4.")]
+Epochs = Annotated[int | None, typer.Option(help="Epochs to train.", min=1)]
+Model = Annotated[str | None, typer.Option(help="Key of the model's history.")]
+Estimate = Annotated[str | None, typer.Option(help="One epoch on one worker takes so long: 90s.")]
+Name = Annotated[str | None, typer.Option(help="Name of the Job.")]
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namespace of the Job.")]
+Params = Annotated[
+    list[str] | None, typer.Option("--param", "-p", help="KEY=VALUE for the function; repeatable.")
+]
+PassEnv = Annotated[
+    list[str] | None,
+    typer.Option(help="Name of a variable, or FOO_*, that workers get too; repeatable."),
+]
+VERDICT_WAIT_S: Final = 10.0
+MOST_LISTED: Final = 20
+
+
+def submit(
+    source: Source,
+    *,
+    deadline: Deadline = None,
+    service_class: ServiceClass = None,
+    workers: Workers = None,
+    epochs: Epochs = None,
+    model: Model = None,
+    estimate: Estimate = None,
+    name: Name = None,
+    namespace: Namespace = None,
+    param: Params = None,
+    pass_env: PassEnv = None,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: the same key attaches to the same job.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="After a failure, begin at the first epoch again.")
+    ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Tell how it goes until it ends; the exit code says how."
+        ),
+    ] = False,
+    timeout: Annotated[
+        str | None, typer.Option(help="With --follow: stop following after 2h; the job goes on.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a training job and show its verdict.
+
+    Promised, refused with counter-offers, or a forecast. FILE is YAML or JSON of one or more
+    batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn.
+    """
+    from laxity.api.client import Client
+    from laxity.cli.github import report
+    from laxity.cli.job_source import asked_jobs
+    from laxity.cli.render.job_panel import print_job
+
+    timeout_s = _timeout_s(timeout, follow=follow)
+    given = {
+        names.DEADLINE: deadline,
+        names.CLASS: service_class,
+        names.WIDTHS: workers,
+        names.EPOCHS: None if epochs is None else str(epochs),
+        names.MODEL: model,
+        names.EPOCH_ESTIMATE: estimate,
+        names.IDEMPOTENCY_KEY: key,
+        names.FRESH: "true" if fresh else None,
+    }
+    client = Client(patience_s=5.0)
+    manifests = asked_jobs(
+        source,
+        given,
+        name=name,
+        namespace=namespace,
+        params=param or [],
+        pass_env=pass_env or (),
+    )
+    code = OK
+    for manifest in manifests:
+        job = _verdict(client, client.submit(manifest).id)
+        job = _followed(client, job, timeout_s) if follow else job
+        print_job(job, as_json=as_json)
+        report(job)
+        unfinished = UNFINISHED if follow and job.state not in SETTLED else OK
+        code = max(code, _exit_code(job), unfinished)
+    raise typer.Exit(code)
+
+
+def accept(
+    job: JobId,
+    offer: Annotated[int, typer.Argument(metavar="[N]", min=1, help="Number of the offer.")] = 1,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Take a counter-offer of a refused job: it asks again with it."""
+    from laxity.api.client import Client
+    from laxity.cli.render.job_panel import print_job
+
+    client = Client(patience_s=5.0)
+    view = _verdict(client, with_job(client, job, lambda name: client.accept(name, offer)).id)
+    print_job(view, as_json=as_json)
+    raise typer.Exit(_exit_code(view))
+
+
+def amend(
+    job: JobId,
+    *,
+    deadline: Annotated[
+        str, typer.Option(help="The new deadline: 20m from submission, or an instant.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Ask for another deadline; the old promise stands if refused."""
+    from laxity.api.client import Client
+    from laxity.cli.render.job_panel import print_job
+
+    client = Client(patience_s=5.0)
+    view = with_job(client, job, lambda name: client.amend(name, deadline))
+    print_job(view, as_json=as_json)
+    raise typer.Exit(_exit_code(view))
+
+
+def cancel(
+    jobs: Annotated[
+        list[str], typer.Argument(metavar="JOB...", help=JOB_HELP, autocompletion=complete_job)
+    ],
+) -> None:
+    """Stop jobs and give up their promises. Their checkpoints are kept for a week."""
+    from laxity.api.client import Client
+
+    client = Client(patience_s=5.0)
+    for job in jobs:
+        before = with_job(client, job, client.cancel)
+        typer.echo(f"{job}: already {before}" if before in ENDED else f"{job}: cancelled")
+
+
+def release(
+    job: Annotated[
+        str | None,
+        typer.Argument(metavar="[JOB]", help=JOB_HELP, autocompletion=complete_job),
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Really all jobs.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take it back.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Leave a running job alone: still counted and listed, never resized or stopped.
+
+    It is pinned by the annotation laxity.dev/pin; --undo removes that. With --all, every job goes
+    on without laxity: its label and annotations are dropped, and it never touches these Jobs again.
+    Running jobs run on. Waiting and refused ones stay suspended, and are listed.
+    """
+    if everything == (job is not None):
+        raise CommandError("say one JOB, or --all to let every job go", code=USAGE)
+    if everything and undo:
+        raise CommandError("--all cannot be undone: submit those jobs again", code=USAGE)
+    answer, said = _released(job, undo=undo)
+    typer.echo(json.dumps(answer) if as_json else said)
+
+
+def _released(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
+    """What the service answered, and in words."""
+    from laxity.api.client import Client
+
+    client = Client(patience_s=5.0)
+    if job is None:
+        answer = client.release()
+        return answer, _all_released(answer)
+    if undo:
+        return with_job(
+            client, job, client.take_back
+        ), f"{job}: taken back, it is decided about again"
+    back = f"laxity release {job} --undo takes that back"
+    return with_job(
+        client, job, client.release
+    ), f"{job}: pinned, it is never resized or stopped; {back}"
+
+
+def _all_released(answer: Mapping[str, Any]) -> str:
+    waiting = [str(job) for job in answer.get("suspended") or ()]
+    said = f"released: {counted(int(answer.get('released') or 0), 'job')}"
+    if not waiting:
+        return said
+    start = """kubectl patch job NAME --type merge -p '{"spec": {"suspend": false}}'"""
+    stay = f"{len(waiting)} of them stay suspended; on a cluster, start one with: {start}"
+    more = len(waiting) - MOST_LISTED
+    names = [*waiting[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
+    return "\n".join([f"{said}; {stay}", *(f"  {name}" for name in names)])
+
+
+def _verdict(client: "Client", job_id: str) -> "JobView":
+    """The job as soon as it has a verdict or an end, or as it is after a few seconds."""
+    until = time.monotonic() + VERDICT_WAIT_S
+    job = client.job(job_id)
+    while job.verdict == "none" and not job.ended and time.monotonic() < until:
+        job = client.job(job_id, wait_s=max(0.1, until - time.monotonic()), seen=job.revision)
+    return job
+
+
+def _timeout_s(text: str | None, *, follow: bool) -> float:
+    """Seconds of --timeout; without it there is no end."""
+    from laxity.durations import parse_duration
+
+    if text is None:
+        return math.inf
+    if not follow:
+        raise CommandError("--timeout is how long --follow follows: add --follow", code=USAGE)
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise CommandError(f"--timeout {text}: {error}", code=USAGE) from error
+
+
+def _followed(client: "Client", job: "JobView", timeout_s: float) -> "JobView":
+    """The job once it has ended, was refused or the time is over, even if the service is away."""
+    from laxity.api.job_follower import Following, FollowTimeoutError
+    from laxity.api.outcome import TrainingFailed
+    from laxity.cli.render.progress_lines import Lines
+
+    try:
+        lines = Lines(partial(typer.echo, err=True))
+        return Following(client, lines, timeout_s=timeout_s).follow(job)
+    except FollowTimeoutError as error:
+        typer.echo(f"stopped following {job.id} at --timeout: it goes on", err=True)
+        return error.job
+    except TrainingFailed as error:
+        raise CommandError(str(error)) from error
+    except KeyboardInterrupt:
+        typer.echo(
+            f"stopped following {job.id}: it goes on. End it: laxity cancel {job.id}", err=True
+        )
+        raise
+
+
+def _exit_code(job: "JobView") -> int:
+    if job.state in {"failed", "cancelled"}:
+        return FAILED
+    if job.broken:
+        return BROKEN
+    return REFUSED if job.verdict == "refused" else OK

@@ -1,0 +1,129 @@
+"""Commands that look: ls, top, show, logs, cluster."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from laxity.cli.commands_jobs import AsJson, JobId, Namespace
+from laxity.cli.exit_codes import FAILED, OK
+from laxity.cli.job_names import with_job
+
+if TYPE_CHECKING:
+    from laxity.api.client import Client
+
+POLL_S: Final = 1.0
+
+
+def ls(
+    *,
+    namespace: Namespace = None,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Ended jobs too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the jobs: verdict, deadline, laxity, width, reason."""
+    from laxity.api.client import Client
+    from laxity.cli.render.job_panel import print_json
+    from laxity.cli.render.job_table import console, job_table
+
+    jobs = [job for job in Client(patience_s=0).jobs(namespace) if ended or not job.ended]
+    if as_json:
+        print_json({"jobs": [job.raw for job in jobs]})
+    elif jobs:
+        console().print(job_table(jobs, now=time.time()))
+    else:
+        typer.echo("no jobs" if ended else "no jobs that have not ended (--all shows those too)")
+
+
+def top(
+    *,
+    namespace: Namespace = None,
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.2)] = POLL_S,
+) -> None:
+    """Watch the cluster and its jobs. Into a pipe it prints once."""
+    from rich.live import Live
+
+    from laxity.api.client import Client
+    from laxity.cli.render.job_table import console
+    from laxity.cli.render.top import looked, overview
+
+    client, out = Client(patience_s=0), console()
+    first = looked(client, namespace)  # a service that is away later may come back
+    if not out.is_terminal:
+        out.print(first)
+        return
+    with Live(first, console=out, screen=True, auto_refresh=False) as live:
+        while True:
+            time.sleep(every)
+            live.update(overview(client, namespace), refresh=True)
+
+
+def show(job: JobId, *, as_json: AsJson = False) -> None:
+    """Show one job: verdict, expected finish, widths, offers."""
+    from laxity.api.client import Client
+    from laxity.cli.render.job_panel import print_job
+
+    client = Client(patience_s=0)
+    print_job(with_job(client, job, client.job), as_json=as_json)
+
+
+def logs(
+    job: JobId,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until the job ends.")] = False,
+    index: Annotated[int, typer.Option(help="Which worker; 0 is the leader.", min=0)] = 0,
+    tail: Annotated[int | None, typer.Option(help="Only the last lines.", min=0)] = None,
+) -> None:
+    """Print what a worker has written."""
+    from laxity.api.client import Client
+
+    client = Client(patience_s=0)
+    job, written = with_job(
+        client, job, lambda name: (name, client.logs(name, index=index, tail=tail))
+    )
+    sys.stdout.write(written)
+    if not written and tail != 0:
+        typer.echo(f"worker {index} of {job} has written nothing{_error_of(job, client)}", err=True)
+    if not follow:
+        return
+    seen = client.logs(job, index=index) if tail is not None else written
+    while True:
+        ended = client.job(job).ended
+        text = client.logs(job, index=index)
+        # a worker that was started anew may write a new log
+        sys.stdout.write(text.removeprefix(seen))
+        sys.stdout.flush()
+        seen = text
+        if ended:
+            raise typer.Exit(OK if client.job(job).state == "finished" else FAILED)
+        time.sleep(POLL_S)
+
+
+def _error_of(job: str, client: "Client") -> str:
+    """What the job says it failed of, for those who look in the wrong worker's log."""
+    from laxity.api.client import ServiceError
+
+    try:
+        error = client.job(job).error
+    except ServiceError:
+        return ""
+    return f"; the job says: {error}" if error else ""
+
+
+def cluster(*, as_json: AsJson = False) -> None:
+    """Show nodes, free GPUs, and what became of the promises."""
+    from laxity.api.client import Client
+    from laxity.cli.render.job_panel import print_json
+    from laxity.cli.render.job_table import console
+    from laxity.cli.render.top import cluster_line, node_table, promise_line
+
+    answer = Client(patience_s=0).cluster()
+    if as_json:
+        print_json(answer)
+        return
+    out = console()
+    out.print(cluster_line(answer))
+    if promises := promise_line(answer):
+        out.print(promises)
+    out.print(node_table(answer))

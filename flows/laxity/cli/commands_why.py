@@ -1,0 +1,104 @@
+"""Commands that ask why and what if: explain, whatif, decisions."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from laxity import names
+from laxity.cli.commands_jobs import (
+    AsJson,
+    Deadline,
+    Epochs,
+    Estimate,
+    JobId,
+    Model,
+    Name,
+    Namespace,
+    Params,
+    ServiceClass,
+    Source,
+    Workers,
+)
+from laxity.cli.exit_codes import OK, REFUSED
+from laxity.cli.job_names import beginning_with, complete_job, with_job
+
+
+def explain(job: JobId, *, as_json: AsJson = False) -> None:
+    """Say why a job is where it is, decision by decision."""
+    from laxity.api.client import Client
+    from laxity.cli.render.decisions import chain_lines
+    from laxity.cli.render.job_panel import print_json
+    from laxity.cli.render.job_table import console
+
+    client = Client(patience_s=0)
+    answer = with_job(client, job, client.explain)
+    if as_json:
+        print_json(answer)
+    else:
+        console().print(chain_lines(answer, now=time.time()))
+
+
+def whatif(
+    source: Source,
+    *,
+    deadline: Deadline = None,
+    service_class: ServiceClass = None,
+    workers: Workers = None,
+    epochs: Epochs = None,
+    model: Model = None,
+    estimate: Estimate = None,
+    name: Name = None,
+    namespace: Namespace = None,
+    param: Params = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what verdict a job would get; nothing is submitted."""
+    from laxity.api.client import Client
+    from laxity.cli.job_source import asked_jobs
+    from laxity.cli.render.job_panel import print_json, whatif_lines
+    from laxity.cli.render.job_table import console
+
+    given = {
+        names.DEADLINE: deadline,
+        names.CLASS: service_class,
+        names.WIDTHS: workers,
+        names.EPOCHS: None if epochs is None else str(epochs),
+        names.MODEL: model,
+        names.EPOCH_ESTIMATE: estimate,
+    }
+    client, code = Client(patience_s=0), OK
+    for manifest in asked_jobs(source, given, name=name, namespace=namespace, params=param or []):
+        answer = client.whatif(manifest)
+        if as_json:
+            print_json(answer)
+        else:
+            console().print(whatif_lines(answer, now=time.time()))
+        code = max(code, REFUSED if answer.get("verdict") == "refused" else OK)
+    raise typer.Exit(code)
+
+
+def decisions(
+    *,
+    job: Annotated[
+        str | None, typer.Option(help="Only of this job.", autocompletion=complete_job)
+    ] = None,
+    limit: Annotated[int, typer.Option(help="How many, the latest.", min=1)] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List the latest decisions with their reasons."""
+    from laxity.api.client import Client
+    from laxity.cli.render.decisions import decision_table
+    from laxity.cli.render.job_panel import print_json
+    from laxity.cli.render.job_table import console
+
+    client = Client(patience_s=0)
+    rows = client.decisions(job, limit=limit)
+    if job and not rows and len(alike := beginning_with(client, job)) == 1:
+        rows = client.decisions(alike[0], limit=limit)
+    if as_json:
+        print_json({"decisions": rows})
+    elif not rows:
+        typer.echo(f"no decisions of {job} are kept" if job else "nothing was decided yet")
+    else:
+        console().print(decision_table(rows, now=time.time()))

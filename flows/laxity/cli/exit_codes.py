@@ -1,0 +1,101 @@
+"""How a command ends: the exit codes that scripts may rely on, and errors as sentences."""
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NoReturn
+
+import typer
+
+from laxity.cli.optional_packages import advice
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+REFUSED: Final = 3
+NOT_FOUND: Final = 4
+AWAY: Final = 5
+BROKEN: Final = 6
+UNFINISHED: Final = 7
+INTERRUPTED: Final = 130
+
+MEANINGS: Final = {
+    OK: "done, promised or kept",
+    FAILED: "failed",
+    USAGE: "wrong usage",
+    REFUSED: "the deadline was refused",
+    NOT_FOUND: "no such job",
+    AWAY: "no service answers",
+    BROKEN: "a promise was broken",
+    UNFINISHED: "not ended within --timeout",
+}
+
+_OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG})
+_USAGE_STATUS: Final = frozenset({400, 413, 422})
+_NOT_FOUND_STATUS: Final = 404
+
+
+class CommandError(RuntimeError):
+    """What a command cannot do: the sentence says what is wrong, where, and what to do."""
+
+    def __init__(self, message: str, *, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run(app: Callable[[], object]) -> NoReturn:
+    """Run a Typer app; an error becomes one line on stderr and its exit code."""
+    try:
+        app()
+    except CommandError as error:
+        _say(str(error))
+        sys.exit(error.code)
+    except KeyboardInterrupt:
+        with suppress(ValueError):  # another thread may not say so
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends it without a word
+        sys.exit(INTERRUPTED)
+    except ModuleNotFoundError as error:
+        message = advice(error)
+        if message is None:
+            raise
+        _say(message)
+        sys.exit(FAILED)
+    except Exception as error:
+        code = _service_code(error)
+        if code is not None:
+            _say(str(error))
+            sys.exit(code)
+        if not isinstance(error, OSError):
+            raise
+        if error.filename is None and error.errno not in _OUTPUT_ERRORS:
+            raise
+        _say(f"{error.filename or 'what is printed cannot be written'}: {error.strerror}")
+        sys.exit(FAILED)
+    sys.exit(OK)
+
+
+def _service_code(error: Exception) -> int | None:
+    """The exit code of an error of the service; None if the error is something else."""
+    from laxity.api.transport import BAD_ADDRESS, STRANGER, ServiceAwayError, ServiceError
+
+    if isinstance(error, ServiceAwayError):
+        return AWAY
+    if not isinstance(error, ServiceError):
+        return None
+    if error.code in {BAD_ADDRESS, STRANGER}:
+        return USAGE
+    if error.status == _NOT_FOUND_STATUS:
+        return NOT_FOUND
+    return USAGE if error.status in _USAGE_STATUS else FAILED
+
+
+def _say(message: str) -> None:
+    typer.secho("error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
+    typer.echo(message, err=True)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from laxity.cli.github import annotate
+
+        annotate("error", message)

@@ -1,0 +1,98 @@
+"""The function that `submit` and `whatif` are given by name: its file imported, the function found.
+
+The file is the user's, and runs as it is imported: whatever goes wrong in it is told as theirs, with
+its line, and never ends the command with a code that means something else.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, Final
+
+from laxity.cli.exit_codes import USAGE, CommandError
+from laxity.cli.optional_packages import advice
+from laxity.worker.entrypoint import import_file, package_of
+
+MOST_NAMED: Final = 8
+
+
+def loaded(source: str) -> tuple[Callable[..., Any], Any]:
+    """The function and, if it is a deadline_flow, its declaration; Prefect is not imported."""
+    place, _, path = source.rpartition(":")
+    module = _imported(source, place)
+    found: Any = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            message = f"there is no {path} in {place}{_has(module)}"
+            raise CommandError(message, code=USAGE)
+        found = getattr(found, part)
+    function = getattr(found, "function", found)
+    if not callable(function) or not hasattr(function, "__name__"):
+        message = f"{source} is of type {type(found).__name__}, not a function{_has(module)}"
+        raise CommandError(message, code=USAGE)
+    return function, getattr(found, "__laxity__", None)
+
+
+def _imported(source: str, place: str) -> ModuleType:
+    from laxity.flow.signature import ENV_ALONE
+
+    os.environ[ENV_ALONE] = "1"
+    try:
+        return _module(place)
+    except (Exception, SystemExit) as error:
+        raise CommandError(f"{source}: {_problem(error)}", code=USAGE) from error
+    finally:
+        del os.environ[ENV_ALONE]
+
+
+def _module(name: str) -> ModuleType:
+    """A module by its file, or by its dotted name as seen from the working folder."""
+    path = Path(name)
+    if path.suffix == ".py":
+        if not path.exists():
+            raise ImportError(f"no file {path.resolve()}")
+        package = package_of(path.resolve())
+        if package is None:
+            return import_file(path)
+        root, name = package
+        sys.path.insert(0, str(root))
+    elif not all(part.isidentifier() for part in name.split(".")):
+        raise ImportError(f"{name!r} is neither a file.py nor a package.module")
+    sys.path.insert(0, str(Path.cwd()))
+    return import_module(name)
+
+
+def _problem(error: BaseException) -> str:
+    """What went wrong while the user's file was imported; where, if the words do not say it."""
+    if isinstance(error, ModuleNotFoundError) and (words := advice(error)):
+        return words
+    if isinstance(error, ImportError | SyntaxError | OSError):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return f"it ends the program ({error.code}) when it is imported{_line(error)}"
+    return f"{type(error).__name__}: {error}{_line(error)}"
+
+
+def _line(error: BaseException) -> str:
+    frames = extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def _has(module: ModuleType) -> str:
+    """The functions that could have been meant, if there are any."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and callable(value) and _is_its(value, module)
+    ]
+    return f"; it has: {', '.join(names[:MOST_NAMED])}" if names else ""
+
+
+def _is_its(value: Any, module: ModuleType) -> bool:
+    if isinstance(value, type):
+        return False
+    return hasattr(value, "__laxity__") or getattr(value, "__module__", "") == module.__name__

@@ -1,0 +1,90 @@
+"""What GitHub Actions shows of a job: a summary, outputs for later steps, and annotations.
+
+GitHub sets GITHUB_ACTIONS and names two files; a command appends to them. Elsewhere nothing happens.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from laxity.api.outcome import (
+    BROKEN,
+    DeadlineRefused,
+    TrainingFailed,
+    instant,
+    standing,
+    standing_text,
+    story,
+)
+from laxity.api.views import JobView
+
+ACTIVE: Final = "GITHUB_ACTIONS"
+SUMMARY_FILE: Final = "GITHUB_STEP_SUMMARY"
+OUTPUT_FILE: Final = "GITHUB_OUTPUT"
+
+
+def is_active() -> bool:
+    return os.environ.get(ACTIVE) == "true"
+
+
+def report(job: JobView) -> None:
+    """Tell GitHub where a job stands, if this is a step of its Actions."""
+    if not is_active():
+        return
+    _append(SUMMARY_FILE, f"{story(job)}\n\n")
+    _append(OUTPUT_FILE, "".join(f"{key}={_line(value)}\n" for key, value in _outputs(job).items()))
+    if problem := _problem(job):
+        annotate("error", problem, title=f"laxity: {job.id}")
+    elif standing(job) == "late":
+        annotate("warning", standing_text(job), title=f"laxity: {job.id}")
+
+
+def annotate(level: str, message: str, *, title: str = "laxity") -> None:
+    """Print a workflow command: GitHub shows it on the run's page. On stderr: stdout may be JSON."""
+    name = _escaped(title).replace(":", "%3A").replace(",", "%2C")
+    print(f"::{level} title={name}::{_escaped(message)}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _problem(job: JobView) -> str:
+    """What is wrong with a job, for the annotation; empty if nothing is."""
+    if job.state == "refused":
+        return str(DeadlineRefused(job))
+    if job.state == "failed":
+        return str(TrainingFailed(job))
+    if job.state == "cancelled":
+        return f"{job.id} was cancelled after {job.epochs_done} of {job.epochs} epochs"
+    return standing_text(job) if standing(job) == BROKEN else ""
+
+
+def _outputs(job: JobView) -> Mapping[str, str]:
+    """Outputs of the step, by name; docs/ci.md lists them."""
+    return {
+        "job": job.id,
+        "state": job.state,
+        "verdict": job.verdict,
+        "standing": standing(job),
+        "reason-code": job.reason_code,
+        "deadline": instant(job.deadline_at),
+        "p90-finish": instant(job.p90_at),
+        "finished": instant(job.finished_at),
+        "mlflow-run": job.run_id,
+        "mlflow-url": job.run_url,
+    }
+
+
+def _append(variable: str, text: str) -> None:
+    path = os.environ.get(variable)
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _line(value: str) -> str:
+    """A value on one line: a line break would begin another output."""
+    return " ".join(value.splitlines())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

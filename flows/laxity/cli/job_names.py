@@ -1,0 +1,62 @@
+"""Names of jobs on the command line: a beginning that only one job has is enough, and Tab completes it."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from laxity.api.client import Client
+
+T = TypeVar("T")
+COMPLETE_WITHIN_S: Final = 1.0
+NO_SUCH_JOB: Final = 404
+
+
+def with_job(client: "Client", job: str, act: Callable[[str], T]) -> T:
+    """What `act` returns for this job, or for the only one whose name begins so.
+
+    ServiceError as `act` raises it, if there is no such job or there are several.
+    """
+    from laxity.api.client import ServiceError
+
+    try:
+        return act(job)
+    except ServiceError as error:
+        if error.status != NO_SUCH_JOB:
+            raise
+        alike = beginning_with(client, job)
+        if len(alike) != 1:
+            raise
+    return act(alike[0])
+
+
+def beginning_with(client: "Client", start: str) -> list[str]:
+    """Ids of the jobs whose name begins so, in the namespace that is named or the default one."""
+    from laxity.api.client import ServiceError, full_id
+
+    wanted = full_id(start)
+    try:
+        jobs = client.jobs(wanted.partition("/")[0])
+    except ServiceError:
+        return []
+    return [job.id for job in jobs if job.id.startswith(wanted)]
+
+
+def completing(values: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What Typer asks when Tab is pressed after an option of these values."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values() if value.startswith(incomplete)]
+
+    return complete
+
+
+def complete_job(incomplete: str) -> list[str]:
+    """Names for the shell to offer; none if no service answers in time."""
+    from laxity.api.client import Client, ServiceError
+    from laxity.cli.render.job_table import short
+
+    try:
+        jobs = Client(patience_s=0, timeout_s=COMPLETE_WITHIN_S).jobs()
+    except (ServiceError, ValueError):
+        return []
+    return [name for job in jobs for name in (short(job.id),) if name.startswith(incomplete)]

@@ -1,0 +1,113 @@
+"""The Jobs that `submit` and `whatif` speak of: from a file, or from a function and options."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from laxity import names
+from laxity.api.views import Json
+from laxity.cli.exit_codes import USAGE, CommandError
+from laxity.stderr import say
+
+OPTION: Final = {
+    names.DEADLINE: "deadline",
+    names.CLASS: "service_class",
+    names.WIDTHS: "workers",
+    names.EPOCHS: "epochs",
+    names.MODEL: "model",
+    names.EPOCH_ESTIMATE: "epoch_estimate",
+    names.IDEMPOTENCY_KEY: "idempotency_key",
+    names.FRESH: "fresh",
+}
+MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
+SCRIPT_ENDINGS: Final = (".py", ".py:")
+
+
+def asked_jobs(
+    source: str,
+    given: Mapping[str, str | None],
+    *,
+    name: str | None,
+    namespace: str | None,
+    params: Sequence[str],
+    pass_env: Sequence[str] = (),
+) -> list[Json]:
+    """Manifests; `given` are annotations from options (None: not given), which win over a file's."""
+    if not source or source.endswith(SCRIPT_ENDINGS):
+        place = source.rstrip(":") or "train.py"
+        message = f"{source!r} names no function; write {place}:FUNCTION, or a file of Jobs"
+        raise CommandError(message, code=USAGE)
+    if not is_entry(source):
+        from laxity.cli.job_files import changed, read_jobs
+
+        if params:
+            raise CommandError(f"--param is for functions; {source} is a file of Jobs", code=USAGE)
+        jobs = read_jobs(source)
+        if name and len(jobs) > 1:
+            raise CommandError(f"--name for {len(jobs)} Jobs: they need one each", code=USAGE)
+        changes = (changed(job, given, name=name, namespace=namespace) for job in jobs)
+        return [_in_project(job, source, pass_env) for job in changes]
+    options: Json = {OPTION[key]: value for key, value in given.items() if value is not None}
+    if namespace:
+        options["namespace"] = namespace
+    if pass_env:
+        options["pass_env"] = tuple(pass_env)
+    return [_entry_job(source, options, name=name, params=params)]
+
+
+def is_entry(source: str) -> bool:
+    """Whether it names a function: package.module:function or file.py:function."""
+    if source == "-" or source.endswith(MANIFEST_ENDINGS) or os.path.lexists(source):
+        return False
+    module, colon, function = source.rpartition(":")
+    return bool(module and colon) and all(part.isidentifier() for part in function.split("."))
+
+
+def names_jobs(source: str) -> bool:
+    """Whether it is meant as what `submit` takes, and not as the key of a model."""
+    return is_entry(source) or source.endswith(MANIFEST_ENDINGS + SCRIPT_ENDINGS)
+
+
+def _in_project(job: Json, source: str, pass_env: Sequence[str]) -> Json:
+    from laxity.flow.project import check_patterns, with_project
+    from laxity.job.qos import QoSError
+
+    try:
+        check_patterns(pass_env)
+        return with_project(job, pass_env=pass_env)
+    except QoSError as error:
+        raise CommandError(f"{source}: {error}", code=USAGE) from error
+
+
+def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence[str]) -> Json:
+    """The Job of a function: what it declares if it is a deadline_flow, changed by the options."""
+    from laxity.cli.function_source import loaded
+    from laxity.cli.parameters import arguments_of
+    from laxity.flow.declaration import Declaration
+    from laxity.flow.decorator import check_function
+    from laxity.job.qos import QoSError
+
+    function, declared = loaded(source)
+    if "epochs" in options:
+        options["epochs"] = int(options["epochs"])
+    if "fresh" in options:
+        options["fresh"] = True
+    try:
+        check_function(function)
+        declared = declared or Declaration.of(function.__name__.replace("_", "-"), {})
+        before, declared = declared, declared.changed(name=name, **options)
+        if before.qos.deadline is not None and declared.qos.deadline is None:
+            say(f"best_effort has no deadline: {before.qos.deadline_text} is left out")
+        arguments = arguments_of(function, params)
+        project = declared.project(function)
+        spec = declared.spec(
+            entry=project.entry,
+            parameters=arguments,
+            idempotency_key=declared.idempotency_key(arguments, ""),
+            env=project.env,
+            workdir=project.workdir,
+        )
+        return (replace(spec, name=name) if name else spec).to_manifest()
+    except (QoSError, TypeError) as error:
+        raise CommandError(f"{source}: {error}", code=USAGE) from error

@@ -1,0 +1,71 @@
+"""Decisions as people read them: when, in which cycle, what, and why."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from laxity.cli.render.job_panel import verdict_line
+from laxity.cli.render.job_table import short
+from laxity.human_time import as_of, clock, instant, words
+
+
+def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
+    """The answer of `explain`: the job in a line, its decisions, and what it waits for."""
+    job = answer.get("job") or {}
+    name = job if isinstance(job, str) else str(job.get("id", ""))
+    parts: list[RenderableType] = [Text(name, style="bold")]
+    verdict = answer.get("verdict")
+    said: Mapping[str, Any] = verdict if isinstance(verdict, dict) else {"kind": verdict}
+    parts.append(
+        verdict_line(
+            str(said.get("kind") or "none"),
+            str(said.get("reason_code") or ""),
+            as_of(now, str(said.get("reason") or "")),
+        )
+    )
+    parts.append(decision_table(answer.get("chain") or (), now=now, of_one_job=True))
+    if answer.get("held_by"):
+        parts.append(Text("waits for what is held by " + ", ".join(answer["held_by"])))
+    if answer.get("expected_start_at"):
+        parts.append(Text(f"expected to start {instant(answer['expected_start_at'], now)}"))
+    return Group(*parts)
+
+
+def decision_table(
+    rows: Iterable[Mapping[str, Any]], *, now: float, of_one_job: bool = False
+) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("AT", "CYCLE"):
+        table.add_column(name, no_wrap=True, justify="right")
+    if not of_one_job:
+        table.add_column("JOB", no_wrap=True)
+    for name in ("DECISION", "CODE"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("REASON", overflow="fold")
+    for row in rows:
+        cells = [clock(row.get("first_at", row.get("at")), now), str(row.get("cycle", ""))]
+        if not of_one_job:
+            cells.append(short(str(row.get("job", ""))))
+        cells += [_decision(row.get("decision")), str(row.get("reason_code", ""))]
+        table.add_row(*map(Text, [*cells, as_of(now, str(row.get("reason", ""))) + _often(row)]))
+    return table
+
+
+def _often(row: Mapping[str, Any]) -> str:
+    """That the same was decided again and again: " (38 times in 40s)"."""
+    times = row.get("times", 1)
+    if times < 2:
+        return ""
+    return f" ({times} times in {words(row['at'] - row['first_at'])})"
+
+
+def _decision(decision: Any) -> str:
+    """A decision is a word, or a mapping with its kind and figures."""
+    if not isinstance(decision, Mapping):
+        return str(decision or "")
+    kind = str(decision.get("kind") or decision.get("type") or "")
+    workers = decision.get("workers")
+    return f"{kind} {workers}" if workers is not None else kind

@@ -1,0 +1,180 @@
+"""One job, told to a person: its verdict with the reason, what is expected, what it may take."""
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.text import Text
+
+from laxity.api.outcome import ending
+from laxity.api.views import ENDED, JobView, OfferView, offer_view
+from laxity.cli.render.job_table import VERDICT_STYLES, console, fact_table, short, width
+from laxity.human_time import as_of, counted, instant, on_widths, words
+from laxity.safe_text import printable
+
+SEEN_S: Final = 0.5
+
+
+def print_job(job: JobView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job.raw)
+    else:
+        console().print(job_panel(job, now=time.time()))
+
+
+def print_json(answer: Any) -> None:
+    """One line of JSON with stable names, as the service said it."""
+    typer.echo(json.dumps(answer, sort_keys=True))
+
+
+def job_panel(job: JobView, *, now: float) -> Panel:
+    """The whole story of a job in a box."""
+    parts: list[RenderableType] = [_headline(job, now)]
+    parts.append(fact_table(_facts(job, now)))
+    if job.offers and job.state == "refused" and not job.ended:
+        parts.append(offers_text(job.offers, now=now, job=short(job.id)))
+    return Panel(Group(*parts), title=job.id, title_align="left", expand=False)
+
+
+def _headline(job: JobView, now: float) -> Text:
+    """The verdict with its reason; after the end how the job ended."""
+    if job.state not in ENDED:
+        return verdict_line(job.verdict, job.reason_code, as_of(now, job.reason))
+    is_bad = job.state == "failed" or job.kept is False
+    style = "bold red" if is_bad else "bold green" if job.kept else "bold"
+    return Text(ending(job), style=style)
+
+
+def verdict_line(verdict: str, code: str, reason: str) -> Text:
+    line = Text(verdict, style=VERDICT_STYLES.get(verdict, "dim"))
+    if code:
+        line.append(f"  {code}", style="bold not dim")
+    if reason:
+        line.append(f": {reason}" if code else f"  {reason}", style="default")
+    return line
+
+
+def offers_text(offers: tuple[OfferView, ...], *, now: float, job: str) -> Text:
+    """What would do instead, numbered as `laxity accept` counts; no job: nothing was submitted.
+
+    An offer whose deadline has passed is none any more.
+    """
+    open_offers = [
+        (number, offer)
+        for number, offer in enumerate(offers, start=1)
+        if offer.kind in {"probe", "soft"} or (offer.deadline_at or math.inf) > now
+    ]
+    if not open_offers:
+        again = f"laxity amend {job} --deadline ..." if job else "laxity whatif ..."
+        return Text(f"Its offers have expired; ask again: {again}", style="dim")
+    text = Text("Instead this would do:\n")
+    for number, offer in open_offers:
+        text.append(f"  {number}. ", style="bold")
+        text.append(f"{offer_words(offer, now)}\n")
+    take = f"Take one with: laxity accept {job} [N]" if job else "Nothing was submitted"
+    text.append(take, style="dim")
+    return text
+
+
+def offer_words(offer: OfferView, now: float) -> str:
+    """An offer in a sentence; its one difference to what was asked comes first."""
+    widths = on_widths(offer.widths)
+    expected = f"P90 finish {instant(offer.p90_at, now)}" if offer.p90_at else ""
+    said = {
+        "deadline": f"a deadline of {instant(offer.deadline_at, now)} on {widths}",
+        "widths": f"{widths} and the deadline as asked",
+        "borrow": f"{counted(offer.gpus_borrowed, 'borrowed GPU')} and the deadline as asked",
+        "probe": "a probe of two epochs as best effort, then a verdict",
+        "soft": "class soft: it runs, and its lateness is told early",
+    }.get(offer.kind, offer.kind)
+    return f"{said}; {expected}" if expected else said
+
+
+def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
+    """A verdict without a job: what would be said, and what it would do to others."""
+    verdict = answer.get("verdict") or "none"
+    said = verdict if isinstance(verdict, str) else str(verdict.get("kind", "none"))
+    parts: list[RenderableType] = [
+        verdict_line(
+            said, str(answer.get("reason_code", "")), as_of(now, str(answer.get("reason", "")))
+        )
+    ]
+    facts = [("P50 finish", answer.get("p50_at")), ("P90 finish", answer.get("p90_at"))]
+    parts.append(fact_table([(name, instant(at, now)) for name, at in facts if at]))
+    offers = tuple(offer_view(offer) for offer in answer.get("offers") or ())
+    if offers:
+        parts.append(offers_text(offers, now=now, job=""))
+    moved = [effect for effect in answer.get("effects") or () if _moves(effect)]
+    if moved:
+        parts.append(Text("It would move others:"))
+    parts.extend(_effect(effect, now) for effect in moved)
+    return Group(*parts)
+
+
+def _moves(effect: Mapping[str, Any]) -> bool:
+    """Whether a person would see the difference: by more than half a second."""
+    before, after = effect.get("p90_before"), effect.get("p90_after")
+    return before is None or after is None or abs(after - before) >= SEEN_S
+
+
+def _effect(effect: Mapping[str, Any], now: float) -> Text:
+    before, after = effect.get("p90_before"), effect.get("p90_after")
+    by = "" if before is None or after is None else f" ({_apart(after - before)})"
+    job = short(str(effect.get("job")))
+    return Text(f"  {job}: P90 {instant(before, now)} -> {instant(after, now)}{by}")
+
+
+def _apart(seconds: float) -> str:
+    return f"{words(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
+
+
+def _refused_deadline(job: JobView, now: float) -> str:
+    """Another deadline that was asked for while the promise stands, and why it was refused."""
+    refused = job.refused_deadline
+    if not isinstance(refused, Mapping) or job.ended:
+        return ""
+    asked_at, why = refused.get("deadline_at"), printable(str(refused.get("reason") or ""))
+    asked = instant(asked_at, now) if isinstance(asked_at, int | float) else "another one"
+    return f"{asked}, asked again when there is room: {as_of(now, why)}"
+
+
+def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
+    """What is known, line by line; what is not known takes no line."""
+    history = ", ".join(f"{workers} at {instant(at, now)}" for at, workers in job.width_history)
+    lines = [
+        ("state", _state(job)),
+        ("class", job.service_class),
+        ("model", job.model),
+        ("submitted", instant(job.submitted_at, now)),
+        ("deadline", instant(job.deadline_at, now)),
+        ("refused deadline", _refused_deadline(job, now)),
+        ("promised P90", instant(job.promised_p90_at, now)),
+        ("P50 finish", "" if job.ended else instant(job.p50_at, now)),
+        ("P90 finish", "" if job.ended else instant(job.p90_at, now)),
+        ("laxity", "" if job.ended or job.laxity_s is None else words(job.laxity_s)),
+        ("epochs", f"{job.epochs_done} of {job.epochs}"),
+        ("workers", f"{width(job)}; may have {on_widths(job.widths)}"),
+        ("workers so far", history),
+        ("preemptions", str(job.preemptions) if job.preemptions else ""),
+        ("attempt", str(job.attempt) if job.attempt > 1 else ""),
+        ("waits for", ", ".join(job.held_by)),
+        ("expected start", "" if job.workers else instant(job.expected_start_at, now)),
+        ("finished", instant(job.finished_at, now)),
+        ("result", "" if job.result is None else json.dumps(job.result)),
+        ("error", job.error),
+        ("MLflow run", job.run_url or job.run_id),
+        ("not tracked", job.untracked),
+        ("runs in", str((job.raw.get("project") or {}).get("workdir") or "")),
+    ]
+    return [(name, value) for name, value in lines if value not in {"", "-"}]
+
+
+def _state(job: JobView) -> str:
+    if job.pinned and not job.ended:
+        return f"{job.state}, pinned: counted, never resized or stopped"
+    return f"{job.state}, stops at the end of its epoch" if job.state == "stopping" else job.state

@@ -1,0 +1,181 @@
+"""Jobs as rows for people: the same table in `ls`, `top` and the demo."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from laxity.api.views import JobView
+from laxity.human_time import NONE, as_of, clock, relative, words
+from laxity.safe_text import printable
+
+PIPE_COLUMNS: Final = 200
+COLUMNS: Final[Mapping[str, Literal["left", "right"]]] = {
+    "JOB": "left",
+    "CLASS": "left",
+    "STATE": "left",
+    "VERDICT": "left",
+    "DEADLINE": "right",
+    "P50": "right",
+    "P90": "right",
+    "LAXITY": "right",
+    "WORKERS": "right",
+    "EPOCH": "right",
+    "REASON": "left",
+}
+DROPPED: Final = (
+    "P50",
+    "CLASS",
+    "REASON",
+    "WORKERS",
+    "LAXITY",
+)  # on a narrow screen, in this order
+REASON_CELLS: Final = 24  # fewer say nothing
+GAP_CELLS: Final = 2
+RUNS_WELL: Final = {"due_first", "fits", "forecast", "promise_moved", "shortest_first"}
+STATE_STYLES: Final = {
+    "running": "green",
+    "stopping": "yellow",
+    "suspended": "yellow",
+    "refused": "red",
+    "failed": "red",
+    "finished": "dim",
+    "cancelled": "dim",
+}
+VERDICT_STYLES: Final = {"promised": "bold green", "refused": "bold red", "forecast": "cyan"}
+
+
+class SafeConsole(Console):
+    """A console that prints no control characters but its own."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console; into a pipe or file lines are wide, so that no column is cut."""
+    made = SafeConsole(stderr=stderr, highlight=False)
+    return (
+        made
+        if made.is_terminal
+        else SafeConsole(stderr=stderr, highlight=False, width=max(made.width, PIPE_COLUMNS))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobTable:
+    """One row per job: what it was promised, what is expected, where it is, and why.
+
+    On a narrow screen the columns that say least go first, and the reason gives way.
+    """
+
+    jobs: Sequence[JobView]
+    now: float
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        rows = [dict(zip(COLUMNS, job_cells(job, self.now), strict=True)) for job in self.jobs]
+        shown = _columns(rows, options.max_width)
+        table = Table(box=None, pad_edge=False, expand=False)
+        for name in shown:
+            table.add_column(name, no_wrap=name != "REASON", justify=COLUMNS[name])
+        for row in rows:
+            table.add_row(*(row[name] for name in shown))
+        yield table
+
+
+def _columns(rows: Sequence[Mapping[str, Text]], max_width: int) -> list[str]:
+    """The columns that fit beside one another."""
+    shown = {
+        name: max([len(name), *(row[name].cell_len for row in rows)]) + GAP_CELLS
+        for name in COLUMNS
+    }
+    shown["REASON"] = min(shown["REASON"], REASON_CELLS + GAP_CELLS)
+    for name in DROPPED:
+        if sum(shown.values()) - GAP_CELLS > max_width:
+            del shown[name]
+    return list(shown)
+
+
+def job_table(jobs: Iterable[JobView], *, now: float) -> JobTable:
+    return JobTable(tuple(jobs), now)
+
+
+def job_cells(job: JobView, now: float) -> list[Text]:
+    """A job's row, in the order of `job_table`'s columns."""
+    return [
+        Text(short(job.id), style="bold"),
+        Text(job.service_class),
+        Text(state(job), style=STATE_STYLES.get(job.state, "")),
+        Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "dim")),
+        Text(clock(job.deadline_at, now)),
+        Text(_expected(job, job.p50_at, now)),
+        Text(_expected(job, job.p90_at, now)),
+        _laxity(job),
+        Text(width(job)),
+        Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
+        Text(_why(job, now), no_wrap=True, overflow="ellipsis"),
+    ]
+
+
+def state(job: JobView) -> str:
+    """What it does, and whether laxity leaves it alone."""
+    return f"{job.state}, pinned" if job.pinned and not job.ended else job.state
+
+
+def outcome(job: JobView) -> str:
+    """How an ended job stands to its deadline, in words; nothing while it is not finished."""
+    if job.finished_at is None or job.deadline_at is None or job.state != "finished":
+        return ""
+    apart = words(abs(job.deadline_at - job.finished_at))
+    return f"kept, {apart} early" if job.kept else f"missed by {apart}"
+
+
+def width(job: JobView) -> str:
+    """Workers now, and the width it is about to have if they differ: "2", "1->2"."""
+    if job.state != "running" or not job.formed or job.formed == job.workers:
+        return str(job.workers) if job.workers else NONE
+    return f"{job.formed}->{job.workers}"
+
+
+def short(job_id: str) -> str:
+    """The id without the namespace `default`."""
+    return job_id.removeprefix("default/")
+
+
+def fact_table(facts: Sequence[tuple[str, str]]) -> Table:
+    """Names and values, one pair a line."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, Text(value))
+    return table
+
+
+def _expected(job: JobView, at: float | None, now: float) -> str:
+    if job.finished_at is not None:
+        return clock(job.finished_at, now)
+    return relative(at, now)
+
+
+def _why(job: JobView, now: float) -> str:
+    """How it ended, what it failed of, or what is to be known of it now.
+
+    A reason stands as long as it was not said anew: of a job that runs as it should it is old.
+    """
+    plain = job.state == "running" and job.reason_code in RUNS_WELL
+    return outcome(job) or job.error or ("" if plain else as_of(now, job.reason))
+
+
+def _laxity(job: JobView) -> Text:
+    """Slack in words, red when there is none left."""
+    if job.laxity_s is None or job.ended:
+        return Text(NONE, style="dim")
+    return Text(words(job.laxity_s), style="red" if job.laxity_s < 0 else "")

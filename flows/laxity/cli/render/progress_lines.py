@@ -1,0 +1,57 @@
+"""What `submit --follow` says while a job runs: a line on stderr for each change.
+
+A log of CI is read from the top and later, so lines have a time, and a long training is heard of at
+every tenth of its epochs at least.
+"""
+
+import time
+from collections.abc import Callable
+
+from laxity.api.job_follower import ASKED_AGAIN
+from laxity.api.outcome import BROKEN, ENDANGERED, progress_text, standing, standing_text, tenth
+from laxity.api.views import SETTLED, JobView
+from laxity.human_time import as_of
+
+
+class Lines:
+    """A Watcher that writes lines; `say` takes one."""
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
+        self._say, self._clock = say, clock
+        self._told: tuple[object, ...] = ()
+        self._error = ""
+        self._reason = ""
+        self._is_away = False
+
+    def seen(self, job: JobView) -> None:
+        if self._is_away:
+            self._write("the service answers again")
+        self._is_away = False
+        told = (job.state, job.workers, standing(job), job.deadline_at, tenth(job))
+        if told != self._told and job.state not in SETTLED:  # the end is shown in full
+            why = f": {as_of(self._clock(), job.reason)}" if job.reason != self._reason else ""
+            self._reason = job.reason
+            stands = standing_text(job) if told[2] in {ENDANGERED, BROKEN} else told[2]
+            self._write(f"{job.id}: {stands}, {progress_text(job)}{why}")
+        self._told = told
+        self._failure(job)
+
+    def _failure(self, job: JobView) -> None:
+        """A worker that dies is started again, perhaps for hours: what it died of is told once."""
+        if job.error and job.error != self._error and job.state not in SETTLED:
+            self._write(f"{job.id}: a worker failed: {job.error} (see: laxity logs {job.id})")
+        self._error = job.error
+
+    def cancelled(self) -> bool:
+        """Whoever stops following does not stop the job."""
+        return False
+
+    def away(self, problem: str) -> None:
+        """Said once: a service that is away for minutes would fill the log."""
+        if not self._is_away:
+            self._write(f"{problem} ({ASKED_AGAIN})")
+        self._is_away = True
+
+    def _write(self, text: str) -> None:
+        at = time.strftime("%H:%M:%S", time.localtime(self._clock()))
+        self._say(f"{at} {text}")

@@ -1,0 +1,79 @@
+"""The cluster and its jobs on one screen, as it is at this moment."""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from laxity.api.client import Client, ServiceError
+from laxity.api.views import JobView
+from laxity.cli.render.job_table import job_table
+from laxity.human_time import counted
+
+FATES: Final = {
+    "kept": "kept",
+    "broken": "broken",
+    "open": "open",
+    "failed": "ended by an error of the training",
+    "cancelled": "cancelled",
+}
+_RANK = {"running": 0, "stopping": 0, "queued": 1, "suspended": 1, "refused": 2}
+
+
+def overview(client: Client, namespace: str | None) -> Group:
+    """What there is to see, or why it cannot be seen."""
+    try:
+        return looked(client, namespace)
+    except ServiceError as error:
+        return Group(Text(str(error), style="red"))
+
+
+def looked(client: Client, namespace: str | None) -> Group:
+    """One line of the cluster, then its jobs: running first, ended last. May raise ServiceError."""
+    answer, jobs = client.cluster(), client.jobs(namespace)
+    return Group(cluster_line(answer), job_table(sorted(jobs, key=rank), now=time.time()))
+
+
+def rank(job: JobView) -> tuple[int, float, float]:
+    """Running before waiting before refused before ended; then by deadline and submission."""
+    deadline_at = job.deadline_at if job.deadline_at is not None else float("inf")
+    return _RANK.get(job.state, 3), deadline_at, job.submitted_at or 0.0
+
+
+def cluster_line(answer: Mapping[str, Any]) -> Text:
+    total, free = answer.get("total_gpus", 0), answer.get("free_gpus", 0)
+    line = Text(f"{total - free} of {total} GPUs busy", style="bold")
+    line.append(f"   policy {answer.get('policy', '?')}", style="dim")
+    if answer.get("world") == "local":
+        line.append("   on this machine a worker counts as a GPU", style="dim")
+    return line
+
+
+def promise_line(answer: Mapping[str, Any]) -> Text:
+    """What became of the promises given; empty before the first one."""
+    counts = answer.get("promises") or {}
+    given = int(counts.get("given") or 0)
+    if not given:
+        return Text()
+    fates = [f"{counts[name]} {words}" for name, words in FATES.items() if counts.get(name)]
+    return Text(f"{counted(given, 'promise')} given: {', '.join(fates)}")
+
+
+def node_table(answer: Mapping[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("NODE", "POOL", "TYPE"):
+        table.add_column(name, no_wrap=True)
+    for name in ("GPUS", "FREE"):
+        table.add_column(name, justify="right")
+    for node in answer.get("nodes") or ():
+        table.add_row(
+            str(node.get("id")),
+            str(node.get("pool", "")),
+            str(node.get("gpu_type", "")),
+            str(node.get("gpus", "")),
+            str(node.get("free_gpus", "")),
+        )
+    return table

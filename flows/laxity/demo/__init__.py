@@ -1,1 +1,0 @@
-"""The demo: real trainings under deadlines on this machine, from promise to report."""

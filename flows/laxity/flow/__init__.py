@@ -1,0 +1,1 @@
+"""A Prefect flow that is a job."""

@@ -1,0 +1,172 @@
+"""What `deadline_flow` was told, and the Job that one call of the function becomes."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final
+
+from laxity import names
+from laxity.flow.project import Project, check_patterns, project_of
+from laxity.job.qos import QoS, QoSError
+from laxity.job.spec import TrainingSpec, job_name, json_object
+from laxity.job.work_pool import job_variables
+
+ENV_IDEMPOTENCY_KEY: Final = "LAXITY_IDEMPOTENCY_KEY"  # set by CI: repository, commit, data version
+_QOS_FIELDS: Final = (
+    "deadline",
+    "service_class",
+    "workers",
+    "gpus_per_worker",
+    "preemptible",
+    "epoch_estimate",
+    "on_miss",
+)
+_SPEC_FIELDS: Final = (
+    "namespace",
+    "model",
+    "epochs",
+    "samples",
+    "batch_size",
+    "dataset_bytes",
+    "fresh",
+    "image",
+    "template",
+)
+_OTHERS: Final = ("entry", "env", "pass_env", "idempotency_key", "tags")
+OPTIONS: Final = (*_QOS_FIELDS, *_SPEC_FIELDS, *_OTHERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Everything that was said, checked once at the declaration. `said` holds the options."""
+
+    title: str
+    qos: QoS
+    said: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, title: str, options: Mapping[str, Any]) -> "Declaration":
+        """QoSError for anything that no call of the function could make good."""
+        unknown = sorted(set(options).difference(OPTIONS))
+        if unknown:
+            raise QoSError(unknown[0], f"no such option; there are {', '.join(OPTIONS)}")
+        qos = QoS.of(**{key: options[key] for key in _QOS_FIELDS if key in options})
+        declared = cls(title, qos, MappingProxyType(dict(options)))
+        declared.spec(entry="module:function", parameters={})
+        _check_tags(declared.tags)
+        check_patterns(declared.pass_env)
+        return declared
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(self.said.get("tags") or ())
+
+    @property
+    def pass_env(self) -> tuple[str, ...]:
+        """Further variables of the submitter that workers get; see laxity.flow.project."""
+        return self.said.get("pass_env") or ()
+
+    @property
+    def model(self) -> str:
+        return self.said.get("model") or self.title
+
+    @property
+    def has_image(self) -> bool:
+        """Whether the workers run in an image of their own, not on this machine's Python."""
+        return bool(self.said.get("image") or (self.said.get("template") or {}).get("image"))
+
+    @property
+    def epochs(self) -> int:
+        return int(self.said.get("epochs", 1))
+
+    def changed(self, *, name: str | None = None, **options: Any) -> "Declaration":
+        """The same with other options; the class follows the rule again if it was not named.
+
+        `name` is what its jobs are called; their history stays that of the model. best_effort
+        without a deadline beside it drops the declared one.
+        """
+        if options.get("service_class") == "best_effort":
+            options.setdefault("deadline", None)
+        return Declaration.of(name or self.title, {**self.said, "model": self.model, **options})
+
+    def project(self, function: Callable[..., Any]) -> Project:
+        """How a worker finds the function, and where it runs; QoSError if no worker could."""
+        return project_of(
+            function,
+            entry=self.said.get("entry"),
+            pass_env=self.pass_env,
+            has_image=self.has_image,
+        )
+
+    def spec(
+        self,
+        *,
+        entry: str,
+        parameters: Mapping[str, Any],
+        idempotency_key: str | None = None,
+        submitted_at: datetime | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+    ) -> TrainingSpec:
+        """One call as a job. The name is made of title and key, so one key is one name."""
+        said = {key: self.said[key] for key in _SPEC_FIELDS if self.said.get(key) is not None}
+        said["model"] = self.model
+        if workdir is not None:
+            said["template"] = {"workingDir": workdir, **said.get("template", {})}
+        return TrainingSpec(
+            name=job_name(self.title, idempotency_key),
+            qos=self.qos,
+            entry=entry,
+            parameters=json_object("parameters", parameters),
+            idempotency_key=idempotency_key,
+            submitted_at=submitted_at,
+            env={**(env or {}), **(self.said.get("env") or {})},
+            **said,
+        )
+
+    def job_variables(self) -> dict[str, str]:
+        """The same for a work pool made by `laxity workpool`.
+
+        A class that follows from the deadline is left open: one run may have another deadline.
+        """
+        annotations = self.spec(entry="module:function", parameters={}).annotations()
+        if not self.said.get("service_class"):
+            annotations.pop(names.CLASS, None)
+        return job_variables(annotations, gpus_per_worker=self.qos.gpus_per_worker)
+
+    def idempotency_key(self, parameters: Mapping[str, Any], flow_run_id: str) -> str | None:
+        """The declared key, filled in with parameters; else CI's; else the flow run's; else None.
+
+        CI's key (from the environment) is shared by all flows of a process, so the flow and its
+        parameters are added to it.
+        """
+        declared = self.said.get("idempotency_key")
+        if declared is not None:
+            return _filled_in(declared, parameters)
+        from_ci = os.environ.get(ENV_IDEMPOTENCY_KEY)
+        if from_ci:
+            text = json.dumps(json_object("parameters", parameters), sort_keys=True)
+            return f"{from_ci}/{self.title}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return f"flow-run/{flow_run_id}" if flow_run_id else None
+
+
+def _filled_in(template: object, parameters: Mapping[str, Any]) -> str:
+    if not isinstance(template, str) or not template.strip():
+        raise QoSError("idempotency_key", f"{template!r:.60} is empty or no text")
+    try:
+        return template.format_map(dict(parameters))
+    except (KeyError, ValueError, IndexError, AttributeError) as error:
+        raise QoSError(
+            "idempotency_key",
+            f"{template!r:.80} cannot be filled in ({error!r}): braces name parameters of the flow",
+        ) from error
+
+
+def _check_tags(tags: tuple[object, ...]) -> None:
+    for tag in tags:
+        if not isinstance(tag, str) or not tag.strip():
+            raise QoSError("tags", f"{tag!r:.60} is empty or no text")

@@ -1,0 +1,178 @@
+"""`deadline_flow` makes a Prefect flow of a training function: calling it submits a job and follows it.
+
+The same file is imported by the worker that trains. There, and where LAXITY_ALONE is set or Prefect
+is not installed, the decorator returns a light object and Prefect is never imported.
+
+Prefect's engine is used in its sync form: a call costs about a second at its end (its heartbeat
+thread is joined), which is little beside a training.
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeVar, cast
+
+from laxity import names
+from laxity.flow.declaration import OPTIONS, Declaration
+from laxity.flow.signature import ENV_ALONE, bound, flow_signature, take_deadline, train_alone
+from laxity.job.qos import QoSError
+
+if TYPE_CHECKING:
+    from laxity.flow.prefect_flow import DeadlineFlow
+    from laxity.worker.training import Training
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TRAINING: Final = "training"
+_HOOKS: Final = ("on_completion", "on_failure", "on_cancellation", "on_crashed", "on_running")
+_UNSET: Final[Any] = object()
+_PATIENCE: Final = ("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
+
+
+def deadline_flow(
+    *,
+    deadline: str | datetime | timedelta | None = None,
+    workers: int | str | Iterable[int] = 1,
+    model: str | None = None,
+    epochs: int = 1,
+    service_class: str | None = None,
+    gpus_per_worker: int = 1,
+    preemptible: bool = True,
+    epoch_estimate: str | timedelta | None = None,
+    on_miss: str = "continue",
+    name: str | None = None,
+    namespace: str = "default",
+    samples: int | None = None,
+    batch_size: int | None = None,
+    dataset_bytes: int | None = None,
+    idempotency_key: str | None = None,
+    fresh: bool = False,
+    entry: str | None = None,
+    image: str | None = None,
+    env: Mapping[str, str] | None = None,
+    pass_env: Iterable[str] = (),
+    template: Mapping[str, Any] | None = None,
+    tags: Iterable[str] = (),
+    **flow_options: Any,
+) -> "Callable[[Callable[Concatenate[Training, P], R]], DeadlineFlow[P, R]]":
+    """A Prefect flow that carries its QoS. `flow_options` are those of `prefect.flow`.
+
+    The function's first parameter is `training`; the flow's signature is without it. `workers` are
+    the allowed widths: 3, (1, 2, 4), "1..4", or "auto" to let laxity choose; more than one needs
+    `training.average` (or DDP) in the function. A deadline that is a duration counts from the
+    flow run's scheduled start, which a retry keeps. QoSError says at once what cannot be meant.
+    Each run of the flow, also one of a deployment, takes another deadline as its parameter
+    `deadline`, unless the function has a parameter of that name.
+
+    The function runs in a worker process of its own, in the context of the flow run: `get_run_logger`,
+    `log_prints` and tasks work there if the worker reaches the Prefect API. What needs the flow's own
+    process does not: Python objects as parameters, `pause_flow_run`, timeouts (`on_miss="stop"`).
+
+    Runs with one idempotency key are one job: a later one attaches to it, alive or finished, and
+    after a failure starts its next attempt, which goes on from the last finished epoch, or from the
+    first with `fresh`; after a refusal it asks again. The key is `idempotency_key`, which may name parameters
+    in braces ("nightly-{seed}"); else LAXITY_IDEMPOTENCY_KEY of the environment (for CI: repository,
+    commit, data version) with flow and parameters; else the flow run's id, so that a retry, or
+    executing the same run again, attaches.
+
+    Workers run in the caller's working directory, with its import path and the variables that
+    laxity.flow.project lists. `pass_env` names further ones ("DATA_*" for several); a secret is passed
+    only by its whole name. `env` sets variables. With an image, the image is the project.
+    """
+    said = {key: value for key, value in locals().items() if key in OPTIONS}
+    said["workers"] = workers if isinstance(workers, int | str) else tuple(workers)
+    said["tags"] = tuple(tags)
+    said["pass_env"] = pass_env if isinstance(pass_env, str) else tuple(pass_env)
+
+    def declare(function: Callable[Concatenate["Training", P], R]) -> "DeadlineFlow[P, R]":
+        check_function(function)
+        title = name or function.__name__.replace("_", "-")
+        declared = Declaration.of(title, said)
+        if light():
+            return cast("DeadlineFlow[P, R]", LightFlow(function, declared))
+        # Prefect's own server, started where there is none, needs longer than 20 s the first time.
+        os.environ.setdefault(*_PATIENCE)
+        from laxity.flow.prefect_flow import declared_flow
+
+        made = declared_flow(function, declared, {"name": title, **flow_options})
+        return cast("DeadlineFlow[P, R]", made)
+
+    return declare
+
+
+def light() -> bool:
+    """Whether Prefect stays out: in a worker, when training alone, where it is not installed."""
+    worker = bool(os.environ.get(names.ENV_JOB)) and not os.environ.get(names.ENV_POOL)
+    alone = worker or bool(os.environ.get(ENV_ALONE))
+    return alone or find_spec("prefect") is None
+
+
+def check_function(function: Callable[..., object]) -> None:
+    """QoSError unless this is a plain function of `training` and named parameters."""
+    if not inspect.isfunction(function):
+        raise QoSError(TRAINING, f"{function!r:.60} is no function; decorate one with def")
+    title = function.__qualname__
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise QoSError(TRAINING, f"{title} is async; a training has its process alone: use def")
+    if inspect.isgeneratorfunction(function):
+        raise QoSError(TRAINING, f"{title} yields; return the result instead")
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].name != TRAINING:
+        raise QoSError(TRAINING, f"the first parameter of {title} must be `training`")
+    for parameter in parameters[1:]:
+        if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL}:
+            raise QoSError(
+                TRAINING,
+                f"parameter {parameter.name!r} of {title} has no name for a caller; parameters "
+                "travel as a JSON object",
+            )
+
+
+class LightFlow(Generic[P, R]):
+    """A declared function where Prefect stays out. Hooks and options are accepted and unused."""
+
+    def __init__(self, function: Callable[..., R], declared: Declaration) -> None:
+        functools.update_wrapper(cast("Any", self), function)
+        self.__signature__ = flow_signature(function)
+        self.__laxity__ = declared
+        self.name = declared.title
+        for hook in _HOOKS:
+            setattr(self, hook, _unchanged)
+
+    @property
+    def function(self) -> Callable[..., R]:
+        return cast("Callable[..., R]", self.__wrapped__)  # type: ignore[attr-defined]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        job = os.environ.get(names.ENV_JOB)
+        if job:
+            raise RuntimeError(
+                f"{self.name} is called while a worker of {job} imports it; "
+                'put the call under if __name__ == "__main__":'
+            )
+        if os.environ.get(ENV_ALONE):
+            return self.alone(*args, **kwargs)
+        raise ModuleNotFoundError(
+            f"{self.name} is a Prefect flow and Prefect is not installed: "
+            f"pip install 'laxity[flow]', or train in this process with {ENV_ALONE}=1",
+            name="prefect",
+        )
+
+    def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Train here and now, in this process."""
+        declared, given = take_deadline(self.function, self.__laxity__, kwargs)
+        return train_alone(self.function, declared, bound(self.function, args, given))
+
+    def with_options(self, **options: object) -> "LightFlow[P, R]":
+        return self
+
+    def with_qos(self, **options: Any) -> "LightFlow[P, R]":
+        return LightFlow(self.function, self.__laxity__.changed(**options))
+
+
+def _unchanged(hook: R) -> R:
+    return hook

@@ -1,0 +1,240 @@
+"""The Prefect side of `deadline_flow`: a real Flow whose body submits a job and follows it.
+
+The declaration is kept on the flow's *function* (`flow.fn.__laxity__`), which Prefect hands through
+`with_options`, subprocesses and deployments; attributes of a Flow object would be lost.
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.context import FlowRunContext
+from prefect.exceptions import TerminationSignal
+from prefect.flows import Flow
+from prefect.states import Cancelled
+from prefect.utilities.hashing import file_hash
+from prefect.utilities.urls import url_for
+
+from laxity import names
+from laxity.api.client import Client
+from laxity.api.job_follower import Following, Watcher, submit_patience_s
+from laxity.api.outcome import TrainingCancelled, result_of
+from laxity.flow.declaration import Declaration
+from laxity.flow.failed_states import WORDED, end_retries, failed_state, is_retried, log_as_sentence
+from laxity.flow.run_notes import LABEL_JOB, RunNotes, Silent
+from laxity.flow.signature import ENV_ALONE, bound, flow_signature, take_deadline, train_alone
+from laxity.job.spec import TrainingSpec
+from laxity.stderr import say
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Flow[..., Any])
+
+POOL_DEADLINE: Final = (
+    "the parameter deadline has no effect in a work pool, where the Job has its verdict already: "
+    "give the run --job-variable deadline=1h"
+)
+FOLLOW_PATIENCE_S: Final = 5.0  # an absent service is asked again and again, this long each time
+
+
+class DeadlineFlow(Flow[P, R]):
+    """A flow that is a training job: `with_options`, `serve`, `deploy`, schedules and hooks work."""
+
+    def with_options(self, **options: Any) -> "DeadlineFlow[P, R]":
+        """As for any flow. The declaration stays, and so does the hook that cancels the job."""
+        if options.get("on_cancellation") is not None:
+            options["on_cancellation"] = [cancel_job, *_without_ours(options["on_cancellation"])]
+        return _adopted(super().with_options(**options))
+
+    def deploy(self, name: str, *args: Any, **options: Any) -> Any:
+        """As for any flow. What is declared becomes job variables, under those that are given.
+
+        In a work pool the Job has its verdict before any code of the flow runs.
+        """
+        given = options.get("job_variables") or {}
+        declared = self.declaration
+        if given.get("service_class") == "best_effort":
+            declared = declared.changed(service_class="best_effort")
+        options["job_variables"] = {**declared.job_variables(), **given}
+        return super().deploy(name, *args, **options)
+
+    def with_qos(self, **options: Any) -> "DeadlineFlow[P, R]":
+        """The same flow with another deadline, other workers, another idempotency key, ...
+
+        Takes the options of `deadline_flow` that are not Prefect's; QoSError if they cannot be meant.
+        """
+        changed = _adopted(super().with_options())
+        changed.fn = cast("Any", _body(self._function, self.declaration.changed(**options)))
+        return changed
+
+    def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Train here and now, in this process: no job, no verdict, no Prefect."""
+        declared, given = take_deadline(self._function, self.declaration, kwargs)
+        return cast("R", train_alone(self._function, declared, bound(self._function, args, given)))
+
+    def spec(self, *args: P.args, **kwargs: P.kwargs) -> TrainingSpec:
+        """The job that a call with these parameters would submit, with a key of its own."""
+        declared, given = take_deadline(self._function, self.declaration, kwargs)
+        return _spec(declared, self._function, bound(self._function, args, given), None)
+
+    def whatif(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """The verdict that this call would get now, without submitting anything."""
+        return Client().whatif(self.spec(*args, **kwargs).to_manifest())
+
+    @property
+    def declaration(self) -> Declaration:
+        return cast("Declaration", cast("Any", self.fn).__laxity__)
+
+    @property
+    def _function(self) -> Callable[..., Any]:
+        return cast("Callable[..., Any]", cast("Any", self.fn).__wrapped__)
+
+
+def declared_flow(
+    function: Callable[..., Any], declared: Declaration, options: Mapping[str, Any]
+) -> DeadlineFlow[..., Any]:
+    """A DeadlineFlow whose function stands for the user's, with its name, file and version."""
+    given = {"version": _version(function), **options}
+    given["on_cancellation"] = [cancel_job, *(given.get("on_cancellation") or [])]
+    made = DeadlineFlow(_body(function, declared), **given)
+    made._entrypoint = _entrypoint(function)  # noqa: SLF001 - it would name this file
+    return made
+
+
+def _body(function: Callable[..., Any], declared: Declaration) -> Callable[..., Any]:
+    """The flow's function: the user's signature without `training`, and the declaration on it."""
+
+    @functools.wraps(function)
+    def submit_and_follow(*args: Any, **kwargs: Any) -> Any:
+        of_run, given = take_deadline(function, declared, kwargs)
+        if of_run is not declared and os.environ.get(names.ENV_POOL):
+            say(POOL_DEADLINE)
+        return _run(function, of_run, bound(function, args, given))
+
+    body = cast("Any", submit_and_follow)
+    body.__signature__ = flow_signature(function)
+    body.__annotations__ = {
+        name: parameter.annotation
+        for name, parameter in body.__signature__.parameters.items()
+        if parameter.annotation is not parameter.empty
+    }
+    body.__laxity__ = declared
+    return submit_and_follow
+
+
+def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping[str, Any]) -> Any:
+    """One flow run. Its end by a signal leaves the job alone, unless the run is being cancelled."""
+    if os.environ.get(ENV_ALONE):
+        return train_alone(function, declared, arguments)
+    if os.environ.get(names.ENV_POOL) and os.environ.get(names.ENV_JOB):
+        from laxity.flow.pod_run import train_as_job
+
+        return train_as_job(function, declared, arguments)
+    context = FlowRunContext.get()
+    run = context.flow_run if context else None
+    spec = _spec(declared, function, arguments, run)
+    if context is None or run is None:
+        return result_of(_followed(spec.to_manifest(), Silent()))
+    with get_client(sync_client=True) as api:
+        notes = RunNotes(api, run, spec, declared.tags)
+        manifest = spec.to_manifest()
+        follow_in(manifest, api, run, log_prints=context.log_prints)
+        try:
+            return result_of(_followed(manifest, notes))
+        except WORDED as error:
+            if is_retried(end_retries(api, run, error)):
+                log_as_sentence()
+                raise  # Prefect's engine retries what is raised, and hangs on a state
+            return failed_state(context, error)
+        except TrainingCancelled as error:
+            if notes.cancelled():
+                _call_cancellation_hooks(context.flow, run)
+            return Cancelled(message=str(error))
+        except (TerminationSignal, KeyboardInterrupt):
+            notes.interrupted()
+            raise
+
+
+def _followed(manifest: Mapping[str, Any], watcher: Watcher) -> Any:
+    client = Client(patience_s=FOLLOW_PATIENCE_S)
+    return Following(client, watcher, submit_patience_s=submit_patience_s(client.url)).run(manifest)
+
+
+def follow_in(
+    manifest: Mapping[str, Any], api: SyncPrefectClient, run: FlowRun, *, log_prints: bool
+) -> None:
+    """Tell the job which flow run follows it: its workers log there, and its MLflow run links there."""
+    page = url_for(run) or f"{api.api_url}/flow_runs/{run.id}"
+    manifest["metadata"]["annotations"][names.FOLLOWED_BY] = page
+    told = {names.ENV_FLOW_RUN: f"{str(api.api_url).rstrip('/')}/flow_runs/{run.id}"}
+    told |= {names.ENV_LOG_PRINTS: "true"} if log_prints else {}
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container["env"] += [{"name": name, "value": value} for name, value in told.items()]
+
+
+def _spec(
+    declared: Declaration,
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    run: FlowRun | None,
+) -> TrainingSpec:
+    """The job of this call. Its deadline counts from the run's scheduled start, also in a retry."""
+    project = declared.project(function)
+    return declared.spec(
+        entry=project.entry,
+        parameters=arguments,
+        idempotency_key=declared.idempotency_key(arguments, str(run.id) if run else ""),
+        submitted_at=run.expected_start_time if run else None,
+        env=project.env,
+        workdir=project.workdir,
+    )
+
+
+def cancel_job(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> None:
+    """Hook: the runner has ended the flow's process because the run is cancelled."""
+    with get_client(sync_client=True) as api:
+        job = api.read_flow_run(flow_run.id).labels.get(LABEL_JOB)
+    if job:
+        Following(Client(patience_s=FOLLOW_PATIENCE_S), Silent()).cancel(str(job))
+
+
+def _call_cancellation_hooks(flow: Flow[..., Any] | None, run: FlowRun) -> None:
+    """The user's own hooks, where no runner would call them (a script, a subflow)."""
+    owned = os.environ.get("PREFECT__ENABLE_CANCELLATION_AND_CRASHED_HOOKS", "true") == "true"
+    if flow is None or not owned:
+        return
+    with get_client(sync_client=True) as api:
+        state = api.read_flow_run(run.id).state
+    for hook in _without_ours(flow.on_cancellation_hooks):
+        if state is not None:
+            hook(flow, run, state)
+
+
+def _without_ours(hooks: Any) -> list[Any]:
+    return [hook for hook in hooks if hook is not cancel_job]
+
+
+def _adopted(flow: Flow[P, R]) -> DeadlineFlow[P, R]:
+    """Prefect builds a plain Flow of our parts; it holds nothing that a DeadlineFlow would not."""
+    flow.__class__ = DeadlineFlow
+    return cast("DeadlineFlow[P, R]", flow)
+
+
+def _version(function: Callable[..., Any]) -> str | None:
+    """A hash of the user's file, as Prefect has it for plain flows."""
+    try:
+        file = inspect.getsourcefile(function)
+        return file_hash(file) if file else None
+    except (OSError, TypeError):
+        return None
+
+
+def _entrypoint(function: Callable[..., Any]) -> str:
+    module = function.__module__
+    if module == "__main__" or module.startswith("__prefect_loader_"):
+        module = inspect.getfile(function)
+    return f"{module}:{function.__qualname__}"

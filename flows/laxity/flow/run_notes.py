@@ -1,0 +1,227 @@
+"""What a flow run shows of its job in Prefect: tags, labels, two artifacts, events, log lines.
+
+Notes are a service to readers. A Prefect API that stumbles costs a note, never the following.
+"""
+
+import logging
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Any, Final
+from uuid import UUID
+
+import httpx
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterKey,
+)
+from prefect.client.schemas.objects import FlowRun
+from prefect.events import emit_event
+from prefect.exceptions import PrefectException
+from prefect.logging import get_run_logger
+from prefect.runtime import flow_run as runtime
+
+from laxity.api.client import address
+from laxity.api.job_follower import ASKED_AGAIN, submit_patience_s
+from laxity.api.outcome import (
+    ENDANGERED,
+    PROGRESS_KEY,
+    VERDICT_KEY,
+    artifact_of,
+    instant,
+    progress_text,
+    standing,
+    standing_text,
+    story,
+    tenth,
+)
+from laxity.api.views import JobView
+from laxity.human_time import words
+from laxity.job.spec import TrainingSpec
+
+LABEL_JOB: Final = "laxity.job"
+_WARN: Final = frozenset({ENDANGERED, "broken", "late", "refused", "failed", "cancelled"})
+
+
+class Silent:
+    """Follows without Prefect: nobody looks, nobody cancels."""
+
+    def seen(self, job: JobView) -> None:
+        pass
+
+    def cancelled(self) -> bool:
+        return False
+
+    def away(self, problem: str) -> None:
+        logging.getLogger("laxity").warning(problem)
+
+
+class RunNotes:
+    """The notes of one flow run, and the eye on its cancellation."""
+
+    def __init__(
+        self, api: SyncPrefectClient, run: FlowRun, spec: TrainingSpec, tags: Iterable[str]
+    ) -> None:
+        self._api = api
+        self._run = run
+        self._spec = spec
+        self._tags = {*run.tags, *tags, "laxity", f"class:{spec.qos.service_class}"}
+        self._watched = _run_ids(run)
+        self._log = get_run_logger()
+        self._shown: dict[str, Any] = {}
+        self._artifacts: dict[str, UUID] = {}
+        self._job: JobView | None = None
+        self._said_away = False
+
+    def seen(self, job: JobView) -> None:
+        if self._said_away:
+            self._log.info("The service answers again.")
+        self._said_away = False
+        self._job = job
+        self._note_identity(job)
+        self._note_state(job)
+        self._note_standing(job)
+        self._note_progress(job)
+
+    def cancelled(self) -> bool:
+        """Whether this run, or the outermost one that it is part of, is being cancelled."""
+        with _Harmless(self._log):
+            states = (self._api.read_flow_run(run_id).state for run_id in self._watched)
+            return any(
+                state and (state.is_cancelling() or state.is_cancelled()) for state in states
+            )
+        return False
+
+    def away(self, problem: str) -> None:
+        """Said once: a service that is away for minutes would fill the log."""
+        if not self._said_away:
+            patience = words(submit_patience_s(address()[0]))
+            waits = (
+                ASKED_AGAIN
+                if self._job
+                else f"asked again for {patience}; or train here: LAXITY_ALONE=1"
+            )
+            self._log.warning("%s (%s)", problem, waits)
+        self._said_away = True
+
+    def interrupted(self) -> None:
+        """The process is told to end. The job goes on, unless this run is being cancelled."""
+        job = self._job.id if self._job else self._spec.id
+        if not self.cancelled():
+            self._log.warning(
+                "Stopped following %s: it goes on. End it: laxity cancel %s", job, job
+            )
+            return
+        from laxity.api.client import Client, ServiceError
+
+        with suppress(ServiceError):  # the cancellation hook tries again
+            Client(patience_s=5.0).cancel(job)
+
+    def _note_identity(self, job: JobView) -> None:
+        """Tags can be filtered by; labels are typed, and the cancellation hook reads them."""
+        deadline = instant(job.deadline_at)
+        tags = self._tags | ({f"deadline:{deadline}"} if deadline else set())
+        if self._changed("tags", tags):
+            with _Harmless(self._log):
+                self._api.update_flow_run(self._run.id, tags=sorted(tags))
+        labels: dict[str, bool | int | float | str] = {
+            LABEL_JOB: job.id,
+            "laxity.uid": job.uid,
+            "laxity.class": job.service_class,
+            "laxity.model": job.model,
+            "laxity.attempt": job.attempt,
+            "laxity.deadline": deadline,
+            "laxity.standing": standing(job),
+            "laxity.mlflow_run": job.run_id,
+        }
+        if self._changed("labels", labels):
+            with _Harmless(self._log):
+                self._api.update_flow_run_labels(self._run.id, labels)
+
+    def _note_state(self, job: JobView) -> None:
+        if self._changed("state", (job.state, job.workers, tenth(job))):
+            is_news = self._changed("reason", job.reason) and not job.ended
+            why = f", {job.reason}" if is_news and job.reason else ""
+            self._log.info("%s: %s%s", job.id, progress_text(job), why)
+        if self._changed("run", (job.run_id, job.run_url)) and job.run_id:
+            self._log.info("%s: MLflow run %s", job.id, job.run_url or job.run_id)
+        if self._changed("untracked", job.untracked) and job.untracked:
+            self._log.warning("%s: not tracked: %s", job.id, job.untracked)
+        if self._changed("error", job.error) and job.error:
+            self._log.warning("%s: a worker failed: %s", job.id, job.error)
+
+    def _note_standing(self, job: JobView) -> None:
+        """One event for each change; the verdict's artifact follows whatever it shows."""
+        said = standing(job)
+        if said != "none" and self._changed("standing", (said, job.deadline_at)):
+            level = logging.WARNING if said in _WARN else logging.INFO
+            self._log.log(level, "%s: %s", job.id, standing_text(job))
+            with _Harmless(self._log):
+                emit_event(
+                    f"laxity.job.{said}",
+                    resource={
+                        "prefect.resource.id": f"laxity.job.{job.id.replace('/', '.')}",
+                        "prefect.resource.name": job.id,
+                    },
+                    payload={key: value for key, value in job.raw.items() if key != "result"},
+                )
+        if self._changed(VERDICT_KEY, story(job)):
+            self._write(VERDICT_KEY, job)
+
+    def _note_progress(self, job: JobView) -> None:
+        if self._changed(PROGRESS_KEY, (job.epochs_done, job.state)):
+            self._write(PROGRESS_KEY, job)
+
+    def _write(self, key: str, job: JobView) -> None:
+        """Update the run's artifact of this key; made once, also if the run is executed again."""
+        artifact = artifact_of(key, job)
+        with _Harmless(self._log):
+            artifact_id = self._artifacts.get(key) or self._found(key)
+            if artifact_id is None:
+                made = ArtifactCreate(**artifact, flow_run_id=self._run.id)
+                artifact_id = self._api.create_artifact(made).id
+            else:
+                change = ArtifactUpdate(data=artifact["data"], description=artifact["description"])
+                self._api.update_artifact(artifact_id, change)
+            self._artifacts[key] = artifact_id
+
+    def _found(self, key: str) -> UUID | None:
+        found = self._api.read_artifacts(
+            artifact_filter=ArtifactFilter(
+                key=ArtifactFilterKey(any_=[key]),
+                flow_run_id=ArtifactFilterFlowRunId(any_=[self._run.id]),
+            )
+        )
+        return found[0].id if found else None
+
+    def _changed(self, what: str, value: Any) -> bool:
+        if what in self._shown and self._shown[what] == value:
+            return False
+        self._shown[what] = value
+        return True
+
+
+def _run_ids(run: FlowRun) -> tuple[UUID, ...]:
+    root = runtime.root_flow_run_id
+    return (run.id, UUID(str(root))) if root and str(root) != str(run.id) else (run.id,)
+
+
+class _Harmless(AbstractContextManager[None]):
+    """What the Prefect API does not take is logged and passed over."""
+
+    def __init__(self, log: "logging.Logger | logging.LoggerAdapter[Any]") -> None:
+        self._log = log
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if isinstance(error, PrefectException | httpx.HTTPError | OSError):
+            self._log.warning("Prefect did not take a note: %s", error)
+            return True
+        return False

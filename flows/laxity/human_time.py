@@ -1,0 +1,76 @@
+"""Instants and durations in words: local time for the clock, relative time for the meaning."""
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from laxity.parsing import LAST_AT, calendar_instant
+
+NONE: Final = "-"
+NEVER: Final = "never"
+_DAY_S: Final = 86_400
+LAST_SHOWN_AT: Final = LAST_AT - _DAY_S  # beyond it, another time zone has no calendar any more
+_UTC: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def words(seconds: float | None) -> str:
+    """Seconds as people say them: 4.2s, 45s, 12m30s, 3h05m, 2d04h; a minus sign when past."""
+    if seconds is None or math.isnan(seconds):
+        return NONE
+    if math.isinf(seconds):
+        return "an unknown time" if seconds > 0 else NONE
+    sign, length_s = ("-" if seconds < 0 else ""), abs(seconds)
+    if length_s < 9.95:
+        return f"{sign}{length_s:.1f}s"
+    minutes, secs = divmod(round(length_s), 60)
+    if not minutes:
+        return f"{sign}{secs}s"
+    hours, minutes = divmod(minutes, 60)
+    if not hours:
+        return f"{sign}{minutes}m{secs:02d}s"
+    days, hours = divmod(hours, 24)
+    return f"{sign}{days}d{hours:02d}h" if days else f"{sign}{hours}h{minutes:02d}m"
+
+
+def relative(at: float | None, now: float) -> str:
+    """An instant as seen from now: "in 3m20s", "5.0s ago"."""
+    if at is None or not math.isfinite(at):
+        return NONE
+    return f"in {words(at - now)}" if at >= now else f"{words(now - at)} ago"
+
+
+def clock(at: float | None, now: float) -> str:
+    """Local wall time, with the date when it is more than half a day away."""
+    if at is None or not math.isfinite(at):
+        return NONE
+    at_utc = calendar_instant(at)
+    if at_utc is None or at > LAST_SHOWN_AT:
+        return NEVER
+    local = at_utc.astimezone()
+    return f"{local:%H:%M:%S}" if abs(at - now) < _DAY_S / 2 else f"{local:%b %d %H:%M}"
+
+
+def instant(at: float | None, now: float) -> str:
+    """Both: "14:02:11 (in 3m20s)"."""
+    if at is None or not math.isfinite(at):
+        return NONE
+    return f"{clock(at, now)} ({relative(at, now)})"
+
+
+def as_of(now: float, text: str) -> str:
+    """A sentence of the service with its instants in local time and as seen from now."""
+    return _UTC.sub(lambda found: instant(datetime.fromisoformat(found[0]).timestamp(), now), text)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 worker` or `2 workers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def on_widths(widths: Sequence[int]) -> str:
+    """`1 worker`, or `1, 2 or 4 workers`."""
+    *others, last = widths or (1,)
+    shown = ", ".join(map(str, others))
+    return f"{shown} or {counted(last, 'worker')}" if others else counted(last, "worker")

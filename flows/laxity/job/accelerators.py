@@ -1,0 +1,99 @@
+"""Which resources are accelerators, and how many of which a pod takes from its node.
+
+Accelerators are counted by the name of their resource: an nvidia.com/gpu is no amd.com/gpu, and a MIG
+slice no GPU. All containers of a pod count, by Kubernetes' own rule: containers and sidecars (init
+containers that restart always) run together, any other init container runs before them and takes what
+it needs beside the sidecars that were started earlier.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from laxity import names
+from laxity.job.qos import QoSError
+from laxity.parsing import whole_number
+
+GPU: Final = "nvidia.com/gpu"
+KNOWN: Final = re.compile(
+    r"[^/]+/(gpu(\.shared)?|mig-.+|gaudi|tpu|npu|mlu|dcu|neuron(core|device)?|Ascend.+)"
+    r"|gpu\.intel\.com/(i915|xe)"
+)
+NAMED: Final = frozenset(os.environ.get(names.ENV_ACCELERATORS, "").split())
+KINDS: Final = ("containers", "initContainers")
+
+
+@lru_cache(maxsize=1024)
+def is_accelerator(resource: str) -> bool:
+    return resource in NAMED or KNOWN.fullmatch(resource) is not None
+
+
+def accelerators(pod_spec: Any) -> dict[str, int]:
+    """How many of each accelerator a pod of this spec takes; what is no whole number counts as 0."""
+    together: Counter[str] = Counter()
+    peak: Counter[str] = Counter()
+    for container in _containers(pod_spec, "initContainers"):
+        is_sidecar = container.get("restartPolicy") == "Always"
+        beside = together + _asked(container)
+        peak |= beside
+        together = beside if is_sidecar else together
+    for container in _containers(pod_spec, "containers"):
+        together += _asked(container)
+    return dict(together | peak) if peak else dict(together)
+
+
+def accelerator(pod_spec: Any) -> tuple[str, int]:
+    """The accelerator that its workers use, and how many each; (nvidia.com/gpu, 0) if there is none.
+
+    QoSError if a container asks for anything but a whole number, or the pod for several kinds.
+    """
+    written = ""
+    for kind in KINDS:
+        for number, container in enumerate(_containers(pod_spec, kind)):
+            for resource, asked in _quantities(container):
+                written = resource
+                if whole_number(asked) is None:
+                    where = f"spec.template.spec.{kind}[{number}].resources"
+                    what = f"{asked!r:.60} is no whole number of {resource:.60}; write 1, 2, ..."
+                    raise QoSError(where, what)
+    kinds = accelerators(pod_spec)
+    if written and not kinds:
+        what = (
+            f"the pods ask for 0 of {written:.60}; laxity plans accelerators: ask for some, from 1"
+        )
+        raise QoSError("gpus_per_worker", what)
+    if len(kinds) > 1:
+        names = " and ".join(sorted(kinds))
+        what = (
+            f"the pods ask for {names}; laxity plans one kind of accelerator per Job: ask for one"
+        )
+        raise QoSError("resources", what)
+    return next(iter(kinds.items()), (GPU, 0))
+
+
+def _asked(container: Mapping[str, Any]) -> Counter[str]:
+    return Counter(
+        {name: count for name, asked in _quantities(container) if (count := whole_number(asked))}
+    )
+
+
+def _quantities(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Accelerators of one container by name, its limits before its requests."""
+    resources = container.get("resources")
+    if not isinstance(resources, Mapping):
+        return
+    seen = set()
+    for kind in ("limits", "requests"):
+        quantities = resources.get(kind)
+        for name, asked in quantities.items() if isinstance(quantities, Mapping) else ():
+            if name not in seen and isinstance(name, str) and is_accelerator(name):
+                seen.add(name)
+                yield name, asked
+
+
+def _containers(pod_spec: Any, kind: str) -> list[Mapping[str, Any]]:
+    found = pod_spec.get(kind) if isinstance(pod_spec, Mapping) else None
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []

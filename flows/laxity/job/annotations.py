@@ -1,0 +1,136 @@
+"""A QoS as annotations of a Job, and back: what kubectl shows is what the user said.
+
+Annotations come from anybody who may create a Job, so they are read strictly: every wrong one is
+named, an unknown one is an error with the nearest known name, and sizes are bounded.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from laxity import names
+from laxity.durations import format_duration, parse_deadline, parse_duration
+from laxity.job.qos import QoS, QoSError, raise_all
+from laxity.job.widths import format_widths, parse_widths
+
+LONGEST_VALUE: Final = 65_536
+LONGEST_KEPT: Final = 512  # characters of a QoS that is remembered
+KNOWN: Final = frozenset(
+    value
+    for value in vars(names).values()
+    if isinstance(value, str) and value.startswith(f"{names.DOMAIN}/")
+)
+INPUTS: Final = tuple(sorted(KNOWN.difference(names.OUTPUTS, {names.MANAGED, names.VERDICT_LABEL})))
+
+
+def short(annotation: str) -> str:
+    """The field's name as errors show it: "deadline" of "laxity.dev/deadline"."""
+    return annotation.removeprefix(f"{names.DOMAIN}/")
+
+
+def write(qos: QoS) -> dict[str, str]:
+    """Only what differs from the default, but class and widths, which a reader wants to see."""
+    said = {names.CLASS: qos.service_class, names.WIDTHS: format_widths(qos.widths)}
+    if qos.deadline is not None:
+        said[names.DEADLINE] = qos.deadline_text
+    if qos.epoch_estimate_s is not None:
+        said[names.EPOCH_ESTIMATE] = format_duration(timedelta(seconds=qos.epoch_estimate_s))
+    if not qos.preemptible:
+        said[names.PREEMPTIBLE] = "false"
+    if qos.on_miss != "continue":
+        said[names.ON_MISS] = qos.on_miss
+    return said
+
+
+def read(annotations: Mapping[str, object], *, gpus_per_worker: int = 1) -> QoS:
+    """The QoS that the annotations say; what laxity itself writes is passed over."""
+    problems = strangers(annotations)
+    if not problems:
+        texts = cast("tuple[str | None, ...]", tuple(map(annotations.get, _FIELDS)))
+        if sum(len(text or "") for text in texts) <= LONGEST_KEPT:
+            return _known(texts, gpus_per_worker)
+    return _read(annotations, gpus_per_worker, problems)
+
+
+@lru_cache(maxsize=256)  # with 4,096 widths each holds 150 kB
+def _known(texts: tuple[str | None, ...], gpus_per_worker: int) -> QoS:
+    """Thousands of Jobs say the same few things: each is read once, errors each time."""
+    said = {name: text for name, text in zip(_FIELDS, texts, strict=True) if text is not None}
+    return _read(said, gpus_per_worker, [])
+
+
+def _read(annotations: Mapping[str, object], gpus_per_worker: int, problems: list[QoSError]) -> QoS:
+    said: dict[str, Any] = {"gpus_per_worker": gpus_per_worker}
+    for annotation, (field, parse) in _FIELDS.items():
+        if annotation not in annotations or any(row.field == short(annotation) for row in problems):
+            continue
+        try:
+            said[field] = parse(cast("str", annotations[annotation]))
+        except ValueError as error:
+            problems.append(QoSError(short(annotation), str(error)))
+    qos = _built(said, annotations, problems)
+    raise_all(problems)
+    return qos
+
+
+def strangers(annotations: Mapping[str, object]) -> list[QoSError]:
+    """What is wrong with laxity's own annotations before any is read: unknown, no text, too long."""
+    found: list[QoSError] = []
+    for annotation, value in annotations.items():
+        if not annotation.startswith(f"{names.DOMAIN}/"):
+            continue
+        field = short(annotation)
+        if annotation not in KNOWN:
+            nearest = difflib.get_close_matches(annotation[:100], INPUTS, n=1, cutoff=0.0)[0]
+            found.append(
+                QoSError(field[:100], f"no such annotation; the nearest known is {nearest}")
+            )
+        elif annotation in names.OUTPUTS:
+            continue
+        elif not isinstance(value, str):
+            found.append(QoSError(field, f"{value!r} is no text; put it into quotes"))
+        elif len(value.encode(errors="replace")) > LONGEST_VALUE:
+            found.append(QoSError(field, f"longer than {LONGEST_VALUE // 1024} KiB"))
+    return found
+
+
+def flag(text: str) -> bool:
+    if text in {"true", "false"}:
+        return text == "true"
+    raise ValueError(f"{text[:40]!r} is neither 'true' nor 'false'")
+
+
+def _built(
+    said: Mapping[str, Any], annotations: Mapping[str, object], problems: list[QoSError]
+) -> QoS:
+    """The QoS of the fields that could be read; further problems are added to `problems`."""
+    try:
+        return QoS(**said)
+    except QoSError as error:
+        unread = {problem.field for problem in problems}
+        if not unread.intersection({"deadline", "class"}) or error.field != "deadline":
+            renamed = [(_SPELLED.get(where, where), what) for where, what in error.problems]
+            problems.append(QoSError(*renamed[0], *renamed[1:]))
+        return QoS()
+
+
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    names.DEADLINE: ("deadline", parse_deadline),
+    names.CLASS: ("service_class", str),
+    names.WIDTHS: ("widths", parse_widths),
+    names.PREEMPTIBLE: ("preemptible", flag),
+    names.EPOCH_ESTIMATE: (
+        "epoch_estimate_s",
+        lambda text: parse_duration(text).total_seconds(),
+    ),
+    names.ON_MISS: ("on_miss", str),
+}
+# What Python calls by other names than the annotations.
+_SPELLED: Final = {
+    "service_class": "class",
+    "workers": "widths",
+    "on_miss": "on-miss",
+    "epoch_estimate": "epoch-estimate",
+}

@@ -1,0 +1,102 @@
+"""A Job written by hand, made complete: what its workers are told about it, by their own pods.
+
+Kubernetes gives a pod its index and nothing else of its Job, and a Job's pods cannot be changed once
+it is there. So what goes through the service is completed before it is created; who uses kubectl
+alone writes these lines (docs/manifest.md). What laxity says of the Job wins over another name or number in
+the container, all else stays; a Job that is no training is left alone.
+"""
+
+from typing import Any, Final
+
+from laxity import names
+from laxity.job import signal_file
+from laxity.job.pod_template import (
+    LAST_WORDS,
+    ORDERS,
+    literal,
+    orders_mount,
+    orders_volume,
+    own_fields,
+)
+
+Json = dict[str, Any]
+WORKER_SECRET: Final = "laxity-worker"  # noqa: S105 - its name; LAXITY_URL is in it
+_SAID: Final = (
+    (names.ENV_EPOCHS, names.EPOCHS),
+    (names.ENV_MODEL, names.MODEL),
+    (names.ENV_PARAMETERS, names.PARAMETERS),
+)
+
+
+def complete(job: Json) -> None:
+    """Add to the pods of this Job what a worker needs and nobody has said. Any input is survived."""
+    pod = _at(job, "spec", "template", "spec")
+    containers = pod.get("containers")
+    container = containers[0] if isinstance(containers, list) and containers else None
+    if not isinstance(container, dict) or not _trains(job):
+        return
+    _add_env(container, job)
+    _add_orders(container, pod)
+    container.setdefault("terminationMessagePolicy", LAST_WORDS)
+
+
+def _trains(job: Json) -> bool:
+    said = _at(job, "metadata", "annotations")
+    if not isinstance(_at(job, "metadata").get("name"), str):
+        return False
+    indexed = _at(job, "spec").get("completionMode") == "Indexed"
+    return indexed and (names.ENTRY in said or names.EPOCHS in said)
+
+
+def _add_env(container: Json, job: Json) -> None:
+    """In front: a later variable may refer to an earlier one, such as $(LAXITY_JOB_UID)."""
+    env, sources = _rows(container, "env"), _rows(container, "envFrom")
+    if env is None:
+        return
+    told = [*own_fields(), *_literals(job)]
+    ours = [row["name"] for row in told]
+    container["env"] = [*told, *(row for row in env if row.get("name") not in ours)]
+    has_url = any(row.get("name") == names.ENV_URL for row in env)
+    if sources is not None and not has_url and not any(map(_is_ours, sources)):
+        secret = {"secretRef": {"name": WORKER_SECRET, "optional": True}}
+        container["envFrom"] = [*sources, secret]
+
+
+def _literals(job: Json) -> list[Json]:
+    metadata = _at(job, "metadata")
+    said = _at(job, "metadata", "annotations")
+    told = {names.ENV_JOB: f"{metadata.get('namespace', 'default')}/{metadata['name']}"}
+    told |= {env: said[key] for env, key in _SAID if isinstance(said.get(key), str)}
+    return [{"name": name, "value": literal(value)} for name, value in told.items()]
+
+
+def _is_ours(source: Json) -> bool:
+    return bool(_at(source, "secretRef").get("name") == WORKER_SECRET)
+
+
+def _add_orders(container: Json, pod: Json) -> None:
+    """The signal annotation as a file, for when the service is out of the pod's reach."""
+    mounts, volumes = _rows(container, "volumeMounts"), _rows(pod, "volumes")
+    if mounts is None or volumes is None:
+        return
+    is_mounted = any(row.get("mountPath") == signal_file.FOLDER for row in mounts)
+    if is_mounted or any(row.get("name") == ORDERS for row in volumes):
+        return
+    container["volumeMounts"] = [*mounts, orders_mount()]
+    pod["volumes"] = [*volumes, orders_volume()]
+
+
+def _rows(parent: Json, key: str) -> list[Json] | None:
+    """A list of objects, empty where there is none; None where it is something else."""
+    rows = parent.get(key)
+    if rows is None:
+        return []
+    is_list = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    return rows if is_list else None
+
+
+def _at(value: Any, *path: str) -> Json:
+    """What is there if it is an object, else an empty one."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}

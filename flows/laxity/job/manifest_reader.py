@@ -1,0 +1,258 @@
+"""A batch/v1 Job of anybody becomes the fields of a TrainingSpec; every wrong field is named at once.
+
+Input is hostile until read: any value may have any type. No Job's meaning is changed: only an elastic
+Job is resized, and only to widths that it names; every other Job runs at the shape that it states. A
+Job that is not elastic or names no epochs is plain: it is not preempted unless it says so.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from laxity import names
+from laxity.durations import parse_instant
+from laxity.job.accelerators import accelerator
+from laxity.job.annotations import LONGEST_VALUE, flag, read, short
+from laxity.job.pod_template import RESERVED_ENV
+from laxity.job.qos import QoS, QoSError, check_whole
+from laxity.job.widths import MOST_WORKERS
+from laxity.parsing import whole_number
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+_MOST_DIGITS: Final = 18
+# Rules over indexes: with another number of workers they would mean something else.
+_COUNT_INDEXES: Final = ("successPolicy", "maxFailedIndexes", "backoffLimitPerIndex")
+SHAPE: Final = ("completionMode", "parallelism", "completions", "managedBy", *_COUNT_INDEXES)
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_JOB_CONTROLLER: Final = "kubernetes.io/job-controller"
+
+
+def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
+    """Keyword arguments for TrainingSpec; what reading finds wrong is added to `problems`."""
+    if not isinstance(manifest, Mapping):
+        raise QoSError("manifest", f"{manifest!r:.60} is no JSON object")
+    metadata = _mapping(manifest, "metadata", "metadata", problems)
+    annotations = _mapping(metadata, "annotations", "metadata.annotations", problems)
+    spec = _mapping(manifest, "spec", "spec", problems)
+    container = _container(spec, problems)
+    _check_kind(manifest, metadata, problems)
+    fields = _read_annotations(annotations, problems)
+    fields |= {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default"}
+    fields |= {"image": container.get("image"), "env": _plain_env(container, problems)}
+    _check_manager(spec, problems)
+    _check_shape(spec, annotations, problems)
+    _check_neighbours(spec, problems)
+    fields["plain"] = _is_plain(spec, annotations)
+    fields["qos"] = _qos(spec, annotations, problems, plain=fields["plain"])
+    return fields
+
+
+def _check_kind(
+    manifest: Mapping[str, Any], metadata: Mapping[str, Any], problems: list[QoSError]
+) -> None:
+    kind = (manifest.get("apiVersion"), manifest.get("kind"))
+    if kind != ("batch/v1", "Job"):
+        problems.append(QoSError("kind", f"{kind[0]} {kind[1]} is not batch/v1 Job"))
+    labels = _mapping(metadata, "labels", "metadata.labels", problems)
+    if labels.get(names.MANAGED) != "true":
+        problems.append(QoSError("metadata.labels", f"{names.MANAGED} is not 'true'"))
+    if names.KUEUE_QUEUE in labels:
+        problems.append(
+            QoSError("metadata.labels", f"{names.KUEUE_QUEUE} is set: such Jobs belong to Kueue")
+        )
+
+
+def _read_annotations(annotations: Mapping[str, Any], problems: list[QoSError]) -> Json:
+    """What is not part of the QoS; unknown and overlong annotations are reported by its reader."""
+    fields: Json = {}
+    for annotation, (field, parse) in _FIELDS.items():
+        value = annotations.get(annotation)
+        if not isinstance(value, str) or len(value.encode(errors="replace")) > LONGEST_VALUE:
+            continue
+        try:
+            fields[field] = parse(value)
+        except (ValueError, RecursionError) as error:
+            problems.append(QoSError(short(annotation), str(error)))
+    return fields
+
+
+def is_elastic(spec: Mapping[str, Any]) -> bool:
+    """Whether a Job of this spec may be resized without a change of what it means.
+
+    It is Indexed, each completion is one worker, and no rule counts its indexes. A work queue and a
+    Job of more completions than workers are not: there, parallelism is only how many run at once.
+    """
+    one_each = _stated_workers(spec) == _number(spec.get("completions", spec.get("parallelism", 1)))
+    counts_indexes = any(spec.get(rule) is not None for rule in _COUNT_INDEXES)
+    return spec.get("completionMode") == "Indexed" and one_each and not counts_indexes
+
+
+def _stated_workers(spec: Mapping[str, Any]) -> int:
+    """How many pods run at once: an Indexed Job never runs more than it has completions."""
+    parallelism = _number(spec.get("parallelism", 1))
+    if spec.get("completionMode") != "Indexed" or spec.get("completions") is None:
+        return parallelism
+    return min(parallelism, _number(spec["completions"]))
+
+
+def _number(value: object) -> int:
+    return whole_number(value) or 0
+
+
+def _is_plain(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
+    trains = names.ENTRY in annotations or names.EPOCHS in annotations
+    return not (is_elastic(spec) and trains)
+
+
+def _check_manager(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
+    manager = spec.get("managedBy")
+    if manager not in (None, _JOB_CONTROLLER):
+        what = f"{manager!r:.80} runs the pods of this Job, and laxity cannot start or stop them"
+        problems.append(QoSError("managedBy", f"{what}; leave the field out"))
+
+
+def _check_shape(
+    spec: Mapping[str, Any], annotations: Mapping[str, Any], problems: list[QoSError]
+) -> None:
+    """A Job that asks for no pod is one that its writer has not started; by hand is another matter."""
+    sized = names.PIN in annotations or (names.WIDTHS in annotations and is_elastic(spec))
+    empty = [
+        field for field in ("parallelism", "completions") if whole_number(spec.get(field)) == 0
+    ]
+    if not sized:
+        what = "0: this Job asks for no pod; write 1 or more"
+        problems.extend(QoSError(field, what) for field in empty)
+
+
+def _check_neighbours(spec: Mapping[str, Any], problems: list[QoSError]) -> None:
+    """Each worker's node is chosen by its GPUs; where that breaks such a rule its pod never starts."""
+    for rule in neighbour_rules(spec):
+        what = "laxity chooses nodes by their GPUs, not by the pods on them; write it as preferred"
+        problems.append(QoSError(f"affinity.{rule}", f"{what}, or use nodeSelector"))
+
+
+def neighbour_rules(spec: Mapping[str, Any]) -> list[str]:
+    """Kinds of affinity by which its pods may go only to nodes with, or without, certain pods."""
+    found: Any = spec
+    for key in ("template", "spec", "affinity"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    rules = {} if not isinstance(found, Mapping) else found
+    return [
+        kind
+        for kind in ("podAffinity", "podAntiAffinity")
+        if isinstance(rules.get(kind), Mapping) and rules[kind].get(_REQUIRED)
+    ]
+
+
+def _qos(
+    spec: Mapping[str, Any],
+    annotations: Mapping[str, Any],
+    problems: list[QoSError],
+    *,
+    plain: bool,
+) -> QoS:
+    said = dict(annotations)
+    workers = _collect(problems, lambda: _parallelism(spec), 1)
+    gpus_per_worker = _collect(problems, lambda: _gpus(spec), 1)
+    workers = min(workers, _stated_workers(spec))
+    stated = str(workers or 1)
+    said.setdefault(names.WIDTHS, stated)
+    if plain:
+        said.setdefault(names.PREEMPTIBLE, "false")
+    qos = _collect(problems, lambda: read(said, gpus_per_worker=gpus_per_worker), QoS())
+    if not is_elastic(spec) and qos.widths != (workers or 1,):
+        what = f"this Job runs as it is written, on {stated}; only an Indexed Job of as many"
+        what = f"{what} completions as parallelism, without rules for indexes, can be resized"
+        problems.append(QoSError("widths", f"{what}. Leave the annotation out"))
+    return qos
+
+
+def _collect(problems: list[QoSError], read_one: Callable[[], T], instead: T) -> T:
+    """What is read; if it is wrong, the problem is kept and reading goes on with `instead`."""
+    try:
+        return read_one()
+    except QoSError as error:
+        problems.append(error)
+        return instead
+
+
+def _parallelism(spec: Mapping[str, Any]) -> int:
+    workers = spec.get("parallelism", 1)
+    return check_whole("parallelism", workers, least=0, most=MOST_WORKERS, what="worker(s)")
+
+
+def _gpus(spec: Mapping[str, Any]) -> int:
+    """Accelerators of one worker, all containers of its pod together; 1 if it says nothing."""
+    template = spec.get("template")
+    pod = template.get("spec") if isinstance(template, Mapping) else None
+    return accelerator(pod)[1] or 1
+
+
+def _container(spec: Mapping[str, Any], problems: list[QoSError]) -> Mapping[str, Any]:
+    template = _mapping(spec, "template", "spec.template", problems)
+    pod = _mapping(template, "spec", "spec.template.spec", problems)
+    containers = pod.get("containers")
+    if not isinstance(containers, list) or not containers or not isinstance(containers[0], Mapping):
+        problems.append(QoSError("spec.template.spec.containers", "one container is needed"))
+        return {}
+    return containers[0]
+
+
+def _plain_env(container: Mapping[str, Any], problems: list[QoSError]) -> dict[str, str]:
+    """The user's own literal variables; references to secrets and fields stay in the manifest."""
+    env = container.get("env") or []
+    if not isinstance(env, list) or not all(isinstance(row, Mapping) for row in env):
+        problems.append(QoSError("env", "not a list of {name, value}"))
+        return {}
+    return {
+        row["name"]: row["value"]
+        for row in env
+        if isinstance(row.get("name"), str) and "value" in row and row["name"] not in RESERVED_ENV
+    }
+
+
+def _mapping(
+    parent: Mapping[str, Any], key: str, where: str, problems: list[QoSError]
+) -> Mapping[str, Any]:
+    value = parent.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        problems.append(QoSError(where, f"{value!r:.60} is no mapping"))
+        return {}
+    return value
+
+
+def _whole(text: str) -> int:
+    digits = text.strip().removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
+        what = (
+            "is a whole number of too many digits" if digits.isdigit() else "is not a whole number"
+        )
+        raise ValueError(f"{text[:40]!r} {what}")
+    return int(text)
+
+
+def _json(text: str) -> object:
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    names.MODEL: ("model", str),
+    names.EPOCHS: ("epochs", _whole),
+    names.ENTRY: ("entry", str),
+    names.PARAMETERS: ("parameters", _json),
+    names.SAMPLES: ("samples", _whole),
+    names.BATCH_SIZE: ("batch_size", _whole),
+    names.DATASET_BYTES: ("dataset_bytes", _whole),
+    names.IDEMPOTENCY_KEY: ("idempotency_key", str),
+    names.SUBMITTED_AT: ("submitted_at", parse_instant),
+    names.ATTEMPT: ("attempt", _whole),
+    names.FRESH: ("fresh", flag),
+}

@@ -1,0 +1,260 @@
+"""The quality of service a user asks for: a deadline, a class, widths. No resources, no machinery.
+
+A QoS is a checked value: one that exists is sound, whether it came from Python, from a Job's
+annotations or from a form. Everything that can be said wrongly is told by field and in words.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, cast, get_args
+
+from laxity.durations import (
+    LONGEST,
+    aware,
+    format_duration,
+    format_instant,
+    parse_deadline,
+    parse_duration,
+    positive,
+)
+from laxity.job.widths import (
+    MOST_WORKERS,
+    checked_widths,
+    format_widths,
+    parse_widths,
+    whole,
+    widths_of,
+)
+
+__all__ = [
+    "MOST_EPOCHS",
+    "MOST_WORKERS",
+    "OnMiss",
+    "QoS",
+    "QoSError",
+    "ServiceClass",
+    "format_duration",
+    "format_widths",
+    "parse_duration",
+    "parse_widths",
+]
+
+ServiceClass = Literal["hard", "soft", "best_effort"]
+OnMiss = Literal["continue", "stop"]
+
+MOST_GPUS_PER_WORKER: Final = 1024
+MOST_EPOCHS: Final = 1_000_000
+
+
+class QoSError(ValueError):
+    """What was declared cannot be meant. `problems` holds all of them as (field, problem) pairs.
+
+    `field` and `problem` are the first: a form marks the field, a log shows the whole message.
+    """
+
+    def __init__(self, field: str, problem: str, *more: tuple[str, str]) -> None:
+        self.problems: tuple[tuple[str, str], ...] = ((field, problem), *more)
+        super().__init__("; ".join(f"{where}: {what}" for where, what in self.problems))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (*self.problems[0], *self.problems[1:])
+
+    @property
+    def field(self) -> str:
+        return self.problems[0][0]
+
+    @property
+    def problem(self) -> str:
+        return self.problems[0][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QoS:
+    """What a job asks for. Without a class it is hard if there is a deadline, else best_effort.
+
+    `deadline` is an instant or a duration from submission; `widths` are the allowed worker counts,
+    None lets laxity choose; `epoch_estimate_s` is one epoch on one worker. After its deadline a job
+    runs on, unless `on_miss` is "stop".
+    """
+
+    deadline: datetime | timedelta | None = None
+    service_class: ServiceClass = field(default=cast("ServiceClass", None))  # None: by the rule
+    widths: tuple[int, ...] | None = None
+    gpus_per_worker: int = 1
+    preemptible: bool = True
+    epoch_estimate_s: float | None = None
+    on_miss: OnMiss = "continue"
+
+    def __post_init__(self) -> None:
+        settled = {
+            "deadline": _collected("deadline", _checked_deadline, self.deadline),
+            "service_class": _collected("service_class", _checked_class, self.service_class),
+            "widths": _collected("workers", checked_widths, self.widths),
+            "gpus_per_worker": _collected("gpus_per_worker", _checked_gpus, self.gpus_per_worker),
+            "preemptible": _collected("preemptible", _checked_flag, self.preemptible),
+            "epoch_estimate_s": _collected(
+                "epoch_estimate", _checked_estimate, self.epoch_estimate_s
+            ),
+            "on_miss": _collected("on_miss", _checked_on_miss, self.on_miss),
+        }
+        raise_all(value for value in settled.values() if isinstance(value, QoSError))
+        if settled["service_class"] is None:
+            settled["service_class"] = "best_effort" if self.deadline is None else "hard"
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+        _check_together(self.service_class, self.deadline)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        deadline: str | datetime | timedelta | None = None,
+        service_class: str | None = None,
+        workers: int | str | Iterable[int] | None = None,
+        gpus_per_worker: int = 1,
+        preemptible: bool = True,
+        epoch_estimate: str | timedelta | None = None,
+        on_miss: str = "continue",
+    ) -> "QoS":
+        """What users write: "20m" or an ISO instant, workers=3, (1, 2, 4), "1..4" or "auto"."""
+        read = {
+            "deadline": _collected("deadline", _deadline_of, deadline),
+            "widths": _collected("workers", widths_of, workers),
+            "epoch_estimate_s": _collected("epoch_estimate", _estimate_of, epoch_estimate),
+        }
+        unread = [value for value in read.values() if isinstance(value, QoSError)]
+        sound = {name: value for name, value in read.items() if not isinstance(value, QoSError)}
+        try:
+            asked = cls(
+                service_class=cast("ServiceClass", service_class),
+                gpus_per_worker=gpus_per_worker,
+                preemptible=preemptible,
+                on_miss=cast("OnMiss", on_miss),
+                **sound,
+            )
+        except QoSError as error:
+            if "deadline" not in sound and error.field == "deadline":
+                raise_all(unread)  # "needs a deadline" is no news about one that could not be read
+            raise_all([*unread, error])
+        raise_all(unread)
+        return asked
+
+    def deadline_at(self, submitted_at: float) -> float:
+        """The deadline in POSIX seconds, infinity if there is none."""
+        if self.deadline is None:
+            return math.inf
+        if isinstance(self.deadline, datetime):
+            return self.deadline.timestamp()
+        return submitted_at + self.deadline.total_seconds()
+
+    @property
+    def deadline_text(self) -> str:
+        """As the annotation spells it; empty without a deadline."""
+        if self.deadline is None:
+            return ""
+        if isinstance(self.deadline, datetime):
+            return format_instant(self.deadline)
+        return format_duration(self.deadline)
+
+
+def raise_all(errors: Iterable[QoSError]) -> None:
+    """One error with the problems of all; nothing if there are none."""
+    problems = [problem for error in errors for problem in error.problems]
+    if problems:
+        raise QoSError(*problems[0], *problems[1:])
+
+
+def _collected(where: str, check: Any, value: Any) -> Any:
+    """What `check` makes of the value, or the QoSError of that field as a value."""
+    try:
+        return check(value)
+    except ValueError as error:
+        return QoSError(where, str(error))
+
+
+def _deadline_of(value: object) -> object:
+    if isinstance(value, str):
+        return parse_deadline(value)
+    return value
+
+
+def _checked_deadline(value: object) -> datetime | timedelta | None:
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        return positive(value)
+    if isinstance(value, datetime):
+        instant = aware(value)
+        if instant - datetime.now(UTC) > LONGEST:
+            raise ValueError(f"{format_instant(instant)} is more than ten years away")
+        return instant
+    raise ValueError(
+        f"{value!r} has no unit; write a text such as '20m', a timedelta or a datetime with a zone"
+    )
+
+
+def _checked_class(value: object) -> ServiceClass | None:
+    if value is None or value in get_args(ServiceClass):
+        return cast("ServiceClass | None", value)
+    raise ValueError(_choose(value, get_args(ServiceClass)))
+
+
+def _checked_on_miss(value: object) -> OnMiss:
+    if value in get_args(OnMiss):
+        return cast("OnMiss", value)
+    raise ValueError(_choose(value, get_args(OnMiss)))
+
+
+def _choose(value: object, choices: tuple[str, ...]) -> str:
+    return f"{str(value)[:40]!r} is none of {', '.join(choices)}"
+
+
+def _checked_gpus(value: object) -> int:
+    return whole(value, least=1, most=MOST_GPUS_PER_WORKER, what="GPU(s) per worker")
+
+
+def check_whole(where: str, value: object, *, least: int, most: int, what: str) -> int:
+    """The value if it is a whole number in the range; QoSError for that field if not."""
+    try:
+        return whole(value, least=least, most=most, what=what)
+    except ValueError as error:
+        raise QoSError(where, str(error)) from None
+
+
+def _checked_flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{value!r} is neither True nor False")
+
+
+def _estimate_of(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return parse_duration(value).total_seconds()
+    if isinstance(value, timedelta):
+        return positive(value).total_seconds()
+    raise ValueError(f"{value!r} has no unit; write a text such as '90s' or a timedelta")
+
+
+def _checked_estimate(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a finite number of seconds")
+    if value > LONGEST.total_seconds():
+        raise ValueError(f"{value:g}s is longer than ten years")
+    return positive(timedelta(seconds=value)).total_seconds()  # to the microsecond
+
+
+def _check_together(service_class: ServiceClass, deadline: object) -> None:
+    if service_class == "best_effort" and deadline is not None:
+        raise QoSError(
+            "service_class",
+            "best_effort has no deadline; leave the deadline out, or say soft to be told when it "
+            "will be late",
+        )
+    if service_class != "best_effort" and deadline is None:
+        raise QoSError("deadline", f"a {service_class} job needs one; write deadline='2h'")

@@ -1,0 +1,314 @@
+"""A training job as a value, and as the batch/v1 Job that Kubernetes, the service and kubectl share.
+
+`TrainingSpec(...)` checks itself; `to_manifest` writes the Job, `from_manifest` reads any labelled
+Job, also one written by hand, and tells everything that is wrong with it in one QoSError.
+"""
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
+
+from laxity import names
+from laxity.durations import LONGEST, aware, format_duration, format_instant
+from laxity.job.annotations import write as annotations_of
+from laxity.job.pod_template import check_env, check_template, literal, pod_template
+from laxity.job.qos import MOST_EPOCHS, QoS, QoSError, check_whole, raise_all
+from laxity.job.widths import WIDEST_UNNAMED
+
+Json = dict[str, Any]
+
+LONGEST_NAME: Final = 63
+LONGEST_PARAMETERS: Final = 65_536
+MOST_ATTEMPTS: Final = 10_000
+EARLIEST: Final = timedelta(hours=1)  # before the scheduled time of a flow run, and between clocks
+BACKOFF_LIMIT: Final = 1000
+_SLUG_LENGTH: Final = 36
+_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSpec:
+    """One training job.
+
+    `entry` is module:function or /path/file.py:function; a Job that runs something else has None,
+    and is `plain` if it also names no epochs: it keeps its width.
+
+    `parameters` is a JSON object for the function. `image`, `env` and `template` say what the pods
+    look like beyond that (see laxity.job.pod_template). `submitted_at` stays the first one in later attempts,
+    which go on from the last finished epoch unless they are `fresh`.
+    """
+
+    name: str
+    qos: QoS
+    namespace: str = "default"
+    model: str = ""
+    epochs: int = 1
+    entry: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    samples: int | None = None
+    batch_size: int | None = None
+    dataset_bytes: int | None = None
+    idempotency_key: str | None = None
+    submitted_at: datetime | None = None
+    attempt: int = 1
+    fresh: bool = False
+    image: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    template: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    plain: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            object.__setattr__(self, "model", self.name)
+        raise_all(_wrong(self))
+        if self.submitted_at is not None:
+            at = aware(self.submitted_at)
+            to_the_millisecond = at.replace(microsecond=at.microsecond // 1000 * 1000)
+            object.__setattr__(self, "submitted_at", to_the_millisecond)
+
+    @property
+    def id(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def next_attempt(self) -> "TrainingSpec":
+        """The same job once more after a failure: another name, the same deadline and key."""
+        base = self.name.removesuffix(f"-a{self.attempt}")[: LONGEST_NAME - 7].rstrip("-")
+        return replace(self, name=f"{base}-a{self.attempt + 1}", attempt=self.attempt + 1)
+
+    def to_manifest(self) -> Json:
+        """The suspended Job; laxity starts it once it has a verdict and GPUs."""
+        least = self.qos.widths[0] if self.qos.widths else 1
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": {names.MANAGED: "true", names.CLASS_LABEL: self.qos.service_class},
+                "annotations": self.annotations(),
+            },
+            "spec": {
+                "suspend": True,
+                "completionMode": "Indexed",
+                "parallelism": least,
+                "completions": least,
+                "backoffLimit": BACKOFF_LIMIT,
+                "podReplacementPolicy": "Failed",
+                "podFailurePolicy": _FAILURES,
+                "template": pod_template(
+                    command=self.entry,
+                    image=self.image,
+                    env={**self._worker_env(), **self.env},
+                    gpus_per_worker=self.qos.gpus_per_worker,
+                    overrides=self.template,
+                ),
+            },
+        }
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> "TrainingSpec":
+        """The spec of a labelled Job; missing fields have defaults, QoSError names all wrong ones.
+
+        What the container does beyond its entry stays in the manifest: `template` is empty.
+        """
+        from laxity.job.manifest_reader import spec_fields
+
+        problems: list[QoSError] = []
+        fields = spec_fields(manifest, problems)
+        try:
+            spec = cls(**fields)
+        except QoSError as error:
+            problems.append(error)
+        raise_all(problems)
+        return spec
+
+    def annotations(self) -> dict[str, str]:
+        said: dict[str, object] = {
+            names.MODEL: self.model,
+            names.EPOCHS: self.epochs,
+            names.ENTRY: self.entry,
+            names.PARAMETERS: _compact(self.parameters) if self.entry else None,
+            names.SAMPLES: self.samples,
+            names.BATCH_SIZE: self.batch_size,
+            names.DATASET_BYTES: self.dataset_bytes,
+            names.IDEMPOTENCY_KEY: self.idempotency_key,
+            names.SUBMITTED_AT: self.submitted_at and format_instant(self.submitted_at),
+            names.ATTEMPT: self.attempt,
+            names.FRESH: "true" if self.fresh else None,
+        }
+        written = {name: str(value) for name, value in said.items() if value is not None}
+        return annotations_of(self.qos) | written
+
+    def _worker_env(self) -> dict[str, str]:
+        return {
+            names.ENV_JOB: self.id,
+            names.ENV_EPOCHS: str(self.epochs),
+            names.ENV_MODEL: literal(self.model),
+            names.ENV_PARAMETERS: literal(_compact(self.parameters)),
+        }
+
+
+# An evicted pod is replaced and not counted. A training that fails by itself (exit 1; 2: it cannot
+# even be started) would fail again: the Job is over, and the flow's retries start another attempt.
+_FAILURES: Final[Json] = {
+    "rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 2]}},
+    ]
+}
+
+
+def job_name(title: str, idempotency_key: str | None = None) -> str:
+    """A DNS label that begins like the title: one name per key, a new name without a key."""
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:_SLUG_LENGTH].strip("-") or "job"
+    seed = uuid.uuid4().hex if idempotency_key is None else f"{title}\0{idempotency_key}"
+    return f"{slug}-{hashlib.sha256(seed.encode()).hexdigest()[:12]}"
+
+
+def json_object(where: str, value: object) -> Json:
+    """The value if it is a small JSON object; QoSError names the member that is not JSON."""
+    return cast("Json", json.loads(_json_text(where, value)))
+
+
+def _json_text(where: str, value: object) -> str:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise QoSError(where, f"{value!r:.60} is no object with text keys")
+    try:
+        text = _compact(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _not_json(where, value, error) from error
+    if len(text.encode()) > LONGEST_PARAMETERS:
+        raise QoSError(where, f"longer than {LONGEST_PARAMETERS // 1024} KiB as JSON; pass a path")
+    return text
+
+
+def _not_json(where: str, value: Mapping[str, object], error: Exception) -> QoSError:
+    """Which member it is."""
+    found = "?"
+    for key, member in value.items():
+        try:
+            json.dumps(member, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as why:
+            found, error = f"{key} = {member!r:.60}", why
+            break
+    return QoSError(
+        where,
+        f"{found} is not JSON ({error}); pass numbers, texts, lists and dicts, and build the rest "
+        "inside the function",
+    )
+
+
+def _compact(value: Mapping[str, Any]) -> str:
+    return json.dumps(dict(value), separators=(",", ":"), allow_nan=False)
+
+
+def _wrong(spec: TrainingSpec) -> list[QoSError]:
+    """Everything that is wrong with a spec, field by field."""
+    checks: tuple[Callable[[], object], ...] = (
+        lambda: _check_label("name", spec.name),
+        lambda: _check_label("namespace", spec.namespace),
+        lambda: _check_text(
+            "model", "as the name" if spec.model is spec.name else spec.model, longest=200
+        ),
+        lambda: check_whole("epochs", spec.epochs, least=1, most=MOST_EPOCHS, what="epoch(s)"),
+        lambda: _check_length(spec),
+        lambda: _check_entry(spec.entry),
+        lambda: _json_text("parameters", spec.parameters),
+        lambda: _check_optional("samples", spec.samples, least=1),
+        lambda: _check_optional("batch_size", spec.batch_size, least=1),
+        lambda: _check_optional("dataset_bytes", spec.dataset_bytes, least=0),
+        lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
+        lambda: _check_times(spec),
+        lambda: _check_flag("fresh", spec.fresh),
+        lambda: check_whole(
+            "attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempt(s)"
+        ),
+        lambda: _check_optional_text("image", spec.image, longest=1024),
+        lambda: check_env(spec.env),
+        lambda: check_template(spec.template, spec.qos.gpus_per_worker),
+    )
+    found: list[QoSError] = []
+    for check in checks:
+        try:
+            check()
+        except QoSError as error:
+            found.append(error)
+    return found
+
+
+def _check_label(where: str, value: object) -> None:
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise QoSError(
+            where,
+            f"{value!r:.80} is no DNS label: 1 to {LONGEST_NAME} of a-z, 0-9 and '-', not at "
+            "either end",
+        )
+
+
+def _check_text(where: str, value: object, *, longest: int) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise QoSError(where, f"{value!r:.60} is empty or no text")
+    if len(value) > longest:
+        raise QoSError(where, f"{len(value)} characters; at most {longest} are allowed")
+    if not value.isprintable():
+        raise QoSError(where, f"{value!r:.60} holds characters that cannot be printed")
+
+
+def _check_optional_text(where: str, value: str | None, *, longest: int) -> None:
+    if value is not None:
+        _check_text(where, value, longest=longest)
+
+
+def _check_length(spec: TrainingSpec) -> None:
+    """All epochs, by the user's own estimate, on the widest that they may run on."""
+    if spec.qos.epoch_estimate_s is None or not isinstance(spec.epochs, int):
+        return
+    widest = spec.qos.widths[-1] if spec.qos.widths else WIDEST_UNNAMED
+    epochs = min(spec.epochs, MOST_EPOCHS)  # more are a problem of their own
+    if epochs * spec.qos.epoch_estimate_s / widest > LONGEST.total_seconds():
+        each = format_duration(timedelta(seconds=spec.qos.epoch_estimate_s))
+        raise QoSError(
+            "epoch_estimate",
+            f"{spec.epochs} epochs of {each} are more than ten years even on {widest} worker(s); "
+            "give the estimate of one epoch, or fewer epochs",
+        )
+
+
+def _check_entry(entry: str | None) -> None:
+    if entry is None:
+        return
+    _check_text("entry", entry, longest=1024)
+    module, _, function = entry.rpartition(":")
+    if not module or not all(part.isidentifier() for part in function.split(".")):
+        raise QoSError(
+            "entry", f"{entry!r:.80} is neither module:function nor /path/file.py:function"
+        )
+
+
+def _check_optional(where: str, value: int | None, *, least: int) -> None:
+    if value is not None:
+        check_whole(where, value, least=least, most=2**62, what=where.replace("_", " "))
+
+
+def _check_flag(where: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise QoSError(where, f"{value!r:.60} is neither True nor False")
+
+
+def _check_times(spec: TrainingSpec) -> None:
+    if spec.submitted_at is None:
+        return
+    try:
+        submitted_at = aware(spec.submitted_at)
+    except ValueError as error:
+        raise QoSError("submitted_at", str(error)) from None
+    if submitted_at - datetime.now(UTC) > EARLIEST:
+        raise QoSError("submitted_at", f"{format_instant(submitted_at)} lies in the future")
+    deadline = spec.qos.deadline
+    if isinstance(deadline, datetime) and deadline - submitted_at > LONGEST:
+        raise QoSError("deadline", f"{format_instant(deadline)} is more than ten years away")

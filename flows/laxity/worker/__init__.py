@@ -1,0 +1,1 @@
+"""What runs in a worker: the training, its checkpoints, its reports, its group."""

@@ -1,0 +1,200 @@
+"""One worker of a job: `python -m laxity.worker module:function`, or `/path/file.py:function`.
+
+Exit 0: the training is done. 1: it failed, and says why. 75: another worker was lost, start again.
+143: told to stop; the next start goes on. Only exit 0 may complete a Job, so nothing else ends so.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from laxity import names
+from laxity.stderr import say
+from laxity.worker import failure_file, prefect_context
+from laxity.worker.early_exit import no_early_success
+from laxity.worker.entrypoint import arguments, load_function
+from laxity.worker.environment import Assignment, AssignmentError
+from laxity.worker.results import plain
+from laxity.worker.sigterm import AGAIN, STOPPED, Superseded, Termination, TrainingStopped
+from laxity.worker.training import Training, TrainingError
+
+RESULT: Final = "result.json"
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+ERROR_LENGTH: Final = 2000
+NEVER_ENTERED: Final = "the function ended without entering training.epochs(): it trained nothing"
+ENDED_ITSELF: Final = "the function ended its process with os._exit(0) before the last epoch's end"
+NOT_KEPT: Final = (
+    "the training is done; of its result this is kept only as a text: {what}. To keep it, write it "
+    "to a file in training.folder or log it to MLflow"
+)
+NOT_TOLD: Final = (
+    f"this pod of a Job is not told which ({names.ENV_JOB} is not set): it trains alone, and nobody "
+    "hears of its epochs; the lines that its container needs are in docs/manifest.md"
+)
+_FINISHED_S: Final = 60.0  # at most, until the service has every report
+_TRACKED_S: Final = 20.0  # at most, until MLflow has every point; at once if it does not answer
+_FAILED_S: Final = 10.0
+_STOPPED_S: Final = 2.0
+_STARTED_AT: Final = time.time()
+
+
+def main(argv: list[str]) -> int:
+    """Run the training function of one worker; the exit code."""
+    termination = Termination()
+    if len(argv) != 1:
+        say("usage: python -m laxity.worker module:function | /path/file.py:function")
+        return USAGE
+    try:
+        termination.install()
+        assignment = Assignment.of(os.environ)
+        training = Training.of(assignment, termination)
+        prefect_context.watch(os.environ, leads=assignment.index == 0)
+    except (AssignmentError, OSError) as error:
+        say(str(error))
+        return USAGE
+    except TrainingStopped:
+        return STOPPED
+    if not assignment.job and names.ENV_INDEX in os.environ:
+        say(NOT_TOLD)
+    return ended(training, termination, lambda: _run(training, argv[0]))
+
+
+def ended(training: Training, termination: Termination, call: Callable[[], Any]) -> int:
+    """Call the training function to an end of some kind, and report which; the exit code."""
+    try:
+        _report(training, "started", worker_pid=os.getpid(), width=training.workers)
+        result = _called(training, termination, call)
+        if termination.asked and not training.complete:
+            return _stopped(training)  # the user's code swallowed the exception
+        _check_entered(training)
+        training.finish()
+        if training.rank == 0:
+            _finished(training, termination, result)
+    except TrainingStopped:
+        return _stopped(training)
+    except Superseded as why:
+        say(str(why))
+        return STOPPED  # not AGAIN: a flow run that is the Job would begin anew, and supersede
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job
+        if termination.asked:
+            return _stopped(training)
+        return _failed(training, termination, error)
+    return 0
+
+
+def _called(training: Training, termination: Termination, call: Callable[[], Any]) -> Any:
+    """What the training function returns; one that ends the process with exit 0 has failed."""
+
+    def fail() -> int:
+        words = ENDED_ITSELF if training.started else NEVER_ENTERED
+        return _failed(training, termination, TrainingError(words))
+
+    with no_early_success(lambda: training.complete, fail):
+        return call()
+
+
+def _run(training: Training, entry: str) -> Any:
+    function = load_function(entry)
+    prefect_context.print_to_log(os.environ)
+    return function(
+        **arguments(function, training, os.environ.get(names.ENV_PARAMETERS, "")),
+    )
+
+
+def _check_entered(training: Training) -> None:
+    if not training.started:
+        raise TrainingError(NEVER_ENTERED)
+
+
+def _finished(training: Training, termination: Termination, result: Any) -> None:
+    kept, odd = plain(result)
+    if odd:
+        say(NOT_KEPT.format(what=odd))
+    if training.folder is not None:
+        aside = training.folder / f".{RESULT}-{os.getpid()}"
+        aside.write_text(json.dumps(kept), encoding="utf-8")
+        aside.replace(training.folder / RESULT)
+    with suppress(TrainingStopped), termination.deferred():  # the result must get out
+        _report(training, "finished", result=kept)
+        _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
+
+
+def _stopped(training: Training) -> int:
+    with suppress(TrainingStopped):
+        training.save_rest()
+    _hand_over(training, at_most_s=_tell_of_others(training))
+    return STOPPED
+
+
+def _tell_of_others(training: Training) -> float:
+    """Another worker that failed cannot report it itself. How long the reports may take."""
+    failure = ""
+    if training.rank == 0 and training.folder is not None:
+        failure = failure_file.found(training.folder, since=_STARTED_AT)
+    if failure:
+        _report(training, "failed", error=failure[:ERROR_LENGTH])
+    return _FAILED_S if failure else _STOPPED_S
+
+
+def _failed(training: Training, termination: Termination, error: BaseException) -> int:
+    traceback.print_exception(error)
+    if _others_lost(training):
+        say("another worker is gone: this one starts again from the last checkpoint")
+        with suppress(TrainingStopped), termination.deferred():
+            _hand_over(training, at_most_s=_tell_of_others(training))
+        return AGAIN
+    said = f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+    if training.rank and training.folder is not None:
+        failure_file.leave(training.folder, training.rank, said)
+    # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
+    with suppress(TrainingStopped), termination.deferred():
+        _report(training, "failed", error=said)
+        _hand_over(training, at_most_s=_FAILED_S, outcome="FAILED")
+    return FAILED
+
+
+def _others_lost(training: Training) -> bool:
+    """A lost worker shows in the library that talks to it first, in our connection a moment later."""
+    until = time.monotonic() + 1.0
+    while training.workers > 1 and time.monotonic() < until:
+        if training.lost_others():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> None:
+    """Let the reports and MLflow's points out, for so long."""
+    with suppress(TrainingStopped):
+        if training.tracker is not None:
+            training.tracker.flush(at_most_s=min(at_most_s, _TRACKED_S), outcome=outcome)
+        if training.outbox is not None:
+            training.outbox.drain(at_most_s=at_most_s)
+        prefect_context.flush()
+
+
+def _report(training: Training, kind: str, **fields: Any) -> None:
+    if training.outbox is not None:
+        training.outbox.append(kind, **fields)
+
+
+def _start() -> None:
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code in (STOPPED, AGAIN):
+        os._exit(code)  # the user's threads and exit hooks must not outlast the grace
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    _start()

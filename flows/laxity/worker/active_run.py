@@ -1,0 +1,59 @@
+"""The training's MLflow run, as the one that the training code's own MLflow calls log to.
+
+`mlflow.start_run()` and autolog resume the run that MLFLOW_RUN_ID names, and unset it: so it is set
+again before each epoch. Code that chooses another experiment or another server keeps the run of its
+own that it would have without laxity: MLflow would raise instead of resuming this one.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+from laxity.stderr import say
+from laxity.worker.mlflow_tracking import experiment_of
+
+ENV: Final = "MLFLOW_RUN_ID"
+
+
+class ActiveRun:
+    """The run of this worker process. `run_id` finds or makes it, within seconds."""
+
+    def __init__(self, uri: str, run_id: Callable[[], str]) -> None:
+        self._uri, self._find = uri, run_id
+        self._run_id = ""  # "" also once the code logs elsewhere
+        self._mlflow: Any = None
+
+    def join(self, mlflow: ModuleType) -> None:
+        """Called with the module when the process has imported it."""
+        self._mlflow, self._run_id = mlflow, self._find()
+        if not self._run_id:
+            return
+        experiment = experiment_of(self._uri, self._run_id)
+        self._follow("set_experiment", lambda chosen: chosen.experiment_id == experiment)
+        self._follow("set_tracking_uri", lambda _: self._mlflow.get_tracking_uri() == self._uri)
+        self.offer()
+
+    def offer(self) -> None:
+        """Let the next `start_run` resume the run, unless it is active now."""
+        if self._run_id and self._mlflow.active_run() is None:
+            os.environ[ENV] = self._run_id
+
+    def _follow(self, name: str, is_ours: Callable[[Any], bool]) -> None:
+        """Once this function of mlflow has led elsewhere, the run is offered no more."""
+        choose = getattr(self._mlflow, name)
+
+        @functools.wraps(choose)
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            result = choose(*args, **kwargs)
+            if self._run_id and not is_ours(result):
+                self._run_id = ""
+                os.environ.pop(ENV, None)
+                say(
+                    f"mlflow.{name} leads to a run of its own, without prediction and promise; for "
+                    "one run leave it out (its experiment: env={'MLFLOW_EXPERIMENT_NAME': ...})"
+                )
+            return result
+
+        setattr(self._mlflow, name, chosen)

@@ -1,0 +1,87 @@
+"""Workers 1 and up: at each boundary they do what worker 0 says, and never act on their own."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from laxity.worker.group.membership import Member
+from laxity.worker.group.messages import Header
+from laxity.worker.progress import Course
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Follow:
+    """The boundary as a follower sees it. Leaving, parked and early workers all just wait."""
+
+    def __init__(self, course: Course, member: Member) -> None:
+        self._course = course
+        self._member = member
+
+    @property
+    def void(self) -> bool:
+        return self._member.void
+
+    def begin(self) -> bool:
+        """Join the group; False if the training is over."""
+        return self._obey(self._member.join())
+
+    def boundary(self) -> bool:
+        """An epoch is done; False if it was the last one."""
+        course, void = self._course, self._member.void
+        ended = course.epoch_over()
+        if not void:
+            course.last |= ended["metrics"]
+        try:
+            said = self._member.boundary(bytes_read=ended["bytes"])
+        except OSError:
+            return self._obey(self._member.join())
+        if said["do"] == "end" and not void:
+            course.done += 1  # it holds the final state itself
+            return False
+        return self._obey(said)
+
+    def average(
+        self, arrays: "Sequence[NDArray[Any]]", names: Sequence[str], weight: float
+    ) -> "Sequence[NDArray[Any]] | None":
+        return self._member.average(arrays, names, weight)
+
+    def anyone_gone(self) -> bool:
+        return self._member.anyone_gone()
+
+    def stopped(self) -> None:
+        """Worker 0 saves for all."""
+
+    def end(self) -> None:
+        """Worker 0 ends it for all."""
+
+    def _obey(self, said: Header) -> bool:
+        while said["do"] == "wait":
+            said = self._wait()
+        course = self._course
+        if said["do"] == "end":
+            self._take_final_state()
+            return False
+        if said["do"] == "form":
+            epoch = int(said["epoch"])
+            if said["load"] and course.loaded != epoch:
+                course.load_epoch(epoch)
+            course.done = epoch
+            course.formed(int(said["width"]), formation=str(said["round"]))
+        else:
+            course.done += 1
+            course.warmup = False
+        return True
+
+    def _wait(self) -> Header:
+        try:
+            return self._member.wait()
+        except OSError:
+            return self._member.join()
+
+    def _take_final_state(self) -> None:
+        """The training ended without this worker: it has what the last checkpoint holds."""
+        course = self._course
+        newest = course.checkpoints.newest() if course.checkpoints else None
+        if newest is not None and course.loaded != newest.epoch:
+            course.load(newest)

@@ -1,0 +1,1 @@
+"""The workers of one job as one group."""

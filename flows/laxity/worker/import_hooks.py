@@ -1,0 +1,59 @@
+"""Something to do when the training code imports a library, without importing it for those who do not."""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from laxity.stderr import say
+
+Call = Callable[[ModuleType], object]
+
+
+def when_imported(name: str, call: Call, *, before: Callable[[], object] | None = None) -> None:
+    """Call this with the module, once: now if it is there, else right after its first import.
+
+    `before` is called when the import begins, for what the library reads as it is imported. Both
+    run in the importing thread. What they raise is said and passed over: the import succeeds.
+    """
+    if name in sys.modules:
+        _guarded(name, lambda: call(sys.modules[name]))
+    else:
+        sys.meta_path.insert(0, _Watch(name, call, before))
+
+
+class _Watch(MetaPathFinder):
+    """Finds one module by way of the other finders, and has something done after its execution."""
+
+    def __init__(self, name: str, call: Call, before: Callable[[], object] | None) -> None:
+        self._name, self._call, self._before = name, call, before
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self._name or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        if self._before is not None:
+            _guarded(name, self._before)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def execute_and_call(module: ModuleType) -> None:
+                execute(module)
+                _guarded(name, lambda: self._call(module))
+
+            loader.exec_module = execute_and_call
+        return spec
+
+
+def _guarded(name: str, call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - a habit is missing then, the training goes on
+        say(f"{name}: {type(error).__name__}: {str(error)[:300]}")

@@ -1,0 +1,307 @@
+"""Worker 0, or a training that runs alone: at each boundary it saves, reports and decides for all.
+
+An epoch counts once it is saved or reported. The order at a boundary is: checkpoint (holding the
+reports that are not on the disk yet), then the reports, then what the service wants. So a kill in
+between neither loses nor doubles a report, and an epoch trained again is not reported again.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from laxity.worker.checkpoint import Checkpoint
+from laxity.worker.group.membership import Leader
+from laxity.worker.mlflow_tracking import Point, Tracker
+from laxity.worker.progress import Course
+from laxity.worker.reports import Line, Outbox
+from laxity.worker.sigterm import Superseded
+from laxity.worker.state import OBJECTS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FIRST_ANSWER_S: Final = 10.0
+FIRST_FORM_S: Final = 60.0
+FREE_SAVE_S: Final = 0.05  # so short a save never waits
+SNAPSHOT_BYTES: Final = 256 << 20  # larger states are not kept in memory between saves
+LOOK_S: Final = 3600.0
+
+
+class Lead:
+    """The boundary as worker 0 sees it. Each part may be missing: a laptop has none of them."""
+
+    def __init__(
+        self,
+        course: Course,
+        *,
+        group: Leader | None = None,
+        outbox: Outbox | None = None,
+        tracker: Tracker | None = None,
+    ) -> None:
+        self._course = course
+        self._group = group
+        self._outbox = outbox
+        self._tracker = tracker
+        self._began = 0.0  # the epoch in flight, with the saving before it, monotonic
+        self._saved_epoch = -1  # of the newest checkpoint
+        self._saved_at = 0.0
+        self._save_s = 0.0
+        self._saved_bytes = 0
+        self._unsaved: bytes | None = None  # the state at the last boundary, if it was not saved
+        self._records: list[Line] = []  # epoch lines since the last checkpoint
+
+    @property
+    def void(self) -> bool:
+        return self._group is not None and self._group.void
+
+    def begin(self) -> bool:
+        """Load, form, and be ready for the next epoch; False if all epochs are done."""
+        course = self._course
+        newest = self._newest()
+        if newest is not None and course.loaded != newest.epoch:
+            course.load(newest)
+        if newest is not None:
+            self._report_again(newest)
+        if self._tracker is not None and self._outbox is not None:
+            self._tracker.add([Point.of(line) for line in self._outbox.lines("epoch")])
+        if self._is_over():
+            return False
+        self._form_first()
+        if newest is not None:
+            self._report("resumed", epoch=course.done, load_s=course.load_s or 0.0)
+        self._park_while_told()
+        self._watch_reading()
+        return True
+
+    def boundary(self) -> bool:
+        """An epoch is done; False if it was the last one. Superseded: it does not count here."""
+        self._leave_to_another()
+        if self._course.meter is not None:
+            self._course.meter.end()
+        others_read = self._group.gather_boundary() if self._group else 0
+        if self.void:
+            self._fall_back()
+        else:
+            self._complete(others_read)
+            if self._is_over():
+                return False
+            self._park_while_told()
+            self._reform_or_go()
+        return True
+
+    def _leave_to_another(self) -> None:
+        if self._group is not None and self._group.superseded():
+            self._unsaved, self._course.termination.asked = None, True
+            raise Superseded("another worker 0 of this job has begun: this one leaves")
+
+    def _watch_reading(self) -> None:
+        """The first epoch is told of while it reads; later ones are known by those before."""
+        meter, outbox, course = self._course.meter, self._outbox, self._course
+        if meter is None or outbox is None or course.done > 0:
+            return
+        now = {"epoch": 1, "width": course.width}
+        meter.watch(lambda fields: outbox.append("read", **now, **fields))
+
+    def average(
+        self, arrays: "Sequence[NDArray[Any]]", names: Sequence[str], weight: float
+    ) -> "Sequence[NDArray[Any]] | None":
+        """The means over all workers; alone, the arrays themselves."""
+        if self._group is None or self._course.width == 1:
+            return None
+        return self._group.average(arrays, names, weight)
+
+    def anyone_gone(self) -> bool:
+        return self._group is not None and self._group.anyone_gone()
+
+    def stopped(self) -> None:
+        """SIGTERM: what was trained since the last checkpoint is saved, up to the last boundary."""
+        superseded = self._group is not None and self._group.superseded()
+        if self._unsaved is not None and not superseded:
+            self._save(self._unsaved)
+
+    def end(self) -> None:
+        """The training function is done: nobody need wait for another epoch."""
+        if self._group is not None:
+            self._group.end()
+            self._group = None
+
+    def _is_over(self) -> bool:
+        if self._course.done < self._course.total:
+            return False
+        self._ensure_saved()
+        self.end()
+        return True
+
+    # --- completing an epoch ---
+
+    def _complete(self, others_read: int) -> None:
+        course = self._course
+        now = time.monotonic()
+        epoch_s, self._began = now - self._began, now
+        ended = course.epoch_over()
+        line = {
+            "kind": "epoch",
+            "at": time.time(),
+            "epoch": course.done + 1,
+            "epoch_s": epoch_s,
+            "width": course.width,
+            "bytes": ended["bytes"] + others_read,
+            "warmup": course.warmup,
+            "metrics": {k: v for k, v in ended["metrics"].items() if math.isfinite(v)},
+        }
+        with course.termination.deferred():
+            course.last |= ended["metrics"]
+            course.done += 1
+            course.warmup = False
+            if self._outbox is None or self._outbox.last_epoch < course.done:
+                self._records.append(line)
+            self._save_if_due()
+            self._send_records()
+
+    def _save_if_due(self) -> None:
+        """Every epoch, unless saving would cost more than its share; always after the last one."""
+        if self._course.checkpoints is None:
+            return
+        share = self._course.assignment.saving_share
+        pause_s = self._save_s * (1 / share - 1) if self._save_s > FREE_SAVE_S else 0.0
+        last = self._course.done >= self._course.total
+        if last or time.monotonic() - self._saved_at >= pause_s:
+            self._save()
+        elif self._course.states.save is None and self._saved_bytes < SNAPSHOT_BYTES:
+            self._unsaved = self._course.states.packed()
+
+    def _send_records(self) -> None:
+        records, self._records = self._records, []
+        if self._outbox is not None and records:
+            self._outbox.append_all(records)
+        if self._tracker is not None:
+            self._tracker.add([Point.of(line) for line in records])
+
+    # --- saving and loading ---
+
+    def _newest(self) -> Checkpoint | None:
+        checkpoints = self._course.checkpoints
+        if checkpoints is None:
+            return None
+        checkpoints.sweep()
+        newest = checkpoints.newest()
+        self._saved_epoch = newest.epoch if newest else -1
+        return newest
+
+    def _ensure_saved(self) -> None:
+        if self._course.checkpoints is not None and self._saved_epoch != self._course.done:
+            self._save()
+
+    def _save(self, packed: bytes | None = None) -> None:
+        """Write a checkpoint of the last boundary, from the objects or from bytes kept of them."""
+        course = self._course
+        if course.checkpoints is None:
+            return
+
+        def fill(folder: Path) -> None:
+            if packed is None:
+                course.states.fill(folder)
+            else:
+                (folder / OBJECTS).write_bytes(packed)
+
+        began = time.monotonic()
+        note = {"records": self._records, "last": _finite(course.last)}
+        with course.termination.deferred():
+            written = course.checkpoints.write(course.done, fill=fill, note=note)
+            self._saved_at = time.monotonic()
+            self._save_s = self._saved_at - began
+            self._saved_epoch, self._saved_bytes, self._unsaved = course.done, written, None
+            self._send_records()
+            self._report("saved", epoch=course.done, save_s=self._save_s, bytes=written)
+
+    def _report_again(self, newest: Checkpoint) -> None:
+        """Epochs that the checkpoint holds and a kill kept from the reports."""
+        if self._outbox is None:
+            return
+        known = self._outbox.last_epoch
+        missing = [line for line in newest.note.get("records", ()) if line["epoch"] > known]
+        if missing:
+            self._outbox.append_all(missing)
+
+    # --- the group ---
+
+    def _wanted(self) -> int:
+        """How many workers there should be: what the service says, else all that are here."""
+        said = self._outbox.signal.workers if self._outbox is not None else None
+        if said is not None:
+            return max(1, said)
+        return self._group.reachable() if self._group is not None else 1
+
+    def _target(self) -> int:
+        return min(self._wanted(), self._group.reachable()) if self._group is not None else 1
+
+    def _form_first(self) -> None:
+        if self._outbox is not None:
+            self._outbox.first_answer(at_most_s=FIRST_ANSWER_S)
+        if self._group is not None:
+            self._group.wait_for(self._wanted, at_most_s=FIRST_FORM_S)
+        self._form(self._target(), load=True)
+
+    def _form(self, width: int, *, load: bool) -> None:
+        """With others there must be a checkpoint to start from, the untrained state included."""
+        course = self._course
+        if width > 1:
+            self._ensure_saved()
+        if self._group is not None:
+            self._group.form(width, epoch=course.done, load=load)
+        course.formed(width, formation=self._group.round if self._group else "")
+        self._report("formed", width=width, epoch=course.done)
+        self._began = time.monotonic()
+
+    def _reform_or_go(self) -> None:
+        if self._group is None:
+            return
+        width = self._target()
+        if width != self._course.width:
+            self._form(width, load=False)
+        else:
+            self._group.go()
+
+    def _fall_back(self) -> None:
+        """A worker is gone: all go back to the last checkpoint and do the rest again."""
+        self._course.epoch_over()
+        newest = self._newest()
+        if newest is not None:
+            self._course.load(newest)
+        self._unsaved = None
+        self._form(self._target(), load=True)
+
+    # --- being told to stop ---
+
+    def _park_while_told(self) -> None:
+        """Save, say so and wait: for SIGTERM, which raises, or until the order is withdrawn.
+
+        A stop that is told anew (by a service started again, or with the run that there is by now)
+        is answered anew: who reads the log looks for what he has told last.
+        """
+        outbox = self._outbox
+        if outbox is None or not outbox.signal.stop:
+            return
+        self._ensure_saved()
+        self._report("parked", epoch=self._course.done)
+        if self._tracker is not None:
+            self._tracker.flush(at_most_s=0.0)
+        waits = True
+        while waits:
+            told = outbox.say_parked(self._course.done)
+            while (now := outbox.wait_for_another(told, at_most_s=LOOK_S)) is None:
+                self._course.termination.check()
+            waits = now.stop
+        self._report("formed", width=self._course.width, epoch=self._course.done)
+        self._began = time.monotonic()
+
+    def _report(self, kind: str, **fields: Any) -> None:
+        if self._outbox is not None:
+            with self._course.termination.deferred():
+                self._outbox.append(kind, **fields)
+
+
+def _finite(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}

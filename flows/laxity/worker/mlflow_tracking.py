@@ -1,0 +1,255 @@
+"""Epochs of a training in MLflow, from a thread of their own: the only importer of mlflow here.
+
+One `log_metric` costs 5 to 50 ms and the import 2 s, so points are buffered and written in
+batches. MLflow away, slow or broken never holds up the training: points wait and are tried again,
+a server is asked for a sign of life before each batch, and calls give up within seconds.
+One run per job across all its starts, found again by its tag; an epoch is logged once. The same run
+is the one that `mlflow.start_run()` and autolog in the training code resume.
+"""
+
+import math
+import os
+import sqlite3
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from laxity import names
+from laxity.stderr import say
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+EPOCHS_PER_FLUSH: Final = 20
+FLUSH_S: Final = 10.0
+POINTS_PER_CALL: Final = 1000
+EPOCHS_KEPT: Final = 100_000
+LONGEST_PAUSE_S: Final = 60.0
+ANSWER_S: Final = 3.0  # a server that says nothing for so long is away
+EXPERIMENT: Final = "laxity"
+TRAINING_VIEW: Final = "workflowType=machine_learning"  # else MLflow 3 opens its view for LLMs
+# MLflow's own patience is 7 retries of 2 minutes each, while the worker holds its GPUs.
+PATIENCE: Final = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
+_SQLITE: Final = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What is logged of one epoch (or after the last one)."""
+
+    epoch: int
+    at: float
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, line: Mapping[str, Any]) -> "Point":
+        """From an `epoch` line of the reports."""
+        values = {
+            **line.get("metrics", {}),
+            names.WORKERS_SERIES: float(line["width"]),
+            names.BYTES_SERIES: float(line["bytes"]),
+            **({names.NODES_SERIES: float(line["nodes"])} if line.get("nodes") else {}),
+            names.EPOCH_ACTUAL: float(line["epoch_s"]),  # last: it says that the epoch is complete
+        }
+        return cls(int(line["epoch"]), float(line["at"]), values)
+
+    @classmethod
+    def after(cls, epoch: int, values: Mapping[str, float]) -> "Point":
+        """Figures logged after the last epoch."""
+        return cls(epoch, time.time(), dict(values))
+
+
+class Tracker:
+    """Logs points into the run of one job. `given_run_id` says which, if somebody else made it."""
+
+    def __init__(
+        self, uri: str, *, tags: Mapping[str, str], given_run_id: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._uri = uri
+        self._tags = {key: value for key, value in tags.items() if value}
+        self._given_run_id = given_run_id
+        self._buffer: list[Point] = []
+        self._changed = threading.Condition()
+        self._due = False  # asked to write what there is
+        self._outcome = ""  # how the run ended, "" while it goes on
+        self._idle = True
+        self._failing = False
+        self._client: MlflowClient | None = None
+        self._run_id = ""
+        self._naming = threading.RLock()
+        self._logged = 0  # epochs up to this one were in the run when it was found
+        self._complained = False
+        threading.Thread(target=self._work, name="laxity-mlflow", daemon=True).start()
+
+    @property
+    def opened(self) -> bool:
+        """Whether MLflow has answered."""
+        return self._client is not None
+
+    def add(self, points: Sequence[Point]) -> None:
+        """Log these, sooner or later. Beyond 100,000 that wait, the oldest are given up."""
+        with self._changed:
+            self._buffer = [*self._buffer, *points][-EPOCHS_KEPT:]
+            self._idle = False
+            self._changed.notify_all()
+
+    def flush(self, *, at_most_s: float, outcome: str = "") -> bool:
+        """Write what there is and, with an outcome (FINISHED, FAILED), close the run.
+
+        Returns at once when that fails: the service closes the run, and the reports hold the points.
+        """
+        with self._changed:
+            if self._idle and not self.opened:
+                return True  # there is no run to close
+            self._due, self._idle, self._outcome, self._failing = True, False, outcome, False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._idle or self._failing, at_most_s)
+            return self._idle
+
+    def run_id(self) -> str:
+        """The run of this job, found or made; raises what MLflow raises, within seconds."""
+        import_mlflow()  # before the lock: whoever imports it may be about to ask this
+        with self._naming:
+            if not self._run_id:
+                require_answer(self._uri)
+                self._run_id = self._given_run_id() or self._find_or_make(_client(self._uri))
+            return self._run_id
+
+    def _work(self) -> None:
+        pause = 1.0
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._idle)
+                self._changed.wait_for(self._enough, FLUSH_S)
+                batch, outcome, self._due = self._buffer, self._outcome, False
+            try:
+                self._write(batch, outcome)
+                pause = 1.0
+            except Exception as error:  # noqa: BLE001 - MLflow raises what its stores raise
+                self._complain(error)
+                with self._changed:
+                    self._failing = True
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._due, pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                continue
+            with self._changed:
+                self._failing = False
+                written = {id(point) for point in batch}
+                self._buffer = [point for point in self._buffer if id(point) not in written]
+                self._idle = not self._buffer and self._outcome == outcome and not self._due
+                self._changed.notify_all()
+
+    def _enough(self) -> bool:
+        return self._due or len(self._buffer) >= EPOCHS_PER_FLUSH
+
+    def _write(self, batch: Sequence[Point], outcome: str) -> None:
+        require_answer(self._uri)
+        import_mlflow()
+        from mlflow.entities import Metric
+
+        client = self._open()
+        metrics = [
+            Metric(name, value, round(1000 * point.at), point.epoch)
+            for point in batch
+            if point.epoch > self._logged or names.EPOCH_ACTUAL not in point.values
+            for name, value in point.values.items()
+            if math.isfinite(value)
+        ]
+        for first in range(0, len(metrics), POINTS_PER_CALL):
+            client.log_batch(self._run_id, metrics=metrics[first : first + POINTS_PER_CALL])
+        if outcome:
+            client.set_terminated(self._run_id, status=outcome)
+
+    def _open(self) -> "MlflowClient":
+        """The client, with the run found or made; the first call takes seconds."""
+        if self._client is None:
+            run_id, client = self.run_id(), _client(self._uri)
+            history = client.get_metric_history(run_id, names.EPOCH_ACTUAL)
+            self._logged = max((point.step for point in history), default=0)
+            self._client = client
+        return self._client
+
+    def _find_or_make(self, client: "MlflowClient") -> str:
+        experiment = _experiment(client)
+        uid = self._tags.get(names.TAG_UID, "")
+        if uid:
+            asked = f"tags.`{names.TAG_UID}` = '{uid}'"
+            for run in client.search_runs([experiment], asked, max_results=1):
+                client.update_run(run.info.run_id, status="RUNNING")
+                return str(run.info.run_id)
+        name = self._tags.get(names.TAG_JOB, "").rpartition("/")[2] or None
+        return str(client.create_run(experiment, tags=self._tags, run_name=name).info.run_id)
+
+    def _complain(self, error: Exception) -> None:
+        if not self._complained:
+            self._complained = True
+            say(
+                f"MLflow at {self._uri} does not take the epochs "
+                f"({type(error).__name__}: {str(error)[:200]}); they wait, training goes on"
+            )
+
+
+def require_answer(uri: str) -> None:
+    """ConnectionError unless this store may be asked: a server must answer, with anything, in 3 s."""
+    if not uri.startswith(("http://", "https://")):
+        return
+    try:
+        urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=ANSWER_S).close()  # noqa: S310
+    except urllib.error.HTTPError as answer:
+        answer.close()
+    except (OSError, ValueError) as error:  # ValueError: no address
+        raise ConnectionError(f"MLflow at {uri} does not answer: {error}") from error
+
+
+def experiment_of(uri: str, run_id: str) -> str:
+    """The id of the experiment that a run is in."""
+    return str(_client(uri).get_run(run_id).info.experiment_id)
+
+
+def import_mlflow() -> None:
+    """All of mlflow, before any part of it is imported.
+
+    A thread that begins with a part (`from mlflow.entities import ...`) keeps that part from a
+    thread that imports the whole, and waits for the whole itself. Python ends this by handing out
+    half-made modules: no import of mlflow works in that process any more.
+    """
+    import mlflow  # noqa: F401
+
+
+def _client(uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+
+    write_ahead(uri)
+    return MlflowClient(tracking_uri=uri)
+
+
+def write_ahead(uri: str) -> None:
+    """Let readers and writers of a local SQLite store not wait for one another; kept in the file."""
+    if not uri.startswith(_SQLITE):
+        return
+    with suppress(sqlite3.Error), closing(sqlite3.connect(uri.removeprefix(_SQLITE))) as database:
+        database.execute("PRAGMA journal_mode=WAL")
+
+
+def _experiment(client: "MlflowClient") -> str:
+    """The experiment that MLflow's own variables name, else laxity's."""
+    if given := os.environ.get("MLFLOW_EXPERIMENT_ID"):
+        return given
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    try:
+        return str(client.create_experiment(name))
+    except Exception:  # another worker may have made it in between
+        time.sleep(0.5)
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            raise
+        return str(found.experiment_id)

@@ -1,0 +1,146 @@
+"""Prefect's habits inside a worker: `get_run_logger`, `log_prints`, and tasks.
+
+The training code runs in another process than the flow, where Prefect knows of no run. Once the code
+imports Prefect, it finds itself in the context of the flow run that follows the job: log lines and
+task runs go there. laxity imports Prefect here only for `log_prints`, so a training that does not
+use it does not pay for it. Where no run follows the job, or its API cannot be reached, loggers write
+to stderr (`laxity logs`) and tasks run as they do in any script.
+"""
+
+import base64
+import json
+import os
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from laxity import names
+from laxity.stderr import say
+from laxity.worker.import_hooks import when_imported
+
+if TYPE_CHECKING:
+    from prefect import Flow
+    from prefect.client.schemas.objects import FlowRun
+
+ANSWER_S: Final = 3.0
+FLUSH_S: Final = 3.0
+_API: Final = "PREFECT_API_URL"
+_PATH: Final = "/flow_runs/"
+_ENTERED: Final = ExitStack()  # for the life of this process
+
+
+def watch(environ: Mapping[str, str], *, leads: bool) -> None:
+    """Enter the flow run's context as soon as the code imports Prefect. Only worker 0's prints go there."""
+    if not environ.get(names.ENV_JOB) or environ.get(names.ENV_POOL):
+        return
+    found: dict[str, Any] = {}
+
+    def before() -> None:
+        found.update(_find_run(environ))
+        if not found:
+            os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"
+
+    def enter_it(_prefect: ModuleType) -> None:
+        from prefect import Flow
+        from prefect.client.schemas.objects import FlowRun
+
+        flow = Flow(_nothing, name=environ.get(names.ENV_MODEL) or "training")
+        prints = leads and bool(found) and bool(environ.get(names.ENV_LOG_PRINTS))
+        enter(flow, FlowRun.model_validate(found) if found else None, log_prints=prints)
+
+    when_imported("prefect", enter_it, before=before)
+
+
+def enter(flow: "Flow[..., Any]", run: "FlowRun | None", *, log_prints: bool = False) -> None:
+    """Let this process be in that flow run, from now to its end."""
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.context import FlowRunContext
+    from prefect.filesystems import LocalFileSystem, NullFileSystem
+    from prefect.logging.loggers import patch_print
+    from prefect.results import get_result_store
+    from prefect.settings import get_current_settings
+
+    results: Any = get_result_store()
+    if run is None:  # a server would be asked for its default, and started for that
+        folder = LocalFileSystem(basepath=str(get_current_settings().results.local_storage_path))
+        update = {"result_storage": folder, "metadata_storage": NullFileSystem()}
+        results = results.model_copy(update=update)
+    else:
+        results = results.update_for_flow(flow, _sync=True)
+    context: Any = FlowRunContext(
+        flow=flow,
+        client=SyncPrefectClient(os.environ.get(_API) or "http://127.0.0.1:4200/api"),
+        flow_run=run,
+        task_runner=_ENTERED.enter_context(flow.task_runner.duplicate()),
+        result_store=results,
+        log_prints=log_prints,
+        parameters={},
+    )
+    _ENTERED.enter_context(context)
+    if log_prints:
+        _ENTERED.enter_context(patch_print())
+
+
+def print_to_log(environ: Mapping[str, str]) -> None:
+    """The flow has log_prints: import Prefect, so that prints are lines of the run's log."""
+    if not environ.get(names.ENV_LOG_PRINTS) or environ.get(names.ENV_POOL):
+        return
+    if find_spec("prefect") is None:
+        say("log_prints: Prefect is not installed here; prints are in laxity logs")
+        return
+    import prefect  # noqa: F401 - see `watch`
+
+
+def flush() -> None:
+    """Let log lines and task runs out, for a few seconds at most."""
+    if "prefect" not in sys.modules:
+        return
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for service in (APILogWorker, EventsWorker):
+        service.drain_all(timeout=FLUSH_S)
+
+
+def _find_run(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The flow run as its API answers it; empty where there is none, or no API in reach.
+
+    The environment's own API comes first: a pod may know it by another address than the flow does.
+    """
+    api, is_followed, run_id = environ.get(names.ENV_FLOW_RUN, "").partition(_PATH)
+    problems = []
+    for url in dict.fromkeys(filter(None, (environ.get(_API, "").rstrip("/"), api))):
+        if not is_followed:
+            break
+        try:
+            run = _ask(f"{url}{_PATH}{run_id}", dict(_credentials(environ)))
+        except (OSError, ValueError) as error:
+            problems.append(f"{url}: {error}")
+        else:
+            os.environ[_API] = url
+            return run
+    if problems:
+        say(f"no Prefect API in reach ({'; '.join(problems)}): its log lines are in laxity logs")
+    return {}
+
+
+def _ask(url: str, headers: dict[str, str]) -> dict[str, Any]:
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - as the submitter said
+    with closing(urllib.request.urlopen(request, timeout=ANSWER_S)) as answer:  # noqa: S310
+        found = json.load(answer)
+    return dict(found)  # ValueError unless it is an object
+
+
+def _credentials(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if key := environ.get("PREFECT_API_KEY"):
+        yield "Authorization", f"Bearer {key}"
+    elif auth := environ.get("PREFECT_API_AUTH_STRING"):
+        yield "Authorization", f"Basic {base64.b64encode(auth.encode()).decode()}"
+
+
+def _nothing() -> None:
+    """What the flow of the context would run."""

@@ -1,0 +1,84 @@
+"""Where a training stands: what its epochs, its boundaries and its user's calls have in common."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from laxity.worker.checkpoint import Checkpoint, CheckpointError, Checkpoints
+from laxity.worker.environment import Assignment
+from laxity.worker.io_meter import Meter
+from laxity.worker.sigterm import Termination
+from laxity.worker.state import States
+
+
+@dataclass(slots=True)
+class Course:
+    """`done` epochs of `total` are completed; `width` workers train, this one is number `rank`."""
+
+    assignment: Assignment
+    checkpoints: Checkpoints | None = None
+    states: States = field(default_factory=States)
+    termination: Termination = field(default_factory=Termination)
+    total: int = 0
+    done: int = 0
+    width: int = 1
+    formation: str = ""
+    warmup: bool = True
+    bytes_read: int = 0
+    meter: Meter | None = None  # where an epoch is one pass over the data
+    load_s: float | None = None  # what the last loading took
+    loaded: int | None = None  # the epoch that the objects are at since then
+    metrics: dict[str, float] = field(default_factory=dict)  # of the epoch in flight
+    last: dict[str, float] = field(default_factory=dict)  # the latest of each name
+    when_formed: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def rank(self) -> int:
+        return self.assignment.index
+
+    def count(self, count: int, *, of_file: bool = False) -> None:
+        """So many bytes were read."""
+        self.bytes_read += count
+        if self.meter is not None:
+            self.meter.count(count, of_file=of_file)
+
+    def load(self, checkpoint: Checkpoint, *, first: int = 0) -> None:
+        """Put the registered objects (from number `first` on) back to this checkpoint."""
+        began = time.monotonic()
+        with self.termination.deferred():
+            self.states.read(checkpoint.path, first=first)
+            self.last = dict(checkpoint.note.get("last", {}))
+            self.done = self.loaded = checkpoint.epoch
+        self.load_s = time.monotonic() - began
+
+    def load_epoch(self, epoch: int) -> None:
+        """Go to the checkpoint of exactly this epoch; a shared folder may show it late."""
+        found = self._await(epoch)
+        if found is None:
+            raise CheckpointError(
+                f"worker {self.rank} cannot see the checkpoint of epoch {epoch} in "
+                f"{self.assignment.folder}: all workers of a job need the same folder"
+            )
+        self.load(found)
+
+    def formed(self, width: int, *, formation: str = "") -> None:
+        """The group has this width from now on."""
+        self.width, self.warmup, self.formation = width, True, formation
+        for call in self.when_formed:
+            call()
+
+    def epoch_over(self) -> dict[str, Any]:
+        """What the epoch in flight has logged and read; the next one begins with nothing."""
+        found = {"metrics": self.metrics, "bytes": self.bytes_read}
+        self.metrics, self.bytes_read = {}, 0
+        return found
+
+    def _await(self, epoch: int, *, at_most_s: float = 15.0) -> Checkpoint | None:
+        until = time.monotonic() + at_most_s
+        while self.checkpoints is not None:
+            found = self.checkpoints.at(epoch)
+            if found is not None or time.monotonic() > until:
+                return found
+            time.sleep(0.2)
+        return None

@@ -1,0 +1,320 @@
+"""What worker 0 tells the service, and what it is told: each report once, in order, none lost.
+
+Reports are lines of `reports.jsonl` in the training's folder (a later attempt has a file of its own),
+on the disk before they are sent, sent until acknowledged. One thread sends, another asks what to do (a long poll, so an order arrives at
+once). The service may be away for any time: training goes on and the lines wait. In a pod that
+cannot reach it at all, a third thread reads what to do from a file.
+"""
+
+import http.client
+import json
+import os
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from laxity.job import signal_file as pod_orders
+from laxity.stderr import say
+from laxity.worker.environment import REPORTS
+
+ALL_REPORTS: Final = "reports*.jsonl"  # of all attempts
+POLL_S: Final = 20.0  # how long the service may hold a question
+CALL_S: Final = 10.0  # how long an answer may take otherwise
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 10.0
+LINES_PER_CALL: Final = 200
+ORDERS_S: Final = 1.0
+_PASSING: Final = (408, 409, 425, 429)  # answers of the 4xx kind that may change by themselves
+_LOCAL: Final = ("127.0.0.1", "::1", "localhost")
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What the service wants. `workers` is the width to have, None while nobody has said."""
+
+    stop: bool = False
+    workers: int | None = None
+    run_id: str = ""
+    generation: int = 0
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "Signal":
+        workers = answer.get("workers")
+        return cls(
+            stop=bool(answer.get("stop")),
+            workers=int(workers) if workers else None,
+            run_id=str(answer.get("run_id") or ""),
+            generation=int(answer.get("generation") or 0),
+        )
+
+
+class Outbox:
+    """The reports of one job. Without a `url` they are only written."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        file: str = REPORTS,
+        job: str = "",
+        uid: str = "",
+        url: str = "",
+        token: str = "",
+        orders: Path | None = None,
+    ) -> None:
+        self.signal = Signal()
+        self.tried = False  # the service has answered, or was found away, at least once
+        self._path = folder / file
+        self._lines = _read_lines(self._path)
+        others = (path for path in folder.glob(ALL_REPORTS) if path != self._path)
+        earlier = (_last_epoch(_read_lines(path, cut=False)) for path in others)
+        # the greatest epoch that was reported, by any attempt
+        self.last_epoch = max(_last_epoch(self._lines), *earlier, 0)
+        self._unwritten: list[Line] = []
+        self._acked = 0
+        self._changed = threading.Condition()
+        self._writing = threading.Lock()  # lines are numbered and written by one thread at a time
+        self._refused = False
+        self._away = False
+        self._closed = threading.Event()
+        self._sender = _Caller(job, uid, url, token) if url and job else None
+        if self._sender is not None:
+            self._spawn("send", self._send)
+            self._spawn("poll", self._poll)
+        if orders is not None and orders.exists():
+            self._spawn("orders", lambda: self._obey(orders))
+
+    def lines(self, kind: str) -> list[Line]:
+        """All lines of a kind so far, those of earlier starts too."""
+        with self._changed:
+            return [line for line in self._lines if line["kind"] == kind]
+
+    def append(self, kind: str, /, **fields: Any) -> None:
+        """Report one thing: durable when this returns."""
+        self.append_all([{"kind": kind, "at": time.time(), **fields}])
+
+    def say_parked(self, epoch: int) -> int:
+        """Say in the log, where nobody takes reports, that the training waits; told by which signal."""
+        told = self.signal.generation
+        if self._away or self._sender is None:
+            say(pod_orders.parked_text(epoch=epoch, generation=told))
+        return told
+
+    def append_all(self, reports: Sequence[Line]) -> None:
+        """Report several things in one write. A full disk delays the file, not the sending."""
+        with self._writing:
+            self._append_all(reports)
+
+    def _append_all(self, reports: Sequence[Line]) -> None:
+        with self._changed:
+            last = max(self._acked, self._lines[-1]["seq"] if self._lines else 0)
+        numbered = [{"seq": last + n, **line} for n, line in enumerate(reports, 1)]
+        self._unwritten += numbered
+        try:
+            _append(self._path, self._unwritten)
+            self._unwritten = []
+        except OSError as error:
+            say(f"reports cannot be kept in {self._path} ({error}); they are still sent")
+        with self._changed:
+            self._lines += numbered
+            self.last_epoch = max(self.last_epoch, _last_epoch(numbered))
+            self._changed.notify_all()
+
+    def wait_for_another(self, generation: int, *, at_most_s: float) -> Signal | None:
+        """The service's signal once it is another one than this stop; None if it stays so long."""
+        other = self.wait_until(
+            lambda now: not now.stop or now.generation != generation, at_most_s=at_most_s
+        )
+        return self.signal if other else None
+
+    def wait_until(self, true: Callable[[Signal], bool], *, at_most_s: float) -> bool:
+        """Wait until this holds for the service's signal; whether it does."""
+        with self._changed:
+            return self._changed.wait_for(lambda: true(self.signal), at_most_s)
+
+    def first_answer(self, *, at_most_s: float) -> None:
+        """Wait until the service was asked once, with or without an answer."""
+        if self._sender is not None:
+            with self._changed:
+                self._changed.wait_for(lambda: self.tried, at_most_s)
+
+    def drain(self, *, at_most_s: float) -> bool:
+        """Wait until every line is acknowledged; False if that took too long or was refused."""
+        if self._sender is None:
+            return True
+        with self._changed:
+            self._changed.wait_for(lambda: self._refused or self._all_acked(), at_most_s)
+            return self._all_acked()
+
+    def close(self) -> None:
+        """Send and ask no more; what is unsent stays in the file."""
+        self._closed.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _spawn(self, name: str, loop: Callable[[], None]) -> None:
+        threading.Thread(target=loop, name=f"laxity-{name}", daemon=True).start()
+
+    def _obey(self, orders: Path) -> None:
+        """Take a signal from the file when it is newer than what the service said last."""
+        while not self._closed.wait(ORDERS_S):
+            said = pod_orders.read_orders(orders)
+            try:
+                signal = Signal.of(said or {})
+            except (TypeError, ValueError):
+                continue  # written by hand
+            with self._changed:
+                if signal.generation > self.signal.generation:
+                    self.signal = signal
+                    self._changed.notify_all()
+
+    def _all_acked(self) -> bool:
+        return not self._lines or self._acked >= self._lines[-1]["seq"]
+
+    def _pending(self) -> list[Line]:
+        first = bisect_right(self._lines, self._acked, key=lambda line: int(line["seq"]))
+        return self._lines[first : first + LINES_PER_CALL]
+
+    def _send(self) -> None:
+        pause = FIRST_PAUSE_S
+        while not self._closed.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed.is_set() or not self._all_acked())
+                pending = self._pending()
+            before = self._acked
+            self._ask(pending, wait_s=0.0)
+            if self._acked > before:
+                pause = FIRST_PAUSE_S
+                continue
+            self._closed.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _poll(self) -> None:
+        pause = FIRST_PAUSE_S
+        wait_s = 0.0
+        while not self._closed.is_set():
+            began, generation = time.monotonic(), self.signal.generation
+            answered = self._ask([], wait_s=wait_s)
+            wait_s = POLL_S
+            news = answered and self.signal.generation != generation
+            if news or (answered and time.monotonic() - began > 1.0):
+                pause = FIRST_PAUSE_S
+                continue
+            self._closed.wait(pause)
+            pause = min(2 * pause, 1.0 if answered else LONGEST_PAUSE_S)
+
+    def _ask(self, reports: Sequence[Line], *, wait_s: float) -> bool:
+        """One call. Whatever goes wrong is said once and tried again."""
+        assert self._sender is not None  # noqa: S101 - the threads run only with one
+        try:
+            answer = self._sender.call(reports, generation=self.signal.generation, wait_s=wait_s)
+            signal, acked = Signal.of(answer), int(answer.get("acked") or 0)
+        except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
+            self._note_failure(error)
+            return False
+        with self._changed:
+            if not reports or signal.generation > self.signal.generation:
+                self.signal = signal
+            self.tried, self._refused, self._away = True, False, False
+            self._acked = acked
+            self._changed.notify_all()
+        return True
+
+    def _note_failure(self, error: Exception) -> None:
+        code = error.code if isinstance(error, urllib.error.HTTPError) else 0
+        with self._changed:
+            first, self._away = not self._away, True
+            self._refused = 400 <= code < 500 and code not in _PASSING
+            self.tried = True
+            self._changed.notify_all()
+        if first:
+            say(f"the service does not answer ({error}); training goes on")
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """The signal call of one job."""
+
+    job: str
+    uid: str
+    url: str
+    token: str
+
+    def call(self, reports: Sequence[Line], *, generation: int, wait_s: float) -> Line:
+        asked = {
+            "uid": self.uid,
+            "worker": 0,
+            "generation": generation,
+            "reports": reports,
+            "wait_s": wait_s,
+        }
+        headers = {"Content-Type": "application/json"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        place = f"{self.url}/v1/jobs/{urllib.parse.quote(self.job)}/signal"
+        request = urllib.request.Request(  # noqa: S310 - http(s) only, see the next lines
+            place, data=json.dumps(asked).encode(), headers=headers, method="POST"
+        )
+        if request.type not in ("http", "https"):
+            raise ValueError(f"{self.url} is not an http address")
+        with self._opener().open(request, timeout=wait_s + CALL_S) as response:
+            answer = json.load(response)
+        if not isinstance(answer, dict):
+            raise TypeError("the answer is not a JSON object")
+        return answer
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        """A service on this machine is not asked through a proxy."""
+        if urllib.parse.urlsplit(self.url).hostname in _LOCAL:
+            return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        return urllib.request.build_opener()
+
+
+def _read_lines(path: Path, *, cut: bool = True) -> list[Line]:
+    """The lines of earlier starts. A line torn by a kill is cut off: it was never acknowledged."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole = content[: content.rfind(b"\n") + 1]
+    if cut and len(whole) < len(content):
+        os.truncate(path, len(whole))
+    return list(_whole_lines(path, whole.splitlines()))
+
+
+def _whole_lines(path: Path, texts: Sequence[bytes]) -> Iterator[Line]:
+    for number, text in enumerate(texts, 1):
+        try:
+            line = json.loads(text)
+            yield {**line, "seq": int(line["seq"]), "kind": str(line["kind"])}
+        except (ValueError, KeyError, TypeError):
+            say(f"{path}, line {number} is no report: passed over")
+
+
+def _last_epoch(lines: Sequence[Line]) -> int:
+    return max((int(line["epoch"]) for line in lines if line["kind"] == "epoch"), default=0)
+
+
+def _append(path: Path, lines: Sequence[Line]) -> None:
+    """Write all lines or none, and flush them to the disk."""
+    content = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    before = os.fstat(descriptor).st_size
+    try:
+        with os.fdopen(os.dup(descriptor), "ab") as file:
+            file.write(content)
+        os.fsync(descriptor)
+    except OSError:
+        os.truncate(path, before)
+        raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,376 @@
+"""What training code holds: its epochs, its share of the data, its state, and the others' means.
+
+    for epoch in training.epochs():
+        loss = model.fit(training.shard(data))
+        training.average(model)
+        training.log(loss=loss)
+
+Between two epochs the state is saved and reported; there the training stops, goes on or changes
+its width when told so. Without a scheduler the same code just trains, alone.
+"""
+
+import atexit
+import math
+import numbers
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar
+
+from laxity import names
+from laxity.stderr import say
+from laxity.worker.active_run import ActiveRun
+from laxity.worker.checkpoint import CheckpointError, Checkpoints
+from laxity.worker.counted_io import counted_file, counted_items
+from laxity.worker.environment import Assignment
+from laxity.worker.follower import Follow
+from laxity.worker.group.membership import GroupError, Leader, Member
+from laxity.worker.import_hooks import when_imported
+from laxity.worker.io_meter import Meter
+from laxity.worker.leader import Lead
+from laxity.worker.mlflow_tracking import PATIENCE, Point, Tracker
+from laxity.worker.progress import Course
+from laxity.worker.reports import Outbox
+from laxity.worker.shards import shard
+from laxity.worker.sigterm import Termination, TrainingStopped
+from laxity.worker.state import States
+
+__all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "TrainingStopped"]
+
+Thing = TypeVar("Thing")
+Item = TypeVar("Item")
+Save = Callable[[Path], object]
+ALONE_FLUSH_S: Final = 120.0  # nobody waits for its place
+RUN_S: Final = 5.0  # the service makes the run within a second of the verdict, or it cannot
+
+
+class TrainingError(RuntimeError):
+    """The training code calls something where it has no meaning."""
+
+
+class Training:
+    """One worker's view of a training. A worker of a job gets it as a parameter."""
+
+    def __init__(
+        self,
+        epochs: int | None = None,
+        *,
+        folder: Path | str | None = None,
+        save: Save | None = None,
+        load: Save | None = None,
+    ) -> None:
+        """Train alone: with a folder, checkpoints go there and a second start goes on from them."""
+        assignment = Assignment(
+            folder=Path(folder) if folder is not None else None,
+            epochs=epochs,
+            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", ""),
+        )
+        self._set_up(assignment, Termination())
+        if save is not None and load is not None:
+            self.checkpoint_with(save, load)
+
+    @classmethod
+    def of(cls, assignment: Assignment, termination: Termination) -> "Training":
+        """The training of one worker process of a job."""
+        training = cls.__new__(cls)
+        training._set_up(assignment, termination)  # noqa: SLF001 - its own class
+        return training
+
+    def _set_up(self, assignment: Assignment, termination: Termination) -> None:
+        folder = assignment.folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        self._course = Course(
+            assignment,
+            checkpoints=Checkpoints(folder) if folder is not None else None,
+            states=States(),
+            termination=termination,
+            total=assignment.epochs or 0,
+        )
+        self.outbox: Outbox | None = None
+        self.tracker: Tracker | None = None
+        self._active_run: ActiveRun | None = None
+        self._role: Lead | Follow | None = None
+        self._unit: int | None = None
+        self._inside = False
+        self._noticed = False
+        if assignment.index == 0:
+            self._open_outbox()
+            self._open_tracker()
+
+    def _open_tracker(self) -> None:
+        """Nothing is imported or asked before the first epoch, or the code's own import of MLflow."""
+        given = self._course.assignment
+        if given.tracking_uri:
+            self.tracker = Tracker(
+                given.tracking_uri, tags=_tags(given), given_run_id=self._given_run_id
+            )
+            if not given.job:
+                atexit.register(self._finish_late)
+        if given.job and (uri := os.environ.get("MLFLOW_TRACKING_URI", "")):
+            for name, value in PATIENCE.items():
+                os.environ.setdefault(name, value)
+            self._active_run = ActiveRun(uri, lambda: self.run_id)
+            when_imported("mlflow", self._active_run.join)
+
+    def _open_outbox(self) -> None:
+        given = self._course.assignment
+        if given.folder is not None:
+            self.outbox = Outbox(
+                given.folder,
+                file=given.reports_file,
+                job=given.job,
+                uid=given.uid,
+                url=given.url,
+                token=given.token,
+                orders=given.orders,
+            )
+
+    # --- where it stands ---
+
+    @property
+    def rank(self) -> int:
+        """Number of this worker, from 0."""
+        return self._course.rank
+
+    @property
+    def workers(self) -> int:
+        """How many workers train now; may change from one epoch to the next."""
+        return self._course.width
+
+    @property
+    def epoch(self) -> int:
+        """Inside the loop the epoch in flight, counted from 1; outside the epochs done."""
+        return self._course.done + self._inside
+
+    @property
+    def total_epochs(self) -> int:
+        return self._course.total
+
+    @property
+    def started(self) -> bool:
+        """Whether `epochs()` was ever entered."""
+        return self._role is not None
+
+    @property
+    def formation(self) -> str:
+        """A name for the present group, the same on all its workers; another one after each change."""
+        return self._course.formation
+
+    @property
+    def complete(self) -> bool:
+        """Whether all epochs are done."""
+        return self.started and self._course.done >= self._course.total
+
+    @property
+    def folder(self) -> Path | None:
+        """The training's own folder, the same for all its workers and for a later attempt."""
+        return self._course.assignment.folder
+
+    @property
+    def run_id(self) -> str:
+        """The MLflow run of this training, on worker 0; "" elsewhere and where nothing is tracked.
+
+        The first call may take seconds, and raises what MLflow raises.
+        """
+        return self.tracker.run_id() if self.tracker is not None else self._given_run_id()
+
+    # --- epochs ---
+
+    def epochs(self, unit: int | None = None, *, total: int | None = None) -> Iterator[int]:
+        """The epochs that are left, counted from 1. An epoch is any equal unit of work.
+
+        With `unit=500` it is 500 steps: `training.steps` then counts them through. `total` is for
+        a training that nobody schedules; a job's number of epochs is part of its declaration.
+        """
+        course = self._course
+        course.total = course.assignment.epochs or total or 0
+        if course.total < 1:
+            raise TrainingError(f"how many epochs? Declare epochs=... or set {names.ENV_EPOCHS}")
+        if self._role is not None:
+            raise TrainingError("epochs() was called twice: one loop holds the whole training")
+        if unit is not None and unit < 1:
+            raise TrainingError(f"an epoch of {unit} steps: expected 1 or more")
+        self._unit = unit
+        course.meter = Meter() if unit is None and self.outbox is not None else None
+        self._role = self._take_role()
+        return self._loop(self._role)
+
+    def _loop(self, role: Lead | Follow) -> Iterator[int]:
+        going = role.begin()
+        while going:
+            self._course.termination.check()
+            self._course.loaded = None
+            self._inside = True
+            if self._active_run is not None:
+                self._active_run.offer()
+            yield self.epoch
+            self._inside = False
+            self._course.termination.check()
+            going = role.boundary()
+        if not self._course.assignment.job and self.tracker is not None:
+            self.tracker.flush(at_most_s=ALONE_FLUSH_S)  # now: at the interpreter's end is too late
+
+    def _take_role(self) -> Lead | Follow:
+        given = self._course.assignment
+        if given.job and given.folder is not None and given.index > 0:
+            return Follow(self._course, Member(given.folder, index=given.index, uid=given.training))
+        group = None
+        if given.job and given.folder is not None:
+            group = Leader(given.folder, uid=given.training, host=given.host)
+        return Lead(self._course, group=group, outbox=self.outbox, tracker=self.tracker)
+
+    def _given_run_id(self) -> str:
+        """The run that the service made at the verdict; "" if it says none in a few seconds."""
+        if self.outbox is None:
+            return ""
+        if self._course.assignment.url:
+            self.outbox.wait_until(lambda now: bool(now.run_id), at_most_s=RUN_S)
+        return self.outbox.signal.run_id
+
+    @property
+    def steps(self) -> Iterator[int]:
+        """With `epochs(unit=n)`: the numbers of this epoch's steps, over the whole training.
+
+        Ends early when the epoch is void because another worker is gone: it will be done again.
+        """
+        if self._unit is None or not self._inside:
+            raise TrainingError("training.steps counts inside a loop over epochs(unit=...)")
+        first = self._course.done * self._unit
+        return self._steps(range(first, first + self._unit))
+
+    def _steps(self, numbers_: range) -> Iterator[int]:
+        for number in numbers_:
+            if self._role is not None and self._role.void:
+                return
+            yield number
+
+    # --- data ---
+
+    def shard(self, data: Any, *, seed: int | None = None) -> Any:
+        """This worker's part of arrays, sequences, or tuples and dicts of them, in this epoch."""
+        if not self._inside:
+            raise TrainingError(
+                "shard() belongs inside the loop over epochs(): "
+                "the parts change when the number of workers does"
+            )
+        return shard(data, rank=self.rank, width=self.workers, seed=seed, epoch=self.epoch)
+
+    def count_bytes(self, count: int) -> None:
+        """So many bytes were read: for loaders that `open` and `reading` do not see."""
+        self._course.count(int(count))
+
+    def open(self, path: Path | str, mode: str = "rb") -> IO[Any]:
+        """A file for reading, counted."""
+        return counted_file(Path(path), mode, partial(self._course.count, of_file=True))
+
+    def reading(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The same items, with the bytes of their arrays counted."""
+        return counted_items(items, self.count_bytes)
+
+    # --- state ---
+
+    def restore(self, *things: object) -> int:
+        """Save these at each boundary from now on, and put them back as last saved, in place.
+
+        The number of epochs that they hold: 0 at the first start.
+        """
+        if self._role is not None:
+            raise TrainingError("restore() comes before epochs()")
+        course = self._course
+        first = len(course.states.objects)
+        course.states.objects += things
+        newest = course.checkpoints.newest() if course.checkpoints else None
+        if newest is not None:
+            course.load(newest, first=first)
+        return course.done
+
+    def checkpoint_with(self, save: Save, load: Save) -> None:
+        """Callables of your own: `save(path)` makes a file or a folder there, `load(path)` reads it."""
+        self._course.states.save, self._course.states.load = save, load
+        self._course.loaded = None
+
+    def average(self, thing: Thing, *, weight: float = 1.0) -> Thing:
+        """Replace every number of a model or of arrays by its mean over all workers, in place.
+
+        The means are the same bits on all workers. `weight` may be the size of the shard. A plain
+        number comes back as its mean.
+        """
+        if not self._inside or self._role is None:
+            raise TrainingError("average() belongs inside the loop over epochs()")
+        from laxity.worker.group.averaging import leaves
+
+        box: list[Any] = [thing]
+        found = leaves(box if isinstance(thing, float) else thing)
+        if not math.isfinite(weight) or weight < 0:
+            raise ValueError(f"average(weight={weight}): expected a number, 0 or more")
+        means = self._role.average(
+            [leaf.value for leaf in found], [leaf.name for leaf in found], weight
+        )
+        for leaf, mean in zip(found, means or (), strict=means is not None):
+            leaf.put(mean)
+        return box[0] if isinstance(thing, float) else thing
+
+    def when_formed(self, call: Callable[[], None]) -> None:
+        """Call this whenever the group has formed, before the next epoch: rank and workers hold."""
+        self._course.when_formed.append(call)
+
+    # --- what it says ---
+
+    def log(self, **metrics: float) -> None:
+        """Figures of this epoch, for MLflow and the reports; worker 0's count."""
+        figures = {name: _number(name, value) for name, value in metrics.items()}
+        odd = [name for name, value in figures.items() if not math.isfinite(value)]
+        if odd and not self._noticed:
+            self._noticed = True
+            say(f"{odd[0]} is {figures[odd[0]]} in epoch {self.epoch}: such values are not logged")
+        if self._inside or self._role is None:
+            self._course.metrics |= figures
+            return
+        self._course.last |= figures
+        if self.tracker is not None:
+            self.tracker.add([Point.after(self._course.done, figures)])
+
+    def last(self, name: str) -> float:
+        """The latest value logged under this name, also by an earlier start."""
+        figures = self._course.last | self._course.metrics
+        if name not in figures:
+            raise KeyError(f"{name!r} was never logged; logged were {sorted(figures)}")
+        return figures[name]
+
+    # --- the end, for whoever runs the training function ---
+
+    def finish(self) -> None:
+        """The training function has returned: tell the other workers."""
+        if self._role is not None:
+            self._role.end()
+        if self.tracker is not None and not self._course.assignment.job:
+            self.tracker.flush(at_most_s=ALONE_FLUSH_S, outcome="FINISHED")
+
+    def _finish_late(self) -> None:
+        """At the interpreter's end nothing new can be imported: only what is open is used."""
+        if self.tracker is not None and self.tracker.opened:
+            outcome = "FINISHED" if self.complete else "KILLED"
+            self.tracker.flush(at_most_s=ALONE_FLUSH_S, outcome=outcome)
+
+    def save_rest(self) -> None:
+        """Told to stop: save what the last boundary left unsaved."""
+        if self._role is not None:
+            self._role.stopped()
+
+    def lost_others(self) -> bool:
+        """Whether another worker of the group is gone."""
+        return self._role is not None and self._role.anyone_gone()
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, numbers.Real) or hasattr(value, "item"):
+        return float(value)
+    raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}")
+
+
+def _tags(given: Assignment) -> dict[str, str]:
+    """A training that nobody schedules is known by its folder, if it has one."""
+    uid = given.uid or (str(given.folder.resolve()) if given.folder else "")
+    return {names.TAG_JOB: given.job, names.TAG_UID: uid, names.TAG_MODEL: given.model}

@@ -115,9 +115,9 @@ def running(service: Service) -> Iterator[None]:
 @contextmanager
 def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed"]]:
     """A service with a home of its own that sees the Jobs of one namespace, and all nodes."""
-    from laxity_profiler.history import History
-    from laxity_profiler.learner import Learner
-    from laxity_profiler.tables import open_engine
+    from laxity_profiler.history.database import open_engine
+    from laxity_profiler.history.history import History
+    from laxity_profiler.learning.learner import Learner
     from laxity_scheduler.memory.store import Store
     from laxity_scheduler.running.start import policy_named, reports_of
     from laxity_scheduler.service.lessons import Lessons

@@ -6,7 +6,7 @@ For a schedule (cron, a CronJob): laxity refit, or python -m laxity_profiler ref
 import typer
 
 from laxity.cli.exit_codes import run
-from laxity_profiler.commands import benches, register
+from laxity_profiler.cli.commands import benches, register
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
 register(app)

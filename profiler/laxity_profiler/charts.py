@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from laxity_profiler.evidence import Outcome, Point
+from laxity_profiler.learning.backtest import Outcome, Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

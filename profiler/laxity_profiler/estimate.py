@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from laxity_profiler.sharing import model_key
+from laxity_profiler.model_key import model_key
 
 if TYPE_CHECKING:
     from laxity.job.spec import TrainingSpec
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 class Workload:
     """What is trained. Two jobs with equal workloads share one history.
 
-    `model` is the key of the history (laxity_profiler.sharing); `epochs` counts equal units of work; `user_epoch_s` is the
+    `model` is the key of the history (laxity_profiler.model_key); `epochs` counts equal units of work; `user_epoch_s` is the
     user's estimate of one epoch on one worker, or None; `gpus_per_worker` decides how many workers
     a node holds.
     """

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_profiler.curve import ONE_WIDTH, Curve, Level
-from laxity_profiler.fits import ModelFit, Setting, SettingFit, StepFit
-from laxity_profiler.overhead import CLUSTER, Costs, ModelCosts
-from laxity_profiler.overhead_part import PartFit
-from laxity_profiler.predictor import HistoryPredictor
+from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
+from laxity_profiler.model.model_fit import ModelFit, Setting, SettingFit, StepFit
+from laxity_profiler.overhead.costs import CLUSTER, Costs, ModelCosts
+from laxity_profiler.overhead.part import PartFit
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.contract.predictor_exam import EXAM, Bench, Question, named
 from tests.prediction.builders import World
 

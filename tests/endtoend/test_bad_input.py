@@ -16,7 +16,7 @@ from laxity import names
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity.parsing import LAST_AT
-from laxity_profiler.report_values import LONGEST_S
+from laxity_profiler.history.report_values import LONGEST_S
 from tests.builders import bearer
 from tests.crash.stage import LAXITY, Stage, stage, until
 

@@ -30,7 +30,7 @@ PR_SET_PDEATHSIG: Final = 1
 CODE: Final = (
     "alembic.command", "kubernetes.aio.client", "kubernetes.aio.config", "psycopg",
     "uvicorn.protocols.http.auto", "uvicorn.protocols.websockets.auto", "laxity.cli.main",
-    "laxity_k8s.kubernetes", "laxity_profiler.learner", "laxity_scheduler.commands",
+    "laxity_k8s.kubernetes", "laxity_profiler.learning.learner", "laxity_scheduler.commands",
     "laxity_scheduler.policies.qos", "laxity_scheduler.running.serving", "laxity_scheduler.simulate.commands",
 )  # fmt: skip
 STEPS: Final = tuple(

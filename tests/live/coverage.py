@@ -24,7 +24,7 @@ from sqlalchemy import text
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_profiler.calibrate import Coverage
+from laxity_profiler.model.calibration import Coverage
 from tests.live.world import HERE, World, until, world
 
 EPOCHS = 10

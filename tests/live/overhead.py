@@ -21,8 +21,8 @@ from typing import Literal, get_args
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_profiler.overhead import LOCAL, Costs, Part, fit_costs
-from laxity_profiler.said import StopSeen
+from laxity_profiler.history.report_fold import StopSeen
+from laxity_profiler.overhead.costs import LOCAL, Costs, Part, fit_costs
 from tests.live.world import HERE, KINDS_OF_TRAINING, Kind, World, best_effort, until, world
 
 TIMES = 24  # stops of each example

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Literal
 
-from laxity_profiler.scaling import StepTime, four_points
+from laxity_profiler.model.scaling import StepTime, four_points
 from tests.live.world import KINDS_OF_TRAINING, Kind, World, best_effort, world
 
 EPOCHS = 8

@@ -16,8 +16,8 @@ from laxity.api.client import Client
 from laxity.api.views import JobView
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_profiler.history import History
-from laxity_profiler.tables import open_engine
+from laxity_profiler.history.database import open_engine
+from laxity_profiler.history.history import History
 from tests.builders import TOKEN
 
 HERE = Path(__file__).parent

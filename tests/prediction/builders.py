@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from laxity_profiler.estimate import Workload
-from laxity_profiler.fits import Setting
-from laxity_profiler.fitting import Stretch, fit_model
-from laxity_profiler.history import History
-from laxity_profiler.predictor import HistoryPredictor
-from laxity_profiler.tables import open_engine
+from laxity_profiler.history.database import open_engine
+from laxity_profiler.history.history import History
+from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 START_AT = 1_000_000.0
 LATER_AT = 2_000_000.0

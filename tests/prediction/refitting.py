@@ -7,9 +7,9 @@ from typing import Any
 import typer
 from typer.testing import CliRunner, Result
 
-from laxity_profiler.commands import register
-from laxity_profiler.learner import Learner
-from laxity_profiler.refit import Refit, refit
+from laxity_profiler.cli.commands import register
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.registry.refit import Refit, refit
 from tests.prediction.builders import START_AT, history_in, trained, workload
 
 

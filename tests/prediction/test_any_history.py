@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity.job.widths import MOST_WORKERS
-from laxity_profiler.curve import ONE_WIDTH, Curve, Level, read
 from laxity_profiler.estimate import NO_PROGRESS, Ask, Progress, Workload
-from laxity_profiler.fitting import fit_model, node_workers, stretches
-from laxity_profiler.history import Epoch, Run
-from laxity_profiler.overhead import PRIORS, fit_costs
-from laxity_profiler.predictor import HistoryPredictor
-from laxity_profiler.report_values import LONGEST_S, SHORTEST_S
-from laxity_profiler.said import StopSeen
+from laxity_profiler.history.history import Epoch, Run
+from laxity_profiler.history.report_fold import StopSeen
+from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
+from laxity_profiler.learning.fit_model import fit_model, node_workers, stretches
+from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level, read
+from laxity_profiler.overhead.costs import PRIORS, fit_costs
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 WIDTHS = st.integers(1, MOST_WORKERS) | st.sampled_from([1, 2, 4, 8])
 NODES = st.none() | st.integers(1, 64)

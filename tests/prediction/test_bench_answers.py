@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_profiler.commands import benches
+from laxity_profiler.cli.commands import benches
 
 
 def test_the_bench_asks_for_every_job_at_eight_widths_and_compares_with_row_by_row() -> None:

@@ -10,11 +10,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from laxity.cli.exit_codes import CommandError
-from laxity_profiler.commands import benches
-from laxity_profiler.measured import TableError, read_table
-from laxity_profiler.tables_bench import beyond_a_node, judge_tables, node_gpus
-from laxity_profiler.tables_report import cells
-from laxity_profiler.tables_split import by_pull, left_out, of_folder, of_model
+from laxity_profiler.bench.held_out import beyond_a_node, judge_tables, node_gpus
+from laxity_profiler.bench.report_tables import cells
+from laxity_profiler.bench.throughput_tables import TableError, read_table
+from laxity_profiler.bench.tuning_split import by_pull, left_out, of_folder, of_model
+from laxity_profiler.cli.commands import benches
 from tests.prediction.tables import step_s, write_table
 
 TRACES = os.environ.get("LAXITY_TRACES", "")

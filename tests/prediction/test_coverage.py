@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from laxity_profiler.calibrate import Coverage, adapted_level, coverage, factors, quantiles
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
-from laxity_profiler.fits import Setting
-from laxity_profiler.fitting import Stretch, fit_model
-from laxity_profiler.predictor import HistoryPredictor
-from laxity_profiler.said import EPOCHS_KEPT
+from laxity_profiler.history.report_fold import EPOCHS_KEPT
+from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.model.calibration import Coverage, adapted_level, coverage, factors, quantiles
+from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.prediction.builders import World
 
 EPOCHS = 40

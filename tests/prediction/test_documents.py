@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from laxity_profiler.commands import benches
+from laxity_profiler.cli.commands import benches
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs/prediction.md"

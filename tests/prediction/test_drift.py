@@ -9,14 +9,14 @@ from statistics import fmean
 
 import pytest
 
-from laxity_profiler.calibrate import adapted_level
-from laxity_profiler.drift import Drift, drift_of, places
 from laxity_profiler.estimate import NO_PROGRESS, Workload
-from laxity_profiler.fits import Setting
-from laxity_profiler.fitting import Stretch, fit_model
-from laxity_profiler.history import History
-from laxity_profiler.learner import Learner
-from laxity_profiler.predictor import HistoryPredictor
+from laxity_profiler.history.history import History
+from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.model.calibration import adapted_level
+from laxity_profiler.model.drift import Drift, drift_of, places
+from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.prediction.builders import START_AT, World, history_in, trained, workload
 
 EPOCHS = 10

@@ -6,12 +6,25 @@ from typing import Any
 import pytest
 
 from laxity_profiler.charts import calibration_chart, curve_chart, scatter_chart
-from laxity_profiler.evidence import Lesson, Outcome, Point, backtests, calibration, errors, live
-from laxity_profiler.fits import ModelFit, Setting
-from laxity_profiler.fitting import Stretch
-from laxity_profiler.history import Epoch, Run
-from laxity_profiler.registry_view import coverage_of, digest_of, note, table
-from laxity_profiler.trained import Trained, description_of, params_of, registered_name
+from laxity_profiler.history.history import Epoch, Run
+from laxity_profiler.learning.backtest import (
+    Lesson,
+    Outcome,
+    Point,
+    backtests,
+    calibration,
+    errors,
+    live,
+)
+from laxity_profiler.learning.fit_model import Stretch
+from laxity_profiler.model.model_fit import ModelFit, Setting
+from laxity_profiler.registry.calibration_run import coverage_of, digest_of, note, table
+from laxity_profiler.registry.predictor_entry import (
+    Trained,
+    description_of,
+    params_of,
+    registered_name,
+)
 from tests.prediction.builders import World, workload
 
 

@@ -21,10 +21,10 @@ from laxity.worker.io_meter import (
     storage_bytes,
 )
 from laxity_profiler.estimate import NO_PROGRESS, Workload
-from laxity_profiler.history import History
-from laxity_profiler.learner import Learner
-from laxity_profiler.predictor import HistoryPredictor
-from laxity_profiler.traffic import NotBelieved, Reading, TrafficFit, epoch_of
+from laxity_profiler.history.history import History
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.model.traffic import NotBelieved, Reading, TrafficFit, epoch_of
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line
 
 DATA_BYTES = 12_000_000_000

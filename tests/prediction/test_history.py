@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
-from laxity_profiler.history import Epoch, History
-from laxity_profiler.said import NOTHING_SAID, Said
-from laxity_profiler.tables import HistoryError
+from laxity_profiler.history.database import HistoryError
+from laxity_profiler.history.history import Epoch, History
+from laxity_profiler.history.report_fold import NOTHING_SAID, Said
 from tests.prediction.builders import (
     LATER_AT,
     START_AT,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from laxity_profiler.estimate import NO_PROGRESS, Estimate, Workload
-from laxity_profiler.history import History
-from laxity_profiler.learner import Learner
-from laxity_profiler.predictor import HistoryPredictor
+from laxity_profiler.history.history import History
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.prediction.builders import (
     LATER_AT,
     START_AT,
@@ -223,7 +223,7 @@ def test_importing_the_values_imports_nothing_heavy() -> None:
 
 
 def test_a_predictor_needs_no_database_and_no_scipy() -> None:
-    said = "import sys, laxity_profiler.predictor; print(*sys.modules)"
+    said = "import sys, laxity_profiler.predictor.history_predictor; print(*sys.modules)"
     loaded = set(
         subprocess.run(
             [sys.executable, "-c", said], capture_output=True, text=True, check=True

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from laxity_profiler.curve import Curve, Level, read
 from laxity_profiler.estimate import NO_PROGRESS, Workload
-from laxity_profiler.history import Epoch, History
-from laxity_profiler.learner import Learner
-from laxity_profiler.predictor import HistoryPredictor
-from laxity_profiler.scaling import StepTime, fit_curve
+from laxity_profiler.history.history import Epoch, History
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.model.curve import Curve, Level, read
+from laxity_profiler.model.scaling import StepTime, fit_curve
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.prediction.builders import (
     LATER_AT,
     START_AT,

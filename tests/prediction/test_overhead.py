@@ -10,10 +10,10 @@ from statistics import fmean
 import pytest
 
 from laxity_profiler.estimate import Estimate, Workload
-from laxity_profiler.overhead import CLUSTER, Costs, fit_costs
-from laxity_profiler.overhead_trained import held_back, held_back_errors, overhead_entry
-from laxity_profiler.predictor import HistoryPredictor
-from laxity_profiler.said import StopSeen
+from laxity_profiler.history.report_fold import StopSeen
+from laxity_profiler.overhead.costs import CLUSTER, Costs, fit_costs
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
+from laxity_profiler.registry.overhead_entry import held_back, held_back_errors, overhead_entry
 
 SEEDS = range(40)
 

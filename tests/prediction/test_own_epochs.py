@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
-from laxity_profiler.fits import Setting
-from laxity_profiler.fitting import Stretch, fit_model
-from laxity_profiler.predictor import HistoryPredictor
+from laxity_profiler.learning.fit_model import Stretch, fit_model
+from laxity_profiler.model.model_fit import Setting
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 
 def learned(times: dict[int, list[list[float]]], model: str = "mlp") -> HistoryPredictor:

@@ -17,7 +17,7 @@ import pytest
 
 from examples.demo.servers import free_ports
 from laxity import names
-from laxity_profiler.refit import refit
+from laxity_profiler.registry.refit import refit
 from laxity_scheduler.telling.announce import Word
 from laxity_scheduler.telling.announce_mlflow import MlflowRuns
 from tests.browser import Page, browser

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from laxity_profiler import tables
 from laxity_profiler.estimate import Estimate
-from laxity_profiler.history import Epoch, History, HistoryError
-from laxity_profiler.learner import Learner
-from laxity_profiler.lease import LeaseHeldError, held
+from laxity_profiler.history import database
+from laxity_profiler.history.history import Epoch, History, HistoryError
+from laxity_profiler.history.lease import LeaseHeldError, held
+from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.memory.store import Store
 from tests.kube.postgres import WHY_NOT, postgresql, programs
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line, trained, workload
@@ -33,8 +33,8 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def history(url: str) -> Iterator[History]:
     """A history on an emptied database."""
-    engine = tables.open_engine(url)
-    tables.Table.metadata.drop_all(engine)
+    engine = database.open_engine(url)
+    database.Table.metadata.drop_all(engine)
     yield History(engine)
     engine.dispose()
 
@@ -74,7 +74,7 @@ def test_the_same_reports_come_to_the_same_predictor(history: History, tmp_path:
 def test_a_restart_goes_on_where_the_first_left_off(history: History, url: str) -> None:
     fill(history)
 
-    again = History(tables.open_engine(url))
+    again = History(database.open_engine(url))
 
     assert again.report("a0").progress == history.report("a0").progress
     assert again.news(epochs_after=0, stops_after=0) == history.news(epochs_after=0, stops_after=0)
@@ -82,7 +82,7 @@ def test_a_restart_goes_on_where_the_first_left_off(history: History, url: str) 
 
 
 def test_replicas_that_are_told_the_same_at_once_count_it_once(history: History, url: str) -> None:
-    others = [History(tables.open_engine(url)) for _ in range(4)]
+    others = [History(database.open_engine(url)) for _ in range(4)]
     what = workload(epochs=50)
     lines = [line(1, "formed", width=2, epoch=0)]
     lines += [epoch_line(n + 1, n) for n in range(1, 41)]
@@ -130,7 +130,7 @@ def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
 
     def opens() -> None:
         gate.wait(30)
-        opened.append(History(tables.open_engine(url)))
+        opened.append(History(database.open_engine(url)))
 
     threads = [threading.Thread(target=opens) for _ in range(4)]
     for thread in threads:
@@ -147,7 +147,7 @@ def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
 
 
 def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> None:
-    engines = [tables.open_engine(url) for _ in range(6)]
+    engines = [database.open_engine(url) for _ in range(6)]
     gate, let_go = threading.Barrier(6), threading.Event()
     got: list[str] = []
 
@@ -177,7 +177,7 @@ def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> 
 
 def test_a_database_that_is_away_is_an_error_of_the_history() -> None:
     with pytest.raises(HistoryError, match=r"the history at postgresql.*did not do it"):
-        tables.open_engine("postgresql://laxity@127.0.0.1:1/postgres")
+        database.open_engine("postgresql://laxity@127.0.0.1:1/postgres")
 
 
 STARTS = 20
@@ -189,7 +189,7 @@ def open_all(addresses: list[str], both: Barrier, ends: "SimpleQueue[str]") -> N
         both.wait(60.0)
         try:
             Store.open(address).close()
-            tables.open_engine(address).dispose()
+            database.open_engine(address).dispose()
         except Exception as error:  # noqa: BLE001 - told to the test
             ends.put(f"{type(error).__name__}: {error}")
         else:

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from laxity.cli.exit_codes import CommandError
-from laxity_profiler.commands import register
+from laxity_profiler.cli.commands import register
 from tests.prediction.builders import history_in, trained
 
 

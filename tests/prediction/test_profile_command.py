@@ -16,9 +16,9 @@ from typer.testing import CliRunner, Result
 from laxity import names
 from laxity.api.views import JobView
 from laxity.cli.exit_codes import CommandError
-from laxity_profiler.commands import register
-from laxity_profiler.profile_fit import Measured, fit
-from laxity_profiler.profiling import run
+from laxity_profiler.cli.commands import register
+from laxity_profiler.cli.profiling import run
+from laxity_profiler.learning.profile_fit import Measured, fit
 from tests.prediction.builders import history_in, trained
 
 if TYPE_CHECKING:

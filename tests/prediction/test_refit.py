@@ -7,8 +7,8 @@ import pytest
 
 from laxity import names
 from laxity_profiler.estimate import NO_PROGRESS
-from laxity_profiler.learner import Learner
-from laxity_profiler.registry import EXPERIMENT, TAG_DIGEST
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.registry.registry import EXPERIMENT, TAG_DIGEST, TAG_PAGE
 from tests.prediction.builders import trained, workload
 from tests.prediction.refitting import Place
 
@@ -93,6 +93,25 @@ def test_only_what_changed_gets_a_new_version(blank: Path, tmp_path: Path) -> No
     assert (str(champion.version), len(place.versions("laxity.mlp"))) == ("2", 2)
     steps = place.client.get_metric_history(after.view, "coverage/backtest_start_p90")
     assert len(steps) == 2
+    place.history.engine.dispose()
+
+
+def test_a_version_that_an_older_laxity_serves_gets_a_successor(
+    blank: Path, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, blank)
+    place.refit()
+    (old,) = place.versions("laxity.mlp")
+    place.client.set_model_version_tag("laxity.mlp", old.version, TAG_PAGE, "older")
+    place.client.set_tag(old.run_id, TAG_PAGE, "older")
+
+    after = place.refit()
+
+    assert [(one.name, one.version) for one in after.new] == [("laxity.mlp", "2")]
+    champion = place.client.get_model_version_by_alias("laxity.mlp", "champion")
+    assert str(champion.version) == "2"
+    assert {run.info.run_id for run in runs_of(place)} >= {old.run_id, champion.run_id}
+    assert place.refit().new == ()
     place.history.engine.dispose()
 
 

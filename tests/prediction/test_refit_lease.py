@@ -9,8 +9,8 @@ import time
 import pytest
 
 from laxity.cli.exit_codes import FAILED, CommandError
-from laxity_profiler import tables
-from laxity_profiler.lease import LeaseHeldError, held
+from laxity_profiler.history import database
+from laxity_profiler.history.lease import LeaseHeldError, held
 from tests.prediction.refitting import Place, command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -69,5 +69,5 @@ def test_a_lease_that_was_lost_is_not_renewed(place: Place) -> None:
 
 
 def write_lease(place: Place, position: str) -> None:
-    with tables.transaction(place.history.engine) as connection:
-        tables.write_watermark(connection, "lease:refit", position)
+    with database.transaction(place.history.engine) as connection:
+        database.write_watermark(connection, "lease:refit", position)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from laxity_profiler.learner import Learner
-from laxity_profiler.overhead_trained import NAME as OVERHEAD
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.registry.overhead_entry import NAME as OVERHEAD
 from tests.prediction.builders import workload
 from tests.prediction.refitting import Place
 

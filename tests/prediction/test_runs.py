@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_profiler.history import History
-from laxity_profiler.runs import Runs
+from laxity_profiler.history.history import History
+from laxity_profiler.history.mlflow_runs import Runs
 from tests.prediction.builders import epoch_line, history_in, workload
 
 pytestmark = pytest.mark.slow

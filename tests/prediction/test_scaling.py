@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from laxity_profiler.curve import Curve, Level, paying_widths, peak_width, read
-from laxity_profiler.scaling import EpochTime, StepTime, fit_curve, four_points
+from laxity_profiler.model.curve import Curve, Level, paying_widths, peak_width, read
+from laxity_profiler.model.scaling import EpochTime, StepTime, fit_curve, four_points
 from tests.prediction.tables import TRUTH, grid, step_s
 
 

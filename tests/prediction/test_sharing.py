@@ -7,10 +7,10 @@ import pytest
 
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Workload
-from laxity_profiler.history import Epoch, History
-from laxity_profiler.learner import Learner
-from laxity_profiler.predictor import HistoryPredictor
-from laxity_profiler.sharing import model_key, model_of, pool_of
+from laxity_profiler.history.history import Epoch, History
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.model_key import model_key, model_of, pool_of
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.promising.promise import judge
 from laxity_scheduler.web.newcomer import newcomer

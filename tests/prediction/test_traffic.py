@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from laxity_profiler.traffic import (
+from laxity_profiler.model.traffic import (
     NotBelieved,
     TrafficFit,
     doubted,

@@ -10,9 +10,9 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from laxity import names
-from laxity_profiler.history import History
-from laxity_profiler.learner import Learner
-from laxity_profiler.tables import open_engine
+from laxity_profiler.history.database import open_engine
+from laxity_profiler.history.history import History
+from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.memory.store import Store
 from laxity_scheduler.policies import qos

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from laxity_profiler.estimate import Estimate
-from laxity_profiler.history import History
-from laxity_profiler.learner import Learner
-from laxity_profiler.tables import open_engine
+from laxity_profiler.history.database import open_engine
+from laxity_profiler.history.history import History
+from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.memory.store import Store
 from laxity_scheduler.memory.tables import Fresh, JobRow, Owed, Table
 from laxity_scheduler.model.job import Job

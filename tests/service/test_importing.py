@@ -71,7 +71,7 @@ def begin():
     threading.Thread(target=tracker.flush, kwargs={"at_most_s": 60.0}, daemon=True).start()
 """
 ANSWERING = """
-from laxity_profiler.registry_answers import answering
+from laxity_profiler.registry.mlflow_errors import answering
 
 def ask():
     with answering("http://127.0.0.1:9"):

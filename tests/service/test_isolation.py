@@ -11,7 +11,7 @@ import pytest
 
 from laxity import names
 from laxity.api.views import job_view
-from laxity_profiler.history import HistoryError
+from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.live import JobError
 from laxity_scheduler.memory.journal import entries, replay
 from laxity_scheduler.memory.store import Store, StoreError

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from laxity_profiler.history import History
-from laxity_profiler.learner import Learner
-from laxity_profiler.report_values import LONGEST_S, SHORTEST_S
-from laxity_profiler.said import KINDS
-from laxity_profiler.tables import open_engine
+from laxity_profiler.history.database import open_engine
+from laxity_profiler.history.history import History
+from laxity_profiler.history.report_fold import KINDS
+from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
+from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.memory.store import Store
 from laxity_scheduler.policies import qos
 from laxity_scheduler.running.start import reports_of

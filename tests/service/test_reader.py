@@ -7,7 +7,7 @@ import pytest
 
 from laxity import names
 from laxity_profiler.estimate import Workload
-from laxity_profiler.learner import Learner
+from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.running.start import reading
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.telling.reader import Reader

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_profiler.sharing import model_of
+from laxity_profiler.model_key import model_of
 from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState

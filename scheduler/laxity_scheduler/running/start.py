@@ -43,9 +43,9 @@ class Opened:
 @contextmanager
 def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) -> Iterator[Opened]:
     """Everything open; closed at the end of the block."""
-    from laxity_profiler.history import History
-    from laxity_profiler.learner import Learner
-    from laxity_profiler.tables import open_engine
+    from laxity_profiler.history.database import open_engine
+    from laxity_profiler.history.history import History
+    from laxity_profiler.learning.learner import Learner
 
     with ExitStack() as stack:
         store = Store.open(settings.store_url)
@@ -90,7 +90,7 @@ def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Rea
         return None
 
     def read() -> int:
-        from laxity_profiler.runs import Runs
+        from laxity_profiler.history.mlflow_runs import Runs
 
         return Runs(history, settings.tracking_url).read()
 
@@ -248,7 +248,7 @@ def policy_named(name: str) -> Policy:
 
 def load_predictor(parameters: dict[str, Any]) -> Predictor:
     """The predictor that the journal's parameters describe."""
-    from laxity_profiler.predictor import HistoryPredictor
+    from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
     predictor: Predictor = HistoryPredictor.from_json(parameters)
     return predictor

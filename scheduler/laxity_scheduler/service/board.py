@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from laxity_profiler.history import HistoryError
+from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.live import Manifest, Report
 from laxity_scheduler.memory.tables import JobRow, words
 from laxity_scheduler.model.cluster import ClusterState

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from laxity_profiler.estimate import Estimate, Predictor, Workload
-from laxity_profiler.history import HistoryError
+from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service.board import News

@@ -17,7 +17,7 @@ import orjson
 from laxity import names
 from laxity.job.submission import queued_from
 from laxity.parsing import instant_at
-from laxity_profiler.sharing import model_of
+from laxity_profiler.model_key import model_of
 from laxity_scheduler.live import Report
 from laxity_scheduler.memory.codec import load_verdict
 from laxity_scheduler.model.job import Job

@@ -15,7 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from laxity.job.qos import QoSError
-from laxity_profiler.history import HistoryError
+from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
 from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.service.loop import NotReadyError, Service

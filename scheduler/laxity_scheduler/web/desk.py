@@ -21,7 +21,7 @@ from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from
 from laxity_profiler.estimate import Workload
-from laxity_profiler.sharing import model_key
+from laxity_profiler.model_key import model_key
 from laxity_scheduler.live import Released, Signal, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job

@@ -1,0 +1,1 @@
+"""Benches of this floor: `laxity bench answers`, `ingest` and `prediction`."""

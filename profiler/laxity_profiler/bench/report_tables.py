@@ -1,0 +1,98 @@
+"""What a judgement of measured tables comes to: named figures, and the whole table per model."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final
+
+from laxity_profiler.bench.held_out import Judgement, TableResult
+
+COLUMNS: Final = (
+    "model",
+    "profiled (batch x GPUs)",
+    "n",
+    "mean",
+    "median",
+    "worst",
+    "P90",
+    "form",
+)
+ONLY_WIDE: Final = ("profiled (batch x GPUs)", "form")
+
+
+def figures(
+    judged: Judgement,
+    beyond: Sequence[TableResult] = (),
+    splits: Mapping[str, Judgement | None] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Each as value and unit; shares are fractions of 1. `splits`: judged by a choice elsewhere."""
+    worst = judged.worst
+    found = {
+        "median_ape": _figure(judged.median_ape, "share"),
+        "models_under_10pct": _figure(judged.models_under_10pct, "share of models"),
+        "p90_coverage": _figure(judged.p90_coverage, "share of held-out points"),
+        "worst_model": _figure(worst.table, "model"),
+        "worst_model_mape": _figure(worst.mape, "share"),
+        "models": _figure(len(judged.tables), "models"),
+        "held_out": _figure(judged.points, "points"),
+        "passed_over": _figure(len(judged.skipped), "files"),
+    }
+    points = [point for table in beyond for point in table.held]
+    if points:
+        covered = fmean(point.is_covered for point in points)
+        found["beyond_node_p90_coverage"] = _figure(covered, "share of points beyond a node")
+    for name, split in (splits or {}).items():
+        if split is not None:
+            found[f"{name}_median_ape"] = _figure(split.median_ape, "share")
+            found[f"{name}_under_10pct"] = _figure(split.models_under_10pct, "share of models")
+    return found
+
+
+def cells(result: TableResult) -> tuple[str, ...]:
+    """A row: mean, median and worst relative error; `form` is the error if fitted on all points."""
+    worst = result.worst
+    return (
+        result.table,
+        " ".join(f"{batch}x{gpus}" for batch, gpus in result.profiled),
+        str(len(result.held)),
+        _percent(result.mape),
+        _percent(result.median_ape),
+        f"{100 * worst.error:+.0f} % at {worst.batch}x{worst.gpus}",
+        f"{result.covered}/{len(result.held)}",
+        _percent(result.form_mape),
+    )
+
+
+def rows(judged: Judgement) -> str:
+    """Every held-out point as CSV, times in seconds per iteration."""
+    lines = ["table,gpus_per_node,batch,gpus,measured_s,predicted_s,p90_s"]
+    lines += [
+        f"{table.table},{table.gpus_per_node},{point.batch},{point.gpus},"
+        f"{point.measured_s:.6g},{point.predicted_s:.6g},{point.p90_s:.6g}"
+        for table in judged.tables
+        for point in table.held
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def document(judged: Judgement, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole table per model and the figures, as documents show them (Markdown)."""
+    named = [(name, _words(one["value"]), one["unit"]) for name, one in found.items()]
+    tables = ((COLUMNS, [cells(table) for table in judged.tables]), (("figure", "", ""), named))
+    return "\n\n".join(_markdown(columns, lines) for columns, lines in tables)
+
+
+def _markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    every = [columns, ["---"] * len(columns), *lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in every)
+
+
+def _words(value: float | str) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _figure(value: float | str, unit: str) -> dict[str, Any]:
+    return {"value": value, "unit": unit}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,1 @@
+"""The commands `laxity predict`, `profile` and `refit`."""

@@ -1,0 +1,1 @@
+"""What was observed of trainings, in a database: epochs, stops, predictions."""

@@ -1,0 +1,338 @@
+"""What a job's workers have said so far, folded line by line into one report.
+
+Lines may come twice, out of order, or be nonsense; clocks may jump. Each line counts once (by its
+`seq`), an older one never overwrites what a newer one said, and what cannot be believed is set
+aside with a reason. Every number is read with `laxity.parsing`, every text is one that a database
+takes, and a result is one that orjson writes, as whoever shows it does. No line raises. Pure: the
+database is elsewhere (history.py).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Self
+
+import orjson
+
+from laxity.parsing import LAST_AT, finite_number
+from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_profiler.history.report_values import (
+    SHORTEST_S,
+    BeliefError,
+    bytes_in,
+    clean,
+    count_in,
+    grows,
+    is_number,
+    is_size,
+    seconds_in,
+    seq_of,
+    short,
+    text_of,
+    width_in,
+)
+from laxity_profiler.model.traffic import Reading
+
+EPOCHS_KEPT: Final = 20
+CLOCK_SLACK_S: Final = 5.0  # two clocks may differ by so much and still be believed
+MOST_AHEAD: Final = 1_000  # lines beyond a gap; then the gap is given up
+MOST_SKIPPED: Final = 1_000_000
+MOST_READINGS: Final = 1_000
+LONGEST_READING_S: Final = 1e6  # eleven days; each second of it costs memory
+RESULT_LIMIT: Final = 262_144
+KINDS: Final = frozenset(
+    {"started", "formed", "resumed", "read", "epoch", "saved", "parked", "finished", "failed"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a job's workers last said of themselves (zeros before they said anything)."""
+
+    progress: Progress = NO_PROGRESS
+    since: float = 0.0
+    epoch_started_at: float | None = None
+    formed: int = 0
+    parked_epoch: int | None = None
+    failed: str = ""
+    result: Any = None
+    epoch_ended_at: float | None = None
+
+
+NOTHING_SAID: Final = Report()
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One epoch as it was trained. `nodes`: on so many its workers lay, None if nobody knows."""
+
+    epoch: int
+    width: int
+    epoch_s: float
+    bytes: int = 0
+    warmup: bool = False
+    at: float = 0.0
+    nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One save, load, re-forming, suspend or resume; `bytes` of the checkpoint, if known."""
+
+    kind: str
+    workers: int
+    seconds: float
+    at: float
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopSeen:
+    """One observed stop with the model it belongs to."""
+
+    model: str
+    kind: str
+    workers: int
+    seconds: float
+    bytes: int | None
+    at: float = 0.0
+
+
+@dataclass(slots=True)
+class Folded:
+    """What new lines came to: rows to keep."""
+
+    epochs: list[Epoch] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
+    aside: list[tuple[str, str]] = field(default_factory=list)  # (reason, line)
+
+
+@dataclass(slots=True)
+class Said:
+    """The state of the folding. `acked`: every line up to this seq was taken."""
+
+    acked: int = 0
+    ahead: set[int] = field(default_factory=set)
+    newest: int = 0
+    first_at: float | None = None
+    at: float = 0.0
+    epochs_done: int = 0
+    epoch_s: list[float] = field(default_factory=list)
+    widths: list[int] = field(default_factory=list)
+    epoch_started_at: float | None = None
+    epoch_ended_at: float | None = None  # the latest
+    formed: int = 0
+    training: bool = False
+    parked_epoch: int | None = None
+    failed: str = ""
+    result: Any = None
+    reading: dict[str, Any] | None = None  # of the first epoch, until there is one
+
+    def report(self) -> Report:
+        return Report(
+            Progress(self.epochs_done, tuple(self.epoch_s), tuple(self.widths)),
+            self.at,
+            self.epoch_started_at,
+            self.formed,
+            self.parked_epoch,
+            self.failed,
+            self.result,
+            self.epoch_ended_at,
+        )
+
+    def first_reading(self) -> Reading | None:
+        """What the first epoch has read so far, while it lasts."""
+        if self.reading is None:
+            return None
+        lists = {name: tuple(self.reading[name]) for name in ("read_s", "read_bytes")}
+        return Reading(**self.reading | lists)
+
+    def to_json(self) -> str:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps(fields | {"ahead": sorted(self.ahead)}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote, by any laxity; ValueError if nobody wrote that."""
+        kept = json.loads(text) if text else {}
+        if not isinstance(kept, dict):
+            raise ValueError(f"{text[:80]!r} is no folded report")  # noqa: TRY004 - as bad JSON is
+        known = {one.name: kept[one.name] for one in fields(cls) if one.name in kept}
+        found = cls(**known | {"ahead": set(known.get("ahead", ()))})
+        found.failed = clean(found.failed)
+        found._keep_result(found.result)
+        return found
+
+    def fold(self, lines: Sequence[object], *, epochs: int, received_at: float) -> Folded:
+        """Take the lines that are new. `epochs` is the job's total."""
+        folded = Folded()
+        for line in sorted(lines, key=seq_of):
+            if not isinstance(line, Mapping) or not seq_of(line):
+                folded.aside.append(
+                    ("no seq from 1 up: it cannot be told from others", short(line))
+                )
+            elif line["seq"] > max(self.acked, self.newest) + MOST_SKIPPED:
+                folded.aside.append((f"seq jumps from {self.newest}", short(line)))
+            elif self._is_new(line):
+                self._take(line, folded, epochs=epochs, received_at=received_at)
+        return folded
+
+    def _is_new(self, line: Mapping[str, Any]) -> bool:
+        """Not taken before. A first line of another instant is a new outbox: the folder was lost."""
+        seq = int(line["seq"])
+        if seq == 1 and self.first_at is not None and line.get("at") != self.first_at:
+            self.acked, self.ahead, self.newest = 0, set(), 0
+        return seq > self.acked and seq not in self.ahead
+
+    def _take(
+        self, line: Mapping[str, Any], folded: Folded, *, epochs: int, received_at: float
+    ) -> None:
+        seq = int(line["seq"])
+        if seq == 1:
+            self.first_at = line["at"] if is_number(line.get("at")) else None
+        self._mark(seq, folded)
+        at, doubt = self._instant(line.get("at"), received_at)
+        if doubt:
+            folded.aside.append((doubt, short(line)))
+        try:
+            self._believe(line, folded, at=at, epochs=epochs)
+        except BeliefError as error:
+            folded.aside.append((str(error), short(line)))
+        if seq >= self.newest:
+            self.newest, self.at = seq, at
+
+    def _mark(self, seq: int, folded: Folded) -> None:
+        if seq == self.acked + 1 and not self.ahead:
+            self.acked = seq
+            return
+        self.ahead.add(seq)
+        if len(self.ahead) > MOST_AHEAD:
+            first = min(self.ahead)
+            folded.aside.append((f"lines {self.acked + 1} to {first - 1} never came", ""))
+            self.acked = first - 1
+        while self.acked + 1 in self.ahead:
+            self.acked += 1
+            self.ahead.remove(self.acked)
+
+    def _instant(self, said: object, received_at: float) -> tuple[float, str]:
+        """When it happened, by a clock that does not go back and is not ahead of ours."""
+        at = finite_number(said, least=0.0, most=LAST_AT)
+        if at is None:
+            arrived = max(self.at, received_at)
+            return arrived, f"at {short(said, 40)} is no instant; the arrival counts"
+        if at > received_at + CLOCK_SLACK_S:
+            late = at - received_at
+            return received_at, f"the worker's clock is {late:.0f} s ahead; the arrival counts"
+        if at < self.at - CLOCK_SLACK_S:
+            back = self.at - at
+            return self.at, f"the worker's clock went back by {back:.0f} s; the line before counts"
+        return max(at, self.at), ""
+
+    def _believe(self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int) -> None:
+        kind = line.get("kind")
+        current = int(line["seq"]) >= self.newest  # else something newer was said already
+        if kind == "epoch":
+            self._epoch(line, folded, at=at, epochs=epochs, current=current)
+        elif kind in ("saved", "resumed"):
+            self._moved(line, folded, at=at, epochs=epochs, current=current)
+        elif kind == "formed":
+            self._form(line, folded, at=at, epochs=epochs, current=current)
+        elif kind == "read":
+            self._read(line, current=current)
+        elif not isinstance(kind, str) or kind not in KINDS:
+            raise BeliefError(f"kind {short(kind, 40)} is none that laxity knows")
+        elif current:
+            self._note(line, folded, epochs=epochs)
+
+    def _epoch(
+        self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
+    ) -> None:
+        epoch = count_in(line, "epoch")
+        if epoch > epochs:
+            raise BeliefError(f"epoch {epoch} of {epochs}: beyond the total")
+        if current:
+            self.epochs_done, self.epoch_started_at, self.reading = epoch, at, None
+            self.epoch_ended_at = at
+            self.parked_epoch, self.failed, self.training = None, "", True
+        width, seconds = width_in(line), seconds_in(line, "epoch_s", least=SHORTEST_S)
+        warmup = line.get("warmup") is True
+        folded.epochs.append(Epoch(epoch, width, seconds, bytes_in(line) or 0, warmup, at))
+        if not current:
+            return
+        self.formed = width
+        if not warmup:
+            self.epoch_s = [*self.epoch_s, seconds][-EPOCHS_KEPT:]
+            self.widths = [*self.widths, width][-EPOCHS_KEPT:]
+
+    def _moved(
+        self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
+    ) -> None:
+        """A checkpoint was written (`saved`) or read (`resumed`)."""
+        resumed = line["kind"] == "resumed"
+        if resumed and current:
+            self.epochs_done = min(epochs, count_in(line, "epoch", least=0))
+            self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
+        seconds = seconds_in(line, "load_s" if resumed else "save_s")
+        kind = "load" if resumed else "save"
+        folded.stops.append(Stop(kind, max(1, self.formed), seconds, at, bytes_in(line)))
+
+    def _form(
+        self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
+    ) -> None:
+        width, done = width_in(line), min(epochs, count_in(line, "epoch", least=0))
+        if not current:
+            return
+        if self.training and self.parked_epoch is None and width != self.formed:
+            folded.stops.append(Stop("reform", width, max(0.0, at - self.at), at))
+        self.formed, self.epochs_done = width, done
+        self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
+        self.training = True
+
+    def _read(self, line: Mapping[str, Any], *, current: bool) -> None:
+        """What was read so far in an epoch; each line holds all of it."""
+        seconds, read = line.get("read_s"), line.get("read_bytes")
+        if not grows(seconds, is_number) or not grows(read, is_size, strictly=False):
+            raise BeliefError("read_s and read_bytes are no lists of numbers that grow")
+        if len(seconds) != len(read) or not 2 <= len(read) <= MOST_READINGS:
+            raise BeliefError(f"{len(seconds)} seconds and {len(read)} readings do not go together")
+        if not 0.0 <= seconds[0] <= seconds[-1] <= LONGEST_READING_S:
+            raise BeliefError(f"read_s runs from {seconds[0]:g} to {seconds[-1]:g}")
+        if current and not self.epochs_done:
+            self.reading = {
+                "width": width_in(line),
+                "read_s": seconds,
+                "read_bytes": read,
+                "by": short(line.get("by"), 20).strip('"'),
+                "file_bytes": line["file_bytes"] if is_size(line.get("file_bytes")) else 0,
+                "storage_bytes": (
+                    line["storage_bytes"] if is_size(line.get("storage_bytes")) else None
+                ),
+            }
+
+    def _note(self, line: Mapping[str, Any], folded: Folded, *, epochs: int) -> None:
+        """started, parked, finished, failed: nothing trains between these and the next `formed`."""
+        kind = line["kind"]
+        self.epoch_started_at, self.training = None, False
+        if kind == "started":
+            self.formed, self.parked_epoch, self.failed = 0, None, ""
+        elif kind == "parked":
+            self.parked_epoch = min(epochs, count_in(line, "epoch", least=0))
+            self.epochs_done = self.parked_epoch
+        elif kind == "failed":
+            self.failed = text_of(line.get("error")) or "failed without saying why"
+        elif problem := self._keep_result(line.get("result")):
+            folded.aside.append((problem, short(line)))
+
+    def _keep_result(self, result: object) -> str:
+        """Why the result cannot be kept, "" if it is: the training is finished all the same."""
+        try:
+            text = orjson.dumps(result)
+        except TypeError as error:
+            problem = f"its result is no JSON that can be kept: {clean(str(error))}"
+        else:
+            self.result = orjson.loads(text)
+            if len(text) <= RESULT_LIMIT:
+                return ""
+            problem = f"its result has {len(text)} bytes of JSON; at most {RESULT_LIMIT} are kept"
+        self.result, self.failed = None, self.failed or problem
+        return problem

@@ -1,0 +1,1 @@
+"""From observed runs to fitted models, and how far off they were."""

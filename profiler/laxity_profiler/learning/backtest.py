@@ -1,0 +1,158 @@
+"""How far the predictions of a model can be trusted: past runs predicted, and what came of it.
+
+Two kinds of rows. *Backtests*: each past run predicted from the others of its kind (before its
+start, and at half of it), with factors from the scores before it. *Live*: what was predicted of a
+job's remaining time when it started, and what it took. Calibration is the share of actual times at
+or below a predicted quantile, beside the quantile's own level, with Wilson's 95 % interval.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any, Final
+
+import numpy as np
+
+from laxity_profiler.history.history import Run
+from laxity_profiler.learning.fit_model import Stretch, Trial, tried
+from laxity_profiler.model.calibration import factor, quantiles
+
+LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+LIVE_LEVELS: Final = (0.1, 0.5, 0.9)
+_Z2: Final = 1.959963984540054**2
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One prediction that met the truth; `quantiles_s` by the levels they were made for.
+
+    `mean_s` is what was expected on average, where that is said apart from `predicted_s`, the P50.
+    """
+
+    model: str
+    stage: str
+    predicted_s: float
+    actual_s: float
+    levels: tuple[float, ...]
+    quantiles_s: tuple[float, ...]
+    mean_s: float | None = None
+
+    @property
+    def ape(self) -> float:
+        return abs(self.predicted_s / self.actual_s - 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a calibration curve: of n, this share was at or below the quantile."""
+
+    level: float
+    share: float
+    n: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the share."""
+        middle = (self.share + _Z2 / (2 * self.n)) / (1 + _Z2 / self.n)
+        spread = self.share * (1 - self.share) / self.n + _Z2 / (4 * self.n**2)
+        half = math.sqrt(_Z2 * spread) / (1 + _Z2 / self.n)
+        return middle - half, middle + half
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a model's fit was made of: counts and ranges, as a registry shows them."""
+
+    runs: int
+    epochs: int
+    widths: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    samples: tuple[int, ...]
+    nodes: tuple[int, ...]
+    first_at: float
+    last_at: float
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> "Lesson":
+        epochs = [epoch for run in runs for epoch in run.epochs]
+        works = [run.workload for run in runs]
+        return cls(
+            len(runs),
+            len(epochs),
+            tuple(sorted({epoch.width for epoch in epochs})),
+            tuple(sorted({work.batch_size for work in works if work.batch_size})),
+            tuple(sorted({work.samples for work in works if work.samples})),
+            tuple(sorted({epoch.nodes for epoch in epochs if epoch.nodes})),
+            min((epoch.at for epoch in epochs), default=0.0),
+            max((epoch.at for epoch in epochs), default=0.0),
+        )
+
+
+def backtests(model: str, found: Sequence[Stretch]) -> list[Outcome]:
+    """Past runs of a model predicted from its others, in their order."""
+    outcomes: list[Outcome] = []
+    scores: dict[str, list[float]] = {}
+    for trial in tried(found):
+        before = scores.setdefault(trial.stage, [])
+        outcomes.append(_outcome(model, trial, before))
+        before.append(trial.score)
+    return outcomes
+
+
+def live(rows: Iterable[Any]) -> list[Outcome]:
+    """Of rows with model, stage, p10_s, p50_s, p90_s and actual_s, those that came to an end."""
+    return [
+        Outcome(
+            row.model,
+            row.stage,
+            row.p50_s,
+            row.actual_s,
+            LIVE_LEVELS,
+            (row.p10_s, row.p50_s, row.p90_s),
+        )
+        for row in rows
+        if row.actual_s
+    ]
+
+
+def calibration(outcomes: Sequence[Outcome]) -> list[Point]:
+    """The curve of these outcomes, by level."""
+    held: dict[float, list[bool]] = {}
+    for outcome in outcomes:
+        for level, quantile_s in zip(outcome.levels, outcome.quantiles_s, strict=True):
+            held.setdefault(level, []).append(outcome.actual_s <= quantile_s)
+    return [Point(level, fmean(hits), len(hits)) for level, hits in sorted(held.items())]
+
+
+def errors(outcomes: Sequence[Outcome], *, stage: str = "start") -> dict[str, float]:
+    """Errors and coverage at one stage, as metrics; nothing without outcomes."""
+    chosen = [outcome for outcome in outcomes if outcome.stage == stage]
+    if not chosen:
+        return {}
+    found = {
+        "error/mean_ape": fmean(outcome.ape for outcome in chosen),
+        "error/median_ape": median(outcome.ape for outcome in chosen),
+        "error/n": float(len(chosen)),
+    }
+    means = [outcome.mean_s for outcome in chosen if outcome.mean_s is not None]
+    if len(means) == len(chosen):
+        found["error/of_mean"] = abs(sum(means) / sum(one.actual_s for one in chosen) - 1.0)
+    for point in calibration(chosen):
+        if point.level in LIVE_LEVELS:
+            found[f"coverage/p{100 * point.level:.0f}"] = point.share
+    return found
+
+
+def _outcome(model: str, trial: Trial, before: Sequence[float]) -> Outcome:
+    z = np.asarray(quantiles(before, LEVELS))
+    up = factor(z * trial.sigma)
+    middle = trial.predicted_s * float(up[LEVELS.index(0.5)])
+    return Outcome(
+        model,
+        trial.stage,
+        middle,
+        trial.actual_s,
+        LEVELS,
+        tuple(float(trial.predicted_s * one) for one in up),
+    )

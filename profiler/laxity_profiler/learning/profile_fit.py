@@ -1,0 +1,110 @@
+"""What four profiled runs come to: a curve over workers (and batch sizes), and how far it can be off.
+
+With several batch sizes the step time is fitted: for a fixed number of samples N an epoch takes
+N/B steps, so epoch time x B is proportional to the step time and N need not be known. Else the
+epoch time over workers. The error is found by leaving each run out and predicting it from the rest:
+harsh, since a corner that is left out lies outside what remains. Where four runs do not fit one
+step time at all (a noisy machine), every interval is wider by that misfit.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean, median
+
+from laxity_profiler.model.calibration import NORMAL_90
+from laxity_profiler.model.curve import Level, read
+from laxity_profiler.model.scaling import StepTime, fit_curve
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One profiled run: its mean epoch in seconds, and how many epochs that is the mean of."""
+
+    width: int
+    batch_size: int | None
+    epoch_s: float
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Seconds per epoch in one configuration."""
+
+    width: int
+    batch_size: int | None
+    p10_s: float
+    p50_s: float
+    p90_s: float
+    is_profiled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The curve; `left_out_error` is the median relative error of runs predicted from the others."""
+
+    points: tuple[CurvePoint, ...]
+    left_out_error: float | None
+
+
+def fit(
+    runs: Sequence[Measured],
+    widths: Sequence[int],
+    batch_sizes: Sequence[int | None],
+    *,
+    gpus_per_node: int,
+) -> Fitted:
+    """Every combination of these widths and batch sizes, from the profiled ones."""
+    asked = list(product(batch_sizes, widths))
+    profiled = {(run.batch_size, run.width) for run in runs}
+    rows = _predicted(runs, asked, gpus_per_node=gpus_per_node)
+    points = [
+        CurvePoint(width, batch, *_around(epoch_s, error), (batch, width) in profiled)
+        for (batch, width), (epoch_s, error) in zip(asked, rows, strict=True)
+    ]
+    return Fitted(tuple(points), _left_out(runs, gpus_per_node=gpus_per_node))
+
+
+def _predicted(
+    runs: Sequence[Measured], asked: Sequence[tuple[int | None, int]], *, gpus_per_node: int
+) -> list[tuple[float, float]]:
+    """(seconds, relative error) for each (batch size, width)."""
+    sizes = {run.batch_size for run in runs}
+    if None not in sizes and len(sizes) > 1:
+        model = StepTime(gpus_per_node=gpus_per_node)
+        model.fit(
+            [(run.batch_size or 1, run.width) for run in runs],
+            [run.epoch_s * (run.batch_size or 1) for run in runs],
+        )
+        points = [(batch or 1, width) for batch, width in asked]
+        misfit = math.sqrt(fmean(float(miss) ** 2 for miss in model.misses_))
+        steps, wrong = model.predict(points), model.relative_error(points)
+        return [
+            (float(step) / batch, math.hypot(float(error), misfit))
+            for (batch, _), step, error in zip(points, steps, wrong, strict=True)
+        ]
+    levels = [
+        Level(run.width, run.epoch_s, 0.05, 1, run.epochs)
+        for run in sorted(runs, key=lambda run: run.width)
+    ]
+    curve = fit_curve([level.width for level in levels], [level.epoch_s for level in levels])
+    return [read(levels, curve, width) for _, width in asked]
+
+
+def _left_out(runs: Sequence[Measured], *, gpus_per_node: int) -> float | None:
+    if len(runs) < 3:
+        return None
+    errors = []
+    for run in runs:
+        others = [other for other in runs if other is not run]
+        asked = [(run.batch_size, run.width)]
+        ((epoch_s, _),) = _predicted(others, asked, gpus_per_node=gpus_per_node)
+        errors.append(abs(epoch_s / run.epoch_s - 1.0))
+    return median(errors)
+
+
+def _around(epoch_s: float, error: float) -> tuple[float, float, float]:
+    x = NORMAL_90 * error
+    up = x + math.sqrt(1.0 + x * x)
+    return epoch_s / up, epoch_s, epoch_s * up

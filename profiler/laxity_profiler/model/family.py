@@ -1,0 +1,83 @@
+"""A model that was never trained here borrows from those like it, and says how unsure that is.
+
+Models are alike if they belong to one namespace and their names share a stem (resnet50 and
+resnet18, mlp-digits and mlp-letters); what is shared is like what is shared.
+Their epoch times are scaled by the work of an epoch, samples x parameters, as far as both are
+known; how much they disagree after that is the error, and it is never small.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from laxity_profiler.model.curve import read
+from laxity_profiler.model.model_fit import ModelFit, Setting, SettingFit
+from laxity_profiler.model_key import SHARED, model_of, pool_of
+
+LEAST_ERROR: Final = 0.4
+ONE_RELATIVE: Final = 0.7  # relative error with a single relative
+NOT_COMPARABLE: Final = 0.3  # more if the work of an epoch is not known of both
+MOST: Final = 7
+_WORD: Final = re.compile(r"[A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """An epoch time on this many workers in seconds, its relative error, from so many models."""
+
+    epoch_s: float
+    error: float
+    models: int
+    n: int
+
+
+def family_of(key: str) -> str:
+    """The family of a model's key: its namespace and the first word of its name; "" for none."""
+    found = _WORD.search(model_of(key).removeprefix(SHARED))
+    stem = found.group().lower() if found else ""
+    return pool_of(key) + stem if len(stem) > 1 else ""
+
+
+def relatives(model: str, fits: Sequence[ModelFit]) -> list[ModelFit]:
+    """Other models of the same family; none for a model without one."""
+    family = family_of(model)
+    if not family:
+        return []
+    return [fit for fit in fits if fit.model != model and family_of(fit.model) == family]
+
+
+def borrow(wanted: Setting, width: int, family: Sequence[ModelFit]) -> Borrowed | None:
+    """What the relatives say, or None if there are none. The middle one of the nearest counts."""
+    if not family:
+        return None
+    rows = sorted(
+        (_row(fit, setting, wanted, width) for fit in family for setting in fit.settings),
+        key=lambda row: (row[1], row[2]),
+    )[:MOST]
+    times = sorted(row[0] for row in rows)
+    half = len(times) // 2
+    middle = times[half] if len(times) % 2 else (times[half - 1] + times[half]) / 2.0
+    error = ONE_RELATIVE
+    if len(times) > 1:
+        squares = sum(((time - middle) / middle) ** 2 for time in times)
+        error = math.sqrt(squares / (len(times) - 1) + 0.5 / len(times))
+    error = max(LEAST_ERROR, error) + min(row[1] for row in rows)
+    return Borrowed(middle, min(2.0, error), len(family), sum(fit.n for fit in family))
+
+
+def _row(fit: ModelFit, known: SettingFit, wanted: Setting, width: int) -> tuple[float, float, str]:
+    """(seconds, what the missing comparison adds to the error, name for a stable order)."""
+    epoch_s, _ = read(known.levels, known.curve, width)
+    factor, compared = 1.0, 0
+    pairs = (
+        (known.setting.samples, wanted.samples),
+        (known.setting.parameters, wanted.parameters),
+    )
+    for old, new in pairs:
+        if old and new:
+            factor *= new / old
+            compared += 1
+    unknown = NOT_COMPARABLE * (1.0 - compared / len(pairs))
+    return epoch_s * factor, unknown, fit.model

@@ -1,0 +1,161 @@
+"""What was learned of each model: plain numbers, all that a predictor needs, to and from JSON.
+
+A model's runs are grouped by setting (samples, batch, dataset, GPU type): epochs of one setting can
+be compared, those of another only after scaling. Floats survive JSON exactly.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+from laxity_profiler.estimate import Workload
+from laxity_profiler.model.calibration import NORMAL, Factors
+from laxity_profiler.model.curve import ERROR_UNSEEN, Curve, Level, doublings
+
+SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
+NOISE: Final = 0.05  # of one epoch, relative
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the time of an epoch depends on, beside the model and the width."""
+
+    samples: int | None = None
+    batch_size: int | None = None
+    dataset_bytes: int | None = None
+    parameters: int | None = None
+    gpu_type: str = ""
+
+    @classmethod
+    def of(cls, workload: Workload) -> Self:
+        return cls(
+            workload.samples,
+            workload.batch_size,
+            workload.dataset_bytes,
+            workload.parameters,
+            workload.gpu_type,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SettingFit:
+    """Levels by width (ascending, at least one) and the curve through them."""
+
+    setting: Setting
+    levels: tuple[Level, ...]
+    curve: Curve
+
+    @property
+    def n(self) -> int:
+        return sum(level.n for level in self.levels)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFit:
+    """Seconds per step, a + b B/w + c log2 w (of one node's) + d [nodes > 1] + e (nodes - 1).
+
+    `error` is relative; widths and the greatest number of nodes are those that it was fitted on.
+    """
+
+    a: float
+    b: float
+    c: float
+    error: float
+    least_width: int
+    greatest_width: int
+    d: float = 0.0
+    e: float = 0.0
+    most_nodes: int | None = None  # None: nobody knows
+
+    def epoch_s(self, samples: int, batch_size: int, width: int, nodes: int | None = None) -> float:
+        steps, lay_on = math.ceil(samples / batch_size), nodes or 1
+        step_s = self.a + self.b * batch_size / width + self.c * math.log2(-(-width // lay_on))
+        return steps * (step_s + self.d * (lay_on > 1) + self.e * (lay_on - 1))
+
+    def error_at(self, width: int, nodes: int | None) -> float:
+        """Twice as much outside the widths it was fitted on, and more on nodes never seen."""
+        error = self.error * (1.0 if self.least_width <= width <= self.greatest_width else 2.0)
+        never = self.most_nodes == 1 and (nodes or 1) > 1
+        return math.hypot(error, ERROR_UNSEEN) if never else error
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFit:
+    """One model.
+
+    `spread2` is the relative variance between runs, `noise2` that of one epoch (inflated where
+    epochs resemble their neighbours); `start` and `later` are the factors for P10, P50 and P90
+    before and after a run's own first epochs. `node_workers` is the most workers that were seen on
+    one node, None where nobody knows.
+    """
+
+    model: str
+    settings: tuple[SettingFit, ...]
+    spread2: float = SPREAD * SPREAD
+    noise2: float = NOISE * NOISE
+    start: Factors = NORMAL
+    later: Factors = NORMAL
+    step: StepFit | None = None
+    node_workers: int | None = None
+    traffic: tuple[SettingFit, ...] = ()  # while there are no settings: what a first epoch reads
+
+    @property
+    def n(self) -> int:
+        return sum(fit.n for fit in self.settings)
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        step = fields["step"]
+        return cls(
+            fields["model"],
+            tuple(_setting_fit(setting) for setting in fields["settings"]),
+            fields["spread2"],
+            fields["noise2"],
+            Factors(**fields["start"]),
+            Factors(**fields["later"]),
+            StepFit(**step) if step else None,
+            fields.get("node_workers"),
+            tuple(_setting_fit(setting) for setting in fields.get("traffic", ())),
+        )
+
+
+def _setting_fit(fields: Mapping[str, Any]) -> SettingFit:
+    return SettingFit(
+        Setting(**fields["setting"]),
+        tuple(Level(**level) for level in fields["levels"]),
+        Curve(**fields["curve"]),
+    )
+
+
+def nearest(fit: ModelFit, wanted: Setting) -> tuple[SettingFit, float, float]:
+    """The setting most like the wanted one, the factor from it, and the factor's relative error."""
+    scaled = [(known, *_scale(known.setting, wanted)) for known in fit.settings]
+    return min(scaled, key=lambda row: row[2])
+
+
+def _scale(known: Setting, wanted: Setting) -> tuple[float, float]:
+    """(factor, relative error): an epoch's work grows with what it reads."""
+    if known == wanted:
+        return 1.0, 0.0
+    factor, error = 1.0, 0.1
+    for old, new in (
+        (known.samples, wanted.samples),
+        (known.dataset_bytes, wanted.dataset_bytes),
+    ):
+        if old and new:
+            factor = new / old
+            error += 0.1 * min(3.0, doublings(old, new))
+            break
+    else:
+        error += 0.1
+    if known.batch_size and wanted.batch_size:
+        error += 0.1 * min(3.0, doublings(known.batch_size, wanted.batch_size))
+    if known.parameters and wanted.parameters:
+        error += 0.15 * min(4.0, doublings(known.parameters, wanted.parameters))
+    if known.gpu_type != wanted.gpu_type:
+        error += 0.3
+    return factor, error

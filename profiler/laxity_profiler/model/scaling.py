@@ -1,0 +1,259 @@
+"""Epoch time as a function of workers and batch size, fitted from a few profiled runs.
+
+    t_step(B, g)  = a + b * B/g + c * log2 min(g, G) + d * [nodes > 1] + e * (nodes - 1)
+    T_epoch(w)    = alpha + beta / w + gamma * w + delta * [nodes > 1]      without a batch size
+
+in seconds, no coefficient negative, G GPUs per node. Both by non-negative least squares on the
+relative error (each row divided by its time), so that long and short steps count alike (PickyMan;
+form and design are our reading). Four runs do not determine five terms: a slight pull towards zero
+chooses among the fits that are as good. The last term lets a curve fall beyond a node, as many do.
+
+The estimators keep scikit-learn's convention. scipy and scikit-learn are imported here only, and
+this module only when something is fitted.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from laxity_profiler.model.calibration import NORMAL_90, factor
+from laxity_profiler.model.curve import ONE_WIDTH, Curve
+
+Floats = NDArray[np.float64]
+GPUS_PER_NODE: Final = 8
+PULL: Final = 1e-3
+ERROR: Final = 0.05  # relative, at a profiled point
+ERROR_PER_DOUBLING: Final = 0.03
+ERROR_OUTSIDE: Final = 0.15  # per doubling beyond the profiled range
+ERROR_ACROSS: Final = 0.10  # where more than one node is used
+ERROR_UNSEEN: Final = 0.80  # the same, but no run on several nodes was ever profiled
+
+
+class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Seconds per step. X has shape (n, 2): global batch size, GPUs; y has shape (n,) in seconds.
+
+    A third column says on how many nodes; without it they are the fewest that hold the GPUs.
+    `coef_` is (a, b, c, d, e). What was profiled is believed: the curve is bent so that it goes
+    through the points, by the nearer ones more (unless `bend` is False).
+    """
+
+    def __init__(
+        self, *, gpus_per_node: int = GPUS_PER_NODE, pull: float = PULL, bend: bool = True
+    ) -> None:
+        self.gpus_per_node = gpus_per_node
+        self.pull = pull
+        self.bend = bend
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
+        points, seconds = self._placed(X), _times(y)
+        self.coef_ = _relative_nnls(self._terms(points), seconds, pull=self.pull)
+        self.n_features_in_ = np.asarray(X).shape[1]
+        self.points_ = points
+        self.misses_ = np.log(seconds / self._straight(points))
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
+        check_is_fitted(self, "coef_")
+        points = self._placed(X)
+        straight = self._straight(points)
+        if not self.bend:
+            return straight
+        weights = 1.0 / np.maximum(self._away2(points), 1e-18)
+        return np.asarray(straight * np.exp(weights @ self.misses_ / weights.sum(axis=1)))
+
+    def relative_error(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """The expected relative error: it grows with the doublings to the next profiled point.
+
+        Across nodes, and outside the profiled widths or batch sizes, it grows faster. What leaving
+        a node does to a curve that was only profiled inside one cannot be known: half or twice.
+        """
+        check_is_fitted(self, "coef_")
+        points = self._placed(X)
+        nearest = np.sqrt(self._away2(points).min(axis=1))
+        sizes, profiled = points[:, :2], self.points_[:, :2]
+        least, most = profiled.min(axis=0), profiled.max(axis=0)
+        outside = np.log2(np.maximum(sizes / most, 1.0)) + np.log2(np.maximum(least / sizes, 1.0))
+        crossed = points[:, 2] > 1
+        error2 = ERROR**2 + (ERROR_PER_DOUBLING * nearest) ** 2
+        seen = bool((self.points_[:, 2] > 1).any())
+        across = ERROR_ACROSS if seen else ERROR_UNSEEN
+        error2 += (ERROR_OUTSIDE * outside.sum(axis=1)) ** 2 + (across * crossed) ** 2
+        return np.asarray(np.sqrt(error2))
+
+    def predict_p90(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """Seconds per step that 90 % of such configurations should not exceed."""
+        x = NORMAL_90 * self.relative_error(X)
+        return np.asarray(self.predict(X) * factor(x))
+
+    def _straight(self, points: Floats) -> Floats:
+        """What the coefficients alone say."""
+        return np.asarray(np.maximum(self._terms(points) @ self.coef_, 1e-12))
+
+    def _away2(self, points: Floats) -> Floats:
+        """Squared distances to the profiled points, in doublings; shape (n, profiled)."""
+        away = np.log2(points[:, None, :2]) - np.log2(self.points_[None, :, :2])
+        return np.asarray((away**2).sum(axis=2))
+
+    def _placed(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """Batch size, GPUs and nodes."""
+        if np.ndim(X) == 2 and np.shape(X)[1] == 3:
+            return _points(X, columns=3)
+        points = _points(X, columns=2)
+        return np.column_stack([points, np.ceil(points[:, 1] / self.gpus_per_node)])
+
+    def _terms(self, points: Floats) -> Floats:
+        batch, gpus, nodes = points.T
+        inside = np.log2(np.minimum(gpus, np.minimum(self.gpus_per_node, np.ceil(gpus / nodes))))
+        return np.column_stack([np.ones(len(points)), batch / gpus, inside, nodes > 1, nodes - 1])
+
+
+class EpochTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Seconds per epoch. X has shape (n, 1): workers; `coef_` is (alpha, beta, gamma).
+
+    gamma needs three widths; with one, a parallel share of 0.95 is assumed.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
+        points, seconds = _points(X, columns=1), _times(y)
+        curve = fit_curve([int(width) for width in points[:, 0]], [float(s) for s in seconds])
+        self.coef_ = np.array([curve.alpha, curve.beta, curve.gamma])
+        self.n_features_in_ = 1
+        return self
+
+    def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
+        check_is_fitted(self, "coef_")
+        widths = _points(X, columns=1)[:, 0]
+        terms = np.column_stack([np.ones(len(widths)), 1.0 / widths, widths])
+        return np.asarray(terms @ self.coef_)
+
+
+def fit_curve(
+    widths: Sequence[int], epoch_s: Sequence[float], is_beyond: Sequence[bool] = ()
+) -> Curve:
+    """The curve through (width, seconds) points of at least one width.
+
+    `is_beyond` says which lay beyond a node; the term for that needs points of both kinds.
+    """
+    width = np.asarray(widths, dtype=np.float64)
+    seconds = np.asarray(epoch_s, dtype=np.float64)
+    beyond = np.asarray(is_beyond or [False] * len(widths), dtype=np.float64)
+    crosses = bool(beyond.any()) and not bool(beyond.all())
+    distinct = len(set(widths))
+    if distinct == 1:
+        return _one_width(widths[0], seconds, beyond, crosses=crosses)
+    terms = [np.ones(len(width)), 1.0 / width]
+    terms += [beyond] if crosses else []
+    terms += [width] if len(set(zip(widths, beyond, strict=True))) > len(terms) else []
+    found = [float(one) for one in _relative_nnls(np.column_stack(terms), seconds)]
+    delta = found.pop(2) if crosses else 0.0
+    return Curve(found[0], found[1], found[2] if len(found) > 2 else 0.0, delta)
+
+
+def _one_width(width: int, seconds: Floats, beyond: Floats, *, crosses: bool) -> Curve:
+    """A parallel share is assumed; what leaving the node costs is the difference, if it was seen."""
+    inside = float(seconds[beyond == 0.0].mean() if crosses else seconds.mean())
+    scale = inside / ONE_WIDTH.at(width)
+    delta = max(0.0, float(seconds[beyond > 0.0].mean()) - inside) if crosses else 0.0
+    return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale, delta=delta)
+
+
+def fit_steps(rows: Sequence[tuple[int, int, float, int]]) -> tuple[float, ...]:
+    """Coefficients a to e of the step time from (batch size, workers, seconds per step, nodes)."""
+    points = np.asarray([(batch, workers, nodes) for batch, workers, _, nodes in rows], np.float64)
+    seconds = np.asarray([row[2] for row in rows], dtype=np.float64)
+    fitted = StepTime(gpus_per_node=2**31, pull=0.0).fit(points, seconds)
+    return tuple(float(value) for value in fitted.coef_)
+
+
+def four_points(
+    batches: Sequence[int],
+    widths: Sequence[int],
+    *,
+    gpus_per_node: int = GPUS_PER_NODE,
+    has: Collection[tuple[int, int]] | None = None,
+) -> tuple[tuple[int, int], ...]:
+    """Which (batch, width) to profile: at most four, such that every term can be told apart.
+
+    Inside one node these are the corners. Across nodes the corners would leave log2 g and the node
+    term inseparable; a point at the node's edge parts them. With one batch size or one width the
+    other is spread evenly over the doublings. If only some configurations can be had (`has`), the
+    nearest of those stands in for one that cannot.
+    """
+    batches, widths = sorted(set(batches)), sorted(set(widths))
+    if not batches or not widths:
+        raise ValueError("no batch size or no width to choose from")
+    small, large, least, most = batches[0], batches[-1], widths[0], widths[-1]
+    if small == large:
+        wanted = [(small, width) for width in _spread(widths, 4)]
+    elif least == most:
+        wanted = [(batch, least) for batch in _spread(batches, 4)]
+    else:
+        inside = [width for width in widths if width <= gpus_per_node]
+        edge = inside[-1] if inside else widths[len(widths) // 2]
+        across = [(small, least), (large, least), (large, edge), (large, most), (small, most)]
+        corners = [(small, least), (large, least), (small, most), (large, most)]
+        wanted = corners if most <= gpus_per_node else across
+    chosen: list[tuple[int, int]] = []
+    for point in dict.fromkeys(wanted):
+        if len(chosen) < 4:
+            left = [point] if has is None else [one for one in has if one not in chosen]
+            chosen += [min(left, key=partial(_away2, point))] if left else []
+    return tuple(chosen)
+
+
+def _away2(one: tuple[int, int], other: tuple[int, int]) -> tuple[float, tuple[int, int]]:
+    """How far two configurations are apart in doublings, squared; the least of equals first."""
+    away = sum(math.log2(a / b) ** 2 for a, b in zip(one, other, strict=True))
+    return away, other
+
+
+def _spread(values: Sequence[int], n: int) -> list[int]:
+    """Choose n of the values (ascending), ends included, evenly over the doublings."""
+    if len(values) <= n:
+        return list(values)
+    logs = [math.log2(value) for value in values]
+    wanted = np.linspace(logs[0], logs[-1], n)
+    chosen = {min(range(len(values)), key=lambda at: abs(logs[at] - log)) for log in wanted}
+    return [values[at] for at in sorted(chosen)]
+
+
+def _relative_nnls(terms: Floats, seconds: Floats, *, pull: float = 0.0) -> Floats:
+    """Coefficients >= 0 that make terms @ x / seconds nearest to one; `pull` holds them small."""
+    scale = np.maximum(np.abs(terms).max(axis=0), 1e-300)
+    rows, wanted = terms / scale / seconds[:, None], np.ones(len(seconds))
+    if pull > 0.0:
+        small = math.sqrt(pull) / seconds.mean() * np.eye(terms.shape[1])
+        rows, wanted = np.vstack([rows, small]), np.append(wanted, np.zeros(terms.shape[1]))
+    found, _ = nnls(rows, wanted)
+    return np.asarray(found / scale)
+
+
+def _points(X: ArrayLike, *, columns: int) -> Floats:  # noqa: N803
+    points = np.asarray(X, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != columns:
+        raise ValueError(f"X has shape {points.shape}, (n, {columns}) is wanted")
+    if not np.all(np.isfinite(points)) or not np.all(points > 0):
+        raise ValueError("batch sizes and widths must be positive numbers")
+    return points
+
+
+def _times(y: ArrayLike) -> Floats:
+    seconds = np.asarray(y, dtype=np.float64)
+    if seconds.ndim != 1 or not np.all(np.isfinite(seconds)) or not np.all(seconds > 0):
+        raise ValueError("y must be one positive number of seconds per row")
+    return seconds
+
+
+def fit_line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """k0, k1 >= 0 of y = k0 + k1 x, on the relative error."""
+    values = np.asarray(x, dtype=np.float64)
+    seconds = np.maximum(np.asarray(y, dtype=np.float64), 1e-6)
+    found = _relative_nnls(np.column_stack([np.ones(len(values)), values]), seconds)
+    return float(found[0]), float(found[1])

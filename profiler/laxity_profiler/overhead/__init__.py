@@ -1,0 +1,1 @@
+"""What stops and starts cost, part by part."""

@@ -1,0 +1,1 @@
+"""Answers from fitted models: how long a job still takes."""

@@ -1,0 +1,120 @@
+"""The predictor in use: a frozen value, answering from what was learned, the same way every time.
+
+For each (workload, width) it takes the best source there is: the model's own history (measured
+levels, else its curve), a fit over batch sizes, similar models, the user's estimate; a job's own
+epochs correct it. The remaining n epochs as one sum have the relative variance
+
+    sigma^2 = what is left of the run's own factor + error of the level + epoch noise / n
+
+and quantiles n * level * f(z * sigma), f(x) = x + sqrt(1 + x^2), with z from the calibration. So
+more epochs never take less time, at any quantile.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any, Final, Self
+
+from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
+from laxity_profiler.model.model_fit import ModelFit
+from laxity_profiler.overhead.costs import Costs
+from laxity_profiler.predictor.answer_cache import Answers
+from laxity_profiler.predictor.prior import Expectations, Outlook
+from laxity_profiler.predictor.remaining import Own, Row, estimates, expected, one_epoch
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class HistoryPredictor:
+    """Answers from history; see the module. Equal parameters are equal predictors.
+
+    Workers are taken to lie on the fewest nodes of `gpus_per_node` that hold them, or if that is
+    None, as close together as the model's runs ever did.
+    """
+
+    models: tuple[ModelFit, ...] = ()
+    costs: Costs = field(default_factory=Costs)
+    gpus_per_node: int | None = None
+    _answers: Answers = field(
+        default_factory=Answers, init=False, repr=False, compare=False, hash=False
+    )
+    _lock: Any = field(default_factory=Lock, init=False, repr=False, compare=False, hash=False)
+
+    @cached_property
+    def version(self) -> str:
+        """A short digest of all parameters."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @cached_property
+    def _expectations(self) -> Expectations:
+        return Expectations(self.models, self.costs, self.gpus_per_node)
+
+    def epoch_time(self, workload: Workload, workers: int) -> Estimate:
+        """One epoch on `workers` workers, warmed up."""
+        with self._lock:
+            return estimates([one_epoch(self._expectations.of(workload).at(workers))])[0]
+
+    def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
+        """All epochs that are left, as one sum."""
+        return self.table((Ask(workload, progress, workers),))[0]
+
+    def table(self, asks: Sequence[Ask]) -> Estimates:
+        """`remaining` for many rows; rows asked before come from memory."""
+        with self._lock:
+            return self._answers.table(asks, self._answer)
+
+    def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
+        """Checkpoint and stop, after the epoch's end, until the GPUs are free."""
+        return self.costs.estimate(workload.model, ("save", "suspend"), workers)
+
+    def resume_cost(self, workload: Workload, workers: int) -> Estimate:
+        """From the patch that starts the pods to the first useful step, and the slow first steps."""
+        return self.costs.estimate(workload.model, ("resume", "warmup"), workers)
+
+    def to_json(self) -> dict[str, object]:
+        """All parameters as plain JSON."""
+        return {
+            "format": FORMAT,
+            "kind": "history",
+            "models": [fit.to_json() for fit in self.models],
+            "costs": self.costs.to_json(),
+            "gpus_per_node": self.gpus_per_node,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The same value again; ValueError for a format this laxity does not know."""
+        if fields.get("format") != FORMAT or fields.get("kind") != "history":
+            said = f"{fields.get('kind')!r} in format {fields.get('format')!r}"
+            raise ValueError(
+                f"a predictor of kind {said} cannot be read; 'history' in {FORMAT} can"
+            )
+        models = tuple(ModelFit.from_json(fit) for fit in fields["models"])
+        return cls(models, Costs.from_json(fields["costs"]), fields.get("gpus_per_node"))
+
+    def seen_at(self, workload: Workload, workers: int) -> int:
+        """Epochs seen of this model on so many workers; 0: answers for them are extrapolated."""
+        return self._expectations.of(workload).seen_at(workers)
+
+    def _answer(self, asks: Sequence[Ask]) -> Estimates:
+        """Answers that are not in memory; consecutive asks of one job share its correction."""
+        rows: list[Row] = []
+        last: Ask | None = None
+        outlook: Outlook = self._expectations.of(asks[0].workload)
+        own: Own | None = None
+        left = 0
+        for ask in asks:
+            workload, progress = ask.workload, ask.progress
+            if last is None or workload is not last.workload or progress is not last.progress:
+                last = ask
+                left = max(0, workload.epochs - progress.epochs_done)
+                outlook = self._expectations.of(workload)
+                own = Own.of(outlook, progress) if progress.epoch_s else None
+            cell = outlook.at(ask.workers)
+            rows.append(own.row(cell, ask.workers, left) if own else expected(cell, left))
+        return estimates(rows)

@@ -1,0 +1,125 @@
+"""One row of an answer: the numbers from which the quantiles of a remaining time are computed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from laxity_profiler.estimate import Estimates, Floats, Progress, Source
+from laxity_profiler.model.calibration import factor
+from laxity_profiler.model.curve import ERROR_ONE_WIDTH, ONE_WIDTH, doublings
+from laxity_profiler.model.run_factor import Belief, update
+from laxity_profiler.predictor.prior import NO_END, Cell, Outlook, finite
+
+# (epochs left, seconds per epoch, relative variance that is left, noise of one epoch, z10, z50, z90,
+# and P10, P50, P90 of the seconds from the last epoch to the end)
+Numbers = tuple[float, float, float, float, float, float, float, float, float, float]
+Row = tuple[Numbers, Source, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a job's own epochs say: the belief about widths it ran at, and about all others.
+
+    `seen` are those widths; elsewhere the shape of the curve adds its error.
+    """
+
+    here: Mapping[int, Belief]
+    elsewhere: Belief
+    seen: tuple[int, ...]
+    n: int
+    one_worker_s: float
+
+    @classmethod
+    def of(cls, outlook: Outlook, progress: Progress) -> "Own":
+        seen = tuple(sorted(set(progress.widths)))
+        one_worker_s = progress.epoch_s[-1] / ONE_WIDTH.at(progress.widths[-1])
+        cells = {width: finite(outlook.at(width), width, one_worker_s) for width in seen}
+        ratios = [
+            (width, seconds / cells[width].epoch_s)
+            for width, seconds in zip(progress.widths, progress.epoch_s, strict=True)
+        ]
+        anchor = cells[progress.widths[-1]]
+        prior = Belief(1.0, anchor.spread2 + anchor.error2, 0.0, anchor.noise2, 0)
+        everywhere = update(prior, [ratio for _, ratio in ratios])
+        here = {seen[0]: everywhere}
+        if len(seen) > 1:
+            here = {width: _at(width, ratios, prior, cells[width]) for width in seen}
+        return cls(here, everywhere, seen, len(ratios), one_worker_s)
+
+    def row(self, cell: Cell, width: int, left: int) -> Row:
+        """The rest on `width` workers."""
+        cell = finite(cell, width, self.one_worker_s)
+        belief = self.here.get(width)
+        left2 = belief.left2 if belief else self.elsewhere.left2 + _shape2(cell, self.seen, width)
+        belief = belief or self.elsewhere
+        z = cell.later
+        numbers = (
+            left, cell.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
+            *cell.end_s
+        )  # fmt: skip
+        return numbers, "observed" if belief.gain > 0.5 else cell.source, cell.n + self.n
+
+
+def _at(width: int, ratios: Sequence[tuple[int, float]], prior: Belief, cell: Cell) -> Belief:
+    """A width among several that the job ran at: first what the others say, then its own epochs."""
+    others = [ratio for other, ratio in ratios if other != width]
+    carried = update(prior, others)
+    error2 = _shape2(cell, [other for other, _ in ratios if other != width], width)
+    unsure = Belief(carried.factor, carried.left2 + error2, carried.gain, carried.noise2, carried.n)
+    return update(unsure, [ratio for other, ratio in ratios if other == width])
+
+
+def _shape2(cell: Cell, seen: Sequence[int], width: int) -> float:
+    """Relative variance of going from widths that the job ran at to another one."""
+    away = ERROR_ONE_WIDTH * min(doublings(other, width) for other in seen)
+    known = bool(cell.n) or cell.source == "user"
+    return min(cell.error2, away * away) if known else away * away
+
+
+def one_epoch(cell: Cell) -> Row:
+    """A row of a single epoch in the middle of a training."""
+    return expected(replace(cell, end_s=NO_END), 1)
+
+
+def expected(cell: Cell, left: int) -> Row:
+    """A row of a job without epochs of its own."""
+    z = cell.start
+    left2 = cell.spread2 + cell.error2
+    numbers = (left, cell.epoch_s, left2, cell.noise2, z.z10, z.z50, z.z90, *cell.end_s)
+    return numbers, cell.source, cell.n
+
+
+def estimates(rows: Sequence[Row]) -> Estimates:
+    """Quantiles of all rows at once; arrays of shape (rows,). Only exact operations are used."""
+    numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, 10)
+    epochs, level, left2, noise2 = numbers[:, :4].T
+    sigma2 = left2 + noise2 / np.maximum(epochs, 1.0)
+    x = numbers[:, 4:7] * np.sqrt(sigma2)[:, None]
+    up = factor(x)
+    unknown = np.isinf(level)
+    total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
+    low, end_s, high = np.where(epochs > 0.0, numbers[:, 7:].T, 0.0)
+    middle = total * up[:, 1]
+    mean = middle * (1.0 + np.minimum(sigma2, 4.0) / 2.0) + end_s
+    p10, p90 = total * up[:, 0], total * up[:, 2]
+    p50 = middle + end_s
+    ends = high > 0.0  # two spans, each unsure by itself: their deviations add as squares
+    p10[ends] = (p50 - _joined(middle - p10, end_s - low))[ends]
+    p90[ends] = (p50 + _joined(p90 - middle, high - end_s))[ends]
+    never = unknown & (epochs > 0.0)
+    for column in (p50, mean, p90):
+        column[never] = np.inf
+    return Estimates(
+        p10,
+        p50,
+        mean,
+        p90,
+        tuple([row[1] for row in rows]),
+        np.array([row[2] for row in rows], dtype=np.int64),
+    )
+
+
+def _joined(one: Floats, other: Floats) -> Floats:
+    """The root of the sum of squares, by exact operations (hypot is not the same everywhere)."""
+    return np.asarray(np.sqrt(one * one + other * other))

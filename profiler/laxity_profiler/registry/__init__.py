@@ -1,0 +1,1 @@
+"""Fitted models in MLflow's model registry, and the run that shows their calibration."""

@@ -1,0 +1,51 @@
+"""Whether an MLflow answers, and what its failures become: one error with its address."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from laxity.worker.mlflow_tracking import import_mlflow
+from laxity_profiler.history.database import DATABASE_ERRORS
+
+SQLITE: Final = "sqlite:///"
+ANSWER_S: Final = 5.0
+
+
+class MlflowAwayError(RuntimeError):
+    """MLflow does not answer, or does not do what it was asked."""
+
+
+@contextmanager
+def answering(uri: str) -> Iterator[None]:
+    """What MLflow and its stores raise becomes one error with the address in it."""
+    import_mlflow()
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except (MlflowException, OSError, *DATABASE_ERRORS) as error:
+        words = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        raise MlflowAwayError(f"MLflow at {uri} does not do it: {words}") from error
+
+
+def check_answers(uri: str) -> None:
+    """MlflowAwayError at once if nobody listens there: MLflow itself would try for minutes."""
+    if uri.startswith(("http://", "https://")):
+        try:
+            with urlopen(f"{uri.rstrip('/')}/health", timeout=ANSWER_S):  # noqa: S310 - http only
+                return
+        except HTTPError as error:
+            if error.code < 500:  # some proxies hide /health: somebody is there
+                return
+            raise MlflowAwayError(f"MLflow at {uri} answers {error.code}") from error
+        except (URLError, HTTPException, OSError) as error:
+            why = getattr(error, "reason", error)
+            raise MlflowAwayError(f"MLflow at {uri} does not answer: {why}") from error
+    if uri.startswith(SQLITE):
+        folder = Path(uri.removeprefix(SQLITE)).parent
+        if not folder.is_dir():
+            raise MlflowAwayError(f"MLflow at {uri} cannot be: there is no folder {folder}")

@@ -1,0 +1,84 @@
+"""Learn what is new, and show in MLflow what was learned: read, fit, register, draw.
+
+May be run at any time, by anybody, again and again: epochs count once, a model's version is made
+only if its fit changed, the pictures are drawn only if an outcome is new. Two at once cannot be.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from laxity_profiler.history import database
+from laxity_profiler.history.history import History
+from laxity_profiler.history.lease import held
+from laxity_profiler.history.mlflow_runs import Runs
+from laxity_profiler.learning.backtest import Lesson, Outcome, backtests, errors, live
+from laxity_profiler.learning.fit_model import stretches
+from laxity_profiler.learning.learner import RUNS, Learner
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
+from laxity_profiler.registry import calibration_run
+from laxity_profiler.registry.entry import Entry
+from laxity_profiler.registry.mlflow_errors import answering, check_answers
+from laxity_profiler.registry.overhead_entry import overhead_entry
+from laxity_profiler.registry.predictor_entry import Trained, entry_of
+from laxity_profiler.registry.registry import Published, Registry
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Refit:
+    """What one refit did. `view` is the run that shows the calibration."""
+
+    predictor: str
+    runs_read: int
+    published: tuple[Published, ...]
+    view: str
+    is_view_new: bool
+
+    @property
+    def new(self) -> tuple[Published, ...]:
+        return tuple(one for one in self.published if one.is_new)
+
+
+def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) -> Refit:
+    """One refit. MlflowAwayError, HistoryError or LeaseHeldError if it cannot be done now."""
+    check_answers(tracking_uri)
+    history = History(engine)
+    registry = Registry(tracking_uri)
+    with held(engine, "refit") as lease:
+        with answering(tracking_uri):
+            read = Runs(history, tracking_uri).read()
+        say(f"{read} MLflow runs read")
+        learner = Learner(history)
+        predictor = learner.predictor()
+        published: list[Published] = []
+        past: list[Outcome] = []
+        for entry in _entries(history, predictor, past):
+            published.append(_published(registry, entry, say))
+            lease.renew()
+        if history.stops(most=1):
+            entry = overhead_entry(predictor.costs, learner.overheads(), prior=learner.prior)
+            published.append(_published(registry, entry, say))
+            lease.renew()
+        with database.transaction(engine) as connection:
+            finished = live(database.predictions_of(connection, None))
+        view, is_new = calibration_run.refresh(registry, {"live": finished, "backtest": past})
+        return Refit(predictor.version, read, tuple(published), view, is_new)
+
+
+def _entries(history: History, predictor: HistoryPredictor, past: list[Outcome]) -> Iterator[Entry]:
+    """What was learned of each model, one at a time; its backtests are added to `past`."""
+    for fit in predictor.models:
+        runs = history.epochs(fit.model)[-RUNS:]
+        outcomes = backtests(fit.model, stretches(runs))
+        past += outcomes
+        yield entry_of(Trained(fit, Lesson.of(runs), errors(outcomes)))
+
+
+def _published(registry: Registry, entry: Entry, say: Callable[[str], None]) -> Published:
+    one = registry.publish(entry)
+    if one.is_new:
+        say(f"{one.name}: version {one.version}")
+    return one

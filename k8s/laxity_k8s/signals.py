@@ -1,12 +1,17 @@
 """What the workers of a Job are told, read from the Job alone."""
 
+import re
 import threading
+from dataclasses import replace
+from typing import Final
 
 from laxity import names
 from laxity.parsing import whole_number
 from laxity_k8s import merge, pods
 from laxity_k8s.api import Json
 from laxity_scheduler.live import Signal
+
+_LAST_ID: Final = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/?")
 
 
 class Signals:
@@ -27,16 +32,19 @@ class Signals:
             stop=names.STOP in said or bool(merge.dig(job, "spec", "suspend")),
             workers=pods.count(merge.dig(job, "spec", "parallelism")) if asked is None else asked,
             run_id=said.get(names.RUN_ID, "").rpartition("/")[2],
+            flow_run=_flow_run(said.get(names.FOLLOWED_BY, "")),
             generation=merge.revision(job),
         )
         key = str(merge.dig(job, "metadata", "uid") or merge.identity(job))
         with self._lock:
             before = self._last.get(key)
-            if before is not None and _same(before, now):
+            if before is not None and before == replace(now, generation=before.generation):
                 return before
             self._last[key] = now
         return now
 
 
-def _same(one: Signal, other: Signal) -> bool:
-    return (one.stop, one.workers, one.run_id) == (other.stop, other.workers, other.run_id)
+def _flow_run(page: str) -> str:
+    """The id of the flow run that this page shows; "" if it shows none."""
+    found = _LAST_ID.fullmatch(page[page.rstrip("/").rfind("/") :])
+    return found[1] if found else ""

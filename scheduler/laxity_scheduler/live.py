@@ -36,6 +36,7 @@ class Signal:
     stop: bool = False
     workers: int = 0  # width to run at; 0: not known
     run_id: str = ""  # the job's MLflow run
+    flow_run: str = ""  # id of the Prefect flow run that follows the job, the one that came last
     generation: int = 0  # grows with every change of this signal
 
     def to_json(self) -> dict[str, object]:
@@ -43,6 +44,7 @@ class Signal:
             "stop": self.stop,
             "workers": self.workers,
             "run_id": self.run_id,
+            "flow_run": self.flow_run,
             "generation": self.generation,
         }
 

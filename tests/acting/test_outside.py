@@ -35,6 +35,7 @@ from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
 from tests.acting.poison import NUMBERS, VALUES, VERDICTS, poisoned
 
 NO_NUMBERS = ["²", "9" * 5000, "\u0663", "-1", "1e9", "NaN", "", " 4", "1_0"]
+UID = "0198c0de-7a3b-7000-8000-0123456789ab"
 WHY = reason("order", policy="test")
 
 
@@ -67,6 +68,26 @@ def test_a_number_that_is_none_counts_as_not_written(text: str) -> None:
     assert attempt(job(attempt=text)) == 1
     line = f"laxity: saved and waiting at the end of epoch {text}, told by signal {text}"
     assert parked_epoch(line, generation=1) is None
+
+
+@pytest.mark.parametrize(
+    ("page", "flow_run"),
+    [
+        pytest.param(f"http://127.0.0.1:4200/runs/flow-run/{UID}", UID, id="a page of Prefect"),
+        pytest.param(f"http://127.0.0.1:4200/api/flow_runs/{UID}/", UID, id="its API"),
+        pytest.param("http://127.0.0.1:4200/runs/flow-run/../admin", "", id="no id"),
+        pytest.param(UID, "", id="no address"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_a_worker_is_told_the_flow_run_that_follows_its_job(page: str, flow_run: str) -> None:
+    signals = Signals()
+    before = signals.of(job())
+    attached = job(followed_by=page)
+    attached["metadata"]["resourceVersion"] = "8"
+    told = signals.of(attached)
+    assert told.flow_run == flow_run
+    assert (told.generation != before.generation) is bool(flow_run)
 
 
 def test_a_span_of_indexes_that_no_job_has_is_passed_over() -> None:

@@ -7,6 +7,7 @@ from laxity.api.client import Client
 from laxity.api.job_follower import Following
 from laxity.api.views import job_view
 from laxity.cli.render.progress_lines import Lines
+from laxity.human_time import instant
 from tests.cli.answering import Service, job, service
 
 
@@ -52,6 +53,24 @@ def test_a_line_for_each_change_and_for_each_tenth_of_the_epochs(answering: Serv
         for done in (0, 10, 34)
     ]
     assert "0 of 100 epochs, queued" in said[0]
+
+
+def test_a_broken_promise_is_told_with_its_figures_once_and_in_local_time(
+    answering: Service,
+) -> None:
+    late = {"deadline_at": 60.0, "p90_at": 90.0, "broken": True}
+    said = followed(
+        answering, running(0), running(9) | late, running(10) | late, END | late | {"kept": False}
+    )
+
+    deadline, finish = instant(60.0, 0.0), instant(90.0, 0.0)
+    assert [line.partition(": ")[2] for line in said if "broken" in line] == [
+        (
+            f"broken: the deadline {deadline} has passed; P90 finish {finish}, "
+            "9 of 100 epochs, running on 2 workers"
+        ),
+        "broken, 10 of 100 epochs, running on 2 workers",
+    ]
 
 
 def test_what_workers_die_of_is_told_once_and_not_only_at_the_end(answering: Service) -> None:

@@ -27,3 +27,15 @@ def train_and_log(training: Training) -> str:
     for _epoch in training.epochs():
         get_run_logger().warning("still logged")
     return "done"
+
+
+@deadline_flow(epochs=2)
+def train_until_followed(training: Training, by: str) -> int:
+    logger = get_run_logger()
+    for epoch in training.epochs():
+        logger.warning("epoch %d", epoch)
+        if epoch == 1:
+            assert training.outbox is not None
+            training.outbox.wait_until(lambda now: now.flow_run == by, at_most_s=60)
+        evaluate(epoch)
+    return training.total_epochs

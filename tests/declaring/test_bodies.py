@@ -6,12 +6,16 @@ import socket
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laxity import names
+from tests.crash.stage import until
+from tests.training.service import Service
 
 BODIES = Path(__file__).with_name("bodies.py")
 ROOT = str(BODIES.parents[2])
@@ -77,6 +81,30 @@ def test_loggers_prints_and_tasks_of_the_worker_belong_to_the_flow_run(
     assert "training begins" in lines
     assert {"epoch 1 is printed", "epoch 2 is printed", "evaluated 2"} <= {*lines}
     assert [task.state_name for task in tasks] == ["Completed"] * 4
+
+
+def test_lines_of_a_running_worker_go_to_the_flow_run_that_attached_last(
+    prefect_api: str, tmp_path: Path
+) -> None:
+    from tests.declaring.test_running import lines_of
+
+    first, second = made_run(), made_run()
+    with closing(Service()) as service, ThreadPoolExecutor() as pool:
+        ended = pool.submit(
+            work,
+            tmp_path,
+            "train_until_followed",
+            LAXITY_URL=service.url,
+            LAXITY_FLOW_RUN=f"{prefect_api}/flow_runs/{first}",
+            LAXITY_PARAMETERS=json.dumps({"by": str(second)}),
+        )
+        until(lambda: "epoch 1" in lines_of(first), limit_s=60, what="a line of the first run")
+        service.order(flow_run=str(second))
+        code, said, result = ended.result()
+
+    assert (code, result) == (0, 2), said
+    assert lines_of(first) == ["epoch 1"]
+    assert {"evaluated 1", "epoch 2", "evaluated 2"} <= {*lines_of(second)}
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """Jobs over HTTP: verdicts, waiting for news, cancelling, what bad input does."""
 
 import json
+import logging
+import re
 import threading
 import time
 from pathlib import Path
@@ -135,6 +137,27 @@ def test_a_refused_amendment_changes_nothing_and_a_granted_one_moves_the_deadlin
     assert (stands["verdict"], stands["deadline_at"]) == ("promised", before["deadline_at"])
     assert granted["deadline_at"] == pytest.approx(before["deadline_at"] + 3600.0, abs=0.01)
     assert granted["verdict"] == "promised"
+
+
+def test_the_log_has_a_line_for_each_verdict(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = "laxity_scheduler.service.publishing"
+    with (
+        caplog.at_level(logging.INFO, logger=logger),
+        staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage,
+    ):
+        stage.submit("a", deadline="2h")
+        stage.until("default/a", lambda view: view["workers"] > 0, "running")
+        stage.submit("b", deadline="5s")
+        stage.until("default/b", lambda view: view["state"] == "refused", "refused")
+
+    lines = [row.message for row in caplog.records if row.name == logger]
+    lines = [re.sub(r"(; \w+): .*", r"\1", re.sub(r"\d{4}-\S+Z", "AT", line)) for line in lines]
+    assert lines == [
+        "default/a: promised, deadline AT, P90 finish AT; due_first",
+        "default/b: refused, deadline AT, P90 finish AT; deadline_before_fastest_finish",
+    ]
 
 
 def test_a_reader_who_waits_is_told_as_soon_as_the_job_changes(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class Service:
         self._by_seq: dict[int, Line] = {}
         self.calls = 0
         self.turned_away = 0
-        self._unwelcome = ""
+        self._unwelcome, self._instead = "", (503, "")
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
@@ -47,10 +47,10 @@ class Service:
             self._signal = {**self._signal, **changes, "generation": generation}
             self._changed.notify_all()
 
-    def turn_away(self, kind: str = "") -> None:
-        """Answer 503 to calls that report this kind, from now on; "" takes everything again."""
+    def turn_away(self, kind: str = "", *, status: int = 503, words: str = "not now") -> None:
+        """Answer so to calls that report this kind, from now on; "" takes everything again."""
         with self._changed:
-            self._unwelcome = kind
+            self._unwelcome, self._instead = kind, (status, words)
 
     def until(self, true: Callable[["Service"], object], what: str) -> None:
         """Wait until this holds for what was reported."""
@@ -98,9 +98,11 @@ class Service:
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 answer = service._answer(asked)
-                body = json.dumps(answer or {}).encode()
+                status, words = service._instead
+                error = {"error": {"code": "unwelcome", "message": words}}
+                body = json.dumps(error if answer is None else answer).encode()
                 try:
-                    self.send_response(503 if answer is None else 200)
+                    self.send_response(status if answer is None else 200)
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body)

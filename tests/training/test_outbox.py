@@ -74,6 +74,28 @@ def test_a_new_service_without_memory_gets_everything_again(tmp_path: Path) -> N
     assert [line["kind"] for line in second.lines] == ["started", "parked"]
 
 
+def test_what_the_service_says_against_a_report_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    service = Service()
+    service.turn_away("epoch", status=400, words="reports.0.epoch_s: \x1b[2Jtoo large")
+    outbox = Outbox(tmp_path, job="team/a", url=service.url)
+    outbox.append("epoch", epoch=1, epoch_s=1e300)
+
+    assert not outbox.drain(at_most_s=30)
+    for generation in (2, 3):  # polls are answered meanwhile, and the report is sent again
+        sent = service.turned_away
+        service.order(workers=generation)
+        service.until(lambda there, sent=sent: there.turned_away > sent, "another try")  # type: ignore[misc]
+
+    outbox.close()
+    service.close()
+    told = [line for line in capsys.readouterr().err.splitlines() if "training goes on" in line]
+    assert told == [
+        "laxity: the service answers 400 (reports.0.epoch_s: too large); training goes on"
+    ]
+
+
 def test_an_order_arrives_at_once(tmp_path: Path) -> None:
     service = Service()
     outbox = Outbox(tmp_path, job="team/a", url=service.url)

@@ -135,11 +135,11 @@ class Transport:
         answer = connection.getresponse()
         content = answer.read(ANSWER_LIMIT_BYTES)
         if answer.status in AWAY_STATUS:
-            why = _refused(answer.status, answer.reason, content, self.url).message
+            why = answer_error(answer.status, answer.reason, content, self.url).message
             message = f"the service at {self.url} cannot answer now: {why}"
             raise ServiceAwayError(message, status=answer.status)
         if answer.status >= HTTPStatus.BAD_REQUEST:
-            raise _refused(answer.status, answer.reason, content, self.url)
+            raise answer_error(answer.status, answer.reason, content, self.url)
         return _parsed(content, answer.getheader("Content-Type") or "")
 
     def _connection(self, answer_s: float) -> HTTPConnection:
@@ -182,7 +182,7 @@ def _parsed(content: bytes, kind: str) -> Any:
     return json.loads(content) if content else None
 
 
-def _refused(status: int, phrase: str, content: bytes, url: str) -> ServiceError:
+def answer_error(status: int, phrase: str, content: bytes, url: str) -> ServiceError:
     """The error of an answer: {"error": {"code", "message", "field"?}}, or that it is a stranger's."""
     try:
         said: Json = json.loads(content)["error"]

@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         termination.install()
         assignment = Assignment.of(os.environ)
         training = Training.of(assignment, termination)
-        prefect_context.watch(os.environ, leads=assignment.index == 0)
+        prefect_context.watch(os.environ, lambda: _flow_run(training), leads=assignment.index == 0)
     except (AssignmentError, OSError) as error:
         say(str(error))
         return USAGE
@@ -100,6 +100,11 @@ def _called(training: Training, termination: Termination, call: Callable[[], Any
 
     with no_early_success(lambda: training.complete, fail):
         return call()
+
+
+def _flow_run(training: Training) -> str:
+    """Id of the flow run that follows the job now; "" if nobody has said."""
+    return training.outbox.signal.flow_run if training.outbox is not None else ""
 
 
 def _run(training: Training, entry: str) -> Any:

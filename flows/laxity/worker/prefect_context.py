@@ -3,16 +3,17 @@
 The training code runs in another process than the flow, where Prefect knows of no run. Once the code
 imports Prefect, it finds itself in the context of the flow run that follows the job: log lines and
 task runs go there. laxity imports Prefect here only for `log_prints`, so a training that does not
-use it does not pay for it. Where no run follows the job, or its API cannot be reached, loggers write
+use it does not pay for it. When another run attaches to the job, lines go there from then on. Where no run follows the job, or its API cannot be reached, loggers write
 to stderr (`laxity logs`) and tasks run as they do in any script.
 """
 
 import base64
 import json
+import logging
 import os
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from importlib.util import find_spec
 from types import ModuleType
@@ -33,14 +34,17 @@ _PATH: Final = "/flow_runs/"
 _ENTERED: Final = ExitStack()  # for the life of this process
 
 
-def watch(environ: Mapping[str, str], *, leads: bool) -> None:
-    """Enter the flow run's context as soon as the code imports Prefect. Only worker 0's prints go there."""
+def watch(environ: Mapping[str, str], newest: Callable[[], str], *, leads: bool) -> None:
+    """Enter the flow run's context as soon as the code imports Prefect. Only worker 0's prints go there.
+
+    `newest` says the id of the flow run that attached last, "" while that is not known.
+    """
     if not environ.get(names.ENV_JOB) or environ.get(names.ENV_POOL):
         return
     found: dict[str, Any] = {}
 
     def before() -> None:
-        found.update(_find_run(environ))
+        found.update(_find_run(environ, newest()))
         if not found:
             os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"
 
@@ -50,9 +54,49 @@ def watch(environ: Mapping[str, str], *, leads: bool) -> None:
 
         flow = Flow(_nothing, name=environ.get(names.ENV_MODEL) or "training")
         prints = leads and bool(found) and bool(environ.get(names.ENV_LOG_PRINTS))
-        enter(flow, FlowRun.model_validate(found) if found else None, log_prints=prints)
+        run = FlowRun.model_validate(found) if found else None
+        enter(flow, run, log_prints=prints)
+        if run is not None:
+            _let_lines_follow(Newest(run, newest, lambda run_id: _read_run(environ, run_id)))
 
     when_imported("prefect", enter_it, before=before)
+
+
+class Newest(logging.Filter):
+    """Sends the log lines of a flow run to the one that follows the job by then."""
+
+    def __init__(
+        self, run: "FlowRun", newest: Callable[[], str], read: Callable[[str], dict[str, Any]]
+    ) -> None:
+        super().__init__()
+        self._run, self._newest, self._read = run, newest, read
+        self._asked = str(run.id)
+        self._left: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self._look()
+        if getattr(record, "flow_run_id", "") in self._left:  # not that of a flow of the user's own
+            record.flow_run_id, record.flow_run_name = str(self._run.id), self._run.name
+        return True
+
+    def _look(self) -> None:
+        """Tasks that are called from now on are those of the other run, too: its context has it."""
+        newest = self._newest()
+        if newest in {"", self._asked}:
+            return
+        self._asked = newest
+        try:
+            other = self._run.model_validate(self._read(newest))
+        except (OSError, ValueError) as error:
+            say(f"flow run {newest} follows this job now and is not found: {error}")
+            return
+        self._left.add(str(self._run.id))
+        self._run.id, self._run.name = other.id, other.name
+
+
+def _let_lines_follow(newest: Newest) -> None:
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).addFilter(newest)
 
 
 def enter(flow: "Flow[..., Any]", run: "FlowRun | None", *, log_prints: bool = False) -> None:
@@ -106,7 +150,7 @@ def flush() -> None:
         service.drain_all(timeout=FLUSH_S)
 
 
-def _find_run(environ: Mapping[str, str]) -> dict[str, Any]:
+def _find_run(environ: Mapping[str, str], newest: str) -> dict[str, Any]:
     """The flow run as its API answers it; empty where there is none, or no API in reach.
 
     The environment's own API comes first: a pod may know it by another address than the flow does.
@@ -117,7 +161,7 @@ def _find_run(environ: Mapping[str, str]) -> dict[str, Any]:
         if not is_followed:
             break
         try:
-            run = _ask(f"{url}{_PATH}{run_id}", dict(_credentials(environ)))
+            run = _read_run({**environ, _API: url}, newest or run_id)
         except (OSError, ValueError) as error:
             problems.append(f"{url}: {error}")
         else:
@@ -128,7 +172,9 @@ def _find_run(environ: Mapping[str, str]) -> dict[str, Any]:
     return {}
 
 
-def _ask(url: str, headers: dict[str, str]) -> dict[str, Any]:
+def _read_run(environ: Mapping[str, str], run_id: str) -> dict[str, Any]:
+    """As the API of this environment answers it; OSError or ValueError if it does not."""
+    url, headers = f"{environ[_API]}{_PATH}{run_id}", dict(_credentials(environ))
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - as the submitter said
     with closing(urllib.request.urlopen(request, timeout=ANSWER_S)) as answer:  # noqa: S310
         found = json.load(answer)

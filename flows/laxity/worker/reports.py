@@ -16,11 +16,14 @@ import urllib.parse
 import urllib.request
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from laxity.api.transport import ANSWER_LIMIT_BYTES, answer_error
 from laxity.job import signal_file as pod_orders
+from laxity.safe_text import printable
 from laxity.stderr import say
 from laxity.worker.environment import REPORTS
 
@@ -44,6 +47,7 @@ class Signal:
     stop: bool = False
     workers: int | None = None
     run_id: str = ""
+    flow_run: str = ""  # id of the one that follows the job
     generation: int = 0
 
     @classmethod
@@ -53,6 +57,7 @@ class Signal:
             stop=bool(answer.get("stop")),
             workers=int(workers) if workers else None,
             run_id=str(answer.get("run_id") or ""),
+            flow_run=str(answer.get("flow_run") or ""),
             generation=int(answer.get("generation") or 0),
         )
 
@@ -85,6 +90,7 @@ class Outbox:
         self._writing = threading.Lock()  # lines are numbered and written by one thread at a time
         self._refused = False
         self._away = False
+        self._problem = ""  # of the last call that failed, until all reports are taken
         self._closed = threading.Event()
         self._sender = _Caller(job, uid, url, token) if url and job else None
         if self._sender is not None:
@@ -226,18 +232,21 @@ class Outbox:
                 self.signal = signal
             self.tried, self._refused, self._away = True, False, False
             self._acked = acked
+            self._problem = "" if self._all_acked() else self._problem
             self._changed.notify_all()
         return True
 
     def _note_failure(self, error: Exception) -> None:
         code = error.code if isinstance(error, urllib.error.HTTPError) else 0
+        problem = _failure(error)
         with self._changed:
-            first, self._away = not self._away, True
+            is_new = not self._away and problem != self._problem
+            self._away, self._problem = True, problem
             self._refused = 400 <= code < 500 and code not in _PASSING
             self.tried = True
             self._changed.notify_all()
-        if first:
-            say(f"the service does not answer ({error}); training goes on")
+        if is_new:
+            say(f"the service {problem}; training goes on")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +286,17 @@ class _Caller:
         if urllib.parse.urlsplit(self.url).hostname in _LOCAL:
             return urllib.request.build_opener(urllib.request.ProxyHandler({}))
         return urllib.request.build_opener()
+
+
+def _failure(error: Exception) -> str:
+    """What went wrong with a call, in the service's own words where it has said any."""
+    if not isinstance(error, urllib.error.HTTPError):
+        return f"does not answer ({error})"
+    content = b""
+    with suppress(OSError, http.client.HTTPException):
+        content = error.read(ANSWER_LIMIT_BYTES)
+    words = answer_error(error.code, error.reason, content, error.url).message
+    return f"answers {error.code} ({printable(words)})"
 
 
 def _read_lines(path: Path, *, cut: bool = True) -> list[Line]:

@@ -13,6 +13,8 @@ from threading import Lock
 from typing import Final, Protocol
 
 from laxity import names
+from laxity.api.outcome import instant
+from laxity.safe_text import printable
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.memory.records import Records
@@ -30,6 +32,7 @@ from laxity_scheduler.service.offers import PROBE_OF
 from laxity_scheduler.service.views import Finish, Json, Said
 
 LOG: Final = logging.getLogger(__name__)
+VERDICT_FIELDS: Final = ("verdict", "promised_p90_at")  # where these differ it is another one
 REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
 
 
@@ -97,6 +100,8 @@ class Publisher:
         )
         news = self._board.update(look, self._report_of)
         first, self._is_first = self._is_first, False
+        if leading:
+            _log_verdicts(news)
         with self._part("explaining"):  # who is rung may ask why
             self._explain()
         with self._part("ringing"):
@@ -235,3 +240,16 @@ class Publisher:
             LOG.warning("not written to the store yet, it will be: %s", error)
             return False
         return True
+
+
+def _log_verdicts(news: Iterable[News]) -> None:
+    """A line for each verdict: in one line, whatever users have named."""
+    for change in news:
+        before, after = change.before or {}, change.after
+        is_new = any(before.get(name) != after[name] for name in VERDICT_FIELDS)
+        if is_new and after["verdict"] != "none":
+            dates = [("deadline", after["deadline_at"]), ("P90 finish", after["p90_at"])]
+            said = ", ".join(f"{name} {instant(at)}" for name, at in dates if at is not None)
+            why = " ".join(printable(f"{after['reason_code']}: {after['reason']}").split())
+            words = (after["id"], after["verdict"], said, why)
+            LOG.info("%s: %s, %s; %s", *words, extra={"job": after["id"]})

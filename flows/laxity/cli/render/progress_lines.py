@@ -27,12 +27,14 @@ class Lines:
         if self._is_away:
             self._write("the service answers again")
         self._is_away = False
-        told = (job.state, job.workers, standing(job), job.deadline_at, tenth(job))
+        stands = (standing(job), job.deadline_at)
+        told = (*stands, job.state, job.workers, tenth(job))
         if told != self._told and job.state not in SETTLED:  # the end is shown in full
-            why = f": {as_of(self._clock(), job.reason)}" if job.reason != self._reason else ""
+            why = f": {job.reason}" if job.reason != self._reason else ""
             self._reason = job.reason
-            stands = standing_text(job) if told[2] in {ENDANGERED, BROKEN} else told[2]
-            self._write(f"{job.id}: {stands}, {progress_text(job)}{why}")
+            is_news = stands != self._told[:2] and stands[0] in {ENDANGERED, BROKEN}
+            said = standing_text(job) if is_news else stands[0]
+            self._write(as_of(self._clock(), f"{job.id}: {said}, {progress_text(job)}{why}"))
         self._told = told
         self._failure(job)
 

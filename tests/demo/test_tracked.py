@@ -6,7 +6,7 @@ import pytest
 
 from laxity import names
 from laxity.worker.environment import Assignment
-from laxity_scheduler.telling.tell import epochs_in
+from laxity_scheduler.notifications.chart_points import epoch_points
 
 WORKER = {names.ENV_JOB: "default/a", names.ENV_CHECKPOINTS: "/tmp/a", "MLFLOW_TRACKING_URI": "x"}
 
@@ -30,9 +30,9 @@ def test_a_training_that_nobody_schedules_logs_itself_all_the_same() -> None:
 
 
 def test_reported_epochs_become_the_series_that_a_worker_would_log() -> None:
-    (point,) = epochs_in([{"kind": "started"}, line()])
+    (point,) = epoch_points([{"kind": "started"}, line()])
 
-    assert (point.epoch, point.at) == (3, 9.0)
+    assert (point.epoch, point.logged_at) == (3, 9.0)
     assert point.values == {
         "loss": 0.5,
         names.WORKERS_SERIES: 2.0,
@@ -52,4 +52,4 @@ def test_reported_epochs_become_the_series_that_a_worker_would_log() -> None:
     ],
 )
 def test_nonsense_among_the_lines_is_passed_over(nonsense: object) -> None:
-    assert [point.epoch for point in epochs_in([nonsense, line()])] == [3]
+    assert [point.epoch for point in epoch_points([nonsense, line()])] == [3]

@@ -18,8 +18,8 @@ import pytest
 from examples.demo.servers import free_ports
 from laxity import names
 from laxity_profiler.registry.refit import refit
-from laxity_scheduler.telling.announce import Word
-from laxity_scheduler.telling.announce_mlflow import MlflowRuns
+from laxity_scheduler.notifications.message import Message
+from laxity_scheduler.notifications.mlflow_sink import MlflowSink
 from tests.browser import Page, browser
 from tests.prediction.builders import history_in, trained
 
@@ -84,12 +84,12 @@ class Shown:
 
     def _finished_job(self, client: Any, uri: str) -> tuple[str, str]:
         """The run of a job that was promised, trained ten epochs and finished in time."""
-        listener = MlflowRuns(uri, lambda *_: None)
-        listener.tell(Word(view_of("running", epochs_done=0), ()))
+        listener = MlflowSink(uri, lambda *_: None)
+        listener.deliver(Message(view_of("running", epochs_done=0), ()))
         (experiment,) = listener._experiments.values()
         (run,) = client.search_runs([experiment], f"tags.`{names.TAG_UID}` = 'u1'")
         log_series(client, run.info.run_id)
-        listener.tell(Word(view_of("finished", epochs_done=10), ()))
+        listener.deliver(Message(view_of("finished", epochs_done=10), ()))
         return str(run.info.run_id), str(run.info.experiment_id)
 
 

@@ -15,13 +15,13 @@ from laxity_profiler.history.history import History
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.memory.store import Store
+from laxity_scheduler.notifications.dispatcher import Dispatcher
+from laxity_scheduler.notifications.outbox import Sink
 from laxity_scheduler.policies import qos
 from laxity_scheduler.running.start import reports_of
 from laxity_scheduler.service.lessons import Lessons
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.telling.announce import Listener
-from laxity_scheduler.telling.tell import Teller
 from laxity_scheduler.web.app import create_app
 from laxity_scheduler.web.desk import Desk
 from laxity_scheduler.web.tokens import Tokens
@@ -124,7 +124,7 @@ def staged(
     *,
     predictor: Curve | None = None,
     policy: Policy = qos.decide,
-    listeners: Sequence[Listener] = (),
+    listeners: Sequence[Sink] = (),
     tokens: Tokens | None = None,
     **settings: Any,
 ) -> Iterator[Stage]:
@@ -147,7 +147,7 @@ def staged(
         lessons=Lessons(history, Learner(history)),
         leads=store.leads,
     )
-    teller = Teller(service.board, service.metrics, listeners)
+    teller = Dispatcher(service.board, service.metrics, listeners)
     service.telling = teller
     desk = Desk(service, history)
     app = create_app(service, desk, tokens or Tokens.of(TOKEN, SECRET))

@@ -200,7 +200,7 @@ class MemoryWorld:
 
     # --- what a test makes happen ---
 
-    def trained(self, job_id: str, epochs: int, *, epoch_s: float = 1.0) -> None:
+    def send_epochs(self, job_id: str, epochs: int, *, epoch_s: float = 1.0) -> None:
         """So many epochs are done by now."""
         with self._lock:
             row = self._rows[job_id]

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity_scheduler.notifications.chart_points import epoch_points
+from laxity_scheduler.notifications.message import Message, events_between
+from laxity_scheduler.notifications.mlflow_sink import MlflowSink, final_metrics
+from laxity_scheduler.notifications.outbox import NotYetError, Outbox
+from laxity_scheduler.notifications.webhook import Webhook
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.telling.announce import Courier, NotYetError, Webhook, Word, events_between
-from laxity_scheduler.telling.announce_mlflow import MlflowRuns, final_figures
-from laxity_scheduler.telling.tell import epochs_in
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until
 from tests.service.memory_world import MemoryWorld
@@ -29,9 +31,9 @@ class Listening:
 
     def __init__(self, *, away: int = 0) -> None:
         self.away = away
-        self.words: list[Word] = []
+        self.words: list[Message] = []
 
-    def tell(self, word: Word) -> None:
+    def deliver(self, word: Message) -> None:
         if self.away:
             self.away -= 1
             raise ConnectionError("nobody is there")
@@ -49,10 +51,10 @@ class Early(Listening):
         super().__init__()
         self.early = early
 
-    def tell(self, word: Word) -> None:
+    def deliver(self, word: Message) -> None:
         if word.view["uid"] == self.early:
             raise NotYetError
-        super().tell(word)
+        super().deliver(word)
 
 
 class Choosy(Listening):
@@ -62,11 +64,11 @@ class Choosy(Listening):
         super().__init__()
         self.refused, self.tries = refused, 0
 
-    def tell(self, word: Word) -> None:
+    def deliver(self, word: Message) -> None:
         if word.view["uid"] == self.refused:
             self.tries += 1
             raise OverflowError("cannot convert float infinity to integer")
-        super().tell(word)
+        super().deliver(word)
 
 
 class Deaf:
@@ -77,7 +79,7 @@ class Deaf:
     def __init__(self) -> None:
         self.release = threading.Event()
 
-    def tell(self, word: Word) -> None:
+    def deliver(self, word: Message) -> None:
         self.release.wait(30.0)
 
 
@@ -118,23 +120,23 @@ def test_each_event_of_a_job_is_told_once(tmp_path: Path) -> None:
 
 def test_a_listener_who_is_away_is_told_later_everything_and_in_order(tmp_path: Path) -> None:
     listener = Listening(away=2)
-    courier = Courier(listener, first_pause_s=0.01)
+    courier = Outbox(listener, first_pause_s=0.01)
     for event in ("promised", "promise_moved", "ended_kept"):
-        courier.send(Word({"uid": "u"}, (event,)))
-    assert courier.drain(at_most_s=20.0)
+        courier.send(Message({"uid": "u"}, (event,)))
+    assert courier.wait_until_empty(at_most_s=20.0)
     courier.close()
     assert listener.events == ["promised", "promise_moved", "ended_kept"]
 
 
 def test_a_word_that_cannot_be_told_yet_lets_the_others_go_first_and_is_told_whole() -> None:
     listener = Early("early")
-    courier = Courier(listener, first_pause_s=3600.0, aside_s=0.01)
+    courier = Outbox(listener, first_pause_s=3600.0, retry_s=0.01)
     for uid, event in (("early", "promised"), ("other", "refused"), ("early", "ended_kept")):
-        courier.send(Word({"uid": uid}, (event,)))
+        courier.send(Message({"uid": uid}, (event,)))
     wait_until(lambda: listener.events == ["refused"], "the other to be told")
-    assert not courier.drain(at_most_s=0.0)
+    assert not courier.wait_until_empty(at_most_s=0.0)
     listener.early = ""
-    assert courier.drain(at_most_s=20.0)
+    assert courier.wait_until_empty(at_most_s=20.0)
     courier.close()
     assert listener.events == ["refused", "promised", "ended_kept"]
 
@@ -201,14 +203,14 @@ def test_the_error_of_a_prediction_is_that_of_the_run_time() -> None:
     widths = [[110.0, 1], [130.0, 0], [170.0, 2], [200.0, 0]]  # it waited, and was stopped once
     view = {"state": "finished", "submitted_at": 100.0, "finished_at": 200.0, "first_p50_at": 225.0}
     view |= {"first_run_s": 60.0, "width_history": widths}
-    assert dict(final_figures(view)) == {
+    assert dict(final_metrics(view)) == {
         names.FINAL_ACTUAL: 100.0,
         names.FINAL_PREDICTED: 125.0,
         names.FINAL_RUN_ACTUAL: 50.0,
         names.FINAL_RUN_PREDICTED: 60.0,
         names.FINAL_ERROR: 20.0,
     }
-    assert dict(final_figures(view | {"state": "failed"})) == {}
+    assert dict(final_metrics(view | {"state": "failed"})) == {}
 
 
 @pytest.mark.slow
@@ -222,17 +224,17 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -
     def on_run(job_id: str, uid: str, experiment: str, run_id: str) -> None:
         world.annotate(job_id, {names.RUN_ID: f"{experiment}/{run_id}"})
 
-    listener = MlflowRuns(uri, on_run)
+    listener = MlflowSink(uri, on_run)
     with staged(tmp_path, world, listeners=[listener], predictor=Curve(epoch_s=2.0)) as stage:
         stage.submit("a", deadline="1h", widths="1", epochs=10)
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
         wait_until(lambda: bool(world.signal("default/a").run_id), "a run")
-        world.trained("default/a", 4, epoch_s=2.0)
+        world.send_epochs("default/a", 4, epoch_s=2.0)
         stage.until("default/a", lambda view: view["epochs_done"] == 4, "four epochs on")
         world.finished("default/a")
         view = stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
-        courier = stage.service.telling._couriers["mlflow"]  # type: ignore[union-attr]
-        assert courier.drain(at_most_s=120.0)
+        courier = stage.service.telling._outboxes["mlflow"]  # type: ignore[union-attr]
+        assert courier.wait_until_empty(at_most_s=120.0)
     client = MlflowClient(uri)
     run = client.get_run(view["run_id"])
     steps = [point.step for point in client.get_metric_history(view["run_id"], names.FINISH_P90)]
@@ -257,16 +259,18 @@ def test_a_refused_job_makes_no_run_before_it_is_accepted(tmp_path: Path) -> Non
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     made: list[str] = []
-    listener = MlflowRuns(uri, lambda job, *_: made.append(job))
+    listener = MlflowSink(uri, lambda job, *_: made.append(job))
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=60.0)) as stage:
         stage.submit("a", deadline="1m", widths="1", epochs=10)
         refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
-        listener.tell(Word(refused, ("refused",)))
-        listener.tell(Word(refused | {"state": "cancelled", "finished_at": 9e9}, ("cancelled",)))
+        listener.deliver(Message(refused, ("refused",)))
+        listener.deliver(
+            Message(refused | {"state": "cancelled", "finished_at": 9e9}, ("cancelled",))
+        )
         before = [*made]
         stage.http.post("/v1/jobs/default/a/accept", json={"offer": 1})
         promised = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
-        listener.tell(Word(promised, ("promised",)))
+        listener.deliver(Message(promised, ("promised",)))
     (run,) = MlflowClient(uri).search_runs(["1"])
     assert (before, made) == ([], ["default/a"])
     assert (run.info.status, run.data.tags[names.TAG_VERDICT]) == ("RUNNING", "promised")
@@ -281,13 +285,13 @@ def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
     uri, told = f"sqlite:///{tmp_path}/mlflow.db", []
     client = MlflowClient(uri)
     theirs = client.create_run(client.create_experiment("theirs")).info.run_id
-    listener = MlflowRuns(uri, lambda *run: told.append(run))
+    listener = MlflowSink(uri, lambda *run: told.append(run))
     with staged(tmp_path, MemoryWorld(1), predictor=Curve(epoch_s=2.0)) as stage:
         stage.submit("a", deadline="1h", widths="1")
         view = stage.until("default/a", lambda view: view["verdict"] == "promised", "promised")
     for named in (theirs, "no-such-run"):
-        listener._known.clear()
-        listener.tell(Word(view | {"run_id": named}, ()))
+        listener._runs.clear()
+        listener.deliver(Message(view | {"run_id": named}, ()))
     assert not client.get_run(theirs).data.tags.keys() & {names.TAG_VERDICT, names.TAG_JOB}
     assert client.get_run(theirs).info.status == "RUNNING"
     assert [run[0] for run in told] == ["default/a", "default/a"]
@@ -297,10 +301,10 @@ def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_word_that_always_fails_holds_up_no_other_job() -> None:
     listener = Choosy("bad")
-    courier = Courier(listener, first_pause_s=60.0)
-    courier.send(Word({"uid": "bad"}))
+    courier = Outbox(listener, first_pause_s=60.0)
+    courier.send(Message({"uid": "bad"}))
     for number in range(20):
-        courier.send(Word({"uid": f"u{number}"}))
+        courier.send(Message({"uid": f"u{number}"}))
     wait_until(lambda: len(listener.words) == 20, "all others")
     assert listener.tries == 1
     courier.close(at_most_s=0.1)
@@ -317,7 +321,7 @@ def test_epochs_that_no_chart_can_show_are_not_told() -> None:
         sound | {"metrics": [1]},
         sound | {"metrics": {"loss": {}}},
     ]
-    assert [point.epoch for point in epochs_in([*odd, sound])] == [1]
+    assert [point.epoch for point in epoch_points([*odd, sound])] == [1]
 
 
 @pytest.mark.slow
@@ -326,16 +330,16 @@ def test_a_run_that_the_training_code_ended_goes_on_with_its_job(tmp_path: Path)
     from mlflow import MlflowClient
 
     uri, made = f"sqlite:///{tmp_path}/mlflow.db", list[str]()
-    listener, client = MlflowRuns(uri, lambda *run: made.append(run[-1])), MlflowClient(uri)
+    listener, client = MlflowSink(uri, lambda *run: made.append(run[-1])), MlflowClient(uri)
     with staged(tmp_path, MemoryWorld(1)) as stage:
         stage.submit("a", deadline="1h", widths="1")
         view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
-    listener.tell(Word(view))
+    listener.deliver(Message(view))
     client.set_terminated(made[0], "FINISHED")
 
-    listener.tell(Word(view))
+    listener.deliver(Message(view))
     going_on = client.get_run(made[0]).info.status
-    listener.tell(Word(view | {"state": "failed", "finished_at": 9e9, "outcome": "failed"}))
+    listener.deliver(Message(view | {"state": "failed", "finished_at": 9e9, "outcome": "failed"}))
 
     assert going_on == "RUNNING"
     assert client.get_run(made[0]).info.status == "FAILED"
@@ -355,11 +359,11 @@ def test_a_run_shows_where_its_training_comes_from_and_what_it_was_given(tmp_pat
             followed_by=page,
         )  # fmt: skip
         view = stage.until("default/a", lambda view: view["workers"] > 0, "running")
-        listener = MlflowRuns(uri, lambda *run: made.append(run[-1]), stage.world.job)
-        listener.tell(Word(view))
+        listener = MlflowSink(uri, lambda *run: made.append(run[-1]), stage.world.job)
+        listener.deliver(Message(view))
         client.log_param(made[0], "layers", "(8, 8)")  # by the code, in its own words
         ended = view | {"state": "finished", "outcome": "kept", "width_history": []}
-        listener.tell(Word(ended | {"finished_at": view["deadline_at"] - 90.0}))
+        listener.deliver(Message(ended | {"finished_at": view["deadline_at"] - 90.0}))
     run = client.get_run(made[0])
     note = run.data.tags["mlflow.note.content"]
     assert run.data.params == {"alpha": "0.001", "layers": "(8, 8)"}
@@ -372,7 +376,7 @@ def test_a_run_shows_where_its_training_comes_from_and_what_it_was_given(tmp_pat
 
 
 def test_a_tracking_server_that_does_not_answer_is_told_with_the_job(tmp_path: Path) -> None:
-    listener = MlflowRuns("http://127.0.0.1:9", lambda *_: None)
+    listener = MlflowSink("http://127.0.0.1:9", lambda *_: None)
     with staged(tmp_path, MemoryWorld(1), listeners=[listener]) as stage:
         stage.submit("a", deadline="1h", widths="1")
         stage.until("default/a", lambda view: view["workers"] > 0, "running")

@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 
+from laxity_scheduler.notifications.message import Message
+from laxity_scheduler.notifications.outbox import NotYetError, Outbox
+from laxity_scheduler.notifications.prefect_api import PrefectApi, PrefectError
+from laxity_scheduler.notifications.prefect_cancellations import PrefectCancellations
+from laxity_scheduler.notifications.prefect_sink import MAX_LOOKS, PrefectSink, runs_as
+from laxity_scheduler.notifications.prefect_states import REFUSAL_PREFIX, RunState, state_wanted_for
 from laxity_scheduler.running.start import tells_prefect
 from laxity_scheduler.service.settings import Settings, SettingsError
-from laxity_scheduler.telling.announce import Courier, NotYetError, Word
-from laxity_scheduler.telling.announce_prefect import (
-    LOOKS,
-    REFUSED,
-    PrefectRuns,
-    Wish,
-    runs_as,
-    wish_of,
-)
-from laxity_scheduler.telling.cancelled_runs import CancelledRuns
-from laxity_scheduler.telling.prefect_api import PrefectApi, PrefectError
 
 Json = dict[str, Any]
 CLUSTER = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
@@ -62,12 +57,12 @@ def view(state: str = "refused", *, flow_run: str = "", **said: Any) -> Json:
     ],
 )
 def test_each_state_of_a_job_is_one_of_prefects(state: str, said: Json, want: Any) -> None:
-    wish = wish_of(view(state, **said))
+    wish = state_wanted_for(view(state, **said))
     assert (None if wish is None else (wish.kind, wish.name)) == want
 
 
 def test_a_refusal_says_why_and_what_would_do_instead() -> None:
-    wish = wish_of(view())
+    wish = state_wanted_for(view())
     assert wish is not None
     for words in (WHY, "deadline_before_fastest_finish", "2033-05-18T03:33:20Z", "laxity accept"):
         assert words in wish.message
@@ -81,7 +76,7 @@ def test_a_refusal_says_why_and_what_would_do_instead() -> None:
         ("FAILED", "RUNNING", "", False),
         ("FAILED", "CANCELLING", "", False),
         ("PENDING", "PENDING", "", True),
-        ("PENDING", "FAILED", f"{REFUSED}too late", True),
+        ("PENDING", "FAILED", f"{REFUSAL_PREFIX}too late", True),
         ("PENDING", "FAILED", "division by zero", False),
         ("PENDING", "RUNNING", "", False),
         ("PENDING", "SCHEDULED", "", False),
@@ -94,7 +89,7 @@ def test_a_refusal_says_why_and_what_would_do_instead() -> None:
 def test_what_its_pod_or_its_user_said_is_never_overruled(
     wish: str, state: str, message: str, *, may: bool
 ) -> None:
-    assert Wish(wish, wish.title(), "words").fits(state, message) is may
+    assert RunState(wish, wish.title(), "words").may_replace(state, message) is may
 
 
 @pytest.mark.parametrize(
@@ -182,33 +177,33 @@ def api(prefect_api: str) -> PrefectApi:
 def test_a_refused_run_ends_failed_and_one_accepted_later_is_pending_again(
     api: PrefectApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, runs = Run(), PrefectRuns(api)
-    refused = Word(view(flow_run=str(run.id)), ("refused",))
+    run, runs = Run(), PrefectSink(api)
+    refused = Message(view(flow_run=str(run.id)), ("refused",))
     with monkeypatch.context() as away:
-        away.setattr(runs, "_put", unreachable)
+        away.setattr(runs, "_set_state", unreachable)
         with pytest.raises(ConnectionError):
-            runs.tell(refused)
-    runs.tell(refused)  # as its courier does
+            runs.deliver(refused)
+    runs.deliver(refused)  # as its courier does
     kind, name, message = run.state()
     assert (kind, name) == ("FAILED", "Refused")
-    assert message.startswith(REFUSED)
+    assert message.startswith(REFUSAL_PREFIX)
     ((level, line),) = run.logs()
     assert level == logging.WARNING
     assert WHY in line
 
-    runs.tell(Word(view("queued", flow_run=str(run.id)), ("promised",)))
+    runs.deliver(Message(view("queued", flow_run=str(run.id)), ("promised",)))
     kind, name, message = run.state()
     assert (kind, name) == ("PENDING", "Promised")
     assert WHY in message
 
 
 def test_verdict_and_progress_are_artifacts_of_the_run_and_updated(api: PrefectApi) -> None:
-    run, runs = Run().becomes("RUNNING"), PrefectRuns(api)
+    run, runs = Run().becomes("RUNNING"), PrefectSink(api)
     for epochs_done in (0, 1, 5):
         running = view("running", flow_run=str(run.id), epochs=10, epochs_done=epochs_done)
-        runs.tell(Word(running, ()))
+        runs.deliver(Message(running, ()))
     asked = {"artifacts": {"flow_run_id": {"any_": [str(run.id)]}}}
-    artifacts = {row["key"]: row for row in api.ask("POST", "/artifacts/filter", asked)}
+    artifacts = {row["key"]: row for row in api.request("POST", "/artifacts/filter", asked)}
     assert set(artifacts) == {"laxity-verdict", "laxity-progress"}
     assert artifacts["laxity-progress"]["data"] == 50.0
     assert "| deadline | 2033-05-18T03:33:20Z |" in artifacts["laxity-verdict"]["data"]
@@ -225,19 +220,19 @@ def test_verdict_and_progress_are_artifacts_of_the_run_and_updated(api: PrefectA
 def test_a_line_of_the_log_has_the_figures_of_its_event(
     api: PrefectApi, event: str, state: str, words: str
 ) -> None:
-    run, runs = Run().becomes("RUNNING"), PrefectRuns(api)
+    run, runs = Run().becomes("RUNNING"), PrefectSink(api)
     said = {"p90_at": 1.9e9, "epochs": 10, "epochs_done": 4}
     said |= {"kept": True, "finished_at": 1_999_900_000.0} if state == "finished" else {}
-    runs.tell(Word(view(state, flow_run=str(run.id), **said), (event,)))
+    runs.deliver(Message(view(state, flow_run=str(run.id), **said), (event,)))
     ((_, line),) = run.logs()
     assert line.startswith(f"{event}: team/flow-run-x")
     assert words in line
 
 
 def test_a_stop_is_a_line_in_the_log_of_a_run_that_goes_on_running(api: PrefectApi) -> None:
-    run, runs = Run().becomes("RUNNING"), PrefectRuns(api)
+    run, runs = Run().becomes("RUNNING"), PrefectSink(api)
     for state in ("running", "suspended", "suspended", "running", "suspended"):
-        runs.tell(Word(view(state, flow_run=str(run.id)), ()))
+        runs.deliver(Message(view(state, flow_run=str(run.id)), ()))
     assert run.state()[0] == "RUNNING"
     assert [line.split(":")[0] for _, line in run.logs()] == ["suspended"] * 2
 
@@ -246,24 +241,24 @@ def test_who_was_told_before_a_restart_is_told_once(api: PrefectApi) -> None:
     run = Run()
     states = []
     for _ in range(2):
-        PrefectRuns(api).tell(Word(view(flow_run=str(run.id)), ()))
-        states.append(api.ask("GET", f"/flow_runs/{run.id}")["state_id"])
+        PrefectSink(api).deliver(Message(view(flow_run=str(run.id)), ()))
+        states.append(api.request("GET", f"/flow_runs/{run.id}")["state_id"])
     assert states[0] == states[1]
 
 
 def test_a_run_that_its_pod_has_taken_up_is_left_alone(api: PrefectApi) -> None:
     run = Run().becomes("RUNNING")
-    PrefectRuns(api).tell(Word(view(flow_run=str(run.id)), ()))
+    PrefectSink(api).deliver(Message(view(flow_run=str(run.id)), ()))
     assert run.state()[0] == "RUNNING"
 
 
 def test_a_run_that_is_gone_is_no_reason_to_ask_again_and_an_api_that_is_away_is(
     api: PrefectApi,
 ) -> None:
-    gone = Word(view(flow_run=str(uuid.uuid4())), ())
-    PrefectRuns(api).tell(gone)
+    gone = Message(view(flow_run=str(uuid.uuid4())), ())
+    PrefectSink(api).deliver(gone)
     with pytest.raises(OSError, match="refused"):
-        PrefectRuns(PrefectApi("http://127.0.0.1:9/api")).tell(gone)
+        PrefectSink(PrefectApi("http://127.0.0.1:9/api")).deliver(gone)
 
 
 @pytest.mark.parametrize(
@@ -296,8 +291,8 @@ def test_a_run_is_matched_by_what_a_real_worker_wrote(pid: str) -> None:
 
 @pytest.mark.parametrize("label", ["", "nonsense"])
 def test_jobs_that_are_no_flow_runs_cost_no_call(label: str) -> None:
-    nobody = PrefectRuns(PrefectApi("http://127.0.0.1:9/api"))
-    nobody.tell(Word(view(flow_run=label), ("refused",)))
+    nobody = PrefectSink(PrefectApi("http://127.0.0.1:9/api"))
+    nobody.deliver(Message(view(flow_run=label), ("refused",)))
 
 
 @pytest.mark.parametrize(
@@ -311,12 +306,12 @@ def test_jobs_that_are_no_flow_runs_cost_no_call(label: str) -> None:
 def test_a_run_that_names_another_job_than_this_is_neither_ended_nor_written_to(
     api: PrefectApi, runs_as: str
 ) -> None:
-    run, runs = Run(runs_as), PrefectRuns(api)
+    run, runs = Run(runs_as), PrefectSink(api)
     for events in (("refused",), ("promise_broken",)):
-        for _ in range(LOOKS - 1 if events == ("refused",) else 0):
+        for _ in range(MAX_LOOKS - 1 if events == ("refused",) else 0):
             with pytest.raises(NotYetError):
-                runs.tell(Word(view(flow_run=str(run.id)), events))
-        runs.tell(Word(view(flow_run=str(run.id)), events))
+                runs.deliver(Message(view(flow_run=str(run.id)), events))
+        runs.deliver(Message(view(flow_run=str(run.id)), events))
     assert run.state()[0] == "PENDING"
     assert run.logs() == []
 
@@ -324,14 +319,14 @@ def test_a_run_that_names_another_job_than_this_is_neither_ended_nor_written_to(
 def test_a_run_hears_of_its_job_once_the_worker_has_written_down_which_it_is(
     api: PrefectApi,
 ) -> None:
-    run, runs = Run(job=""), PrefectRuns(api)
-    refused = Word(view(flow_run=str(run.id)), ("refused",))
+    run, runs = Run(job=""), PrefectSink(api)
+    refused = Message(view(flow_run=str(run.id)), ("refused",))
     with pytest.raises(NotYetError, match="runs as nothing yet, not as team/flow-run-x"):
-        runs.tell(refused)
-    courier = Courier(runs, aside_s=0.05)
+        runs.deliver(refused)
+    courier = Outbox(runs, retry_s=0.05)
     courier.send(refused)
     run.runs_as("team:flow-run-x")
-    assert courier.drain(at_most_s=20.0)
+    assert courier.wait_until_empty(at_most_s=20.0)
     courier.close()
     assert run.state()[0] == "FAILED"
     assert len(run.logs()) == 1
@@ -351,7 +346,7 @@ def test_a_cancelled_run_takes_its_job_along_once_no_pod_ends_it_itself(api: Pre
     views += [view("queued", id="n/no-run"), view("queued", id="n/wrong", flow_run="nonsense")]
     views.append(view("queued", id="n/again", flow_run=str(waits.id).upper()))
     cancelled: list[str] = []
-    assert CancelledRuns(api, lambda: views, cancelled.append).read() == 5
+    assert PrefectCancellations(api, lambda: views, cancelled.append).cancel_jobs() == 5
     assert sorted(cancelled) == sorted(
         [f"n/{waits.id}", f"n/{stopped.id}", f"n/{ended.id}", "n/again"]
     )
@@ -359,7 +354,7 @@ def test_a_cancelled_run_takes_its_job_along_once_no_pod_ends_it_itself(api: Pre
 
 def test_an_error_says_whether_asking_again_would_help(api: PrefectApi) -> None:
     with pytest.raises(PrefectError) as gone:
-        api.ask("GET", f"/flow_runs/{uuid.uuid4()}")
-    assert gone.value.for_good
-    assert not PrefectError(429, "slow down").for_good
-    assert not PrefectError(500, "broken").for_good
+        api.request("GET", f"/flow_runs/{uuid.uuid4()}")
+    assert gone.value.is_permanent
+    assert not PrefectError(429, "slow down").is_permanent
+    assert not PrefectError(500, "broken").is_permanent

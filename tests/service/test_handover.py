@@ -90,7 +90,7 @@ def runs(world: MemoryWorld, number: int, leader: Replica, other: Replica, *, la
         for n in range(1, EPOCHS + 1)
     ]
     other.history.ingest(uid, job_id, row.workload, lines, received_at=time.time())
-    world.trained(job_id, 1, epoch_s=EPOCH_S)
+    world.send_epochs(job_id, 1, epoch_s=EPOCH_S)
     leader.step()
     said = predicted(leader, world.row(job_id))
     world.finished(job_id, at=time.time() + late * said.p50_s)

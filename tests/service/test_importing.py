@@ -52,8 +52,8 @@ from mlflow.entities import Metric, RunTag
 print("met", finder.met)
 """
 TELLING = """
-from laxity_scheduler.telling.announce import Word
-from laxity_scheduler.telling.announce_mlflow import MlflowRuns
+from laxity_scheduler.notifications.outbox import Word
+from laxity_scheduler.notifications.mlflow_sink import MlflowRuns
 
 word = Word({"verdict": "promised"})
 runs = MlflowRuns("sqlite://", print)

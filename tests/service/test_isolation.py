@@ -377,7 +377,7 @@ def test_reports_that_cannot_be_read_are_no_fault_of_any_job(
         stage.until("default/a", lambda view: view["workers"] == 1, "running")
         with monkeypatch.context() as patch:
             patch.setattr(stage.service._publisher, "_report_of", away)
-            stage.world.trained("default/a", 3)
+            stage.world.send_epochs("default/a", 3)
             wait_until(lambda: "history is away" in stage.service.failure, "a history away")
             meanwhile = stage.http.get("/v1/jobs/default/a").json()
         stage.world.wake()

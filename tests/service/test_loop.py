@@ -193,7 +193,7 @@ def test_what_the_service_lived_through_is_replayed_byte_for_byte(tmp_path: Path
         for name in ("a", "b", "c"):
             stage.submit(name, deadline="1h")
             stage.until(f"default/{name}", lambda view: view["verdict"] == "promised", "promised")
-        stage.world.trained("default/a", 3)
+        stage.world.send_epochs("default/a", 3)
         stage.world.finished("default/b")
         stage.until("default/b", lambda view: view["outcome"] == "kept", "kept")
     store = Store.open(f"sqlite:///{tmp_path}/laxity.db")

@@ -15,12 +15,12 @@ from laxity_profiler.history.report_fold import KINDS
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.memory.store import Store
+from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.policies import qos
 from laxity_scheduler.running.start import reports_of
 from laxity_scheduler.service.lessons import Lessons
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.telling.tell import Teller
 from laxity_scheduler.web.desk import Desk
 from tests.service.builders import manifest
 from tests.service.memory_world import MemoryWorld
@@ -86,7 +86,7 @@ def stepped(home: Path, world: MemoryWorld) -> Iterator[tuple[Service, Desk]]:
         policy=qos.decide,
         lessons=Lessons(history, learner),
     )
-    service.telling = Teller(service.board, service.metrics, ())
+    service.telling = Dispatcher(service.board, service.metrics, ())
     yield service, Desk(service, history)
     engine.dispose()
     store.close()
@@ -189,7 +189,7 @@ def test_a_finish_beyond_the_calendar_reads_never_and_harms_nobody(
                 for seq in (1, 2, 3)
             ]  # fmt: skip
             hand_in(desk, "default/endless", told)
-            world.trained("default/endless", 3, epoch_s=LONGEST_S)
+            world.send_epochs("default/endless", 3, epoch_s=LONGEST_S)
         assert service.attempt(), service.failure
         ask(desk, "a", deadline="1h")
         assert service.attempt(), service.failure

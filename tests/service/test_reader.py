@@ -8,9 +8,9 @@ import pytest
 from laxity import names
 from laxity_profiler.estimate import Workload
 from laxity_profiler.learning.learner import Learner
+from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.running.start import reading
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.telling.reader import Reader
 from tests.prediction.builders import history_in
 
 
@@ -24,9 +24,9 @@ def test_an_mlflow_that_is_away_is_told_once_and_asked_again(
             raise away.pop()
         return 3
 
-    reader = Reader(read, due=lambda: True)
+    reader = Poller(read, due=lambda: True)
     with caplog.at_level(logging.WARNING):
-        assert [reader.round() for _ in range(3)] == [False, False, True]
+        assert [reader.poll_once() for _ in range(3)] == [False, False, True]
     assert caplog.text.count("nobody there") == 1
 
 
@@ -34,7 +34,7 @@ def test_a_replica_that_does_not_lead_reads_nothing() -> None:
     def read() -> int:
         raise AssertionError("it was read")
 
-    assert Reader(read, due=lambda: False).round()
+    assert Poller(read, due=lambda: False).poll_once()
 
 
 def test_without_an_mlflow_there_is_nothing_to_read(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_run_from_elsewhere_is_known_to_the_predictor(tmp_path: Path) -> None:
     reader = reading(settings, history, due=lambda: True)
 
     assert reader is not None
-    assert reader.round()
+    assert reader.poll_once()
     predictor = Learner(history).predictor()
     estimate = predictor.epoch_time(Workload("elsewhere", 6), 1)
     assert estimate.p50_s == pytest.approx(40.0, rel=0.05)

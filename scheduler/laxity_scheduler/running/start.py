@@ -18,13 +18,13 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.memory.store import Store
+from laxity_scheduler.notifications.dispatcher import Dispatcher
+from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
 from laxity_scheduler.service.leading import Leadership
 from laxity_scheduler.service.lessons import Lessons
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings, SettingsError
-from laxity_scheduler.telling.reader import Reader
-from laxity_scheduler.telling.tell import Teller
 from laxity_scheduler.web.desk import Desk
 
 LOG: Final = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) 
         service.leader = elected.holder if elected else service.leader
         if (adopt := getattr(world, "adopt", None)) is not None:
             adopt(service.board.knows)
-        teller = Teller(service.board, service.metrics, listeners(settings, world))
+        teller = Dispatcher(service.board, service.metrics, listeners(settings, world))
         stack.callback(teller.close)
         service.telling = teller
         for reader in (
@@ -80,11 +80,11 @@ def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) 
         ):
             if reader is not None:
                 stack.callback(reader.close)
-                reader.begin()
+                reader.start()
         yield Opened(service, Desk(service, history))
 
 
-def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Reader | None:
+def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Poller | None:
     """Takes epochs out of MLflow while this replica leads; None without an MLflow."""
     if not settings.tracking_url:
         return None
@@ -94,19 +94,24 @@ def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Rea
 
         return Runs(history, settings.tracking_url).read()
 
-    return Reader(read, due=due)
+    return Poller(read, due=due)
 
 
-def cancelling(settings: Settings, service: Service) -> Reader | None:
+def cancelling(settings: Settings, service: Service) -> Poller | None:
     """Cancels jobs whose flow runs are cancelled, while this replica leads; None without Prefect."""
     if not tells_prefect(settings):
         return None
-    from laxity_scheduler.telling.cancelled_runs import EVERY_S, CancelledRuns
-    from laxity_scheduler.telling.prefect_api import PrefectApi
+    from laxity_scheduler.notifications.prefect_api import PrefectApi
+    from laxity_scheduler.notifications.prefect_cancellations import (
+        INTERVAL_S,
+        PrefectCancellations,
+    )
 
-    api = PrefectApi.of(settings.prefect_api, os.environ)
-    runs = CancelledRuns(api, service.board.all, service.world.cancel)
-    return Reader(runs.read, due=lambda: service.leading, every_s=EVERY_S, whom="Prefect")
+    api = PrefectApi.from_environment(settings.prefect_api, os.environ)
+    runs = PrefectCancellations(api, service.board.all, service.world.cancel)
+    return Poller(
+        runs.cancel_jobs, due=lambda: service.leading, interval_s=INTERVAL_S, source="Prefect"
+    )
 
 
 def tells_prefect(settings: Settings) -> bool:
@@ -188,10 +193,10 @@ class Shared:
 
 def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
     """Who is told: MLflow unless it is turned off, Prefect and the webhook if there is one."""
-    from laxity_scheduler.telling.announce import Webhook
-    from laxity_scheduler.telling.announce_mlflow import MlflowRuns
-    from laxity_scheduler.telling.announce_prefect import PrefectRuns
-    from laxity_scheduler.telling.prefect_api import PrefectApi
+    from laxity_scheduler.notifications.mlflow_sink import MlflowSink
+    from laxity_scheduler.notifications.prefect_api import PrefectApi
+    from laxity_scheduler.notifications.prefect_sink import PrefectSink
+    from laxity_scheduler.notifications.webhook import Webhook
 
     def on_run(job_id: str, uid: str, experiment: str, run_id: str) -> None:
         try:
@@ -203,9 +208,9 @@ def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
 
     found: list[Any] = []
     if settings.tracking_url:
-        found.append(MlflowRuns(settings.tracking_url, on_run, world.job))
+        found.append(MlflowSink(settings.tracking_url, on_run, world.job))
     if tells_prefect(settings):
-        found.append(PrefectRuns(PrefectApi.of(settings.prefect_api, os.environ)))
+        found.append(PrefectSink(PrefectApi.from_environment(settings.prefect_api, os.environ)))
     if settings.webhook:
         found.append(Webhook(settings.webhook))
     return found

@@ -39,11 +39,11 @@ REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
 class Telling(Protocol):
     """Is told what a cycle changed; returns at once."""
 
-    def tell(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None: ...
+    def dispatch(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None: ...
 
-    def trained(self, uid: str, lines: Sequence[object]) -> None: ...
+    def send_epochs(self, uid: str, lines: Sequence[object]) -> None: ...
 
-    def problem(self, listener: str) -> str: ...
+    def delivery_problem(self, listener: str) -> str: ...
 
 
 class Publisher:
@@ -120,7 +120,7 @@ class Publisher:
             self._save()
         if telling is not None and leading:
             with self._part("telling"):
-                telling.tell(news, state, predictor)
+                telling.dispatch(news, state, predictor)
 
     @contextmanager
     def _part(self, stage: str) -> Iterator[None]:

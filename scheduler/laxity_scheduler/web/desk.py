@@ -292,7 +292,7 @@ class Desk:
         """To MLflow, where that is the service's to do and not the workers'."""
         telling = self._service.telling
         if telling is not None and os.environ.get(names.ENV_TRACKED_BY) == "service":
-            telling.trained(uid, lines)
+            telling.send_epochs(uid, lines)
 
     def signal(self, job_id: str) -> Signal:
         """What its workers should do; nothing at all once the job has ended."""
@@ -334,7 +334,9 @@ class Desk:
     def _shown(self, view: Json, now: float) -> Json:
         """The view, with the page of its run, or why nobody tracks it for now."""
         telling = self._service.telling
-        problem = telling.problem("mlflow") if telling and view["state"] not in ENDED else ""
+        problem = (
+            telling.delivery_problem("mlflow") if telling and view["state"] not in ENDED else ""
+        )
         url = self._service.settings.run_url(view.get("experiment", ""), view["run_id"])
         return shown(view, now) | {"run_url": url, "untracked": problem}
 

@@ -1,7 +1,7 @@
 """The few calls of Prefect's HTTP API that the service makes, to a server or to Prefect Cloud.
 
 Prefect is no part of the service's image, and its client would cost it 84 MB: these are plain
-requests. Who may call is said as for every client of Prefect: PREFECT_API_KEY (Cloud) or
+requests. Credentials are set as for every client of Prefect: PREFECT_API_KEY (Cloud) or
 PREFECT_API_AUTH_STRING; a server that asks for CSRF tokens is asked for one.
 """
 
@@ -16,9 +16,9 @@ from http import HTTPStatus
 from typing import Any, Final
 
 TIMEOUT_S: Final = 10.0
-LONGEST_ERROR: Final = 500
+MAX_ERROR_LENGTH: Final = 500
 # Answers that may be another one later: the key is renewed, the server has room again.
-PASSING: Final = frozenset(
+TRANSIENT_STATUSES: Final = frozenset(
     {
         HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.TOO_MANY_REQUESTS,
@@ -38,11 +38,11 @@ def flow_run_of(view: Mapping[str, Any]) -> str:
 
 
 class PrefectError(RuntimeError):
-    """Prefect answered no. `for_good`: it would say the same again."""
+    """Prefect answered no. `is_permanent`: a retry would be refused too."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"Prefect answers {status}: {message}")
-        self.for_good = 400 <= status < 500 and status not in PASSING
+        self.is_permanent = 400 <= status < 500 and status not in TRANSIENT_STATUSES
 
 
 class PrefectApi:
@@ -56,22 +56,22 @@ class PrefectApi:
             self._headers["Authorization"] = f"Bearer {key}" if key else f"Basic {basic}"
 
     @classmethod
-    def of(cls, url: str, environ: Mapping[str, str]) -> "PrefectApi":
+    def from_environment(cls, url: str, environ: Mapping[str, str]) -> "PrefectApi":
         """With the credentials that Prefect's own clients would take from this environment."""
         key = environ.get("PREFECT_API_KEY", "")
         return cls(url, key=key, auth=environ.get("PREFECT_API_AUTH_STRING", ""))
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer's JSON, None if it has none; PrefectError if it is no."""
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer's JSON, None if it has none; PrefectError if Prefect refuses."""
         try:
-            return self._ask(method, path, body)
+            return self._request_once(method, path, body)
         except PrefectError as error:
             if "CSRF" not in str(error):
                 raise
         self._take_csrf_token()
-        return self._ask(method, path, body)
+        return self._request_once(method, path, body)
 
-    def _ask(self, method: str, path: str, body: Any) -> Any:
+    def _request_once(self, method: str, path: str, body: Any) -> Any:
         payload = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(  # noqa: S310 - the operator's own address
             self._url + path, data=payload, headers=self._headers, method=method
@@ -80,13 +80,13 @@ class PrefectApi:
             answer = urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
         except urllib.error.HTTPError as error:
             with contextlib.closing(error):
-                said = error.read(LONGEST_ERROR).decode(errors="replace")
-            raise PrefectError(error.code, said or str(error.reason)) from error
+                body_text = error.read(MAX_ERROR_LENGTH).decode(errors="replace")
+            raise PrefectError(error.code, body_text or str(error.reason)) from error
         with contextlib.closing(answer):
             content = answer.read()
         return json.loads(content) if content else None
 
     def _take_csrf_token(self) -> None:
         client = str(uuid.uuid4())
-        found = self._ask("GET", f"/csrf-token?client={client}", None)
-        self._headers |= {"Prefect-Csrf-Token": found["token"], "Prefect-Csrf-Client": client}
+        token = self._request_once("GET", f"/csrf-token?client={client}", None)
+        self._headers |= {"Prefect-Csrf-Token": token["token"], "Prefect-Csrf-Client": client}

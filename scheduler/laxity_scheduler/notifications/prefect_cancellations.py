@@ -10,18 +10,18 @@ count as a kept promise. A Job that names another's run can only lose itself by 
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from laxity_scheduler.notifications.prefect_api import PrefectApi, flow_run_of
 from laxity_scheduler.service.views import ENDED, Json
-from laxity_scheduler.telling.prefect_api import PrefectApi, flow_run_of
 
-EVERY_S: Final = 5.0
-PER_CALL: Final = 200  # Prefect answers no more rows
+INTERVAL_S: Final = 5.0
+RUNS_PER_CALL: Final = 200  # Prefect answers no more rows
 WITHOUT_PODS: Final = frozenset({"queued", "suspended", "refused"})
 CANCELLING: Final = "CANCELLING"
 CANCELLED: Final = "CANCELLED"
 
 
-class CancelledRuns:
-    """Cancels jobs whose flow runs are cancelled; those with pods once the run has ended so."""
+class PrefectCancellations:
+    """Cancels jobs whose flow runs are cancelled; jobs with pods only once the run has ended."""
 
     def __init__(
         self,
@@ -31,19 +31,19 @@ class CancelledRuns:
     ) -> None:
         self._api, self._views, self._cancel = api, views, cancel
 
-    def read(self) -> int:
-        """Look once; how many runs were asked for. What the API raises is raised."""
+    def cancel_jobs(self) -> int:
+        """Ask Prefect about all runs of unfinished jobs once; returns their number. Raises what the API raises."""
         going_on: dict[str, list[Json]] = {}  # a run that was retried by hand has several Jobs
         for view in self._views():
             if (run_id := flow_run_of(view)) and view["state"] not in ENDED:
                 going_on.setdefault(run_id, []).append(view)
         ids = list(going_on)
-        for first in range(0, len(ids), PER_CALL):
-            asked = {
-                "id": {"any_": ids[first : first + PER_CALL]},
+        for first in range(0, len(ids), RUNS_PER_CALL):
+            query = {
+                "id": {"any_": ids[first : first + RUNS_PER_CALL]},
                 "state": {"type": {"any_": [CANCELLING, CANCELLED]}},
             }
-            for run in self._api.ask("POST", "/flow_runs/filter", {"flow_runs": asked}):
+            for run in self._api.request("POST", "/flow_runs/filter", {"flow_runs": query}):
                 has_ended = (run.get("state") or {}).get("type") == CANCELLED
                 for view in going_on[run["id"]]:
                     if has_ended or view["state"] in WITHOUT_PODS:

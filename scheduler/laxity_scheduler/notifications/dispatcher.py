@@ -1,0 +1,95 @@
+"""Which messages go to which sink after a cycle: events and figures of the jobs that changed.
+
+What each sink was sent last about a job is kept in the job's view (`told`). So the first cycle after
+a restart sends what was not delivered before it, and later cycles send only what is new.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from laxity_profiler.estimate import Predictor
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.notifications.chart_points import epoch_points, points_before_epoch
+from laxity_scheduler.notifications.message import Message, Point, events_between, message_digest
+from laxity_scheduler.notifications.outbox import Outbox, Sink
+from laxity_scheduler.service.board import Board, News
+from laxity_scheduler.service.metrics import Metrics
+from laxity_scheduler.service.views import Json
+
+
+class Dispatcher:
+    """Turns changed views into messages, and queues them for each sink."""
+
+    def __init__(self, board: Board, metrics: Metrics, sinks: Iterable[Sink]) -> None:
+        self._board = board
+        self._metrics = metrics
+        self._outboxes = {
+            sink.name: Outbox(sink, on_delivered=self._recorder_for(sink.name)) for sink in sinks
+        }
+        self._has_caught_up = False
+
+    def dispatch(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None:
+        """Queue messages about these changes; returns at once."""
+        is_first = not self._has_caught_up
+        if is_first:
+            self._catch_up()
+        self._has_caught_up = True
+        for change in news:
+            points = self._predict_points(change, state, predictor)
+            events = () if is_first else events_between(change.before, change.after)
+            if points or not is_first:
+                self._send_to_all(Message(change.after, events, points))
+        self._metrics.untold.set(sum(outbox.waiting for outbox in self._outboxes.values()))
+
+    def _predict_points(
+        self, change: News, state: ClusterState, predictor: Predictor
+    ) -> tuple[Point, ...]:
+        """Predictions for the job that changed; none if that raises, and the rest is still sent."""
+        try:
+            row = state.by_id.get(change.after["id"])
+            return points_before_epoch(change, row, state.now, predictor)
+        except Exception as error:  # noqa: BLE001 - noted with its traceback
+            self._metrics.faults.note("figures", change.after["id"], error)
+            return ()
+
+    def send_epochs(self, uid: str, lines: Sequence[object]) -> None:
+        """Queue reported epochs for MLflow, where the service logs them for its workers."""
+        view, outbox = self._board.by_uid(uid), self._outboxes.get("mlflow")
+        points = epoch_points(lines) if outbox is not None else ()
+        if outbox is not None and view is not None and points:
+            outbox.send(Message(view, (), points))
+
+    def delivery_problem(self, sink: str) -> str:
+        """Why the last message to this sink failed; "" if it did not, or there is no such sink."""
+        outbox = self._outboxes.get(sink)
+        return outbox.problem if outbox is not None else ""
+
+    def close(self, *, at_most_s: float = 5.0) -> None:
+        for outbox in self._outboxes.values():
+            outbox.close(at_most_s=at_most_s)
+
+    def _catch_up(self) -> None:
+        """Send all that is not known to be delivered: the service may have ended in between."""
+        for view in self._board.all():
+            if view["verdict"] != "none":
+                for sink, outbox in self._outboxes.items():
+                    if _last_sent(view, sink) != message_digest(view):
+                        outbox.send(Message(view, events_between(None, view)))
+
+    def _send_to_all(self, message: Message) -> None:
+        for sink, outbox in self._outboxes.items():
+            if message.points or _last_sent(message.view, sink) != message_digest(message.view):
+                outbox.send(message)
+
+    def _recorder_for(self, sink: str) -> Callable[[Message], None]:
+        def record_delivery(message: Message) -> None:
+            view = self._board.by_uid(message.uid) or {}
+            digests = {**(view.get("told") or {}), sink: message_digest(message.view)}
+            self._board.mark(message.uid, told=digests)
+
+        return record_delivery
+
+
+def _last_sent(view: Json, sink: str) -> str | None:
+    """The digest of the last message about this job that was delivered to this sink."""
+    digest: str | None = (view.get("told") or {}).get(sink)
+    return digest

@@ -1,0 +1,32 @@
+"""Events of jobs as POST requests to one address."""
+
+import contextlib
+import json
+import time
+import urllib.request
+from typing import Final
+
+from laxity_scheduler.notifications.message import Message
+
+WEBHOOK_TIMEOUT_S: Final = 10.0
+
+
+class Webhook:
+    """Posts each event of a job as JSON to one address."""
+
+    name = "webhook"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def deliver(self, message: Message) -> None:
+        if not message.events:
+            return
+        body = json.dumps(
+            {"events": list(message.events), "at": time.time(), "job": message.view}, default=str
+        ).encode()
+        request = urllib.request.Request(  # noqa: S310 - the operator's own address
+            self._url, data=body, headers={"Content-Type": "application/json"}, method="POST"
+        )
+        with contextlib.closing(urllib.request.urlopen(request, timeout=WEBHOOK_TIMEOUT_S)):  # noqa: S310
+            pass

@@ -1,1 +1,0 @@
-"""Who is told what became of jobs, and what is read from others: MLflow, Prefect, webhooks."""

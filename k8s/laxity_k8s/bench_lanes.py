@@ -118,10 +118,10 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
     from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
     from laxity_profiler.learning.learner import Learner
-    from laxity_scheduler.memory.store import Store
-    from laxity_scheduler.running.start import policy_named, reports_of
-    from laxity_scheduler.service.lessons import Lessons
+    from laxity_scheduler.process.start import policy_named, reports_of
+    from laxity_scheduler.service.feedback import Lessons
     from laxity_scheduler.service.settings import NO_TRACKING, Settings
+    from laxity_scheduler.store.store import Store
 
     with ExitStack() as stack:
         home = Path(stack.enter_context(TemporaryDirectory(prefix="laxity-bench-")))

@@ -20,10 +20,10 @@ from laxity_k8s import merge
 from laxity_k8s.api import Json
 from laxity_k8s.asks import NOTHING, asks_of
 from laxity_k8s.text_cache import TextCache
-from laxity_scheduler.memory.codec import CodecError, load_verdict, verdict_json
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import TEMPLATES, Reason
 from laxity_scheduler.model.verdict import Offer, OfferKind, Promise, Refusal, Verdict
+from laxity_scheduler.store.codec import CodecError, load_verdict, verdict_json
 
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
 KINDS = ("Promise", "Refusal", "Forecast")

@@ -23,7 +23,6 @@ from laxity_k8s.binding import allowed
 from laxity_k8s.kept import Kept, kept, refused_deadline, terms, verdict_label, verdict_text
 from laxity_k8s.objects import is_elastic
 from laxity_k8s.reconcile import rfc3339
-from laxity_scheduler.backoff import FAILED, backoff_s, failed_starts
 from laxity_scheduler.model.decision import (
     Admit,
     Continue,
@@ -39,6 +38,7 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, may_be_named, reason
 from laxity_scheduler.model.verdict import Offer, Promise, Refusal, Verdict
+from laxity_scheduler.start_backoff import FAILED, backoff_s, failed_starts
 
 LONGEST_REASON = 1024
 BATCH = 24  # patches; fewer than are in flight, so that the API server never waits for them

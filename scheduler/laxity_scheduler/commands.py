@@ -10,7 +10,7 @@ import typer
 
 from laxity.cli.exit_codes import FAILED, NOT_FOUND, USAGE, CommandError
 from laxity.cli.job_names import completing
-from laxity_scheduler.running.logs import Format, Level
+from laxity_scheduler.process.logs import Format, Level
 
 SERVE_OPTIONS: Final = "Options of the service"
 
@@ -149,9 +149,9 @@ def serve(
     log_level: LogLevel = "info",
 ) -> None:
     """Run the service in the foreground."""
-    from laxity_scheduler.running.serving import serve_forever
+    from laxity_scheduler.http.tokens import TokensError
+    from laxity_scheduler.process.serve import serve_forever
     from laxity_scheduler.service.settings import Settings, SettingsError, budgets_of
-    from laxity_scheduler.web.tokens import TokensError
 
     try:
         settings = Settings(
@@ -200,9 +200,9 @@ def up(
     kept_cycles: KeptCycles = 20_000,
 ) -> None:
     """Start the service in the background, and wait until it is ready."""
-    from laxity_scheduler.running import daemon
-    from laxity_scheduler.running.home import HomeError
-    from laxity_scheduler.running.tracked import lines_about
+    from laxity_scheduler.process import daemon
+    from laxity_scheduler.process.instance_dir import HomeError
+    from laxity_scheduler.process.tracking_links import lines_about
     from laxity_scheduler.service.settings import Settings
 
     if not sys.platform.startswith("linux"):
@@ -247,8 +247,8 @@ def down(
 ) -> None:
     """Stop the service on this machine, and the workers of its jobs."""
     from laxity.human_time import counted
-    from laxity_scheduler.running import daemon
-    from laxity_scheduler.running.start import world_entry
+    from laxity_scheduler.process import daemon
+    from laxity_scheduler.process.start import world_entry
     from laxity_scheduler.service.settings import Settings, SettingsError
 
     try:
@@ -279,7 +279,7 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
 ) -> None:
     """Decide every journalled cycle again, and compare byte for byte."""
-    from laxity_scheduler.running.replaying import replay_all
+    from laxity_scheduler.process.replay_report import replay_all
     from laxity_scheduler.service.settings import Settings, SettingsError
 
     if last is not None and last < first:
@@ -308,7 +308,7 @@ def _home(home: Path | None) -> dict[str, Any]:
 
 
 def _place(home: Path | None) -> Any:
-    from laxity_scheduler.running.home import Home
+    from laxity_scheduler.process.instance_dir import Home
     from laxity_scheduler.service.settings import Settings
 
     return Home(Settings(**_home(home)).home)
@@ -318,7 +318,7 @@ def _stop_workers(world: str, home: Path) -> int:
     """Ask the world's own module; one without workers of this machine has nothing to stop."""
     from importlib import import_module
 
-    from laxity_scheduler.running.start import world_entry
+    from laxity_scheduler.process.start import world_entry
 
     os.environ.setdefault("LAXITY_HOME", str(home))
     stop = getattr(import_module(world_entry(world).module), "stop_workers", None)

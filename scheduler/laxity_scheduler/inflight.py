@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.backoff import FAILED, backoff_s, failed_starts, without_who_waits
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
@@ -19,6 +18,7 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, duration, reason
 from laxity_scheduler.model.stop_requests import was_served
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.start_backoff import FAILED, backoff_s, failed_starts, without_who_waits
 
 LEAST_WAIT_S: Final = 600.0  # an asked-for stop is overdue after so long ...
 EPOCHS_WAITED: Final = 3.0  # ... and so many of the job's longest recent epochs

@@ -13,13 +13,13 @@ from laxity import names
 from laxity_k8s import merge, pods
 from laxity_k8s.admission import condition
 from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
+from laxity_scheduler.http.job_service import RELEASED, TAKEN_BACK
 from laxity_scheduler.live import LiveWorld, Released
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Resize
 from laxity_scheduler.model.verdict import Forecast, Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.plan_check import PlanError
-from laxity_scheduler.web.desk import RELEASED, TAKEN_BACK
 from tests.contract.world_exam import WHY, Question, Stage, admit, do, free, row
 
 

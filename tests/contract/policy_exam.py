@@ -11,7 +11,6 @@ from random import Random
 from typing import Final
 
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.memory import codec
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.model.decision import (
     Admit,
@@ -26,6 +25,7 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.store import codec
 from tests.builders import Curve
 from tests.contract.random_states import Case
 

@@ -31,7 +31,7 @@ CODE: Final = (
     "alembic.command", "kubernetes.aio.client", "kubernetes.aio.config", "psycopg",
     "uvicorn.protocols.http.auto", "uvicorn.protocols.websockets.auto", "laxity.cli.main",
     "laxity_k8s.kubernetes", "laxity_profiler.learning.learner", "laxity_scheduler.commands",
-    "laxity_scheduler.policies.qos", "laxity_scheduler.running.serving", "laxity_scheduler.simulate.commands",
+    "laxity_scheduler.policies.qos", "laxity_scheduler.process.serve", "laxity_scheduler.simulate.commands",
 )  # fmt: skip
 STEPS: Final = tuple(
     f"{when} {what}"
@@ -169,8 +169,8 @@ class _Passing:
 def _cut_at(end: End) -> None:
     """Wrap the two doors through which a service acts: the journal's, and the wire's."""
     from laxity_k8s.wire import Wire
-    from laxity_scheduler.memory.store import Store
-    from laxity_scheduler.memory.tables import CycleRow
+    from laxity_scheduler.store.store import Store
+    from laxity_scheduler.store.tables import CycleRow
 
     passes = _Passing(end)
     record: Callable[..., None] = Store.record

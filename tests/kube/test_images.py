@@ -135,9 +135,7 @@ def test_the_install_commands_work_in_a_fresh_venv(name: str, tmp_path: Path) ->
         run(str(python), "-m", "pip", "install", "--quiet", *words, cwd=made)
     laxity = str(tmp_path / "venv" / "bin" / "laxity")
     assert run(laxity, "--version").startswith("laxity ")
-    module = {"service": "laxity_scheduler.running.serving", "train": "laxity.worker.training"}[
-        name
-    ]
+    module = {"service": "laxity_scheduler.process.serve", "train": "laxity.worker.training"}[name]
     run(str(python), "-c", f"import {module}")
     assert "training" in run(laxity, "--help")
     run(str(python), "-m", "pip", "check")

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from laxity_scheduler.memory import codec
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.simulate.costs import costs
@@ -26,6 +25,7 @@ from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.simulate.traces import Format, Trace
 from laxity_scheduler.simulate.truth import Belief
+from laxity_scheduler.store import codec
 from tests.contract.random_states import drawn
 
 Encode = Callable[[Any], bytes]

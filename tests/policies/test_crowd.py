@@ -13,7 +13,6 @@ from laxity_scheduler.frame import compiled
 from laxity_scheduler.frame.construct import construct_many, replace_fields
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.ledger import Ledger
-from laxity_scheduler.memory import codec
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
@@ -25,6 +24,7 @@ from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.decisions import crowd as newcomers
 from laxity_scheduler.simulate.decisions import later, underway
 from laxity_scheduler.simulate.truth import Belief
+from laxity_scheduler.store import codec
 from tests.builders import Curve
 from tests.contract.random_states import drawn, restricted_cases
 from tests.policies.crowded import crowded

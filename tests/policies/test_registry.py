@@ -7,10 +7,10 @@ import pytest
 from laxity_scheduler import policies
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.memory import codec
 from laxity_scheduler.policies.registry import REGISTRY, UnknownPolicyError, find
-from laxity_scheduler.running.start import policy_named
+from laxity_scheduler.process.start import policy_named
 from laxity_scheduler.simulate import run
+from laxity_scheduler.store import codec
 from tests.contract.random_states import cases
 
 STATES = 20

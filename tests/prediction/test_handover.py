@@ -7,7 +7,7 @@ import pytest
 
 from laxity_profiler.estimate import Progress
 from laxity_profiler.learning.learner import Learner
-from laxity_scheduler.running.start import Shared, taking_over
+from laxity_scheduler.process.start import Shared, taking_over
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line, trained, workload
 from tests.prediction.test_first_epoch import Link, read_line, told, unseen, within
 

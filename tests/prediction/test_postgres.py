@@ -15,7 +15,7 @@ from laxity_profiler.history import database
 from laxity_profiler.history.history import Epoch, History, HistoryError
 from laxity_profiler.history.lease import LeaseHeldError, held
 from laxity_profiler.learning.learner import Learner
-from laxity_scheduler.memory.store import Store
+from laxity_scheduler.store.store import Store
 from tests.kube.postgres import WHY_NOT, postgresql, programs
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line, trained, workload
 

@@ -11,9 +11,9 @@ from laxity_profiler.history.history import Epoch, History
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.model_key import model_key, model_of, pool_of
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
+from laxity_scheduler.http.job_from_manifest import newcomer
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.promising.promise import judge
-from laxity_scheduler.web.newcomer import newcomer
 from tests.builders import cluster
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line
 from tests.service.builders import manifest

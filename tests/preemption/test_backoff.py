@@ -7,7 +7,6 @@ import pytest
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_scheduler.backoff import LONGEST_S, backoff_s, failed_starts, without_who_waits
 from laxity_scheduler.inflight import follow_ups, with_follow_ups
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
@@ -17,8 +16,9 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.service.outlook import said
+from laxity_scheduler.service.expected_times import said
 from laxity_scheduler.service.views import Said, view_of
+from laxity_scheduler.start_backoff import LONGEST_S, backoff_s, failed_starts, without_who_waits
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 
 

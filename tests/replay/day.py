@@ -5,11 +5,11 @@ from typing import Any
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.memory.journal import Journal
-from laxity_scheduler.memory.store import Store
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
+from laxity_scheduler.store.journal import Journal
+from laxity_scheduler.store.store import Store
 from tests.builders import Curve, job
 from tests.toy_world import ToyWorld
 

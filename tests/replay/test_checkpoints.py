@@ -3,8 +3,8 @@
 import random
 from pathlib import Path
 
-from laxity_scheduler.memory.store import Store
-from laxity_scheduler.memory.tables import CycleRow, JobRow
+from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.tables import CycleRow, JobRow
 
 MEGABYTE = 2**20
 

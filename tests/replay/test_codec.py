@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_profiler.estimate import Progress, Workload
-from laxity_scheduler.memory import codec, differences
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node, NodeSet
 from laxity_scheduler.model.decision import Decision
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import Offer, Refusal
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.store import codec, differences
 from tests.builders import cluster, job
 from tests.replay.random_values import Maker
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.memory.store import Store, StoreError
-from laxity_scheduler.running.serving import readable
-from laxity_scheduler.running.start import opened
+from laxity_scheduler.process.serve import readable
+from laxity_scheduler.process.start import opened
 from laxity_scheduler.service.settings import Settings
+from laxity_scheduler.store.store import Store, StoreError
 from tests.cli.calling import laxity
 from tests.replay.day import lived, load
 
@@ -36,7 +36,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("laxity_scheduler.running.replaying.load_predictor", load)
+    monkeypatch.setattr("laxity_scheduler.process.replay_report.load_predictor", load)
     return Path(shutil.copy(journal, tmp_path / "laxity.db"))
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from sqlmodel import Session, select
 
-from laxity_scheduler.memory import codec
-from laxity_scheduler.memory.records import Journalled, Records
-from laxity_scheduler.memory.store import Store
-from laxity_scheduler.memory.tables import LoanRow
 from laxity_scheduler.model.decision import Loan, Reclaim
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.store import codec
+from laxity_scheduler.store.audit_rows import Journalled, Records
+from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.tables import LoanRow
 from tests.builders import cluster
 
 WHY = reason("loan", reason="night")

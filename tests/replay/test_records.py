@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_scheduler.memory import codec
-from laxity_scheduler.memory.records import Journalled, Records
-from laxity_scheduler.memory.tables import DecisionRow, Fresh, VerdictRow
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, verdict_after
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.store import codec
+from laxity_scheduler.store.audit_rows import Journalled, Records
+from laxity_scheduler.store.tables import DecisionRow, Fresh, VerdictRow
 from tests.builders import cluster, job
 from tests.replay.random_values import Maker
 

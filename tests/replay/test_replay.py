@@ -10,13 +10,13 @@ from sqlmodel import Session, col, delete, select, update
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.memory.journal import Journal, ReplayError, entries, replay
-from laxity_scheduler.memory.store import Store
-from laxity_scheduler.memory.tables import CycleRow, DecisionRow, Fresh
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
+from laxity_scheduler.store.journal import Journal, ReplayError, entries, replay
+from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.tables import CycleRow, DecisionRow, Fresh
 from tests.builders import cluster, job
 from tests.replay.day import TRUTH, lived, load, named
 from tests.toy_world import ToyWorld

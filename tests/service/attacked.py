@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from laxity_scheduler.running.home import Home
+from laxity_scheduler.process.instance_dir import Home
 
 Json = dict[str, Any]
 MEGABYTE = 1024 * 1024

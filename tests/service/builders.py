@@ -14,17 +14,17 @@ from laxity_profiler.history.database import open_engine
 from laxity_profiler.history.history import History
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.memory.store import Store
+from laxity_scheduler.http.app import create_app
+from laxity_scheduler.http.job_service import Desk
+from laxity_scheduler.http.tokens import Tokens
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.outbox import Sink
 from laxity_scheduler.policies import qos
-from laxity_scheduler.running.start import reports_of
-from laxity_scheduler.service.lessons import Lessons
+from laxity_scheduler.process.start import reports_of
+from laxity_scheduler.service.feedback import Lessons
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.web.app import create_app
-from laxity_scheduler.web.desk import Desk
-from laxity_scheduler.web.tokens import Tokens
+from laxity_scheduler.store.store import Store
 from tests.builders import SECRET, TOKEN, Curve, bearer
 from tests.service.memory_world import MemoryWorld
 

@@ -12,14 +12,14 @@ from typing import Any
 from laxity import names
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
+from laxity_scheduler.http.job_from_manifest import newcomer
 from laxity_scheduler.live import DuplicateJobError, Manifest, Released, Signal, UnknownJobError
-from laxity_scheduler.memory.codec import verdict_json
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.web.newcomer import newcomer
+from laxity_scheduler.store.codec import verdict_json
 
 Json = dict[str, Any]
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)

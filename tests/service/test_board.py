@@ -13,7 +13,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service import views
-from laxity_scheduler.service.board import Board, Look
+from laxity_scheduler.service.view_cache import Board, Look
 from laxity_scheduler.service.views import JITTER_S, Finish, Said
 from tests.builders import cluster, job, promised
 

@@ -13,7 +13,7 @@ from laxity_scheduler.notifications.prefect_api import PrefectApi, PrefectError
 from laxity_scheduler.notifications.prefect_cancellations import PrefectCancellations
 from laxity_scheduler.notifications.prefect_sink import MAX_LOOKS, PrefectSink, runs_as
 from laxity_scheduler.notifications.prefect_states import REFUSAL_PREFIX, RunState, state_wanted_for
-from laxity_scheduler.running.start import tells_prefect
+from laxity_scheduler.process.start import tells_prefect
 from laxity_scheduler.service.settings import Settings, SettingsError
 
 Json = dict[str, Any]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from laxity_scheduler.memory.store import StoreError
-from laxity_scheduler.web import gate
-from laxity_scheduler.web.gate import Gate
-from laxity_scheduler.web.tokens import Tokens, worker_token
+from laxity_scheduler.http import gate
+from laxity_scheduler.http.gate import Gate
+from laxity_scheduler.http.tokens import Tokens, worker_token
+from laxity_scheduler.store.store import StoreError
 from tests.builders import SECRET, TOKEN, bearer
 from tests.service.builders import Stage, manifest, staged
 from tests.service.memory_world import MemoryWorld

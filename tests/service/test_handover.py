@@ -10,15 +10,15 @@ from laxity_profiler.estimate import Estimate
 from laxity_profiler.history.database import open_engine
 from laxity_profiler.history.history import History
 from laxity_profiler.learning.learner import Learner
-from laxity_scheduler.memory.store import Store
-from laxity_scheduler.memory.tables import Fresh, JobRow, Owed, Table
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.running.start import Shared, reports_of, taking_over
-from laxity_scheduler.service.lessons import Lessons
+from laxity_scheduler.process.start import Shared, reports_of, taking_over
+from laxity_scheduler.service.feedback import Lessons
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
+from laxity_scheduler.store.store import Store
+from laxity_scheduler.store.tables import Fresh, JobRow, Owed, Table
 from tests.prediction.builders import epoch_line, line
 from tests.service.builders import manifest
 from tests.service.memory_world import MemoryWorld

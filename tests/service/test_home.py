@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.running.home import Home, HomeBusyError, HomeError
+from laxity_scheduler.process.instance_dir import Home, HomeBusyError, HomeError
 from tests.cli.calling import laxity
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from laxity_scheduler.running.home import Home
+from laxity_scheduler.process.instance_dir import Home
 home = Home(Path(sys.argv[1])).lock()
 home.announce("http://127.0.0.1:1", "")
 print("locked", flush=True)

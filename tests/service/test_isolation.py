@@ -13,16 +13,16 @@ from laxity import names
 from laxity.api.views import job_view
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.live import JobError
-from laxity_scheduler.memory.journal import entries, replay
-from laxity_scheduler.memory.store import Store, StoreError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.service import outlook, views
+from laxity_scheduler.service import expected_times, views
 from laxity_scheduler.service.metrics import Metrics
+from laxity_scheduler.store.journal import entries, replay
+from laxity_scheduler.store.store import Store, StoreError
 from tests.builders import Curve
 from tests.service.builders import Stage, manifest, staged, wait_until
 from tests.service.memory_world import MemoryWorld
@@ -153,7 +153,7 @@ def test_a_decision_that_nothing_raises_in_is_made_once(tmp_path: Path) -> None:
 
 
 def test_few_bad_jobs_among_many_are_found_with_few_decisions(tmp_path: Path) -> None:
-    from laxity_scheduler.service.blame import decide_around
+    from laxity_scheduler.service.fault_isolation import decide_around
     from tests.builders import cluster, job
 
     jobs = [job(f"j{number:04}", submitted_at=float(number)) for number in range(1000)]
@@ -174,7 +174,7 @@ def test_few_bad_jobs_among_many_are_found_with_few_decisions(tmp_path: Path) ->
 
 
 def test_of_two_jobs_that_fail_only_together_the_newer_is_left_out() -> None:
-    from laxity_scheduler.service.blame import decide_around
+    from laxity_scheduler.service.fault_isolation import decide_around
     from tests.builders import cluster, job
 
     jobs = [job(f"j{number}", submitted_at=float(number)) for number in range(9)]
@@ -291,14 +291,14 @@ def test_a_store_that_takes_nothing_makes_the_service_unready(
 def test_an_expected_end_that_cannot_be_told_costs_that_job_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finishes = outlook.finishes
+    finishes = expected_times.finishes
 
     def failing(state: Any, predictor: Any, jobs: Any) -> Any:
         if any(job.id == "default/bad" for job in jobs):
             raise ValueError("year 17970 is out of range")
         return finishes(state, predictor, jobs)
 
-    monkeypatch.setattr(outlook, "finishes", failing)
+    monkeypatch.setattr(expected_times, "finishes", failing)
     with staged(tmp_path, MemoryWorld(2)) as stage:
         submit_together(stage, "bad", "a")
         good = stage.until("default/a", lambda view: view["p90_at"] and view["workers"], "expected")

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from laxity_scheduler.web.decisions import fold_repeats
+from laxity_scheduler.http.decision_rows import fold_repeats
 from tests.builders import Curve
 from tests.service.builders import manifest, staged, wait_until
 from tests.service.memory_world import MemoryWorld
@@ -58,7 +58,9 @@ def test_an_offer_that_has_expired_is_refused_as_expired(
         refused = stage.until("default/a", lambda view: view["state"] == "refused", "refused")
         number = [offer["kind"] for offer in refused["offers"]].index("deadline") + 1
         later = refused["offers"][number - 1]["deadline_at"] + 49.0
-        monkeypatch.setattr("laxity_scheduler.web.desk.time", SimpleNamespace(time=lambda: later))
+        monkeypatch.setattr(
+            "laxity_scheduler.http.job_service.time", SimpleNamespace(time=lambda: later)
+        )
         answer = stage.http.post("/v1/jobs/default/a/accept", json={"offer": number})
     assert answer.status_code == 409
     assert "expired 49s ago" in answer.json()["error"]["message"]
@@ -142,7 +144,7 @@ def test_a_refused_amendment_changes_nothing_and_a_granted_one_moves_the_deadlin
 def test_the_log_has_a_line_for_each_verdict(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logger = "laxity_scheduler.service.publishing"
+    logger = "laxity_scheduler.service.publisher"
     with (
         caplog.at_level(logging.INFO, logger=logger),
         staged(tmp_path, MemoryWorld(4), predictor=Curve(epoch_s=100.0)) as stage,

@@ -6,9 +6,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
-from laxity_scheduler.memory.tables import CycleRow, DecisionRow, Fresh
-from laxity_scheduler.service.leading import Leadership
+from laxity_scheduler.service.leadership import Leadership
+from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.store.tables import CycleRow, DecisionRow, Fresh
 
 SAID = {
     "cycle": 1, "at": 1.0, "job": "n/a", "kind": "wait", "reason_code": "", "reason": "",

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from examples.demo.servers import free_ports
-from laxity_scheduler.running.daemon import ready
-from laxity_scheduler.running.logs import log_to_stderr
-from laxity_scheduler.service.faults import Faults
+from laxity_scheduler.process.daemon import ready
+from laxity_scheduler.process.logs import log_to_stderr
+from laxity_scheduler.service.job_faults import Faults
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_every_line_of_a_service_that_fails_requests_is_json(tmp_path: Path) -> 
                 finally:
                     service.terminate()
     assert {line["logger"] for line in said} >= {
-        "laxity_scheduler.running.serving",
+        "laxity_scheduler.process.serve",
         "uvicorn.error",
     }
 

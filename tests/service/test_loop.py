@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.memory.journal import Journal, replay
-from laxity_scheduler.memory.store import Store, StoreError
 from laxity_scheduler.model.decision import Loan
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.service.loop import rarely_collected
+from laxity_scheduler.store.journal import Journal, replay
+from laxity_scheduler.store.store import Store, StoreError
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until
 from tests.service.memory_world import MemoryWorld

@@ -7,8 +7,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from laxity_scheduler.memory.store import StaleServiceError, Store
-from laxity_scheduler.memory.tables import VERSION_TABLE, CycleRow, Table
+from laxity_scheduler.store.store import StaleServiceError, Store
+from laxity_scheduler.store.tables import VERSION_TABLE, CycleRow, Table
 from tests.kube.postgres import WHY_NOT, postgresql, programs
 
 

@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from laxity_scheduler.service.board import News
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.namespace_metrics import MOST_NAMESPACES
+from laxity_scheduler.service.view_cache import News
 from tests.builders import cluster, job
 
 VIEW: dict[str, Any] = {

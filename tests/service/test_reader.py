@@ -9,7 +9,7 @@ from laxity import names
 from laxity_profiler.estimate import Workload
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.notifications.poller import Poller
-from laxity_scheduler.running.start import reading
+from laxity_scheduler.process.start import reading
 from laxity_scheduler.service.settings import Settings
 from tests.prediction.builders import history_in
 

@@ -13,10 +13,10 @@ from typer.testing import CliRunner, Result
 
 from laxity.cli.exit_codes import CommandError
 from laxity_scheduler.commands import register
-from laxity_scheduler.memory.store import Store, StoreError
-from laxity_scheduler.running.home import Home
-from laxity_scheduler.running.start import policy_named
+from laxity_scheduler.process.instance_dir import Home
+from laxity_scheduler.process.start import policy_named
 from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.store.store import Store, StoreError
 
 
 def asked(home: Path, *words: str) -> Result:
@@ -82,7 +82,7 @@ def test_a_folder_whose_disk_does_not_do_it_is_named(
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("laxity_scheduler.running.serving.serve_forever", full)
+    monkeypatch.setattr("laxity_scheduler.process.serve.serve_forever", full)
     assert str(error_of(tmp_path, "serve")) == f"{tmp_path}: database or disk is full"
 
 

@@ -4,11 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.live import JobError
-from laxity_scheduler.running.home import Home
-from laxity_scheduler.running.serving import keys_of
-from laxity_scheduler.service.settings import Settings, SettingsError
-from laxity_scheduler.web.tokens import (
+from laxity_scheduler.http.tokens import (
     ANYBODY,
     Caller,
     Tokens,
@@ -17,6 +13,10 @@ from laxity_scheduler.web.tokens import (
     read_tokens,
     worker_token,
 )
+from laxity_scheduler.live import JobError
+from laxity_scheduler.process.instance_dir import Home
+from laxity_scheduler.process.serve import keys_of
+from laxity_scheduler.service.settings import Settings, SettingsError
 from tests.builders import SECRET, bearer
 from tests.service.builders import Stage, manifest, staged, wait_until
 from tests.service.memory_world import MemoryWorld

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from laxity.api.client import Client
-from laxity_scheduler.running.home import Home
-from laxity_scheduler.running.tracked import lines_about
+from laxity_scheduler.process.instance_dir import Home
+from laxity_scheduler.process.tracking_links import lines_about
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 

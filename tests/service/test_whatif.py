@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Workload
+from laxity_scheduler.http.job_from_manifest import newcomer
+from laxity_scheduler.http.whatif import answer_json, ask
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.web.newcomer import newcomer
-from laxity_scheduler.web.whatif import answer_json, ask
 from tests.builders import Curve, cluster, job
 from tests.service.builders import manifest, staged
 from tests.service.memory_world import MemoryWorld

@@ -11,7 +11,7 @@ from laxity.worker import mlflow_tracking
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.notifications.message import Point
-from laxity_scheduler.service.board import News
+from laxity_scheduler.service.view_cache import News
 from laxity_scheduler.service.views import Json, laxity_s
 
 PREDICTION_FIELDS: Final = ("epochs_done", "workers", "verdict", "promised_p90_at")

@@ -11,8 +11,8 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.notifications.chart_points import epoch_points, points_before_epoch
 from laxity_scheduler.notifications.message import Message, Point, events_between, message_digest
 from laxity_scheduler.notifications.outbox import Outbox, Sink
-from laxity_scheduler.service.board import Board, News
 from laxity_scheduler.service.metrics import Metrics
+from laxity_scheduler.service.view_cache import Board, News
 from laxity_scheduler.service.views import Json
 
 

@@ -21,22 +21,22 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
-from laxity_scheduler.memory.codec import WrittenPlan, dumps, written
-from laxity_scheduler.memory.journal import Journal
-from laxity_scheduler.memory.records import Journalled, Records
-from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.blame import PolicyFaultError, decide_around, without
-from laxity_scheduler.service.board import Board
-from laxity_scheduler.service.failing import Failing
-from laxity_scheduler.service.faults import words_of
-from laxity_scheduler.service.lessons import Lessons
+from laxity_scheduler.service.failure_streak import Failing
+from laxity_scheduler.service.fault_isolation import PolicyFaultError, decide_around, without
+from laxity_scheduler.service.feedback import Lessons
+from laxity_scheduler.service.job_faults import words_of
 from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.notify import Bells
-from laxity_scheduler.service.publishing import Publisher, Telling
+from laxity_scheduler.service.notifier import Bells
+from laxity_scheduler.service.publisher import Publisher, Telling
 from laxity_scheduler.service.settings import DAY_S, Settings
+from laxity_scheduler.service.view_cache import Board
+from laxity_scheduler.store.audit_rows import Journalled, Records
+from laxity_scheduler.store.codec import WrittenPlan, dumps, written
+from laxity_scheduler.store.journal import Journal
+from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 
 LOG: Final = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 0.5

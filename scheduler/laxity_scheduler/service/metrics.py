@@ -14,9 +14,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from laxity.job.qos import ServiceClass
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.service.board import News
-from laxity_scheduler.service.faults import Faults
+from laxity_scheduler.service.job_faults import Faults
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
+from laxity_scheduler.service.view_cache import News
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

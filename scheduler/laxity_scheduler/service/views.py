@@ -19,9 +19,9 @@ from laxity.job.submission import queued_from
 from laxity.parsing import instant_at
 from laxity_profiler.model_key import model_of
 from laxity_scheduler.live import Report
-from laxity_scheduler.memory.codec import load_verdict
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Verdict
+from laxity_scheduler.store.codec import load_verdict
 
 Json = dict[str, Any]
 ENDED: Final = frozenset({"finished", "failed", "cancelled"})

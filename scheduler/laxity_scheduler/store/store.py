@@ -22,8 +22,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, col, delete, select
 
-from laxity_scheduler.memory.database import engine_of, migrate, put_off
-from laxity_scheduler.memory.tables import (
+from laxity_scheduler.store.database import engine_of, migrate, put_off
+from laxity_scheduler.store.tables import (
     CycleRow,
     DecisionRow,
     Fresh,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from laxity_scheduler.memory.codec import from_json, load_job, load_node, to_json
 from laxity_scheduler.model.cluster import ClusterState, Hold, Node
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.store.codec import from_json, load_job, load_node, to_json
 
 Row = Job | Node
 

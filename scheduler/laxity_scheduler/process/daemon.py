@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from laxity_scheduler.running.home import Home, Running
+from laxity_scheduler.process.instance_dir import Home, Running
 
 START_S: Final = 120.0
 STOP_S: Final = 40.0

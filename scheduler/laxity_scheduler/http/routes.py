@@ -16,20 +16,20 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
 from laxity.job.qos import QoSError
+from laxity_scheduler.http.api_reference import HEADERS, page
+from laxity_scheduler.http.error_schemas import ERRORS, JOB_ERRORS
+from laxity_scheduler.http.gate import stopping
+from laxity_scheduler.http.job_service import ConflictError, Desk
+from laxity_scheduler.http.request_body import plain, readable
+from laxity_scheduler.http.responses import Answer, Problem
+from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.live import UnknownJobError
-from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.model.reasons import named
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.metrics import CONTENT_TYPE
-from laxity_scheduler.service.notify import heard_in
+from laxity_scheduler.service.notifier import heard_in
 from laxity_scheduler.service.views import Json
-from laxity_scheduler.web.answers import Answer, Problem
-from laxity_scheduler.web.bodies import plain, readable
-from laxity_scheduler.web.desk import ConflictError, Desk
-from laxity_scheduler.web.errors import ERRORS, JOB_ERRORS
-from laxity_scheduler.web.gate import stopping
-from laxity_scheduler.web.reference import HEADERS, page
-from laxity_scheduler.web.tokens import Caller
+from laxity_scheduler.store.store import StoreError
 
 LOG: Final = logging.getLogger(__name__)
 LONGEST_POLL_S: Final = 25.0

@@ -9,9 +9,9 @@ import typer
 
 from laxity.cli.exit_codes import FAILED, OK
 from laxity.safe_text import printable
-from laxity_scheduler.memory.journal import Replayed, replay
-from laxity_scheduler.memory.store import Store
-from laxity_scheduler.running.start import load_predictor, policy_named
+from laxity_scheduler.process.start import load_predictor, policy_named
+from laxity_scheduler.store.journal import Replayed, replay
+from laxity_scheduler.store.store import Store
 
 SHOWN_CYCLES: Final = 20
 MOST_CYCLES: Final = 2**62  # what a database counts to

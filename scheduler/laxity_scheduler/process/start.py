@@ -16,16 +16,16 @@ from typing import Any, Final
 from laxity import names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.http.job_service import Desk
 from laxity_scheduler.live import LiveWorld, Report
-from laxity_scheduler.memory.store import Store
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
-from laxity_scheduler.service.leading import Leadership
-from laxity_scheduler.service.lessons import Lessons
+from laxity_scheduler.service.feedback import Lessons
+from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings, SettingsError
-from laxity_scheduler.web.desk import Desk
+from laxity_scheduler.store.store import Store
 
 LOG: Final = logging.getLogger(__name__)
 WORLDS: Final = "laxity.worlds"

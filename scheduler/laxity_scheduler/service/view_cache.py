@@ -19,12 +19,12 @@ import orjson
 
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.live import Manifest, Report
-from laxity_scheduler.memory.tables import JobRow, words
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.service import views
-from laxity_scheduler.service.faults import Faults, words_of
+from laxity_scheduler.service.job_faults import Faults, words_of
 from laxity_scheduler.service.views import Finish, Json, Said
+from laxity_scheduler.store.tables import JobRow, words
 
 LASTING = ("first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released")
 

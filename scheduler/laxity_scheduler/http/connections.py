@@ -13,7 +13,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from laxity_scheduler.web.gate import READ_S
+from laxity_scheduler.http.gate import READ_S
 
 GRACE_S: Final = 3
 # Headers, then the body, which the gate answers when it is late; then time to read that answer.

@@ -11,17 +11,6 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from laxity_scheduler.memory.codec import WrittenPlan, load_plan, verdict_json, written
-from laxity_scheduler.memory.journal import Journal, ReplayError
-from laxity_scheduler.memory.tables import (
-    DecisionRow,
-    Fresh,
-    LoanRow,
-    Owed,
-    Returned,
-    VerdictRow,
-    words,
-)
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import (
     Admit,
@@ -39,6 +28,17 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.store.codec import WrittenPlan, load_plan, verdict_json, written
+from laxity_scheduler.store.journal import Journal, ReplayError
+from laxity_scheduler.store.tables import (
+    DecisionRow,
+    Fresh,
+    LoanRow,
+    Owed,
+    Returned,
+    VerdictRow,
+    words,
+)
 
 LOG: Final = logging.getLogger(__name__)
 Family = Literal["verdict", "act", "wait", "nodes"]

@@ -5,7 +5,7 @@ The service migrates by itself when it opens its store; no alembic.ini and no UR
 
 from alembic import context
 
-from laxity_scheduler.memory.tables import VERSION_TABLE, Table
+from laxity_scheduler.store.tables import VERSION_TABLE, Table
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -17,19 +17,19 @@ from laxity.api.outcome import instant
 from laxity.safe_text import printable
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.live import LiveWorld, Report
-from laxity_scheduler.memory.records import Records
-from laxity_scheduler.memory.store import StaleServiceError, Store, StoreError
-from laxity_scheduler.memory.tables import JobRow, Owed
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service import outlook
-from laxity_scheduler.service.board import Board, Look, News
-from laxity_scheduler.service.lessons import Lessons
+from laxity_scheduler.service import expected_times
+from laxity_scheduler.service.feedback import Lessons
 from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.notify import Bells
+from laxity_scheduler.service.notifier import Bells
 from laxity_scheduler.service.offers import PROBE_OF
+from laxity_scheduler.service.view_cache import Board, Look, News
 from laxity_scheduler.service.views import Finish, Json, Said
+from laxity_scheduler.store.audit_rows import Records
+from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
+from laxity_scheduler.store.tables import JobRow, Owed
 
 LOG: Final = logging.getLogger(__name__)
 VERDICT_FIELDS: Final = ("verdict", "promised_p90_at")  # where these differ it is another one
@@ -90,7 +90,7 @@ class Publisher:
         """
         began = time.monotonic()
         self._said = {job: said for job, said in self._said.items() if job in state.by_id}
-        self._said |= outlook.said(plan)
+        self._said |= expected_times.said(plan)
         look = Look(
             manifests=self._world.jobs(),
             state=seen,
@@ -165,12 +165,12 @@ class Publisher:
     ) -> dict[str, Finish]:
         """When these are expected to end; one that nothing can be said of is left out."""
         try:
-            return outlook.finishes(state, predictor, jobs)
+            return expected_times.finishes(state, predictor, jobs)
         except Exception:  # noqa: BLE001 - asked for one by one, it is told of whom
             found: dict[str, Finish] = {}
         for job in jobs:
             try:
-                found |= outlook.finishes(state, predictor, [job])
+                found |= expected_times.finishes(state, predictor, [job])
             except Exception as error:  # noqa: BLE001 - noted with its traceback
                 self._metrics.faults.note("expected end", job.id, error)
         return found

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from laxity.job.qos import QoSError
+from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
-from laxity_scheduler.web.answers import Problem
 
 LOG: Final = logging.getLogger(__name__)
 MOST_DEEP: Final = 100  # objects in objects; what a Job may hold has a tenth of it

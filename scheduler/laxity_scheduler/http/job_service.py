@@ -22,15 +22,19 @@ from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from
 from laxity_profiler.estimate import Workload
 from laxity_profiler.model_key import model_key
+from laxity_scheduler.http.decision_rows import fold_repeats
+from laxity_scheduler.http.job_from_manifest import amended, newcomer
+from laxity_scheduler.http.responses import Problem
+from laxity_scheduler.http.whatif import Answer, answer_json, ask
 from laxity_scheduler.live import Released, Signal, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import duration
 from laxity_scheduler.model.verdict import Promise, Refusal
-from laxity_scheduler.service import outlook
-from laxity_scheduler.service.board import shown
+from laxity_scheduler.service import expected_times
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.offers import instant, probe_of, terms_of
+from laxity_scheduler.service.view_cache import shown
 from laxity_scheduler.service.views import (
     ENDED,
     Json,
@@ -41,10 +45,6 @@ from laxity_scheduler.service.views import (
 )
 from laxity_scheduler.service.views import instant as instant_of
 from laxity_scheduler.service.views import job_id as id_of
-from laxity_scheduler.web.answers import Problem
-from laxity_scheduler.web.decisions import fold_repeats
-from laxity_scheduler.web.newcomer import amended, newcomer
-from laxity_scheduler.web.whatif import Answer, answer_json, ask
 
 CHAIN_LENGTH: Final = 200
 OPEN_ENDED: Final = {"probe", "soft"}  # offers that ask for no deadline
@@ -222,7 +222,7 @@ class Desk:
         row = state.by_id.get(job_id)
         if view["state"] in ("queued", "suspended") and not held_by and row is not None:
             with self._service.deciding:
-                held_by, expected_at = outlook.expected_start(state, predictor, row)
+                held_by, expected_at = expected_times.expected_start(state, predictor, row)
             start_at = finite(start_at or expected_at)
         said = ("verdict", "reason_code", "reason", "offers", "p50_at", "p90_at")
         return {

@@ -19,12 +19,12 @@ import orjson
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.memory import differences
-from laxity_scheduler.memory.codec import dumps, load_state, plan_bytes
-from laxity_scheduler.memory.store import Store, StoreError
-from laxity_scheduler.memory.tables import CycleRow, PredictorRow
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.store import differences
+from laxity_scheduler.store.codec import dumps, load_state, plan_bytes
+from laxity_scheduler.store.store import Store, StoreError
+from laxity_scheduler.store.tables import CycleRow, PredictorRow
 
 SNAPSHOT_EVERY: Final = 100
 KEPT_CYCLES: Final = 20_000

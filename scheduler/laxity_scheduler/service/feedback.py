@@ -14,9 +14,9 @@ from laxity_profiler.estimate import Estimate, Predictor, Workload
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.board import News
-from laxity_scheduler.service.faults import Faults
-from laxity_scheduler.service.observed import Watcher
+from laxity_scheduler.service.job_faults import Faults
+from laxity_scheduler.service.transition_times import Watcher
+from laxity_scheduler.service.view_cache import News
 
 LOG: Final = logging.getLogger(__name__)
 

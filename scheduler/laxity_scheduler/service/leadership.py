@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from laxity_scheduler.memory.store import Store
+from laxity_scheduler.store.store import Store
 
 WORDS_ONLY: Final = "Wait"  # why a job waits moves nothing, and is said again by the next cycle
 

@@ -15,13 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from laxity import names
-from laxity_scheduler.memory.store import StoreError
-from laxity_scheduler.running.home import Home
-from laxity_scheduler.running.logs import log_to_stderr
-from laxity_scheduler.running.start import opened
-from laxity_scheduler.service.settings import Settings, SettingsError
-from laxity_scheduler.web.app import create_app
-from laxity_scheduler.web.tokens import (
+from laxity_scheduler.http.app import create_app
+from laxity_scheduler.http.tokens import (
     ENV_WORKER_SECRET,
     LEAST_LENGTH,
     Tokens,
@@ -31,6 +26,11 @@ from laxity_scheduler.web.tokens import (
     worker_secret,
     worker_token,
 )
+from laxity_scheduler.process.instance_dir import Home
+from laxity_scheduler.process.logs import log_to_stderr
+from laxity_scheduler.process.start import opened
+from laxity_scheduler.service.settings import Settings, SettingsError
+from laxity_scheduler.store.store import StoreError
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Keys:
 
 def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT. HomeError if the home is somebody else's, or busy."""
-    from laxity_scheduler.web.connections import Server
+    from laxity_scheduler.http.connections import Server
 
     log_to_stderr(settings.log_format, settings.log_level)
     _end_in_order()

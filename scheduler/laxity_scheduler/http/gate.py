@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from laxity_scheduler.web.answers import Problem
-from laxity_scheduler.web.tokens import Tokens
+from laxity_scheduler.http.responses import Problem
+from laxity_scheduler.http.tokens import Tokens
 
 MOST_BYTES: Final = 1024 * 1024
 READ_S: Final = 10.0

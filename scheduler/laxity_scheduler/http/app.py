@@ -16,15 +16,15 @@ from starlette.exceptions import HTTPException
 
 from laxity.job.qos import QoSError
 from laxity_profiler.history.history import HistoryError
+from laxity_scheduler.http.gate import Gate
+from laxity_scheduler.http.job_service import ConflictError, Desk
+from laxity_scheduler.http.responses import Problem, problem
+from laxity_scheduler.http.routes import LOG, router
+from laxity_scheduler.http.tokens import Caller, Tokens
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
-from laxity_scheduler.memory.store import StoreError
 from laxity_scheduler.service.loop import NotReadyError, Service
 from laxity_scheduler.service.settings import Settings
-from laxity_scheduler.web.answers import Problem, problem
-from laxity_scheduler.web.api import LOG, router
-from laxity_scheduler.web.desk import ConflictError, Desk
-from laxity_scheduler.web.gate import Gate
-from laxity_scheduler.web.tokens import Caller, Tokens
+from laxity_scheduler.store.store import StoreError
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)

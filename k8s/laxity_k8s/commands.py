@@ -9,6 +9,6 @@ def register(app: Any) -> None:
 
 def benches(app: Any) -> None:
     """Kinds of `laxity bench` that need a cluster."""
-    from laxity_k8s.bench_commands import acting
+    from laxity_k8s.bench.commands import acting
 
     app.command("acting")(acting)

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
-from laxity_k8s import merge
-from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, Json, Kind, Patch
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, Json, Kind, Patch
 
 LOG = logging.getLogger("laxity.k8s.lease")
 NAME: Final = "laxity"
@@ -205,7 +205,7 @@ class Lease:
 
 
 def _spec(lease: Json) -> Json:
-    return merge.table(lease, "spec")
+    return json_tree.table(lease, "spec")
 
 
 def _now() -> str:

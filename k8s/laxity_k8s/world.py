@@ -12,27 +12,28 @@ from contextlib import suppress
 from functools import partial
 
 from laxity import names
-from laxity_k8s import merge, objects, pods
-from laxity_k8s.admission import finished
-from laxity_k8s.api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
-from laxity_k8s.collect import ended_at
-from laxity_k8s.events import MOST_WORDS, EventWriter, own_pod
-from laxity_k8s.failing import failing
-from laxity_k8s.guard import SHARED, Guard
-from laxity_k8s.intake import check_shape, prepared, submit
-from laxity_k8s.limits import Limits
-from laxity_k8s.mirror import Mirror
-from laxity_k8s.patches import Turn
-from laxity_k8s.quota_watch import QuotaWatch
-from laxity_k8s.reminders import Reminders
-from laxity_k8s.seal import Seal, cleared
-from laxity_k8s.sending import Sender
-from laxity_k8s.signals import Signals
-from laxity_k8s.sites import machine
-from laxity_k8s.snapshot import Snapshot
-from laxity_k8s.steady import is_clock_steady
-from laxity_k8s.tending import Tending, refusal, tending
-from laxity_k8s.wishes import WaitFilter, WorkerToken, no_token, wishes
+from laxity_k8s import json_tree
+from laxity_k8s.act.adoption import Tending, refusal, tending
+from laxity_k8s.act.events import MOST_WORDS, EventWriter, own_pod
+from laxity_k8s.act.failing import failing
+from laxity_k8s.act.limits import Limits
+from laxity_k8s.act.patches import Turn
+from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, wishes
+from laxity_k8s.act.pod_signals import Reminders
+from laxity_k8s.act.sender import Sender
+from laxity_k8s.act.submission import check_shape, prepared, submit
+from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
+from laxity_k8s.error_isolation import SHARED, Guard
+from laxity_k8s.objects import jobs as objects
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.accelerator_nodes import machine
+from laxity_k8s.objects.conditions import ended_at, finished
+from laxity_k8s.objects.seal import Seal, cleared
+from laxity_k8s.objects.signals import Signals
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.quota_watch import QuotaWatch
+from laxity_k8s.observe.snapshot import Snapshot
+from laxity_k8s.steady_clock import is_clock_steady
 from laxity_scheduler.live import Manifest, Released, Reports, Signal, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Loan, Reclaim, Wait
@@ -162,10 +163,12 @@ class LiveCluster:
             if self._seal.believed(job) is job or not knows(job):
                 continue
             revision = job["metadata"]["resourceVersion"]
-            notes = {names.SEAL: self._seal.of(job, merge.annotations(job))}
+            notes = {names.SEAL: self._seal.of(job, json_tree.annotations(job))}
             body = {"metadata": {"annotations": notes, "resourceVersion": revision}}
             with suppress(ApiError):  # a race: it is judged anew
-                self._mirror.put("jobs", self.api.patch(Patch("jobs", merge.identity(job), body)))
+                self._mirror.put(
+                    "jobs", self.api.patch(Patch("jobs", json_tree.identity(job), body))
+                )
 
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:
@@ -225,7 +228,7 @@ class LiveCluster:
 
     def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
         check_shape(manifest)
-        return self._snapshot.eligible(merge.table(manifest, "spec", "template"))
+        return self._snapshot.eligible(json_tree.table(manifest, "spec", "template"))
 
     def log_path(self, job_id: str, index: int) -> str | None:
         where = getattr(self.api, "log_path", None)
@@ -245,7 +248,7 @@ class LiveCluster:
             left = getattr(self.api, "log_left", None)
             return "" if left is None else str(left(job, index))
         with suppress(ApiError):
-            return self.api.log(merge.identity(latest))
+            return self.api.log(json_tree.identity(latest))
         return ""
 
     def wait(self, timeout_s: float) -> bool:
@@ -274,12 +277,14 @@ class LiveCluster:
         released = []
         for job in ours:
             labels = (names.MANAGED, names.VERDICT_LABEL, names.CLASS_LABEL)
-            notes = _none(merge.annotations(job), (*names.OUTPUTS, names.PIN))
-            body = {"metadata": {"labels": _none(merge.labels(job), labels), "annotations": notes}}
+            notes = _none(json_tree.annotations(job), (*names.OUTPUTS, names.PIN))
+            body = {
+                "metadata": {"labels": _none(json_tree.labels(job), labels), "annotations": notes}
+            }
             with suppress(ApiError):
-                released.append(self.api.patch(Patch("jobs", merge.identity(job), body)))
+                released.append(self.api.patch(Patch("jobs", json_tree.identity(job), body)))
                 self._mirror.put("jobs", released[-1])
-        waiting = [merge.identity(job) for job in released if not objects.width(job)]
+        waiting = [json_tree.identity(job) for job in released if not objects.width(job)]
         return Released(len(released), tuple(sorted(waiting)))
 
     def collect(self) -> None:
@@ -293,7 +298,7 @@ class LiveCluster:
         for job in self.jobs():
             if ended_at(job) + self._keep_s <= time.time():
                 with suppress(ApiError):
-                    self.api.delete("jobs", merge.identity(job), uid=job["metadata"]["uid"])
+                    self.api.delete("jobs", json_tree.identity(job), uid=job["metadata"]["uid"])
 
     def close(self) -> None:
         if self._quotas is not None:
@@ -352,7 +357,7 @@ class LiveCluster:
             jobs = [(group, self._mirror.jobs[group]) for group in groups & self._mirror.forged]
         forged = [job for group, job in jobs if self._guard(group, objects.live, job)]
         for job in forged:
-            name = merge.identity(job)
+            name = json_tree.identity(job)
             words = "%s carries outputs that laxity did not write: they are dropped"
             LOG.warning(words, name, extra={"job": name})
         self._sender.done([cleared(job) for job in forged])
@@ -364,7 +369,7 @@ class LiveCluster:
         """
         uid = str(job["metadata"].get("uid"))
         with self._mirror.lock:
-            pods_of = list(self._mirror.pods_of.get(merge.identity(job), {}).values())
+            pods_of = list(self._mirror.pods_of.get(json_tree.identity(job), {}).values())
         own = [pod for pod in pods_of if pods.owner(pod)[1] == uid]
         return tending(job, now=now) or failing(job, own, self._reminders.report)
 

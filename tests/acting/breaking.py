@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import merge
-from laxity_k8s.api import Json
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
 from laxity_k8s.world import LiveCluster
 
 BAD, GOOD = "default/bad", "default/good"
@@ -41,7 +41,7 @@ def seen(world: LiveCluster, *ids: str) -> None:
 
     def known() -> bool:
         return all(
-            merge.dig(world._mirror.jobs.get(one), "metadata", "resourceVersion")
+            json_tree.dig(world._mirror.jobs.get(one), "metadata", "resourceVersion")
             == world.api.get("jobs", one)["metadata"]["resourceVersion"]
             for one in ids
         )

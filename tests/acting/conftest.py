@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from laxity_k8s.local import open_world, stop_workers
+from laxity_k8s.local.cluster import open_world, stop_workers
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from tests.acting.breaking import BAD, GOOD, Breaking, breaking, named, put, seen

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from laxity_k8s.api import ApiError, Json, Patch
-from laxity_k8s.local import LocalCluster
+from laxity_k8s.cluster_api import ApiError, Json, Patch
+from laxity_k8s.local.cluster import LocalCluster
 from tests.contract.watching import Eyes
 
 JOBS = ("one", "two", "three")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from laxity import names
-from laxity_k8s.admission import condition
-from laxity_k8s.local import LocalCluster
-from laxity_k8s.reconcile import Backoff
+from laxity_k8s.local.cluster import LocalCluster
+from laxity_k8s.local.job_controller import Backoff
+from laxity_k8s.objects.conditions import condition
 from tests.contract.watching import Eyes
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from laxity import names
-from laxity_k8s.api import Json
-from laxity_k8s.podenv import COMPLETION_INDEX
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.pods import COMPLETION_INDEX
 
 CREATED = "2026-11-21T08:00:00Z"
 CREATED_AT = 1795248000.0

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from laxity import names
 from laxity.job.accelerators import GPU
-from laxity_k8s import merge
-from laxity_k8s.admission import condition, finished
-from laxity_k8s.api import ApiError, ClusterApi, Json
-from laxity_k8s.kept import FIELDS
-from laxity_k8s.podenv import COMPLETION_INDEX
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import ApiError, ClusterApi, Json
+from laxity_k8s.objects.conditions import condition, finished
+from laxity_k8s.objects.pods import COMPLETION_INDEX
+from laxity_k8s.objects.status_annotation import FIELDS
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
@@ -211,9 +211,9 @@ class Course:
         self.world.cycle = self.cycles
         state = self.world.observe()
         for job in self.world.jobs():
-            self.seen.setdefault(merge.identity(job), self.cycles)
-            if merge.dig(job, "spec", "suspend") is False:  # it may have ended meanwhile
-                self.started.setdefault(merge.identity(job), self.cycles)
+            self.seen.setdefault(json_tree.identity(job), self.cycles)
+            if json_tree.dig(job, "spec", "suspend") is False:  # it may have ended meanwhile
+                self.started.setdefault(json_tree.identity(job), self.cycles)
         plan = with_follow_ups(qos.decide)(state, Curve(epoch_s=1.0))
         plan.check(state)
         self.world.carry_out(plan)
@@ -237,9 +237,9 @@ class Course:
     def untold(self) -> list[str]:
         """Jobs without a verdict that have not ended."""
         return [
-            merge.identity(job)
+            json_tree.identity(job)
             for job in self.world.jobs()
-            if names.VERDICT not in merge.annotations(job) and not finished(job)
+            if names.VERDICT not in json_tree.annotations(job) and not finished(job)
         ]
 
 
@@ -251,7 +251,7 @@ def create(api: ClusterApi, jobs: Sequence[Json]) -> list[str]:
 def _created(api: ClusterApi, jobs: Sequence[Json]) -> Iterator[str]:
     for job in jobs:
         try:
-            yield merge.identity(api.create("jobs", job))
+            yield json_tree.identity(api.create("jobs", job))
         except ApiError as error:
             if error.status not in {400, 413, 422}:
                 raise

@@ -6,11 +6,11 @@ import pytest
 
 from laxity.job.accelerators import accelerators, is_accelerator
 from laxity.job.pod_template import pod_template
-from laxity_k8s import objects
-from laxity_k8s.api import Json
-from laxity_k8s.asks import NOTHING, asks_of
-from laxity_k8s.patches import job_patch
-from laxity_k8s.wishes import on_machines
+from laxity_k8s.act.patches import job_patch
+from laxity_k8s.act.plan_patches import on_machines
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs
+from laxity_k8s.objects.node_constraints import NOTHING, asks_of
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.reasons import reason
 from tests.acting.making import job, node, pod
@@ -84,8 +84,8 @@ def test_accelerators_are_told_from_other_resources(resource: str, want: bool) -
 def test_what_cannot_be_counted_is_refused_in_words(containers: list[Json], words: str) -> None:
     made = job()
     made["spec"]["template"]["spec"]["containers"] = containers
-    bad = objects.job_row(made)
-    assert isinstance(bad, objects.BadJob)
+    bad = jobs.job_row(made)
+    assert isinstance(bad, jobs.BadJob)
     assert words in "; ".join(bad.problems)
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import merge
-from laxity_k8s.affinity import PREFERRED, REQUIRED, onto
-from laxity_k8s.api import Json
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.affinity import PREFERRED, REQUIRED, onto
 from tests.acting.making import job
 
 OWN: Json = {
@@ -19,7 +19,7 @@ def sent(made: Json, nodes: str, roomy: str = "") -> Json:
     """The Job after a start; a node per letter."""
     patch = onto(made, list(nodes), list(roomy))
     assert patch is not None
-    return {**made, "spec": merge.merge(made["spec"], {"template": patch})}
+    return {**made, "spec": json_tree.merge(made["spec"], {"template": patch})}
 
 
 def affinity(made: Json) -> Json:

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import merge
-from laxity_k8s.affinity import REQUIRED, onto
-from laxity_k8s.api import Json
-from laxity_k8s.asks import NOTHING, adds_tolerations, asks_of, shut_out, suits
-from laxity_k8s.binding import bindings
-from laxity_k8s.eligible import Eligible
-from laxity_k8s.guard import Guard
-from laxity_k8s.kept import terms
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.local.scheduler import bindings
+from laxity_k8s.objects.affinity import REQUIRED, onto
+from laxity_k8s.objects.node_constraints import NOTHING, adds_tolerations, asks_of, shut_out, suits
+from laxity_k8s.objects.status_annotation import terms
+from laxity_k8s.observe.eligible import Eligible
 from tests.acting.making import job, node, pod
 
 RESERVED: Json = {"key": "team", "value": "red", "effect": "NoSchedule"}
@@ -130,9 +130,9 @@ def test_what_laxity_wrote_itself_does_not_count() -> None:
     made["spec"]["template"]["spec"] |= affinity([said("gpu", "In", "a")])
     before = asks_of(made["spec"]["template"])
     patch = onto(made, ["n1"], ["n2"])
-    sent = merge.merge(made["spec"]["template"], patch)
+    sent = json_tree.merge(made["spec"]["template"], patch)
     assert asks_of(sent) == before
-    assert asks_of(merge.merge(template(), onto(job(), ["n1"]))) is NOTHING
+    assert asks_of(json_tree.merge(template(), onto(job(), ["n1"]))) is NOTHING
     assert terms({**made, "spec": {**made["spec"], "template": sent}}) == terms(made)
 
 
@@ -237,7 +237,7 @@ def test_a_local_pod_goes_where_labels_and_taints_allow() -> None:
         waiting = pod(0, phase="Pending")
         waiting["spec"] |= spec
         found = bindings([waiting], (), nodes, {"default/job": job(nodes='["a"]')}, Guard())
-        return found.get(merge.identity(waiting), "")
+        return found.get(json_tree.identity(waiting), "")
 
     assert bound() == "a"
     assert bound(nodeSelector={"gpu": "y"}) == "c"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from laxity_k8s import merge
-from laxity_k8s.affinity import onto
-from laxity_k8s.api import Json
-from laxity_k8s.binding import bindings
-from laxity_k8s.guard import Guard
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.local.scheduler import bindings
+from laxity_k8s.objects.affinity import onto
 from tests.acting.making import job, node, pod
 
 
@@ -14,7 +14,7 @@ def bound(*waiting: Json, placed: tuple[Json, ...] = (), made: Json | None = Non
     """Nodes of the waiting pods, in their order; "" for one that goes on waiting."""
     nodes = [node("a", 2), node("b", 4), node("c", 4, unschedulable=True)]
     found = bindings(waiting, placed, nodes, {"default/job": made or job()}, Guard())
-    return [found.get(merge.identity(one), "") for one in waiting]
+    return [found.get(json_tree.identity(one), "") for one in waiting]
 
 
 def pending(index: int) -> Json:

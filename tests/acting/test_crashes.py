@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from laxity_k8s.local import LocalCluster, stop_workers
-from laxity_k8s.processes import MARK, alive
-from laxity_k8s.shim import started_ticks
+from laxity_k8s.local.cluster import LocalCluster, stop_workers
+from laxity_k8s.local.processes import MARK, alive
+from laxity_k8s.local.shim import started_ticks
 from tests.acting.crashing import JOBS, opened, settled, wanted
 from tests.contract.watching import Eyes
 

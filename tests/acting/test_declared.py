@@ -11,8 +11,8 @@ import pytest
 from laxity import names
 from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
-from laxity_k8s.bench_ground import waiting_job
-from laxity_k8s.declared import declared, size_of
+from laxity_k8s.bench.ground import waiting_job
+from laxity_k8s.objects.spec_cache import declared, size_of
 
 Json = dict[str, Any]
 

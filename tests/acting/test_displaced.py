@@ -2,8 +2,8 @@
 
 import pytest
 
-from laxity_k8s.api import Json
-from laxity_k8s.displaced import displaced
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.observe.displaced import displaced
 from tests.acting.making import job, node, pod
 from tests.acting.test_lost_pods import FIT_S, NOW, Seen, trained_for_an_hour
 

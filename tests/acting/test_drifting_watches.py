@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s import merge
-from laxity_k8s.affinity import onto
-from laxity_k8s.api import Json
-from laxity_k8s.kept import Kept
-from laxity_k8s.mirror import Mirror
-from laxity_k8s.objects import NO_REPORT
-from laxity_k8s.snapshot import Snapshot
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.affinity import onto
+from laxity_k8s.objects.jobs import NO_REPORT
+from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
 from tests.acting.making import CREATED_AT, SUSPENDED, node, pod
 from tests.acting.making import job as made_job
@@ -52,7 +52,7 @@ def job(name: str = "job", *, sent: str = "aa", may: str = "a", **more: Any) -> 
     )
     state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=len(sent))
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
-    return {**made, "spec": merge.merge(made["spec"], {"template": onto(made, list(may))})}
+    return {**made, "spec": json_tree.merge(made["spec"], {"template": onto(made, list(may))})}
 
 
 def status(active: int, terminating: int = 0, **more: Any) -> Json:
@@ -105,7 +105,7 @@ def test_what_was_unseen_is_counted_once_when_it_is_seen_and_freed_when_it_is_go
     assert seen.busy()["a"] == 2
     seen.put(SCALED_IN["done"][1])
     assert seen.busy()["a"] == 2
-    seen.mirror.drop("pods", merge.identity(leaving))
+    seen.mirror.drop("pods", json_tree.identity(leaving))
     assert seen.busy()["a"] == 1
 
 

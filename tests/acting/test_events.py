@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import merge
-from laxity_k8s.api import ApiError, Json, Patch
-from laxity_k8s.events import EventWriter
+from laxity_k8s import json_tree
+from laxity_k8s.act.events import EventWriter
+from laxity_k8s.cluster_api import ApiError, Json, Patch
 from tests.acting.making import job
 
 
@@ -19,7 +19,7 @@ class Recorder:
 
     def create(self, kind: str, body: Mapping[str, Any]) -> Json:
         assert kind == "events"
-        self.events[merge.identity(dict(body))] = dict(body)
+        self.events[json_tree.identity(dict(body))] = dict(body)
         return dict(body)
 
     def patch(self, patch: Patch) -> Json:

@@ -7,11 +7,11 @@ import pytest
 from laxity import names
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_k8s.api import Json
-from laxity_k8s.failing import ENDS, MOST_FAILURES, failing
-from laxity_k8s.kept import Kept
-from laxity_k8s.podenv import COMPLETION_INDEX
-from laxity_k8s.reconcile import rfc3339
+from laxity_k8s.act.failing import ENDS, MOST_FAILURES, failing
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.pods import COMPLETION_INDEX
+from laxity_k8s.objects.status_annotation import Kept
 from laxity_scheduler.live import Report, Reports
 
 BEGAN_AT = 1_700_000_000.0

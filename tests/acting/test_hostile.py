@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity.job.qos import QoSError
-from laxity_k8s import merge, objects, podenv
-from laxity_k8s.admission import admitted, changed, with_status
-from laxity_k8s.api import ApiError, Json
-from laxity_k8s.intake import prepared
-from laxity_k8s.reconcile import Backoff, new_pod, reconcile
+from laxity_k8s import json_tree
+from laxity_k8s.act.submission import prepared
+from laxity_k8s.cluster_api import ApiError, Json
+from laxity_k8s.local import launch
+from laxity_k8s.local.admission import admitted, changed, with_status
+from laxity_k8s.local.job_controller import Backoff, new_pod, reconcile
+from laxity_k8s.objects import jobs
 from tests.acting.making import CREATED, CREATED_AT, job
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -81,15 +83,15 @@ def test_a_twisted_job_is_admitted_or_refused_and_then_runs_or_not(
 ) -> None:
     made = twisted(way, value)
     server = {"namespace": "default", "uid": "u", "creationTimestamp": CREATED}
-    made["metadata"] = {**merge.table(made, "metadata"), **server}
+    made["metadata"] = {**json_tree.table(made, "metadata"), **server}
     there = outcome(lambda: admitted(made))
     if there is None:
         return
     there["spec"]["suspend"] = False
     step = reconcile(there, [], now=CREATED_AT, backoff=Backoff())
     for pod in step.create[:2]:
-        podenv.launch(pod, ambient={}, extra={}, cwd=Path("/"))
-    objects.job_row(there)
+        launch.launch(pod, ambient={}, extra={}, cwd=Path("/"))
+    jobs.job_row(there)
 
 
 @given(st.sampled_from(WAYS), VALUES)
@@ -104,18 +106,18 @@ def test_a_twisted_patch_is_taken_or_refused(way: tuple[str | int, ...], value: 
 @given(st.sampled_from(WAYS), VALUES)
 def test_a_twisted_manifest_is_prepared_or_named(way: tuple[str | int, ...], value: Any) -> None:
     with suppress(QoSError):
-        objects.spec_of(prepared(twisted(way, value), now=CREATED_AT))
+        jobs.spec_of(prepared(twisted(way, value), now=CREATED_AT))
 
 
 @given(VALUES)
 def test_anything_at_all_is_a_bad_manifest(value: Any) -> None:
     with pytest.raises(QoSError):
-        objects.spec_of(prepared(value, now=CREATED_AT))
+        jobs.spec_of(prepared(value, now=CREATED_AT))
 
 
 def test_a_pod_of_a_full_job_is_launched() -> None:
     pod = new_pod(FULL, 0, CREATED_AT)
-    what = podenv.launch(pod, ambient={}, extra={}, cwd=Path("/"))
+    what = launch.launch(pod, ambient={}, extra={}, cwd=Path("/"))
     assert what.argv == ("python", "x")
     assert what.env["A"] == "b"
-    assert merge.dig(pod, "spec", "hostname") == "job-0"
+    assert json_tree.dig(pod, "spec", "hostname") == "job-0"

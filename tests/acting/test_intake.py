@@ -12,12 +12,12 @@ import pytest
 from laxity import names
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
-from laxity_k8s import merge
-from laxity_k8s.api import Json
-from laxity_k8s.attempts import Origin, origin
-from laxity_k8s.intake import submit
-from laxity_k8s.kept import verdict_text
-from laxity_k8s.local import open_world, stop_workers
+from laxity_k8s import json_tree
+from laxity_k8s.act.submission import submit
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.local.cluster import open_world, stop_workers
+from laxity_k8s.objects.attempts import Origin, origin
+from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_k8s.world import LiveCluster
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import DuplicateJobError, Report, UnknownJobError
@@ -52,9 +52,11 @@ def failed(world: LiveCluster, job: Json) -> None:
 
 def ended(world: LiveCluster, job: Json, how: str) -> None:
     conditions = [{"type": how, "status": "True", "lastTransitionTime": "2026-11-21T08:00:00Z"}]
-    latest = world.api.get("jobs", merge.identity(job))
+    latest = world.api.get("jobs", json_tree.identity(job))
     world.api.rows.put("jobs", {**latest, "status": {"conditions": conditions}})  # type: ignore[attr-defined]
-    while merge.dig(world.job(merge.identity(job)), "status", "conditions", 0, "type") != how:
+    while (
+        json_tree.dig(world.job(json_tree.identity(job)), "status", "conditions", 0, "type") != how
+    ):
         assert world.wait(10.0)
 
 
@@ -64,8 +66,8 @@ def test_a_job_is_taken_in_suspended_labelled_and_with_its_time(world: LiveClust
     made["spec"]["suspend"] = False
     job = world.submit(made)
     assert job["spec"]["suspend"] is True
-    assert merge.labels(job)[names.MANAGED] == "true"
-    assert merge.annotations(job)[names.SUBMITTED_AT].endswith("Z")
+    assert json_tree.labels(job)[names.MANAGED] == "true"
+    assert json_tree.annotations(job)[names.SUBMITTED_AT].endswith("Z")
     assert [row.id for row in world.observe().jobs] == ["default/train"]
 
 
@@ -81,7 +83,7 @@ def test_what_only_laxity_may_say_is_taken_off(world: LiveCluster) -> None:
     made["metadata"]["annotations"] |= dict.fromkeys((*names.OUTPUTS, names.PIN), "forged")
     made["status"] = {"succeeded": 9}
     job = world.submit(made)
-    assert not {*names.OUTPUTS, names.PIN} & set(merge.annotations(job))
+    assert not {*names.OUTPUTS, names.PIN} & set(json_tree.annotations(job))
     assert job["status"] == {}
 
 
@@ -188,7 +190,7 @@ def test_after_a_refusal_a_key_asks_again_with_what_is_declared_now(world: LiveC
 
     again = world.submit(manifest(deadline="3h", epochs=2, idempotency_key="k"))
 
-    said = merge.annotations(again)
+    said = json_tree.annotations(again)
     assert again["metadata"]["uid"] != first["metadata"]["uid"]
     assert (again["metadata"]["name"], said[names.DEADLINE], said[names.EPOCHS]) == (
         "train",
@@ -196,7 +198,7 @@ def test_after_a_refusal_a_key_asks_again_with_what_is_declared_now(world: LiveC
         "2",
     )
     assert names.VERDICT not in said
-    assert [merge.identity(job) for job in world.jobs()] == ["default/train"]
+    assert [json_tree.identity(job) for job in world.jobs()] == ["default/train"]
 
 
 def test_after_a_failure_a_key_begins_the_next_attempt_with_the_first_deadline(
@@ -212,8 +214,8 @@ def test_after_a_failure_a_key_begins_the_next_attempt_with_the_first_deadline(
         "train-a2",
         "train-a3",
     ]
-    assert merge.annotations(third)[names.ATTEMPT] == "3"
-    times = {merge.annotations(job)[names.SUBMITTED_AT] for job in (first, second, third)}
+    assert json_tree.annotations(third)[names.ATTEMPT] == "3"
+    times = {json_tree.annotations(job)[names.SUBMITTED_AT] for job in (first, second, third)}
     assert len(times) == 1
     env = third["spec"]["template"]["spec"]["containers"][0]["env"]
     assert {"name": names.ENV_JOB, "value": "default/train-a3"} in env

@@ -8,25 +8,16 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s import (
-    eligible,
-    kept,
-    local,
-    merge,
-    objects,
-    patches,
-    pods,
-    rejections,
-    reminders,
-    sending,
-    snapshot,
-    straying,
-    wishes,
-)
+from laxity_k8s import json_tree
 from laxity_k8s import world as acting
-from laxity_k8s.api import ApiError, Json, Outcome, Patch
-from laxity_k8s.kept import verdict_text
-from laxity_k8s.tending import refusal
+from laxity_k8s.act import growth_guard, patches, plan_patches, pod_signals, sender
+from laxity_k8s.act.adoption import refusal
+from laxity_k8s.cluster_api import ApiError, Json, Outcome, Patch
+from laxity_k8s.local import cluster
+from laxity_k8s.objects import jobs as objects
+from laxity_k8s.objects import pods, status_annotation
+from laxity_k8s.objects.status_annotation import verdict_text
+from laxity_k8s.observe import eligible, rejections, snapshot
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
@@ -46,12 +37,12 @@ def world(two_jobs: LiveCluster) -> LiveCluster:
 
 def running(name: str) -> Json:
     """A Job with a worker that was sent to node b."""
-    state = kept.Kept(resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x")
+    state = status_annotation.Kept(resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x")
     made = named(job(name, suspend=False, nodes='["b"]', status=EVER_SUSPENDED))
     return with_state(made, state)
 
 
-def with_state(made: Json, state: kept.Kept) -> Json:
+def with_state(made: Json, state: status_annotation.Kept) -> Json:
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     return made
 
@@ -65,7 +56,7 @@ def admit(world: LiveCluster, *jobs: str) -> None:
 
 
 def told(world: LiveCluster, job_id: str = BAD) -> str:
-    return merge.annotations(world.api.get("jobs", job_id)).get(names.REASON, "")
+    return json_tree.annotations(world.api.get("jobs", job_id)).get(names.REASON, "")
 
 
 READING = [
@@ -88,7 +79,7 @@ def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
     while not world._mirror.pods:
         assert world.wait(10.0)
     breaks(owner, name)
-    with caplog.at_level(logging.ERROR, logger="laxity_k8s.guard"):
+    with caplog.at_level(logging.ERROR, logger="laxity_k8s.error_isolation"):
         for _ in range(3):
             touch(world, BAD)
             state = world.observe()
@@ -102,9 +93,9 @@ def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
 
 
 CARRYING_OUT = [
-    pytest.param(wishes, "job_patch", id="its patch"),
-    pytest.param(wishes, "first_start", id="in which turn"),
-    pytest.param(wishes, "roomy", id="where it may grow"),
+    pytest.param(plan_patches, "job_patch", id="its patch"),
+    pytest.param(plan_patches, "first_start", id="in which turn"),
+    pytest.param(plan_patches, "roomy", id="where it may grow"),
     pytest.param(patches, "onto", id="its affinity"),
 ]
 
@@ -128,7 +119,7 @@ def test_a_growth_that_cannot_be_judged_holds_up_no_other_decision(
     put(world, running("bad"))
     seen(world, BAD)
     world.observe()
-    breaks(straying, "allowed")
+    breaks(growth_guard, "allowed")
     world.carry_out(Plan((Resize(BAD, 2, ("b", "b"), "now", WHY), Admit(GOOD, 1, ("a",), WHY))))
     assert world.observe().by_id[GOOD].workers == 1
 
@@ -141,7 +132,7 @@ def test_a_signal_that_cannot_be_written_holds_up_no_other_decision(
     world.observe()
     world.carry_out(Plan((Preempt(BAD, "epoch", GOOD, WHY),)))
     assert world.observe().by_id[BAD].stop_requested_at is not None
-    breaks(reminders.Reminders, "_patch")
+    breaks(pod_signals.Reminders, "_patch")
     admit(world, GOOD)
     state = world.observe()
     assert state.by_id[GOOD].workers == 1
@@ -153,7 +144,7 @@ def test_words_that_cannot_be_said_keep_no_patch_from_landing(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     world.observe()
-    breaks(sending.Sender, "_say")
+    breaks(sender.Sender, "_say")
     admit(world, BAD, GOOD)
     assert {row.id: row.workers for row in world.observe().jobs} == {BAD: 1, GOOD: 1}
 
@@ -162,7 +153,7 @@ def test_an_answer_that_cannot_be_taken_in_keeps_no_other_from_it(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     world.observe()
-    breaks(sending.Sender, "_settled")
+    breaks(sender.Sender, "_settled")
     admit(world, BAD, GOOD)
     assert world.observe().by_id[GOOD].workers == 1
 
@@ -171,7 +162,7 @@ def test_a_patch_that_the_local_cluster_chokes_on_is_refused_alone(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     world.observe()
-    breaks(local, "changed")
+    breaks(cluster, "changed")
     admit(world, BAD, GOOD)
     state = world.observe()
     assert state.by_id[GOOD].workers == 1
@@ -207,7 +198,10 @@ def test_a_job_that_can_be_read_again_is_decided_on_without_a_change(
 
 
 def test_a_job_put_right_to_what_it_said_before_asks_again(world: LiveCluster) -> None:
-    judged = with_state(named(job("bad")), kept.Kept(terms=kept.terms(named(job("bad"))), wanted=0))
+    judged = with_state(
+        named(job("bad")),
+        status_annotation.Kept(terms=status_annotation.terms(named(job("bad"))), wanted=0),
+    )
     put(world, judged)
     seen(world, BAD)
     assert not world.observe().by_id[BAD].verdict
@@ -223,7 +217,7 @@ def test_gpus_that_cannot_be_held_for_one_job_are_held_for_others(
 ) -> None:
     for name, other in (("bad", GOOD), ("victim", GOOD)):
         now = time.time()
-        state = kept.Kept(freed_for=other, freed_nodes=("a",), freed_at=now, wanted=0)
+        state = status_annotation.Kept(freed_for=other, freed_nodes=("a",), freed_at=now, wanted=0)
         put(world, with_state(job(name, status=SUSPENDED), state))
     seen(world, BAD, "default/victim")
     breaks(objects, "holds")
@@ -291,7 +285,7 @@ def test_what_was_marked_as_changed_is_marked_again_after_any_exception(
         if where == "take":
             context.setattr(snapshot.Snapshot, "_renew_nodes", fail)
         else:
-            context.setattr(sending.Sender, "tend", fail)
+            context.setattr(sender.Sender, "tend", fail)
         with pytest.raises(KeyboardInterrupt):
             world.observe()
     state = world.observe()

@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from laxity_k8s import binding, controller, guard, kubernetes, local, merge, pods, wire
-from laxity_k8s.admission import condition
-from laxity_k8s.api import ApiError, Patch
+from laxity_k8s import error_isolation, json_tree
+from laxity_k8s.cluster_api import ApiError, Patch
+from laxity_k8s.http import cluster as kubernetes
+from laxity_k8s.http import session
+from laxity_k8s.local import cluster as local
+from laxity_k8s.local import loop, scheduler
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.conditions import condition
 from laxity_k8s.world import LiveCluster
 from tests.acting.breaking import BAD, GOOD, SAID, Breaking
 from tests.acting.making import job, node, pod
@@ -18,17 +23,17 @@ def world(two_jobs: LiveCluster) -> LiveCluster:
 
 
 def test_a_pod_that_cannot_be_placed_keeps_no_other_from_its_node(breaks: Breaking) -> None:
-    breaks(binding, "allowed")
+    breaks(scheduler, "allowed")
     waiting = [pod(0, of=name, phase="Pending") for name in ("bad", "good")]
-    found = binding.bindings(waiting, (), [node("a")], {}, guard.Guard())
-    assert list(found) == [merge.identity(waiting[1])]
+    found = scheduler.bindings(waiting, (), [node("a")], {}, error_isolation.Guard())
+    assert list(found) == [json_tree.identity(waiting[1])]
 
 
 def test_a_job_that_the_local_cluster_chokes_on_keeps_no_other_from_running(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     there = world.api.controller  # type: ignore[attr-defined]
-    breaks(controller, "reconcile")
+    breaks(loop, "reconcile")
     for job_id in (BAD, GOOD):
         world.api.patch(Patch("jobs", job_id, {"spec": {"suspend": False}}))
     there._catch_up(set())
@@ -43,14 +48,14 @@ def test_a_job_that_the_local_cluster_chokes_on_keeps_no_other_from_running(
 def test_a_pass_of_the_local_cluster_that_fails_is_not_its_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole, failures = controller.Controller.pass_over, iter([RuntimeError("torn")])
+    whole, failures = loop.Controller.pass_over, iter([RuntimeError("torn")])
 
-    def fail_once(self: controller.Controller, dirty: set[str]) -> set[str]:
+    def fail_once(self: loop.Controller, dirty: set[str]) -> set[str]:
         for error in failures:
             raise error
         return whole(self, dirty)
 
-    monkeypatch.setattr(controller.Controller, "pass_over", fail_once)
+    monkeypatch.setattr(loop.Controller, "pass_over", fail_once)
     cluster = local.LocalCluster(tmp_path, {"a": 1})
     try:
         cluster.create("jobs", job())
@@ -86,5 +91,5 @@ def test_an_answer_that_is_no_json_counts_as_lost() -> None:
 
 def test_a_patch_that_json_cannot_hold_is_refused_as_a_server_would() -> None:
     with pytest.raises(ApiError, match="PATCH /jobs/bad: no JSON") as refused:
-        wire._written({"text": "\ud800"}, "PATCH /jobs/bad")
+        session._written({"text": "\ud800"}, "PATCH /jobs/bad")
     assert refused.value.status == 422

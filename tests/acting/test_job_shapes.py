@@ -7,10 +7,10 @@ import pytest
 from laxity import names
 from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
-from laxity_k8s import objects
-from laxity_k8s.api import Json
-from laxity_k8s.objects import BadJob
-from laxity_k8s.patches import job_patch
+from laxity_k8s.act.patches import job_patch
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs
+from laxity_k8s.objects.jobs import BadJob
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -27,7 +27,7 @@ AS_WRITTEN = [
 
 
 def row(made: Json, pods: tuple[Json, ...] = ()) -> Job:
-    found = objects.job_row(made, pods, due_at=0.0, now=1e10)
+    found = jobs.job_row(made, pods, due_at=0.0, now=1e10)
     assert isinstance(found, Job), found
     return found
 
@@ -47,7 +47,7 @@ def test_a_job_that_is_not_elastic_is_started_at_the_shape_that_it_states(shape:
 @pytest.mark.parametrize("shape", AS_WRITTEN)
 @pytest.mark.parametrize("widths", ["1", "1,2,4", "auto"])
 def test_other_widths_for_a_job_that_is_not_elastic_are_refused(shape: Json, widths: str) -> None:
-    found = objects.job_row(job(width=2, spec=shape, widths=widths))
+    found = jobs.job_row(job(width=2, spec=shape, widths=widths))
     assert isinstance(found, BadJob)
     assert "widths: this Job runs as it is written, on 2" in found.problems[0]
 
@@ -89,7 +89,7 @@ def test_a_job_of_another_controller_is_refused() -> None:
 def test_a_job_that_asks_for_no_pod_is_refused_and_not_started_on_one(
     shape: Json, field: str
 ) -> None:
-    found = objects.job_row(job(width=2, spec=shape))
+    found = jobs.job_row(job(width=2, spec=shape))
     assert isinstance(found, BadJob)
     assert f"{field}: 0: this Job asks for no pod" in "; ".join(found.problems)
     assert row(job(width=2, spec=shape, pin="paused by hand")).pinned
@@ -104,7 +104,7 @@ def test_a_job_that_asks_for_nodes_by_their_pods_is_refused(kind: str) -> None:
     made["spec"]["template"]["spec"]["affinity"] = {kind: {required: []}}
     assert row(made).widths == (2,)
     made["spec"]["template"]["spec"]["affinity"][kind][required] = [term]
-    found = objects.job_row(made)
+    found = jobs.job_row(made)
     assert isinstance(found, BadJob)
     assert f"affinity.{kind}: laxity chooses nodes by their GPUs" in found.problems[0]
 
@@ -125,8 +125,8 @@ def test_workers_of_later_items_count_as_workers_and_not_as_leaving() -> None:
     pods = running(2, 3, done=(0, 1))
     found = row(made, pods)
     assert (found.workers, found.terminating_workers, found.fitting_workers) == (2, 0, None)
-    assert objects.reserved(made, found.nodes, 1, pods).total() == 0
-    assert objects.pods_busy(pods) == {"n": 2}
+    assert jobs.reserved(made, found.nodes, 1, pods).total() == 0
+    assert jobs.pods_busy(pods) == {"n": 2}
 
 
 @pytest.mark.parametrize(

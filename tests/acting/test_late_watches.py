@@ -7,7 +7,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from laxity_k8s.watching import KindWatch
+from laxity_k8s.http.watch import KindWatch
 from tests.acting.test_watching import line, next_of, served
 
 OLD = ("same", "changed", "gone")  # what was seen before it was cut

@@ -7,10 +7,10 @@ import pytest
 
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
-from laxity_k8s import merge
-from laxity_k8s.api import ApiError, Json
-from laxity_k8s.limits import ENFORCED, Limits
-from laxity_k8s.podsecurity import harden, violations
+from laxity_k8s import json_tree
+from laxity_k8s.act.limits import ENFORCED, Limits
+from laxity_k8s.act.pod_security import harden, violations
+from laxity_k8s.cluster_api import ApiError, Json
 
 
 def template(**spec: Any) -> Json:
@@ -102,7 +102,7 @@ def test_what_a_template_leaves_open_is_completed_to_restricted() -> None:
     made = job()
     assert violations(made["spec"]["template"], "restricted")
     namespaced().check(made)
-    pod = merge.table(made, "spec", "template", "spec")
+    pod = json_tree.table(made, "spec", "template", "spec")
     assert violations(made["spec"]["template"], "restricted") == []
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}

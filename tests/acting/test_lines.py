@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s.lines import Lines, Reply
-from laxity_k8s.wire import EARLY, Wire
+from laxity_k8s.http.patch_connections import Lines, Reply
+from laxity_k8s.http.session import EARLY, Wire
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.model.decision import Admit, Promised, Wait
 from laxity_scheduler.model.reasons import reason

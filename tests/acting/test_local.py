@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from laxity import names
-from laxity_k8s import merge, pods, steady
-from laxity_k8s.admission import condition
-from laxity_k8s.api import ApiError, Json, Patch
-from laxity_k8s.local import LocalCluster, open_world, stop_workers
-from laxity_k8s.processes import marked
+from laxity_k8s import json_tree, steady_clock
+from laxity_k8s.cluster_api import ApiError, Json, Patch
+from laxity_k8s.local.cluster import LocalCluster, open_world, stop_workers
+from laxity_k8s.local.processes import marked
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.conditions import condition
 from laxity_scheduler.live import Report
 from tests.acting.machine import Machine, complete, eventually
 from tests.contract.watching import Eyes
@@ -324,7 +325,7 @@ def test_a_clock_that_is_set_far_ahead_removes_no_finished_job(
         complete(eyes, job_id)
     machine.api.close()
     world = open_world(machine.home, lambda _: Report(), slots=4, keep_s=-1.0)
-    monkeypatch.setattr(steady, "_boot_at", lambda: steady._FIRST_BOOT_AT + set_by_s)
+    monkeypatch.setattr(steady_clock, "_boot_at", lambda: steady_clock._FIRST_BOOT_AT + set_by_s)
     world.collect()
     found = world.api.list("jobs").items
     world.close()
@@ -334,7 +335,7 @@ def test_a_clock_that_is_set_far_ahead_removes_no_finished_job(
 def test_logs_are_bounded_and_the_latest_is_kept(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("laxity_k8s.processes.LOG_BYTES", 1000)
+    monkeypatch.setattr("laxity_k8s.local.processes.LOG_BYTES", 1000)
     chatty = "for n in range(400): print(f'{n:05}', flush=True)"
     job_id = machine.run("chatty", chatty)
     with Eyes(machine.api) as eyes:
@@ -364,4 +365,4 @@ def test_the_log_of_a_pod_is_read_through_the_api(machine: Machine) -> None:
     with Eyes(machine.api) as eyes:
         complete(eyes, job_id)
     (pod,) = machine.api.list("pods").items
-    assert machine.api.log(merge.identity(pod)) == "words\n"
+    assert machine.api.log(json_tree.identity(pod)) == "words\n"

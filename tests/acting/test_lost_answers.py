@@ -7,9 +7,9 @@ import pytest
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_k8s.admission import condition
-from laxity_k8s.api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
-from laxity_k8s.local import LocalCluster, RowWatch, stop_workers
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
+from laxity_k8s.local.cluster import LocalCluster, RowWatch, stop_workers
+from laxity_k8s.objects.conditions import condition
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState

@@ -1,11 +1,11 @@
 """A pod that is lost after its start has its time to come again, before its job is made narrower."""
 
 from laxity import names
-from laxity_k8s.api import Json, Listing
-from laxity_k8s.kept import Kept
-from laxity_k8s.mirror import Mirror
-from laxity_k8s.objects import NO_REPORT
-from laxity_k8s.snapshot import Snapshot
+from laxity_k8s.cluster_api import Json, Listing
+from laxity_k8s.objects.jobs import NO_REPORT
+from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.job import Job
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, pod
 

@@ -3,11 +3,11 @@
 import pytest
 
 from laxity import names
-from laxity_k8s.api import Json
-from laxity_k8s.events import WARNINGS
-from laxity_k8s.kept import verdict_text
-from laxity_k8s.neighbours import taken
-from laxity_k8s.patches import job_patch
+from laxity_k8s.act.events import WARNINGS
+from laxity_k8s.act.neighbours import taken
+from laxity_k8s.act.patches import job_patch
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_scheduler.model.decision import Promised
 from laxity_scheduler.model.reasons import reason
 from tests.acting.making import CREATED_AT, job, pod

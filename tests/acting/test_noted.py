@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s.api import Json
-from laxity_k8s.kept import Kept
-from laxity_k8s.noted import may_come, noted
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.controller_seen import may_come, noted
+from laxity_k8s.objects.status_annotation import Kept
 from tests.acting.making import CREATED, CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, pod
 from tests.acting.test_drifting_watches import Seen
 

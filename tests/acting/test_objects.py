@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity import names
-from laxity_k8s import objects
-from laxity_k8s.api import Json
-from laxity_k8s.kept import Kept, kept, terms, verdict, verdict_text
-from laxity_k8s.objects import BadJob, job_row
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs
+from laxity_k8s.objects.jobs import BadJob, job_row
+from laxity_k8s.objects.status_annotation import Kept, kept, terms, verdict, verdict_text
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import HOLD_S
@@ -235,14 +235,14 @@ def test_gpus_are_reserved_for_workers_without_a_pod_and_counted_once() -> None:
     made = job(width=3, suspend=False, nodes='["a", "b", "b"]')
     pods = (pod(0, node="a"), pod(1, phase="Pending"))
     found = row(made, pods)
-    assert objects.reserved(made, found.nodes, found.gpus_per_worker, pods) == {"b": 2}
-    assert objects.pods_busy(pods) == {"a": 1}
+    assert jobs.reserved(made, found.nodes, found.gpus_per_worker, pods) == {"b": 2}
+    assert jobs.pods_busy(pods) == {"a": 1}
 
 
 def test_pods_of_a_job_that_is_not_indexed_are_counted_once_too() -> None:
     made = job(width=2, suspend=False, nodes='["a", "a"]', spec={"completionMode": "NonIndexed"})
     pods = (pod(None, node="a"),)
-    assert objects.reserved(made, row(made, pods).nodes, 1, pods) == {"a": 1}
+    assert jobs.reserved(made, row(made, pods).nodes, 1, pods) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -299,13 +299,13 @@ def test_a_job_whose_pods_do_not_run_in_time_says_how_many_do() -> None:
 def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     victim, other = row(job("victim")), row(job("other"))
     state = Kept(freed_for=other.id, freed_nodes=("a", "a", "b"), freed_at=100.0)
-    held = objects.holds(victim, state, other, 110.0)
+    held = jobs.holds(victim, state, other, 110.0)
     assert [(hold.job, hold.node, hold.gpus) for hold in held] == [
         (other.id, "a", 2),
         (other.id, "b", 1),
     ]
-    assert objects.holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
-    assert objects.holds(victim, state, other, 100.0 + HOLD_S) == []
+    assert jobs.holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
+    assert jobs.holds(victim, state, other, 100.0 + HOLD_S) == []
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     ],
 )
 def test_a_node_has_the_gpus_that_may_be_used(made: Json, want: int | None) -> None:
-    found = objects.node_rows(made, {"n": 1})
+    found = jobs.node_rows(made, {"n": 1})
     assert [row.free_gpus for row in found] == ([] if want is None else [want])
 
 

@@ -13,18 +13,19 @@ from laxity.job.qos import QoS, QoSError
 from laxity.job.signal_file import parked_epoch
 from laxity.job.spec import TrainingSpec
 from laxity.job.widths import MOST_WORKERS
-from laxity_k8s import collect, kept, merge, objects, pods
-from laxity_k8s.api import ApiError, Json
-from laxity_k8s.asks import asks_of, suits
-from laxity_k8s.attempts import attempt
-from laxity_k8s.binding import bindings
-from laxity_k8s.guard import Guard
-from laxity_k8s.intake import prepared
-from laxity_k8s.local import open_world, stop_workers
-from laxity_k8s.patches import instant, job_patch
-from laxity_k8s.podenv import COMPLETION_INDEX
-from laxity_k8s.reconcile import rfc3339
-from laxity_k8s.signals import Signals
+from laxity_k8s import json_tree
+from laxity_k8s.act.patches import instant, job_patch
+from laxity_k8s.act.submission import prepared
+from laxity_k8s.cluster_api import ApiError, Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.local.cluster import open_world, stop_workers
+from laxity_k8s.local.scheduler import bindings
+from laxity_k8s.objects import conditions, jobs, pods, status_annotation
+from laxity_k8s.objects.attempts import attempt
+from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.node_constraints import asks_of, suits
+from laxity_k8s.objects.pods import COMPLETION_INDEX
+from laxity_k8s.objects.signals import Signals
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.decision import Forecasted, Refuse
@@ -48,7 +49,7 @@ def world(tmp_path: Path) -> Iterator[LiveCluster]:
 
 
 def row(made: Json, *own: Json) -> Job:
-    found = objects.job_row(made, own, now=CREATED_AT)
+    found = jobs.job_row(made, own, now=CREATED_AT)
     assert isinstance(found, Job)
     return found
 
@@ -126,15 +127,15 @@ def test_gpus_that_are_no_whole_number_are_refused_by_their_field(which: int, gp
     containers.append({"name": "second"})
     containers[which]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
     with pytest.raises(QoSError) as refused:
-        objects.spec_of(prepared(made, now=CREATED_AT))
+        jobs.spec_of(prepared(made, now=CREATED_AT))
     assert refused.value.field == f"spec.template.spec.containers[{which}].resources"
-    assert isinstance(objects.job_row(made), objects.BadJob)
+    assert isinstance(jobs.job_row(made), jobs.BadJob)
 
 
 def test_a_running_job_of_more_workers_than_may_be_counts_as_many_as_may() -> None:
     made = job(width=2**31 - 1, suspend=False, status=EVER_SUSPENDED)
-    assert objects.width(made) == MOST_WORKERS
-    assert isinstance(objects.job_row(made, (pod(0, node="a"),)), objects.BadJob)
+    assert jobs.width(made) == MOST_WORKERS
+    assert isinstance(jobs.job_row(made, (pod(0, node="a"),)), jobs.BadJob)
 
 
 def test_a_finish_beyond_the_calendar_is_told_without_an_instant() -> None:
@@ -142,10 +143,10 @@ def test_a_finish_beyond_the_calendar_is_told_without_an_instant() -> None:
     late = Forecast(5.6e11, 6e11, 0.0, WHY)
     found = job_patch(made, row(made), [Forecasted("default/job", late, WHY)], now=CREATED_AT)
     assert found is not None
-    said = merge.annotations(found.patch.body)
+    said = json_tree.annotations(found.patch.body)
     assert names.P50_FINISH not in said
     assert names.P90_FINISH not in said
-    assert kept.verdict({"metadata": {"annotations": said}}) == late
+    assert status_annotation.verdict({"metadata": {"annotations": said}}) == late
 
 
 def test_an_offer_beyond_the_calendar_is_told_as_its_last_instant() -> None:
@@ -168,8 +169,8 @@ def test_an_instant_that_is_none_is_survived(text: Any) -> None:
     made = job(status={"conditions": [{"type": "Failed", "status": "True"}, 5]})
     made["status"]["conditions"][0]["lastTransitionTime"] = text
     made["metadata"]["creationTimestamp"] = text
-    assert objects.submission(made, TrainingSpec(name="a", qos=QoS())) == 0.0
-    assert collect.ended_at(made) == float("inf"), "it is not removed"
+    assert jobs.submission(made, TrainingSpec(name="a", qos=QoS())) == 0.0
+    assert conditions.ended_at(made) == float("inf"), "it is not removed"
 
 
 def test_epochs_that_take_more_than_ten_years_in_all_are_refused_in_words() -> None:
@@ -194,18 +195,21 @@ def test_an_honest_long_job_is_accepted(epochs: str, estimate: str, widths: str 
 def test_a_state_or_verdict_of_nonsense_counts_as_not_written() -> None:
     random = Random(11)
     for _ in range(3000):
-        fields = {name: random.choice((*VALUES, *NUMBERS)) for name in kept.FIELDS}
-        state = kept.kept({})
-        found = kept._kept(json.dumps(fields))
-        for name in kept.FIELDS:
+        fields = {name: random.choice((*VALUES, *NUMBERS)) for name in status_annotation.FIELDS}
+        state = status_annotation.kept({})
+        found = status_annotation._kept(json.dumps(fields))
+        for name in status_annotation.FIELDS:
             value, fresh = getattr(found, name), getattr(state, name)
             assert value == fresh or type(value) in {int, float, str, tuple}
         assert found.since == found.since
     for seed in range(3000):
         made = poisoned(Random(seed), "p", "default", {"spec": {"containers": [{}]}})
-        told = kept.verdict(made)
+        told = status_annotation.verdict(made)
         assert told is None or told.reason.text
-        assert told is None or kept.verdict(said(kept.verdict_text(told))) == told
+        assert (
+            told is None
+            or status_annotation.verdict(said(status_annotation.verdict_text(told))) == told
+        )
 
 
 def said(verdict: str) -> Json:
@@ -214,9 +218,11 @@ def said(verdict: str) -> Json:
 
 @pytest.mark.parametrize("verdict", VERDICTS, ids=lambda verdict: verdict["kind"])
 def test_a_verdict_is_read_if_all_of_it_makes_sense(verdict: Json) -> None:
-    assert isinstance(kept.verdict(said(json.dumps(verdict))), Promise | Refusal | Forecast)
+    assert isinstance(
+        status_annotation.verdict(said(json.dumps(verdict))), Promise | Refusal | Forecast
+    )
     broken = {**verdict, "p90_at": "²"}
-    assert kept.verdict(said(json.dumps(broken))) is None
+    assert status_annotation.verdict(said(json.dumps(broken))) is None
 
 
 AFFINITIES = [

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s import merge
-from laxity_k8s.api import Json
-from laxity_k8s.kept import Kept, kept, refused_deadline
-from laxity_k8s.mirror import Mirror
-from laxity_k8s.objects import job_row
-from laxity_k8s.patches import BATCH, JobPatch, Turn, in_batches, job_patch
-from laxity_k8s.snapshot import Snapshot
+from laxity_k8s import json_tree
+from laxity_k8s.act.patches import BATCH, JobPatch, Turn, in_batches, job_patch
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.jobs import job_row
+from laxity_k8s.objects.status_annotation import Kept, kept, refused_deadline
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.snapshot import Snapshot
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.decision import Admit, Decision, Preempt, Promised, Refuse, Resize, Wait
@@ -42,7 +42,7 @@ def patch_or_none(made: Json, *decisions: Decision, **more: Any) -> JobPatch | N
 
 
 def after(made: Json, *decisions: Decision) -> Json:
-    done: Json = merge.merge(made, patched(made, *decisions).patch.body)
+    done: Json = json_tree.merge(made, patched(made, *decisions).patch.body)
     return done
 
 
@@ -54,7 +54,7 @@ def running(width: int = 2, **said: Any) -> Json:
 
 
 def notes(made: Json) -> dict[str, str]:
-    return merge.annotations(made)
+    return json_tree.annotations(made)
 
 
 def test_a_start_is_one_patch_on_the_revision_that_was_decided_on() -> None:
@@ -74,7 +74,7 @@ def test_a_start_leaves_behind_all_that_a_successor_has_to_know() -> None:
 
 
 def named_nodes(made: Json) -> list[str]:
-    terms = merge.items(
+    terms = json_tree.items(
         made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"],
         "requiredDuringSchedulingIgnoredDuringExecution",
         "nodeSelectorTerms",
@@ -84,7 +84,7 @@ def named_nodes(made: Json) -> list[str]:
 
 def test_a_start_sends_the_pods_to_the_nodes_and_to_those_it_may_grow_onto() -> None:
     found = patched(job(), Admit("default/job", 2, ("b", "b"), WHY), roomy=("c",))
-    made = merge.merge(job(), found.patch.body)
+    made = json_tree.merge(job(), found.patch.body)
     assert named_nodes(made) == ["b", "c"]
     assert not found.reset_first
 
@@ -96,7 +96,7 @@ def test_a_move_clears_the_start_time_first_and_staying_does_not() -> None:
     elsewhere = patched(there, Admit("default/job", 1, ("b",), WHY))
     assert (again.reset_first, elsewhere.reset_first) == (False, True)
     assert "template" not in again.patch.body["spec"]
-    assert named_nodes(merge.merge(there, elsewhere.patch.body)) == ["b"]
+    assert named_nodes(json_tree.merge(there, elsewhere.patch.body)) == ["b"]
 
 
 def test_a_users_own_affinity_is_kept_beside_ours_and_ours_replaced() -> None:
@@ -123,7 +123,7 @@ def test_a_resize_patches_both_counts_together_and_accounts_the_old_width(
 ) -> None:
     made = running(2, resize_to="1")
     found = patched(made, Resize("default/job", width, ("a",) * width, "now", WHY))
-    done = merge.merge(made, found.patch.body)
+    done = json_tree.merge(made, found.patch.body)
     assert found.patch.body["spec"] == {"parallelism": width, "completions": width}
     assert found.turn == turn
     assert names.RESIZE_TO not in notes(done)
@@ -174,7 +174,7 @@ def test_starts_that_fail_in_a_row_are_put_off_and_any_other_stop_ends_the_row()
 def test_a_promise_is_written_for_machines_and_for_people() -> None:
     promise = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 2),), WHY)
     made = after(job(deadline="20m"), Promised("default/job", promise, WHY))
-    assert merge.labels(made)[names.VERDICT_LABEL] == "promised"
+    assert json_tree.labels(made)[names.VERDICT_LABEL] == "promised"
     assert notes(made)[names.PROMISED_FINISH] == "2026-11-21T08:11:40Z"
     assert notes(made)[names.P50_FINISH] == "2026-11-21T08:06:40Z"
     row = job_row(made)
@@ -190,7 +190,7 @@ def test_a_refusal_does_not_take_a_standing_promise_away() -> None:
     row = job_row(made)
     assert isinstance(row, Job)
     assert (row.verdict, row.asked) == (promise, False)
-    assert merge.labels(made)[names.VERDICT_LABEL] == "promised"
+    assert json_tree.labels(made)[names.VERDICT_LABEL] == "promised"
 
 
 def test_a_wait_is_written_once() -> None:
@@ -243,7 +243,7 @@ def refuses(made: Json, asked: str = "5m") -> tuple[Json, JobPatch | None]:
     why = reason("capacity_promised_to_others", needed_gpus=1, free_gpus=0, late_s=90.0)
     offer = Offer("deadline", CREATED_AT + 700.0, (1,), CREATED_AT + 600.0, NOW)
     patch = patch_or_none(made, Refuse("default/job", Refusal(why, (offer,)), why))
-    return (made if patch is None else merge.merge(made, patch.patch.body)), patch
+    return (made if patch is None else json_tree.merge(made, patch.patch.body)), patch
 
 
 def test_a_refused_deadline_stands_beside_the_promise_and_is_said_once() -> None:

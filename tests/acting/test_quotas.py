@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import pytest
 
 from laxity import names
-from laxity_k8s.api import ApiError, Json, Kind, Listing
-from laxity_k8s.kept import Kept, terms, verdict_text
-from laxity_k8s.mirror import Mirror
-from laxity_k8s.objects import NO_REPORT
-from laxity_k8s.quota_watch import QuotaWatch
-from laxity_k8s.quotas import limits_of, quantity
-from laxity_k8s.snapshot import Snapshot
-from laxity_k8s.tending import refusal
+from laxity_k8s.act.adoption import refusal
+from laxity_k8s.cluster_api import ApiError, Json, Kind, Listing
+from laxity_k8s.objects.jobs import NO_REPORT
+from laxity_k8s.objects.quotas import limits_of, quantity
+from laxity_k8s.objects.status_annotation import Kept, terms, verdict_text
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.quota_watch import QuotaWatch
+from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.reasons import reason

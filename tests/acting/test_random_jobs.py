@@ -5,11 +5,12 @@ What becomes of them on a real API server is in tests/kube/test_random_jobs.py.
 
 from typing import Final
 
-from laxity_k8s import merge, objects
-from laxity_k8s.admission import condition
-from laxity_k8s.api import Json
-from laxity_k8s.objects import BadJob
-from laxity_k8s.patches import job_patch
+from laxity_k8s import json_tree
+from laxity_k8s.act.patches import job_patch
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs
+from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.jobs import BadJob
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -23,7 +24,7 @@ JOBS: Final = 550
 
 def stored(drawn: Drawn) -> Json:
     """The Job as an API server stores it, with the defaults that matter here."""
-    job = merge.merge(drawn.job, {"metadata": {"creationTimestamp": CREATED, "uid": "u"}})
+    job = json_tree.merge(drawn.job, {"metadata": {"creationTimestamp": CREATED, "uid": "u"}})
     job["metadata"]["resourceVersion"] = "7"
     spec: Json = {"completionMode": "NonIndexed", "parallelism": 1, **job["spec"], "suspend": True}
     if spec["parallelism"] == 1 and "parallelism" not in drawn.job["spec"]:
@@ -42,14 +43,14 @@ def started(job: Json, row: Job) -> Json:
     admit = Admit(row.id, row.widths[0], nodes, reason("due_first", slack_s=1.0, workers=1))
     patch = job_patch(job, row, [admit], now=0.0, roomy=("far",), token="worker")
     assert patch is not None
-    found: Json = merge.merge(job, patch.patch.body)
+    found: Json = json_tree.merge(job, patch.patch.body)
     assert condition(found, "Suspended") == ""
     return found
 
 
 def misread(drawn: Drawn) -> list[str]:
     job = stored(drawn)
-    row = objects.job_row(job, now=1e10)
+    row = jobs.job_row(job, now=1e10)
     if isinstance(row, BadJob):
         told = "; ".join(row.problems)
         if named(drawn.wrong, told) or may_be_invalid(drawn.job):

@@ -3,10 +3,12 @@
 import pytest
 
 from laxity.parsing import instant_at
-from laxity_k8s import merge, pods
-from laxity_k8s.admission import condition
-from laxity_k8s.api import Json
-from laxity_k8s.reconcile import Backoff, Step, reconcile, rfc3339
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.local.job_controller import Backoff, Step, reconcile
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.instants import rfc3339
 from tests.acting.making import CREATED, CREATED_AT, job, pod
 
 NOW = CREATED_AT + 100.0
@@ -41,7 +43,7 @@ def test_surplus_pods_stop_the_highest_first(mode: str) -> None:
     made = running(1, completionMode=mode)
     own = [pod(2), pod(0), pod(1)]
     assert sorted(step(made, *own).stop) == sorted(
-        merge.identity(one) for one in own if one is not own[1]
+        json_tree.identity(one) for one in own if one is not own[1]
     )
 
 
@@ -134,7 +136,7 @@ def test_a_job_past_its_active_deadline_fails() -> None:
 
 def test_pods_carry_what_kubernetes_gives_them() -> None:
     (made,) = step(running(1)).create
-    labels = merge.labels(made)
+    labels = json_tree.labels(made)
     assert labels["batch.kubernetes.io/job-name"] == "job"
     assert labels["batch.kubernetes.io/controller-uid"] == "uid-of-job"
     assert pods.owner(made) == ("default/job", "uid-of-job")

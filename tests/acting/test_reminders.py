@@ -8,13 +8,13 @@ import pytest
 
 from laxity import names
 from laxity.job.signal_file import parked_text
-from laxity_k8s import merge
-from laxity_k8s.api import ClusterApi, Json, Listing
-from laxity_k8s.guard import Guard
-from laxity_k8s.mirror import Mirror
-from laxity_k8s.objects import job_row
-from laxity_k8s.reminders import PATIENCE_S, Reminders
-from laxity_k8s.signals import Signals
+from laxity_k8s import json_tree
+from laxity_k8s.act.pod_signals import PATIENCE_S, Reminders
+from laxity_k8s.cluster_api import ClusterApi, Json, Listing
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.objects.jobs import job_row
+from laxity_k8s.objects.signals import Signals
+from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -48,7 +48,7 @@ class Cluster:
         return None
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
-        assert pod_id == merge.identity(self.pod)
+        assert pod_id == json_tree.identity(self.pod)
         return self.log_text
 
     def put(self, kind: Any, thing: Json) -> None:
@@ -72,7 +72,7 @@ class Cluster:
     def ask(self, **annotations: str | None) -> None:
         """The service asks the job for something, or takes it back."""
         keys = {f"{names.DOMAIN}/{key}": text for key, text in annotations.items()}
-        self.put("jobs", merge.merge(self.job, {"metadata": {"annotations": keys}}))
+        self.put("jobs", json_tree.merge(self.job, {"metadata": {"annotations": keys}}))
 
     def heard(self) -> None:
         """Its worker asks the service."""
@@ -85,9 +85,9 @@ class Cluster:
         state = ClusterState(now=now, nodes=(), jobs=(row,))
         patches = self.reminders.patches(state, now, guard=Guard())
         for patch in patches:
-            assert (patch.kind, patch.id) == ("pods", merge.identity(self.pod))
-            self.put("pods", merge.merge(self.pod, patch.body))
-        return [json.loads(merge.annotations(self.pod)[names.SIGNAL]) for _ in patches]
+            assert (patch.kind, patch.id) == ("pods", json_tree.identity(self.pod))
+            self.put("pods", json_tree.merge(self.pod, patch.body))
+        return [json.loads(json_tree.annotations(self.pod)[names.SIGNAL]) for _ in patches]
 
 
 @pytest.fixture

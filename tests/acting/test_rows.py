@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_k8s import rows as rows_module
-from laxity_k8s.api import ApiError, Change, Json
-from laxity_k8s.local import RowWatch
-from laxity_k8s.merge import dig, merge
-from laxity_k8s.pods import numbers, ranges
-from laxity_k8s.rows import Rows, selects
+from laxity_k8s.cluster_api import ApiError, Change, Json
+from laxity_k8s.json_tree import dig, merge
+from laxity_k8s.local import store as rows_module
+from laxity_k8s.local.cluster import RowWatch
+from laxity_k8s.local.store import Rows, selects
+from laxity_k8s.objects.pods import numbers, ranges
 
 
 def thing(name: str, **more: Any) -> Json:

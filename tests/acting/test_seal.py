@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s import merge
-from laxity_k8s.api import ApiError, Json, Patch
-from laxity_k8s.kept import Kept, kept, verdict, verdict_text
-from laxity_k8s.seal import Seal, cleared, shared_seal
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import ApiError, Json, Patch
+from laxity_k8s.objects.seal import Seal, cleared, shared_seal
+from laxity_k8s.objects.status_annotation import Kept, kept, verdict, verdict_text
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from tests.acting.making import job
@@ -30,7 +30,7 @@ def after(made: Json, seal: Seal = SEAL, **said: str | None) -> Json:
     """The Job after laxity's patch of these annotations."""
     wished: dict[str, Any] = {f"laxity.dev/{key}": text for key, text in said.items()}
     patch = seal.onto(Patch("jobs", "default/a", {"metadata": {"annotations": wished}}), made)
-    changed: Json = merge.merge(made, patch.body)
+    changed: Json = json_tree.merge(made, patch.body)
     return changed
 
 
@@ -41,7 +41,7 @@ def test_what_laxity_wrote_is_believed_after_each_of_its_patches() -> None:
     assert SEAL.believed(made) is made
     assert verdict(made) is not None
     assert kept(made).wanted == 2
-    withdrawn = merge.merge(made, {"metadata": {"annotations": {names.VERDICT: None}}})
+    withdrawn = json_tree.merge(made, {"metadata": {"annotations": {names.VERDICT: None}}})
     assert SEAL.believed(withdrawn) is withdrawn, "it asks again, and keeps its status"
 
 
@@ -59,19 +59,19 @@ def test_what_laxity_wrote_is_believed_after_each_of_its_patches() -> None:
 def test_outputs_without_a_seal_are_dropped_all_together(forged: dict[str, str]) -> None:
     made = carrying(**forged, reason="mine", deadline="2h")
     seen = SEAL.believed(made)
-    assert not set(names.OUTPUTS) & set(merge.annotations(seen))
-    assert merge.annotations(seen)[names.DEADLINE] == "2h"
-    assert "laxity.dev/reason" in merge.annotations(made), "the Job itself is not touched"
+    assert not set(names.OUTPUTS) & set(json_tree.annotations(seen))
+    assert json_tree.annotations(seen)[names.DEADLINE] == "2h"
+    assert "laxity.dev/reason" in json_tree.annotations(made), "the Job itself is not touched"
 
 
 def test_a_seal_is_of_one_job_and_one_text() -> None:
     mine = after(carrying(), verdict=PROMISE, status=Kept(wanted=0).to_text())
     other = {**mine, "metadata": {**mine["metadata"], "uid": "uid-b"}}
-    notes = merge.annotations(mine) | {names.STATUS: Kept(wanted=0, queued_at=1.0).to_text()}
+    notes = json_tree.annotations(mine) | {names.STATUS: Kept(wanted=0, queued_at=1.0).to_text()}
     changed = {**mine, "metadata": {**mine["metadata"], "annotations": notes}}
     foreign = Seal(b"x" * 32).believed(mine)
     for seen in (SEAL.believed(other), SEAL.believed(changed), foreign):
-        assert names.VERDICT not in merge.annotations(seen)
+        assert names.VERDICT not in json_tree.annotations(seen)
 
 
 def test_the_note_of_a_new_leader_alone_is_no_forgery() -> None:
@@ -82,9 +82,9 @@ def test_the_note_of_a_new_leader_alone_is_no_forgery() -> None:
 def test_a_forged_job_is_cleared_by_one_patch() -> None:
     made = carrying(verdict=PROMISE, reason="mine", deadline="2h")
     made["metadata"]["labels"][names.VERDICT_LABEL] = "promised"
-    clean = merge.merge(made, cleared(made).body)
-    assert not set(names.OUTPUTS) & set(merge.annotations(clean))
-    assert names.VERDICT_LABEL not in merge.labels(clean)
+    clean = json_tree.merge(made, cleared(made).body)
+    assert not set(names.OUTPUTS) & set(json_tree.annotations(clean))
+    assert names.VERDICT_LABEL not in json_tree.labels(clean)
     assert SEAL.believed(clean) is clean
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s import merge
-from laxity_k8s.affinity import liked, onto
-from laxity_k8s.api import Json
-from laxity_k8s.guard import Guard
-from laxity_k8s.objects import job_row
-from laxity_k8s.straying import may_stray, postponed
+from laxity_k8s import json_tree
+from laxity_k8s.act.growth_guard import may_stray, postponed
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.objects.affinity import liked, onto
+from laxity_k8s.objects.jobs import job_row
 from laxity_scheduler.model.decision import Admit, Decision, Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -21,7 +21,7 @@ WHY = reason("order", policy="test")
 def started(nodes: str, roomy: str = "") -> Json:
     """A Job that runs on these nodes, a letter each, and may grow onto the roomy ones."""
     made = job(width=len(nodes), suspend=False, widths="1,2,3,4")
-    template = merge.merge(made["spec"]["template"], onto(made, list(nodes), list(roomy)))
+    template = json_tree.merge(made["spec"]["template"], onto(made, list(nodes), list(roomy)))
     return {**made, "spec": {**made["spec"], "template": template}}
 
 

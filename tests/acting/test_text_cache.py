@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s.kept import Kept, _kept, _verdict, kept, verdict, verdict_text
-from laxity_k8s.text_cache import TextCache, size_of
+from laxity_k8s.objects.status_annotation import Kept, _kept, _verdict, kept, verdict, verdict_text
+from laxity_k8s.objects.text_cache import TextCache, size_of
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from tests.acting.making import job

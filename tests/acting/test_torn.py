@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from laxity import names
-from laxity_k8s.api import ApiError, Change, ClusterApi, Json, Kind, Listing, Outcome, Patch
-from laxity_k8s.kept import Kept
+from laxity_k8s.cluster_api import ApiError, Change, ClusterApi, Json, Kind, Listing, Outcome, Patch
+from laxity_k8s.objects.status_annotation import Kept
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod

@@ -1,9 +1,9 @@
 """A Job that only waits is written when it waits for something else, and else every five minutes."""
 
 from laxity import names
-from laxity_k8s.objects import job_row
-from laxity_k8s.patches import job_patch
-from laxity_k8s.wishes import WAITS_AGAIN_S, WaitFilter
+from laxity_k8s.act.patches import job_patch
+from laxity_k8s.act.plan_patches import WAITS_AGAIN_S, WaitFilter
+from laxity_k8s.objects.jobs import job_row
 from laxity_scheduler.model.decision import Forecasted, Wait
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason

@@ -9,10 +9,10 @@ import orjson
 import pytest
 from aiohttp import web
 
-from laxity_k8s import watching
-from laxity_k8s.api import Change
-from laxity_k8s.watching import Bell, KindWatch, latest
-from laxity_k8s.wire import Patience, Wire
+from laxity_k8s.cluster_api import Change
+from laxity_k8s.http import watch as watching
+from laxity_k8s.http.session import Patience, Wire
+from laxity_k8s.http.watch import Bell, KindWatch, latest
 
 Told = tuple[str, str, str]  # type, name, resourceVersion
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from laxity import names
-from laxity_k8s import kept, merge
-from laxity_k8s.local import open_world, stop_workers
+from laxity_k8s import json_tree
+from laxity_k8s.local.cluster import open_world, stop_workers
+from laxity_k8s.objects import status_annotation
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.decision import Preempt
@@ -19,7 +20,7 @@ from tests.acting.making import EVER_SUSPENDED, SUSPENDED, job
 
 MINE, THEIRS = "alice/mine", "bob/secret"
 WHY = reason("preempt_for", beneficiary=THEIRS, gpus=1)
-RUNNING = kept.Kept(resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x")
+RUNNING = status_annotation.Kept(resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x")
 
 
 @contextmanager
@@ -59,6 +60,6 @@ def test_a_job_stopped_for_one_of_another_namespace_does_not_name_it(tmp_path: P
         events = world.api.rows.listing("events").items  # type: ignore[attr-defined]
     assert (asked.stop_requested_at is not None, asked.stop_for) == (True, THEIRS)
     assert [hold.job for hold in holds] == [hold.job for hold in after_a_restart] == [THEIRS]
-    told = [merge.dig(one, "message") for one in events]
+    told = [json_tree.dig(one, "message") for one in events]
     assert any("a job of another namespace needs 1 GPU" in text for text in told), told
     assert not any("bob/" in json.dumps(one) for one in (while_asked, stopped, *events))

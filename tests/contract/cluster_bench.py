@@ -5,8 +5,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from laxity_k8s import merge, pods
-from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
+from laxity_k8s.objects import pods
 from tests.contract.watching import Eyes
 
 
@@ -65,12 +66,12 @@ def running(eyes: Eyes, job_id: str, indexes: set[int]) -> Callable[[], bool]:
     return lambda: (
         all(pods.ready(pod) and not pods.leaving(pod) for pod in eyes.pods(job_id))
         and {pods.index(pod) for pod in eyes.pods(job_id)} == indexes
-        and merge.dig(eyes.job(job_id), "status", "ready") == len(indexes)
+        and json_tree.dig(eyes.job(job_id), "status", "ready") == len(indexes)
     )
 
 
 def status(eyes: Eyes, job_id: str, field: str) -> Any:
-    return merge.dig(eyes.job(job_id), "status", field)
+    return json_tree.dig(eyes.job(job_id), "status", field)
 
 
 def refused(bench: Bench, patch: Patch) -> int:

@@ -7,9 +7,10 @@ them with `@pytest.mark.parametrize("question", LIVES, ids=named)`.
 from collections.abc import Callable
 
 from laxity.parsing import instant_at
-from laxity_k8s import merge, pods
-from laxity_k8s.admission import condition
-from laxity_k8s.api import Json, Patch
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json, Patch
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.conditions import condition
 from tests.contract.cluster_bench import (
     Bench,
     Question,
@@ -225,7 +226,7 @@ def a_deleted_job_takes_its_pods_along(bench: Bench) -> None:
 
 
 def a_pod_sits_on_the_node_that_its_affinity_names(bench: Bench) -> None:
-    nodes = [merge.identity(node) for node in bench.api.list("nodes").items]
+    nodes = [json_tree.identity(node) for node in bench.api.list("nodes").items]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [nodes[-1]]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     job_id, _ = job(bench, "exam-placed")

@@ -10,9 +10,10 @@ from typing import Protocol
 import pytest
 
 from laxity import names
-from laxity_k8s import merge, pods
-from laxity_k8s.admission import condition
-from laxity_k8s.api import ApiError, ClusterApi, Json, Patch
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.conditions import condition
 from laxity_scheduler.http.job_service import RELEASED, TAKEN_BACK
 from laxity_scheduler.live import LiveWorld, Released
 from laxity_scheduler.model.cluster import ClusterState
@@ -84,7 +85,7 @@ def a_job_let_go_by_hand_is_pinned_and_counted(stage: LiveStage) -> None:
     by_hand(stage, job_id, {"spec": {"suspend": False}})
     state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
     assert row(state, job_id).workers == 1
-    assert names.PIN in merge.annotations(stage.api.get("jobs", job_id))
+    assert names.PIN in json_tree.annotations(stage.api.get("jobs", job_id))
 
 
 def a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed(stage: LiveStage) -> None:
@@ -130,7 +131,9 @@ def a_job_that_makes_no_sense_harms_only_itself(stage: LiveStage) -> None:
     stage.until(
         lambda _: all(
             "invalid"
-            in merge.annotations(stage.api.get("jobs", f"default/{name}")).get(names.VERDICT, "")
+            in json_tree.annotations(stage.api.get("jobs", f"default/{name}")).get(
+                names.VERDICT, ""
+            )
             for name in told
         ),
         "all are told",
@@ -256,7 +259,7 @@ def every_decision_leaves_its_reason_in_the_jobs_events(stage: LiveStage) -> Non
         ),
         "an Event says why",
     )
-    assert merge.annotations(stage.world.job(job_id))[names.REASON] == WHY.text
+    assert json_tree.annotations(stage.world.job(job_id))[names.REASON] == WHY.text
 
 
 def labels_and_taints_of_nodes_are_followed_as_they_change(stage: LiveStage) -> None:
@@ -321,8 +324,8 @@ def released_jobs_are_plain_jobs_of_the_cluster(stage: LiveStage) -> None:
     assert stage.world.release() == Released(2, (waits,))
     for job_id in (runs, waits):
         there = stage.api.get("jobs", job_id)
-        assert not {names.MANAGED, names.CLASS_LABEL} & set(merge.labels(there))
-        assert not set(names.OUTPUTS) & set(merge.annotations(there))
+        assert not {names.MANAGED, names.CLASS_LABEL} & set(json_tree.labels(there))
+        assert not set(names.OUTPUTS) & set(json_tree.annotations(there))
         assert there["spec"]["suspend"] is (job_id == waits), "what waits is started by nobody"
     assert stage.world.observe().jobs == ()
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from laxity_k8s.api import Json
-from laxity_k8s.local import LocalCluster, stop_workers
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.local.cluster import LocalCluster, stop_workers
 
 # Runs for argv[1] seconds (-1: until stopped) and takes argv[2] seconds to stop.
 PROGRAM = """

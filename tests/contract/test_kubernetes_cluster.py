@@ -8,10 +8,11 @@ from queue import SimpleQueue
 import pytest
 from aiohttp import ClientResponse
 
-from laxity_k8s import merge, watching
-from laxity_k8s.api import Change, Json, Patch
-from laxity_k8s.kubernetes import KubernetesApi
-from laxity_k8s.wire import Wire
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Change, Json, Patch
+from laxity_k8s.http import watch as watching
+from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.http.session import Wire
 from tests.contract.api_answer_exam import ANSWERS
 from tests.contract.cluster_bench import NAMESPACE, Question, job, named
 from tests.contract.job_life_exam import LIVES
@@ -83,7 +84,7 @@ def test_patches_go_out_while_later_ones_are_being_made(bench: RealBench, cluste
         yield noted(made[0], "first")
         name = made[0].partition("/")[2]
         first = cluster.ask("GET", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}")
-        seen.append(merge.annotations(first)[NOTE])
+        seen.append(json_tree.annotations(first)[NOTE])
         yield noted(made[1], "second")
 
     api = KubernetesApi(cluster.kubeconfig, in_flight=1)
@@ -105,7 +106,7 @@ def test_a_patch_that_cannot_be_made_raises_when_those_before_it_are_through(
 
     with pytest.raises(ZeroDivisionError):
         bench.api.patch_many(patches())
-    assert merge.annotations(bench.api.get("jobs", job_id))[NOTE] == "sent"
+    assert json_tree.annotations(bench.api.get("jobs", job_id))[NOTE] == "sent"
 
 
 def test_connections_for_patches_go_on_from_the_tls_session_of_a_watch(cluster: Cluster) -> None:
@@ -159,7 +160,9 @@ def test_what_many_patches_changed_is_told_afterwards_by_the_watch_that_was_clos
     cuts: list[bool] = []
 
     def note(change: Change) -> None:
-        told.put((merge.identity(change.object), merge.annotations(change.object).get(NOTE, "")))
+        told.put(
+            (json_tree.identity(change.object), json_tree.annotations(change.object).get(NOTE, ""))
+        )
 
     api = KubernetesApi(cluster.kubeconfig, in_flight=2)
     try:
@@ -201,7 +204,7 @@ def counted_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_patches_of_one_object_are_sent_one_after_the_other(bench: RealBench) -> None:
     job_id, _ = job(bench, "exam-in-turn")
     outcomes = list(bench.api.patch_many(noted(job_id, str(number)) for number in range(20)))
-    assert [merge.annotations(one.object or {})[NOTE] for one in outcomes] == [
+    assert [json_tree.annotations(one.object or {})[NOTE] for one in outcomes] == [
         str(number) for number in range(20)
     ]
     versions = [int((one.object or {})["metadata"]["resourceVersion"]) for one in outcomes]

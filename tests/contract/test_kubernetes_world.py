@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from laxity_k8s.api import Json
-from laxity_k8s.kubernetes import KubernetesApi
-from laxity_k8s.limits import Limits
-from laxity_k8s.objects import UNREADY_S
-from laxity_k8s.reconcile import rfc3339
-from laxity_k8s.seal import Seal
+from laxity_k8s.act.limits import Limits
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.jobs import UNREADY_S
+from laxity_k8s.objects.seal import Seal
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.model.cluster import ClusterState

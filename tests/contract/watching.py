@@ -6,8 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from laxity_k8s import merge
-from laxity_k8s.api import Change, ClusterApi, Json, Kind, Watch
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Change, ClusterApi, Json, Kind, Watch
 
 PATIENCE_S = 60.0
 T = TypeVar("T")
@@ -46,8 +46,8 @@ class Eyes:
                 pod
                 for pod in self._seen["pods"].values()
                 if pod["metadata"]["namespace"] == namespace
-                and merge.labels(pod).get("batch.kubernetes.io/job-name") == name
-                and merge.dig(pod, "status", "phase") not in {"Succeeded", "Failed"}
+                and json_tree.labels(pod).get("batch.kubernetes.io/job-name") == name
+                and json_tree.dig(pod, "status", "phase") not in {"Succeeded", "Failed"}
             ]
 
     def until(self, what: Callable[[], T | bool | None], words: str) -> T:
@@ -71,7 +71,9 @@ class Eyes:
             nonlocal seen
             new, seen = self.changes[seen:], len(self.changes)
             return any(
-                kind == "jobs" and merge.identity(change.object) == job_id and what(change.object)
+                kind == "jobs"
+                and json_tree.identity(change.object) == job_id
+                and what(change.object)
                 for kind, change in new
             )
 
@@ -80,14 +82,14 @@ class Eyes:
     def _follow(self, api: ClusterApi, kind: Kind) -> Watch:
         listing = api.list(kind)
         for thing in listing.items:
-            self._seen[kind][merge.identity(thing)] = thing
+            self._seen[kind][json_tree.identity(thing)] = thing
         return api.watch(
             kind, since=listing.resource_version, on_change=lambda change: self._note(kind, change)
         )
 
     def _note(self, kind: Kind, change: Change) -> None:
         with self._changed:
-            key = merge.identity(change.object)
+            key = json_tree.identity(change.object)
             if change.type == "DELETED":
                 self._seen[kind].pop(key, None)
             elif change.type != "BOOKMARK":

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from laxity import names
-from laxity_k8s.api import Change, Kind
-from laxity_k8s.binding import allowed
-from laxity_k8s.kubernetes import KubernetesApi
+from laxity_k8s.cluster_api import Change, Kind
+from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.objects.affinity import allowed
 from tests.kube.cluster import Cluster
 
 Json = dict[str, Any]

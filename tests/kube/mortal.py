@@ -30,7 +30,7 @@ PR_SET_PDEATHSIG: Final = 1
 CODE: Final = (
     "alembic.command", "kubernetes.aio.client", "kubernetes.aio.config", "psycopg",
     "uvicorn.protocols.http.auto", "uvicorn.protocols.websockets.auto", "laxity.cli.main",
-    "laxity_k8s.kubernetes", "laxity_profiler.learning.learner", "laxity_scheduler.commands",
+    "laxity_k8s.http.cluster", "laxity_profiler.learning.learner", "laxity_scheduler.commands",
     "laxity_scheduler.policies.qos", "laxity_scheduler.process.serve", "laxity_scheduler.simulate.commands",
 )  # fmt: skip
 STEPS: Final = tuple(
@@ -168,7 +168,7 @@ class _Passing:
 
 def _cut_at(end: End) -> None:
     """Wrap the two doors through which a service acts: the journal's, and the wire's."""
-    from laxity_k8s.wire import Wire
+    from laxity_k8s.http.session import Wire
     from laxity_scheduler.store.store import Store
     from laxity_scheduler.store.tables import CycleRow
 

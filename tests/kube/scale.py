@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from laxity_k8s import merge
-from laxity_k8s.api import Patch
-from laxity_k8s.bench_ground import Ground
-from laxity_k8s.bench_lanes import Narrowed, serving
-from laxity_k8s.kubernetes import KubernetesApi
+from laxity_k8s import json_tree
+from laxity_k8s.bench.ground import Ground
+from laxity_k8s.bench.lanes import Narrowed, serving
+from laxity_k8s.cluster_api import Patch
+from laxity_k8s.http.cluster import KubernetesApi
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState
@@ -67,7 +67,7 @@ def changes(service: Service, api: KubernetesApi, jobs: list[str], *, per_s: int
     while len(shown) < len(jobs) and time.perf_counter() < last_at + 120.0:
         waiting = [name for name in jobs if name not in shown]
         for name in waiting:
-            if CHANGED in merge.annotations(service.world.job(name)):
+            if CHANGED in json_tree.annotations(service.world.job(name)):
                 shown[name] = last_at = time.perf_counter()
         time.sleep(0.01)
     changing.join()

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from laxity_k8s.api import Patch
-from laxity_k8s.kubernetes import KubernetesApi
+from laxity_k8s.cluster_api import Patch
+from laxity_k8s.http.cluster import KubernetesApi
 from tests.kube.ground import Ground
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from laxity import names
-from laxity_k8s.tending import APPLIERS
+from laxity_k8s.act.adoption import APPLIERS
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import kubectl, tried
 from tests.kube.place import HARD, MANIFESTS, Place, annotations, running

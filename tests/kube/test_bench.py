@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from laxity_k8s.bench import figures, interval
-from laxity_k8s.bench_lanes import Lap
+from laxity_k8s.bench.acting import figures, interval
+from laxity_k8s.bench.lanes import Lap
 from tests.kube.cluster import DIES_WITH_US, Cluster
 from tests.kube.kubectl import apply, kubectl
 from tests.kube.service import LAXITY, Json, training_job

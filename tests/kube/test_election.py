@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from laxity_k8s.api import ApiError, Json, Kind, Patch
-from laxity_k8s.kubernetes import KubernetesApi
+from laxity_k8s.cluster_api import ApiError, Json, Kind, Patch
+from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.lease import Brief, Lease, Pace
 from tests.kube.cluster import Cluster
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from laxity_k8s.admission import condition
-from laxity_k8s.api import Json
-from laxity_k8s.failing import ENDS
+from laxity_k8s.act.failing import ENDS
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.conditions import condition
 from tests.kube.cluster import Cluster
 from tests.kube.kubectl import apply, kubectl
 from tests.kube.service import training_job

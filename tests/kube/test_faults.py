@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from laxity_k8s.reconcile import rfc3339
+from laxity_k8s.objects.instants import rfc3339
 from tests.kube.audit import Audit
 from tests.kube.cluster import Cluster, simulated_node
 from tests.kube.ground import ELASTIC, GPUS, HARD, URGENT, WHENEVER, Ground, ground

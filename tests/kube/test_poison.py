@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from laxity_k8s.api import Json
-from laxity_k8s.kubernetes import KubernetesApi
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from tests.acting.poison import delay_nobody

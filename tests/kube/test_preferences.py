@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from laxity_k8s import merge
-from laxity_k8s.affinity import onto
+from laxity_k8s import json_tree
+from laxity_k8s.objects.affinity import onto
 from tests.kube.cluster import Cluster, simulated_node
 from tests.kube.history import History
 from tests.kube.kubectl import apply
@@ -35,7 +35,9 @@ def test_workers_go_where_they_were_meant_to_and_not_where_the_job_may_grow(
     template = onto(job, ["fresh-1"] * 3, ["fresh-0", "fresh-2"])
     history = History(cluster, namespace)
     try:
-        apply(cluster, {**job, "spec": merge.merge(job["spec"], {**wide, "template": template})})
+        apply(
+            cluster, {**job, "spec": json_tree.merge(job["spec"], {**wide, "template": template})}
+        )
         where: list[str] = []
 
         def bound() -> bool:

@@ -6,8 +6,8 @@ import urllib.request
 import pytest
 
 from laxity import names
-from laxity_k8s.admission import finished
-from laxity_k8s.merge import identity
+from laxity_k8s.json_tree import identity
+from laxity_k8s.objects.conditions import finished
 from tests.builders import bearer
 from tests.kube.place import HARD, Place, annotations, judged, labels, running
 from tests.kube.service import Json, verdict_of

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from laxity import names
-from laxity_k8s import merge
-from laxity_k8s.bench_ground import Ground
-from laxity_k8s.bench_lanes import running
-from laxity_k8s.kubernetes import KubernetesApi
+from laxity_k8s import json_tree
+from laxity_k8s.bench.ground import Ground
+from laxity_k8s.bench.lanes import running
+from laxity_k8s.http.cluster import KubernetesApi
 from tests.kube.cluster import Cluster
 from tests.kube.fixtures import WHY_NOT
 from tests.kube.scale import Timed, changes, first_look, peak_mb, told
@@ -82,7 +82,7 @@ def test_all_jobs_of_a_large_cluster_are_started_once_and_every_change_is_seen(
     print(f"\n{jobs} Jobs, {len(state.nodes)} nodes\n{told(figures)}")  # noqa: T201
     assert len(lags) == jobs, "the watch missed changes"
     assert len(found) == len(pods) == jobs, "every Job has one pod"
-    assert {merge.labels(job)[names.VERDICT_LABEL] for job in found} == {"promised"}
+    assert {json_tree.labels(job)[names.VERDICT_LABEL] for job in found} == {"promised"}
     busy = Counter(pod["spec"]["nodeName"] for pod in pods)
     assert max(busy.values()) <= GPUS
     assert {node.id: node.gpus - node.free_gpus for node in state.nodes if busy[node.id]} == busy

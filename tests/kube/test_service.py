@@ -5,7 +5,7 @@ import json
 import pytest
 
 from laxity import names
-from laxity_k8s.binding import allowed
+from laxity_k8s.objects.affinity import allowed
 from tests.kube.place import HARD, Place, annotations, complete, judged, labels, running
 from tests.kube.service import Json, verdict_of
 

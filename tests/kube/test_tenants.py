@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s.kept import Kept, terms, verdict_text
-from laxity_k8s.podsecurity import violations
+from laxity_k8s.act.pod_security import violations
+from laxity_k8s.objects.status_annotation import Kept, terms, verdict_text
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from tests.acting.test_limits import BASELINE, RESTRICTED, template

@@ -66,7 +66,7 @@ def test_a_folder_outside_every_layers_contract_is_named(tmp_path: Path) -> None
         "[[tool.importlinter.contracts]]\n"
         'type = "layers"\ncontainers = ["laxity_k8s"]\nlayers = ["(act) : observe", "world"]\n'
     )
-    assert folders_without_contract(tmp_path) == ["laxity_k8s.bench"]
+    assert folders_without_contract(tmp_path) == ["laxity_k8s.bench.acting"]
 
 
 def test_every_figure_of_the_table_is_printed_with_what_it_counts() -> None:

@@ -1,0 +1,177 @@
+"""What is written on a Job before any policy sees it, because of what somebody else did to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from laxity import names
+from laxity_k8s import json_tree
+from laxity_k8s.act.patches import LONGEST_REASON
+from laxity_k8s.cluster_api import Json, Patch
+from laxity_k8s.objects import jobs
+from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.status_annotation import kept, terms, verdict, verdict_text
+from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
+
+NOT_OURS = "pinned"
+# Field managers of tools that apply files: what they write is no wish of this moment. The admission
+# policies in k8s/manifests have the same list.
+APPLIERS: Final = frozenset(
+    {
+        "Helm",
+        "Terraform",
+        "argocd-controller",
+        "helm",
+        "helm-controller",
+        "kubectl",
+        "kubectl-client-side-apply",
+        "kustomize-controller",
+        "pulumi-kubernetes",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tending:
+    """One patch, and the news about it."""
+
+    patch: Patch
+    code: str
+    words: str
+
+
+def tending(job: Json, *, now: float) -> Tending | None:
+    """Suspend a new Job that runs; pin one changed by hand; end a refused one of a CronJob.
+
+    None if nothing is to do. The pin takes the Job's present width as what was wanted, so that it ends with its annotation. A
+    file that was applied again is no change by hand: laxity decides about the Job as it is now.
+    """
+    if not jobs.live(job):
+        return None
+    state = kept(job)
+    if jobs.unadopted(job):
+        state = replace(state, wanted=0, queued_at=now)
+        words = "it has no verdict yet: suspended until it has one"
+        body = {
+            "metadata": {"annotations": {names.STATUS: state.to_text()}},
+            "spec": {"suspend": True},
+        }
+        return Tending(patch_of(job, body), "suspended", words)
+    how = jobs.by_hand(job)
+    if not how:
+        return _end_refused(job, now)
+    if is_applied(job):
+        return _take_back(job, now)
+    why = reason("pinned")
+    state = replace(state, wanted=jobs.width(job))
+    pinned = {
+        names.PIN: json_tree.annotations(job).get(names.PIN, how),
+        names.STATUS: state.to_text(),
+        names.REASON: why.text,
+    }
+    return Tending(
+        patch_of(job, {"metadata": {"annotations": pinned}}), why.code, f"{how}: {why.text}"
+    )
+
+
+def is_applied(job: Json) -> bool:
+    """Whether it was a tool that applies files, and nobody by hand, that changed the Job's size.
+
+    A field that somebody changes is from then on in the name of that field manager.
+    """
+    if names.PIN in json_tree.annotations(job):
+        return False
+    runs = jobs.width(job) > 0
+    field = "f:parallelism" if runs and kept(job).wanted else "f:suspend"
+    return any(
+        entry.get("manager") in APPLIERS and field in json_tree.table(entry, "fieldsV1", "f:spec")
+        for entry in json_tree.items(job, "metadata", "managedFields")
+    )
+
+
+def _take_back(job: Json, now: float) -> Tending:
+    """The Job as it is after the file was applied, for the next decision."""
+    width, state = jobs.width(job), kept(job)
+    body: Json = {}
+    if state.wanted == 0:
+        body, width = {"spec": {"suspend": True}}, 0
+        words = "a file was applied and started it before its turn: suspended until it comes"
+    elif width:
+        words = f"a file was applied again: it runs on {width} until the next decision"
+    else:
+        state = replace(state, queued_at=now)
+        words = "a file was applied again and stopped it: it starts again as soon as it can"
+    notes: dict[str, str | None] = {names.STATUS: replace(state, wanted=width).to_text()}
+    if width == 0:
+        here = json_tree.annotations(job)
+        notes |= {key: None for key in (names.STOP, names.RESIZE_TO, names.NODES) if key in here}
+    return Tending(
+        patch_of(job, {"metadata": {"annotations": notes}, **body}), "applied_again", words
+    )
+
+
+def _end_refused(job: Json, now: float) -> Tending | None:
+    """End the refused Job of a CronJob; None if it is none.
+
+    While it waits for another deadline a CronJob that forbids two at once makes no other Job, and one
+    that allows them makes more and more.
+    """
+    refused = verdict(job)
+    if not isinstance(refused, Refusal) or not _is_of_cron_job(job) or jobs.width(job):
+        return None
+    asks_again = refused.reason.code != "invalid" and kept(job).terms != terms(job)
+    if asks_again or jobs.leaving(job, (), 0):
+        return None
+    at, words = rfc3339(int(now)), refused.reason.text[:LONGEST_REASON]
+    ends = [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": names.REFUSED,
+            "message": words,
+            "lastTransitionTime": at,
+        }
+        for kind in ("FailureTarget", "Failed")
+    ]
+    others = [
+        one for one in json_tree.items(job, "status", "conditions") if one["type"] != "Suspended"
+    ]
+    start = json_tree.dig(job, "status", "startTime") or at
+    body = {"metadata": {}, "status": {"startTime": start, "conditions": [*others, *ends]}}
+    ended = replace(patch_of(job, body), subresource="status")
+    return Tending(ended, "refused_run_ended", f"this run of a CronJob ends refused: {words}")
+
+
+def _is_of_cron_job(job: Json) -> bool:
+    return any(
+        owner.get("kind") == "CronJob" and owner.get("controller")
+        for owner in json_tree.items(job, "metadata", "ownerReferences")
+    )
+
+
+def refusal(job: Json, bad: Mapping[str, jobs.BadJob]) -> Tending | None:
+    """Tell a Job what is wrong with it; None if it was told.
+
+    What it was judged by is forgotten, so that it asks again as soon as it makes sense. A promise or
+    a forecast stands if the API server has refused what followed from it.
+    """
+    wrong = bad[json_tree.identity(job)]
+    why: Reason = reason(wrong.code, problem="; ".join(wrong.problems)[:1000])
+    metadata: Json = {"annotations": {names.REASON: why.text}}
+    if not (wrong.put_off and isinstance(verdict(job), Promise | Forecast)):
+        metadata["annotations"][names.VERDICT] = verdict_text(Refusal(why))
+        metadata["labels"] = {names.VERDICT_LABEL: "refused"}
+        state = kept(job)
+        if state.terms:
+            metadata["annotations"][names.STATUS] = replace(state, terms="").to_text()
+    said = metadata["annotations"]
+    if all(json_tree.annotations(job).get(key) == value for key, value in said.items()):
+        return None
+    return Tending(patch_of(job, {"metadata": metadata}), why.code, why.text)
+
+
+def patch_of(job: Json, body: Json) -> Patch:
+    """The patch of this Job as it was seen."""
+    meta = {**body["metadata"], "resourceVersion": job["metadata"]["resourceVersion"]}
+    return Patch("jobs", json_tree.identity(job), {**body, "metadata": meta})

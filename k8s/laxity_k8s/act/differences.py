@@ -1,0 +1,108 @@
+"""In what the Job that a key names differs from the one that is asked for now, in words.
+
+Where a training runs from is no difference: the same file in another checkout is the same training.
+What its user amended since, or accepted as an offer, is none either: both the terms of the first
+submission and those of now are taken for the same.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from laxity import names
+from laxity.job.qos import QoS, QoSError
+from laxity.job.spec import TrainingSpec
+from laxity.job.submission import counts_from
+from laxity.job.widths import format_widths
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs
+from laxity_k8s.objects.status_annotation import mapping
+
+_FIELDS: Final[Mapping[str, Callable[[TrainingSpec], Any]]] = {
+    "entry": lambda spec: _without_folder(spec.entry),
+    "epochs": lambda spec: spec.epochs,
+    "samples": lambda spec: spec.samples,
+    "batch_size": lambda spec: spec.batch_size,
+    "dataset_bytes": lambda spec: spec.dataset_bytes,
+    "image": lambda spec: spec.image,
+    "gpus_per_worker": lambda spec: spec.qos.gpus_per_worker,
+}
+_TERMS: Final[Mapping[str, Callable[[QoS], Any]]] = {
+    "class": lambda qos: qos.service_class,
+    "workers": lambda qos: format_widths(qos.widths),
+    "epoch_estimate_s": lambda qos: qos.epoch_estimate_s,
+    "preemptible": lambda qos: qos.preemptible,
+    "on_miss": lambda qos: qos.on_miss,
+}
+
+
+def of_training(there: Json, asked: Json) -> list[str]:
+    """Differences that make it another training: "epochs: 10 there, 5 asked for"."""
+    one, other = _spec(there), _spec(asked)
+    if one is None or other is None:
+        return []
+    found: list[str] = [_said(name, read(one), read(other)) for name, read in _FIELDS.items()]
+    if other.model != other.name:  # it names one
+        found.append(_said("model", one.model, other.model))
+    if one.entry is None and other.entry is None:
+        found.append(_said("command", _command(there), _command(asked)))
+    for name in sorted({*one.parameters, *other.parameters}):
+        values = (json.dumps(spec.parameters.get(name)) for spec in (one, other))
+        found.append(_said(f"parameter {name}", *values))
+    return list(filter(None, found))
+
+
+def of_terms(there: Json, asked: Json) -> list[str]:
+    """Differences in how soon and how wide it is to run."""
+    other, now, first = _spec(asked), _spec(there), _spec(first_terms(there))
+    if other is None or now is None or first is None:
+        return []
+    submitted_at = counts_from(jobs.claimed(now), jobs.created(there))
+    due = [spec.qos.deadline_at(submitted_at) for spec in (now, first, other)]
+    found = list(_terms_apart(now.qos, first.qos, other.qos))
+    if due[2] not in due[:2]:
+        found.insert(0, f"deadline: {_deadline(now.qos)} there, {_deadline(other.qos)} asked for")
+    return found
+
+
+def first_terms(job: Json) -> Json:
+    """The Job with the terms of its first submission."""
+    first = mapping(json_tree.annotations(job).get(names.FIRST_TERMS))
+    notes = {**json_tree.annotations(job), **first}
+    kept = {name: text for name, text in notes.items() if text is not None}
+    return {**job, "metadata": {**job["metadata"], "annotations": kept}}
+
+
+def _terms_apart(now: QoS, first: QoS, other: QoS) -> Iterator[str]:
+    for name, read in _TERMS.items():
+        if read(other) not in (read(now), read(first)):
+            yield f"{name}: {read(now)} there, {read(other)} asked for"
+
+
+def _deadline(qos: QoS) -> str:
+    return qos.deadline_text if qos.deadline is not None else "none"
+
+
+def _said(name: str, there: Any, asked: Any) -> str:
+    return "" if there == asked else f"{name}: {there} there, {asked} asked for"
+
+
+def _command(job: Json) -> str:
+    container = json_tree.dig(job, "spec", "template", "spec", "containers", 0)
+    words = (json_tree.items(container, field) for field in ("command", "args"))
+    return " ".join(str(word) for part in words for word in part)
+
+
+def _without_folder(entry: str | None) -> str | None:
+    """/a/train.py:main as train.py:main."""
+    if entry is None or ".py:" not in entry:
+        return entry
+    return entry.rpartition("/")[2]
+
+
+def _spec(job: Json) -> TrainingSpec | None:
+    try:
+        return TrainingSpec.from_manifest(job)  # whole: what is declared is kept without parameters
+    except QoSError:
+        return None

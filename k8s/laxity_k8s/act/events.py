@@ -1,0 +1,163 @@
+"""Events of Jobs: what was decided and why, where `kubectl describe job` shows it.
+
+Written from a thread of its own, one after the other, after the patches that they tell of: a slow
+API server never holds up a decision, and a thousand Events do not hold up a thousand starts. What
+cannot be written is dropped: an Event is news, the annotations are the record.
+
+As in client-go, an Event that repeats another one is not written again: the first one's count grows.
+And of more than ten of one reason about one object within ten minutes, whose words differ, the
+others become one, with the last words.
+"""
+
+import os
+import queue
+import socket
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Final
+
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
+from laxity_k8s.error_isolation import SHARED, Guard
+from laxity_k8s.lease import own_namespace
+from laxity_k8s.objects.instants import rfc3339
+
+MOST_WAITING = 20_000  # two of each of 10,000 Jobs
+MOST_REMEMBERED: Final = 20_000
+MOST_WORDS = 1_000  # an API server takes 1,024 characters
+MOST_SIMILAR: Final = 10
+SIMILAR_S: Final = 600.0
+COMBINED: Final = "(combined from similar events): "
+CLOSE_S = 10.0
+# What somebody may have to act on.
+WARNINGS: Final = frozenset(
+    {
+        "capacity_budget_spent",
+        "capacity_promised_to_others",
+        "counted_as_one_pool",
+        "deadline_before_fastest_finish",
+        "deadline_in_the_past",
+        "does_not_fit_any_node",
+        "does_not_fit_cluster",
+        "does_not_fit_eligible_nodes",
+        "forecast_late",
+        "gpus_taken_by_others",
+        "hopeless",
+        "invalid",
+        "missed_and_stopped",
+        "namespace_limits",
+        "no_eligible_node",
+        "node_lost",
+        "pinned",
+        "pods_do_not_fit",
+        "pods_may_not_go_there",
+        "promise_broken",
+        "promise_in_danger",
+        "unknown_model_needs_profiling",
+        "workers_fail",
+    }
+)
+
+
+class EventWriter:
+    """Takes news about Jobs and writes them as core/v1 Events, in order."""
+
+    def __init__(self, api: ClusterApi) -> None:
+        self._api = api
+        self._end_at = float("inf")
+        self._queue: queue.Queue[Json | None] = queue.Queue(MOST_WAITING)
+        self._counts: OrderedDict[tuple[str, str, str], tuple[str, int]] = OrderedDict()
+        self._similar: OrderedDict[tuple[str, str], tuple[float, set[str]]] = OrderedDict()
+        self._thread = threading.Thread(target=self._run, name="laxity-events", daemon=True)
+        self._thread.start()
+
+    def say(self, job: Json, code: str, words: str, *, warning: bool = False) -> None:
+        made = event(job, code, words, warning=warning or code in WARNINGS)
+        with suppress(queue.Full):
+            self._queue.put_nowait(made)
+
+    def close(self) -> None:
+        """Write what is waiting, as far as it can be written soon, then end."""
+        self._end_at = time.monotonic() + CLOSE_S
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+        self._thread.join(timeout=2 * CLOSE_S)
+
+    def _run(self) -> None:
+        guard = Guard()
+        while (news := self._queue.get()) is not None and time.monotonic() < self._end_at:
+            # cancelled: the connection was closed
+            with suppress(*SHARED, CancelledError):
+                guard(json_tree.identity(news), self._write, news)
+
+    def _write(self, news: Json) -> None:
+        """Count a repetition on the Event that it repeats, if that is still there."""
+        about = (news["involvedObject"].get("uid") or "", news["reason"], news["message"])
+        if self._is_one_of_many(*about):
+            news = {**news, "message": f"{COMBINED}{news['message']}"[:MOST_WORDS]}
+            about = (*about[:2], COMBINED)
+        first_id, count = self._counts.pop(about, ("", 0))
+        if first_id:
+            body = {name: news[name] for name in ("message", "lastTimestamp")}
+            body["count"] = count + 1
+            try:
+                self._api.patch(Patch("events", first_id, body))
+            except ApiError:  # it was deleted, or has expired: this one is the first again
+                first_id, count = "", 0
+        if not first_id:
+            first_id = json_tree.identity(self._api.create("events", news))
+        self._counts[about] = (first_id, count + 1)
+        while len(self._counts) > MOST_REMEMBERED:
+            self._counts.popitem(last=False)
+
+    def _is_one_of_many(self, uid: str, reason: str, message: str) -> bool:
+        """Whether more than ten different ones of this kind were to be written lately."""
+        now = time.monotonic()
+        since, messages = self._similar.pop((uid, reason), (now, set[str]()))
+        if now - since > SIMILAR_S:
+            since, messages = now, set[str]()
+        self._similar[uid, reason] = (since, messages)
+        while len(self._similar) > MOST_REMEMBERED:
+            self._similar.popitem(last=False)
+        if message in messages or len(messages) < MOST_SIMILAR:
+            messages.add(message)
+            return False
+        return True
+
+
+def own_pod() -> Json:
+    """The pod of this service, for Events that are about no Job."""
+    name = os.environ.get("POD_NAME") or socket.gethostname()
+    metadata = {"name": name, "namespace": own_namespace()}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+
+
+def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
+    """An Event about a Job, or what else the object says it is; `code` is its reason in CamelCase."""
+    meta, now = job["metadata"], time.time()
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{meta['name']}.{time.time_ns():x}",
+            "namespace": meta["namespace"],
+        },
+        "involvedObject": {
+            "apiVersion": job.get("apiVersion") or "batch/v1",
+            "kind": job.get("kind") or "Job",
+            "name": meta["name"],
+            "namespace": meta["namespace"],
+            "uid": json_tree.dig(job, "metadata", "uid"),
+            "resourceVersion": json_tree.dig(job, "metadata", "resourceVersion"),
+        },
+        "reason": "".join(part.capitalize() for part in code.split("_")),
+        "message": words,
+        "type": "Warning" if warning else "Normal",
+        "source": {"component": "laxity"},
+        "firstTimestamp": rfc3339(int(now)),
+        "lastTimestamp": rfc3339(int(now)),
+        "count": 1,
+    }

@@ -1,0 +1,134 @@
+"""A Job whose workers fail again and again without finishing an epoch is failed, with their error.
+
+What it dies of is in the user's project (an import, an image, too little memory), and no start mends
+that: going on would hold GPUs and a promise for nothing. A backoffLimit of 0 fails a Job that has a
+failed pod, activeDeadlineSeconds one none of whose pods could even start; the rest is the job
+controller's, on Kubernetes and here.
+
+A plain Job whose container is not laxity's worker keeps the backoffLimit that its user gave it: its
+reason shows the error.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from laxity import names
+from laxity.job.qos import QoSError
+from laxity.job.widths import MOST_WORKERS
+from laxity_k8s import json_tree
+from laxity_k8s.act.adoption import Tending, patch_of
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs, pods
+from laxity_k8s.objects.pods import ended_at
+from laxity_k8s.objects.status_annotation import kept
+from laxity_scheduler.live import Reports
+from laxity_scheduler.model.reasons import Reason, reason
+
+MOST_FAILURES: Final = 5  # of one worker, with no epoch in between
+MOST_STARTS: Final = 3  # in vain, since the pods' images or containers cannot be made
+NOT_STARTABLE: Final = frozenset(
+    {
+        "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull", "ErrImagePull",
+        "ImageInspectError", "ImagePullBackOff", "InvalidImageName", "RunContainerError",
+    }
+)  # fmt: skip
+WORKER: Final = "laxity.worker"  # the module that a container runs which trains for laxity
+ENDS: Final = {"backoffLimit": 0, "activeDeadlineSeconds": 1}
+
+
+def failing(job: Json, own: Sequence[Json], reports: Reports) -> Tending | None:
+    """What fails the Job, or only tells it why its pods keep failing.
+
+    None as long as another start may help, and where all of it is said.
+    """
+    if not _is_ours(job):
+        return None
+    trains = _trains(job)
+    why = _keep_failing(job, own, reports, trains=trains)
+    if why is None and trains:
+        why = _cannot_start(job, own)
+    if why is None or not (trains or _is_to_be_told(job, why)):
+        return None
+    body: Json = {"metadata": {"annotations": {names.REASON: why.text}}}
+    if trains:
+        body["spec"] = dict(ENDS)
+    return Tending(patch_of(job, body), why.code, why.text)
+
+
+def _is_ours(job: Json) -> bool:
+    """Whether nobody else has its end in hand, and it is not about to fail already."""
+    spec = json_tree.table(job, "spec")
+    if not jobs.live(job) or names.PIN in json_tree.annotations(job):
+        return False
+    return any(spec.get(name) != value for name, value in ENDS.items())
+
+
+def _trains(job: Json) -> bool:
+    """A training of laxity, whatever kind of Job it is. Any other Job counts its failures itself."""
+    try:
+        if not jobs.spec_of(job).plain:
+            return True
+    except QoSError:
+        return False
+    if json_tree.dig(job, "spec", "backoffLimitPerIndex") is not None:
+        return False
+    container = json_tree.dig(job, "spec", "template", "spec", "containers", 0)
+    words = [*json_tree.items(container, "command"), *json_tree.items(container, "args")]
+    return any(WORKER in str(word) for word in words)
+
+
+def _is_to_be_told(job: Json, why: Reason) -> bool:
+    """Only while it runs: of one that waits, what it waits for is the reason."""
+    notes = json_tree.annotations(job)
+    return bool(jobs.width(job)) and notes.get(names.REASON) != why.text
+
+
+def _keep_failing(
+    job: Json, own: Sequence[Json], reports: Reports, *, trains: bool
+) -> Reason | None:
+    found = [pod for pod in own if pods.has_failed(pod)]
+    if len(found) < MOST_FAILURES:
+        return None
+    often = max(_in_a_row(job, own, found, reports), key=len, default=[])
+    if len(often) < MOST_FAILURES:
+        return None
+    code = "workers_keep_failing" if trains else "pods_keep_failing"
+    return reason(code, times=len(often), died=pods.failure(max(often, key=ended_at)))
+
+
+def _in_a_row(
+    job: Json, own: Sequence[Json], found: Sequence[Json], reports: Reports
+) -> Iterable[list[Json]]:
+    """These failures by worker, since the last epoch; of pods without an index, the last of each."""
+    since = reports(str(job["metadata"].get("uid"))).epoch_ended_at or 0.0
+    failed: defaultdict[int | None, list[Json]] = defaultdict(list)
+    for pod in found:
+        if ended_at(pod) >= since:
+            failed[pods.index(pod)].append(pod)
+    if unnumbered := failed.pop(None, []):
+        done = (ended_at(pod) for pod in own if pods.phase(pod) == "Succeeded")
+        since = max(done, default=0.0)
+        recent = sorted((pod for pod in unnumbered if ended_at(pod) >= since), key=ended_at)
+        workers = max(1, pods.count(json_tree.dig(job, "spec", "parallelism")))
+        failed[None] = recent[::-workers]
+    return failed.values()
+
+
+def _cannot_start(job: Json, own: Iterable[Json]) -> Reason | None:
+    """The last of several starts in vain: this one waits for an image as well."""
+    starts = kept(job).failed_starts + 1
+    why = next((pods.pending([pod], MOST_WORKERS) for pod in own if _waits_in_vain(pod)), "")
+    if not why or starts < MOST_STARTS or not jobs.width(job):
+        return None
+    return reason("workers_cannot_start", times=starts, why=why)
+
+
+def _waits_in_vain(pod: Json) -> bool:
+    if pods.phase(pod) != "Pending" or pods.leaving(pod):
+        return False
+    return any(
+        json_tree.dig(one, "state", "waiting", "reason") in NOT_STARTABLE
+        for field in ("initContainerStatuses", "containerStatuses")
+        for one in json_tree.items(pod, "status", field)
+    )

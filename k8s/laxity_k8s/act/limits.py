@@ -1,0 +1,98 @@
+"""What may be created for a token: no more than its namespace allows whoever trains there.
+
+The service acts with an account of its own, so the API server would let it do for anybody what that
+account may. The namespace says what is allowed: its pod security level (`restricted` where it names
+none), its cap on the class of service, and which service account its pods may have. Namespaces of
+the cluster itself, and laxity's, are closed to every token. The cluster on this machine has no such
+limits: its Jobs run as the user who starts the service.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from laxity import names
+from laxity.job.qos import QoSError, raise_all
+from laxity_k8s import json_tree
+from laxity_k8s.act.pod_security import LEVELS, harden, violations
+from laxity_k8s.act.rights import no_rights
+from laxity_k8s.cluster_api import FORBIDDEN, NOT_FOUND, ApiError, Json
+
+CLOSED: Final = frozenset({"kube-system", "kube-public", "kube-node-lease"})
+MAX_CLASS: Final = f"{names.DOMAIN}/max-class"
+SERVICE_ACCOUNT: Final = f"{names.DOMAIN}/service-account"
+ENFORCED: Final = "pod-security.kubernetes.io/enforce"
+RANKS: Final = {"best_effort": 0, "soft": 1, "hard": 2}
+TEMPLATE: Final = "spec.template.spec"
+MOST_NAMED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`read` gives a namespace by name, or raises ApiError; `own` is the service's own one."""
+
+    read: Callable[[str], Json]
+    own: str
+
+    def check(self, job: Json) -> None:
+        """Complete the template to the namespace's level; QoSError names all that is not allowed."""
+        labels = self._labels(job)
+        template = json_tree.table(job, "spec", "template")
+        level = labels.get(ENFORCED, LEVELS[-1])
+        if level not in LEVELS[:2]:  # as the API server: what it cannot read is `restricted`
+            level = LEVELS[-1]
+            harden(template)
+        problems = [*_security(template, level), *_accounts(template, labels)]
+        raise_all([*problems, *_above(json_tree.annotations(job), labels)])
+
+    def check_class(self, job: Json, notes: Json) -> None:
+        """QoSError if the Job with these annotations is of a class above its namespace's."""
+        raise_all(_above({**json_tree.annotations(job), **notes}, self._labels(job)))
+
+    def _labels(self, job: Json) -> dict[str, str]:
+        namespace = str(json_tree.dig(job, "metadata", "namespace") or "default")
+        if namespace in CLOSED or namespace == self.own:
+            raise QoSError("namespace", f"{namespace} is not for trainings: choose another one")
+        try:
+            return json_tree.labels(self.read(namespace))
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                raise QoSError("namespace", f"there is no namespace {namespace}") from error
+            if error.status == FORBIDDEN:
+                raise QoSError("namespace", no_rights(namespace, self.own)) from error
+            raise
+
+
+def _security(template: Json, level: str) -> list[QoSError]:
+    found = violations(template, level)
+    more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    if not found:
+        return []
+    said = "; ".join([*found[:MOST_NAMED], *more])
+    return [QoSError(TEMPLATE, f"breaks pod security level {level!r} of its namespace: {said}")]
+
+
+def _accounts(template: Json, labels: Json) -> list[QoSError]:
+    """Accounts and priorities that the cluster or somebody else's workload has."""
+    pod, found = json_tree.table(template, "spec"), []
+    if str(pod.get("priorityClassName") or "").startswith("system-"):
+        found.append(QoSError(f"{TEMPLATE}.priorityClassName", "system- classes are the cluster's"))
+    allowed = {"", "default", labels.get(SERVICE_ACCOUNT, "default")}
+    for field in ("serviceAccountName", "serviceAccount"):
+        if str(pod.get(field) or "") not in allowed:
+            problem = (
+                f"{pod[field]!s:.63} is not open to trainings; an administrator opens it with: "
+                f"kubectl label namespace NAME {SERVICE_ACCOUNT}={pod[field]!s:.63}"
+            )
+            found.append(QoSError(f"{TEMPLATE}.{field}", problem))
+    return found
+
+
+def _above(notes: Json, labels: Json) -> list[QoSError]:
+    """The class, if it is above what the namespace allows: the rule of admission.yaml."""
+    by_rule = "hard" if notes.get(names.DEADLINE) is not None else "best_effort"
+    asked, most = str(notes.get(names.CLASS) or by_rule), labels.get(MAX_CLASS, "hard")
+    if RANKS.get(asked, 0) <= RANKS.get(most, RANKS["hard"]):
+        return []
+    problem = f"{asked} is above what the namespace allows ({MAX_CLASS}={most})"
+    return [QoSError("class", problem)]

@@ -1,0 +1,360 @@
+"""Decisions become merge patches of Jobs: one patch per Job and plan, and nothing is sent here.
+
+A patch states the wished-for spec and, in the same write, all that has to be known later, so that
+a service killed right after it loses nothing. It names the resourceVersion that was decided on:
+whoever changed the Job in between wins, and the next cycle decides anew.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
+
+from laxity import names
+from laxity.parsing import calendar_instant
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json, Patch
+from laxity_k8s.objects.affinity import allowed, onto
+from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.jobs import is_elastic
+from laxity_k8s.objects.status_annotation import (
+    Kept,
+    kept,
+    refused_deadline,
+    terms,
+    verdict_label,
+    verdict_text,
+)
+from laxity_scheduler.model.decision import (
+    Admit,
+    Continue,
+    Decision,
+    Forecasted,
+    Preempt,
+    Promised,
+    Refuse,
+    Resize,
+    Wait,
+    verdict_after,
+)
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import Reason, may_be_named, reason
+from laxity_scheduler.model.verdict import Offer, Promise, Refusal, Verdict
+from laxity_scheduler.start_backoff import FAILED, backoff_s, failed_starts
+
+LONGEST_REASON = 1024
+BATCH = 24  # patches; fewer than are in flight, so that the API server never waits for them
+Made = TypeVar("Made")
+
+
+class Turn(IntEnum):
+    """What is sent first: GPUs are let go before they are asked for."""
+
+    SCALE_IN = 0
+    SUSPEND = 1
+    START = 2
+    SCALE_OUT = 3
+    SAY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JobPatch:
+    """One Job's patch; `reset_first` clears status.startTime, without which pods cannot move."""
+
+    patch: Patch
+    turn: Turn
+    reset_first: bool
+    told: tuple[tuple[str, Callable[[], str]], ...]
+
+    @property
+    def said(self) -> tuple[tuple[str, str], ...]:
+        """(reason code, words) for the Job's Events, which are written later than patches are sent."""
+        return tuple((code, words()) for code, words in self.told)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The changes that a plan's decisions ask of one Job, gathered."""
+
+    job: Json
+    row: Job
+    now: float
+    notes: Mapping[str, str]  # the Job's annotations as they are
+    was: Kept
+    kept: dict[str, Any] = field(default_factory=dict)  # what becomes of it
+    annotations: dict[str, str | None] = field(default_factory=dict)
+    labels: dict[str, str | None] = field(default_factory=dict)
+    spec: dict[str, Any] = field(default_factory=dict)
+    turn: Turn = Turn.SAY
+    reset_first: bool = False
+    why: Reason | None = None  # the last word
+    told: list[tuple[str, Callable[[], str]]] = field(default_factory=list)
+
+
+def job_patch(
+    job: Json,
+    row: Job,
+    decisions: Sequence[Decision],
+    *,
+    now: float,
+    cycle: int = 0,
+    roomy: Sequence[str] = (),
+    token: str = "",
+    repeats_wait: bool = False,
+    taken: Reason | None = None,
+) -> JobPatch | None:
+    """All decisions about one Job as one patch; None if the Job says all of it already.
+
+    `roomy` are nodes that the Job may grow onto later, besides those it is admitted to. `token` is
+    what its workers show to the service. A wait that repeats the one before is the Job's reason
+    again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
+    """
+    draft = _Draft(job, row, now, json_tree.annotations(job), kept(job))
+    for decision in decisions:
+        _add(draft, decision, roomy, token)
+    if repeats_wait:
+        draft.told.pop()
+    if taken is not None:
+        _say(draft, taken)
+    _keep(draft, cycle)
+    body = _body(draft)
+    if not body:
+        return None
+    body["metadata"] = {
+        **body.get("metadata", {}),
+        "resourceVersion": job["metadata"]["resourceVersion"],
+    }
+    patch = Patch("jobs", json_tree.identity(job), body)
+    return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.told))
+
+
+def in_batches(made: Iterable[Made]) -> Iterator[Made]:
+    """What is made one by one, many at a stroke: a third less work than making each in between.
+
+    The first go out at once, and while the API server has as many to answer the next are made.
+    """
+    rest = iter(made)
+    yield from islice(rest, BATCH)
+    while batch := [*islice(rest, BATCH)]:
+        yield from batch
+
+
+def _add(draft: _Draft, decision: Decision, roomy: Sequence[str], token: str) -> None:
+    match decision:
+        case Promised() | Forecasted() | Refuse():
+            _tell(draft, decision)
+        case Wait(reason=why):
+            _say(draft, why)
+        case Admit():
+            _admit(draft, decision, roomy, token)
+        case Resize():
+            _resize(draft, decision)
+        case Preempt():
+            _preempt(draft, decision)
+        case Continue(reason=why):
+            draft.annotations[names.STOP] = None
+            _say(draft, why)
+        case _:
+            pass  # Submit, Loan and Reclaim touch no Job
+
+
+def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
+    """The verdict, its instants, and for which terms it was given."""
+    told: Verdict = verdict_after(draft.row, decision, draft.now)
+    if isinstance(told, Promise):  # the Job is its namespace's to read
+        told = replace(told, rests_on=_own(told.rests_on, draft.row.id))
+    p90 = instant(told.p90_at)
+    draft.annotations |= {
+        names.VERDICT: verdict_text(told),
+        names.PROMISED_DEADLINE: instant(told.deadline_at) if isinstance(told, Promise) else None,
+        names.PROMISED_FINISH: p90 if isinstance(told, Promise) else None,
+        names.P50_FINISH: instant(getattr(told, "p50_at", float("inf"))),
+        names.P90_FINISH: p90,
+    }
+    draft.labels |= {
+        names.VERDICT_LABEL: verdict_label(told),
+        names.CLASS_LABEL: draft.row.service_class,
+    }
+    said = draft.notes.get(names.DEADLINE, "")
+    draft.kept |= {"terms": terms(draft.job), "asked_deadline": said}
+    if isinstance(decision, Refuse) and isinstance(told, Promise):
+        _refuse_deadline(draft, decision)
+        return
+    if not (isinstance(told, Promise) and told.deadline_at != draft.row.deadline_at):
+        draft.annotations[names.REFUSED_DEADLINE] = None
+    _say(draft, decision.reason)
+    if isinstance(told, Refusal) and told.offers:
+        draft.told.append(("offered", partial(_offered, told.offers)))
+
+
+def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
+    """Another deadline is refused, and the promise stands: it is said once beside the promise."""
+    why = decision.reason.within(draft.row.id.partition("/")[0])
+    asked = instant(draft.row.deadline_at)
+    before = refused_deadline(draft.job)
+    if (before.get("deadline"), before.get("code")) == (asked, why.code):
+        return
+    said = {"deadline": asked, "code": why.code, "reason": _words(why)}
+    draft.annotations[names.REFUSED_DEADLINE] = json.dumps(said)
+    _say(draft, why)
+    if decision.refusal.offers:
+        draft.told.append(("offered", partial(_offered, decision.refusal.offers)))
+
+
+def _offered(offers: Sequence[Offer]) -> str:
+    """Counter-offers as somebody with kubectl alone can take them up: which annotation, what."""
+    words: Mapping[str, Callable[[Offer], str]] = {
+        "deadline": lambda offer: f"{names.DEADLINE}: {rfc3339(math.ceil(offer.deadline_at))}",
+        "widths": lambda offer: f"{names.WIDTHS}: {','.join(map(str, offer.widths))}",
+        "borrow": lambda offer: f"{offer.gpus_borrowed} more GPU(s)",
+        "soft": lambda _: f"{names.CLASS}: soft (a forecast, no promise)",
+        "probe": lambda _: "two epochs as a probe first",
+    }
+    return "would be taken with " + "; or with ".join(words[one.kind](one) for one in offers)
+
+
+def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> None:
+    width, now = decision.workers, draft.now
+    draft.spec |= {"suspend": False, "parallelism": width}
+    if is_elastic(draft.job):
+        draft.spec["completions"] = width
+    draft.annotations[names.NODES] = json.dumps(decision.nodes)
+    draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
+    template = {**(onto(draft.job, decision.nodes, roomy) or {}), **_shown(draft.job, token)}
+    if template:
+        draft.spec["template"] = template
+        draft.reset_first = bool(json_tree.dig(draft.job, "status", "startTime"))
+    draft.kept |= {"resumed_at": now, "width_changed_at": now, "since": now, "wanted": width}
+    draft.kept |= {"freed_for": "", "freed_nodes": (), "freed_at": 0.0}
+    draft.turn = Turn.START
+    _say(draft, decision.reason)
+
+
+def _shown(job: Json, token: str) -> Json:
+    """The patch of spec.template that shows the pods their token; nothing if they have it."""
+    said = json_tree.table(job, "spec", "template", "metadata", "annotations")
+    if not token or said.get(names.WORKER_TOKEN) == token:
+        return {}
+    return {"metadata": {"annotations": {names.WORKER_TOKEN: token}}}
+
+
+def _resize(draft: _Draft, decision: Resize) -> None:
+    width, before = decision.workers, draft.row.workers
+    if decision.at == "epoch":
+        draft.annotations[names.RESIZE_TO] = str(width)
+        _say(draft, decision.reason)
+        return
+    why = decision.reason
+    if width > before and (outside := _outside(draft.job, decision)):
+        wanted, width = width, _widest_within(draft, decision)
+        why = reason(
+            "pods_may_not_go_there", wanted=wanted, nodes=", ".join(outside), workers=width
+        )
+        if width == before:
+            _say(draft, why)
+            return
+    draft.spec |= {"parallelism": width, "completions": width}
+    draft.annotations |= {names.NODES: json.dumps(decision.nodes[:width]), names.RESIZE_TO: None}
+    draft.kept |= {**_accounted(draft), "width_changed_at": draft.now, "wanted": width}
+    draft.turn = Turn.SCALE_IN if width < before else Turn.SCALE_OUT
+    _say(draft, why)
+
+
+def _outside(job: Json, decision: Resize) -> list[str]:
+    """Nodes where new workers cannot start: a template's affinity is fixed while the Job runs."""
+    may = allowed(json_tree.table(job, "spec", "template"))
+    return [] if may is None else sorted(set(decision.nodes) - may)
+
+
+def _widest_within(draft: _Draft, decision: Resize) -> int:
+    """The widest allowed width, up to the one decided on, whose workers may go where they should."""
+    outside = set(_outside(draft.job, decision))
+    room = next(
+        (index for index, node in enumerate(decision.nodes) if node in outside), decision.workers
+    )
+    before = draft.row.workers
+    return max((one for one in draft.row.widths if before < one <= room), default=before)
+
+
+def _preempt(draft: _Draft, decision: Preempt) -> None:
+    if decision.at == "epoch":
+        if names.STOP not in draft.notes:
+            asked = {"at": draft.now, "for": decision.beneficiary}
+            draft.annotations[names.STOP] = json.dumps(asked)
+        _say(draft, decision.reason)
+        return
+    draft.spec["suspend"] = True
+    draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
+    failed = failed_starts(draft.row) if decision.reason.code in FAILED else 0
+    draft.kept |= {
+        **_accounted(draft),
+        "queued_at": draft.now,
+        "preemptions": draft.was.preemptions + 1,
+        "wanted": 0,
+        "freed_for": decision.beneficiary,
+        "freed_nodes": draft.row.nodes if decision.beneficiary else (),
+        "freed_at": draft.now if decision.beneficiary else 0.0,
+        "failed_starts": failed,
+        "not_before": draft.now + backoff_s(failed) if failed else 0.0,
+    }
+    draft.turn = Turn.SUSPEND
+    _say(draft, decision.reason)
+
+
+def _accounted(draft: _Draft) -> dict[str, float]:
+    """The GPU-seconds with those of the width that ends now."""
+    was, now = draft.was, draft.now
+    ran_s = max(0.0, now - max(was.since, draft.row.submitted_at))
+    return {"attained_gpu_s": was.attained_gpu_s + draft.row.gpus * ran_s, "since": now}
+
+
+def _own(ids: Iterable[str], job_id: str) -> tuple[str, ...]:
+    """Sources, and jobs of the same namespace."""
+    namespace = job_id.partition("/")[0]
+    return tuple(one for one in ids if may_be_named(one, namespace))
+
+
+def _say(draft: _Draft, why: Reason) -> None:
+    why = draft.why = why.within(draft.row.id.partition("/")[0])
+    draft.told.append((why.code, partial(_words, why)))
+
+
+def _words(why: Reason) -> str:
+    return why.text[:LONGEST_REASON]
+
+
+def _keep(draft: _Draft, cycle: int) -> None:
+    if draft.why is not None:
+        draft.annotations[names.REASON] = _words(draft.why)
+    if draft.kept and (state := replace(draft.was, **draft.kept)) != draft.was:
+        draft.annotations[names.STATUS] = state.to_text()
+    if cycle and _changes(draft.notes, draft.annotations):
+        draft.annotations[names.CYCLE] = str(cycle)
+
+
+def _body(draft: _Draft) -> Json:
+    """Only what differs from the Job: a decision repeated is no patch at all."""
+    spec = json_tree.table(draft.job, "spec")
+    metadata = {
+        "annotations": _changes(draft.notes, draft.annotations),
+        "labels": _changes(json_tree.labels(draft.job), draft.labels),
+    }
+    changed = {key: value for key, value in draft.spec.items() if spec.get(key) != value}
+    if "completions" in changed or "parallelism" in changed:
+        changed |= {k: draft.spec[k] for k in ("parallelism", "completions") if k in draft.spec}
+    body: Json = {"spec": changed} if changed else {}
+    metadata = {key: value for key, value in metadata.items() if value}
+    return body | ({"metadata": metadata} if metadata else {})
+
+
+def _changes(before: Mapping[str, str], wished: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {key: value for key, value in wished.items() if before.get(key) != value}
+
+
+def instant(at: float) -> str | None:
+    """RFC 3339 to the millisecond; None for never, and for what no calendar can say."""
+    return rfc3339(round(at, 3)) if calendar_instant(at) else None

@@ -1,0 +1,143 @@
+"""What a plan's decisions ask of each Job, as patches that are yet to be made.
+
+Making a patch takes a tenth of a millisecond: those of first starts are made while others are sent.
+
+A cycle decides anew why each Job waits, and its words differ whenever any other Job starts or ends.
+Writing all of them would be most of what the API server is asked to do, so a Job that does nothing
+but wait is written when it begins to wait for something else, and then every five minutes at most.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from laxity_k8s import json_tree
+from laxity_k8s.act.growth_guard import postponed
+from laxity_k8s.act.neighbours import taken
+from laxity_k8s.act.patches import JobPatch, job_patch
+from laxity_k8s.act.sender import Wish
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.objects import preempted_for
+from laxity_k8s.objects.accelerator_nodes import machines
+from laxity_k8s.objects.affinity import roomy
+from laxity_k8s.observe.snapshot import Snapshot
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Decision, Loan, Reclaim, Resize, Wait
+from laxity_scheduler.model.job import Job
+
+WAITS_AGAIN_S: Final = 300.0
+WorkerToken = Callable[[str], str]
+
+
+def no_token(uid: str) -> str:
+    """For a service that nobody calls: its workers get no token."""
+    del uid
+    return ""
+
+
+class WaitFilter:
+    """Which waits are news; forgetting costs one patch and one Event for each Job, no more."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, tuple[str, float]] = {}
+
+    def is_news(self, job_id: str, decisions: Sequence[Decision], now: float) -> bool:
+        """Whether the last decision about a Job is anything but the wait that it knows of."""
+        last = decisions[-1]
+        if not isinstance(last, Wait):
+            self._written.pop(job_id, None)
+            return True
+        code, at = self._written.get(job_id, ("", 0.0))
+        if code == last.reason.code and now < at + WAITS_AGAIN_S:
+            return False
+        self._written[job_id] = (last.reason.code, now)
+        return True
+
+    def keep(self, job_ids: Container[str]) -> None:
+        """Forget all other Jobs."""
+        self._written = {key: last for key, last in self._written.items() if key in job_ids}
+
+
+def wishes(
+    decisions: Iterable[Decision],
+    state: ClusterState,
+    snapshot: Snapshot,
+    waits: WaitFilter,
+    *,
+    cycle: int,
+    guard: Guard,
+    worker_token: WorkerToken = no_token,
+) -> tuple[list[Wish], list[Wish]]:
+    """Patches to be made: those to make before any is sent, and first starts, one by one.
+
+    A Job of which none can be made is the guard's.
+    """
+    by_job: defaultdict[str, list[Decision]] = defaultdict(list)
+    for decision in decisions:
+        if not isinstance(decision, Loan | Reclaim):
+            by_job[decision.job].append(decision)
+    if not by_job:
+        return [], []
+    waits.keep(state.by_id)
+    shown = snapshot.shown
+    every = [one for said in by_job.values() for one in said]
+    full = snapshot.bounds.without_room(every, state.by_id, shown)
+    late = postponed(by_job, state.by_id, shown, snapshot.on_its_way, guard)
+    nodes = {node.id: node for node in state.nodes}
+    freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
+    now: list[Wish] = []
+    later: list[Wish] = []
+
+    def make(
+        job: Json, row: Job, mine: Sequence[Decision], at: float, *, repeats_wait: bool
+    ) -> JobPatch | None:
+        may = state.eligible(row)
+        open_to = freest if may is None else (node for node in freest if node.id in may)
+        return job_patch(
+            job,
+            row,
+            [preempted_for.noted(on_machines(one), shown) for one in mine],
+            now=at,
+            cycle=cycle,
+            roomy=machines(roomy(nodes, open_to, row, mine)),
+            token=worker_token(str(job["metadata"].get("uid", ""))),
+            repeats_wait=repeats_wait,
+            taken=taken(state, row, mine, snapshot.foreign_gpus),
+        )
+
+    for job_id, said in by_job.items():
+        row, job = state.by_id.get(job_id), shown.get(job_id)
+        mine = [
+            one
+            for one in said
+            if not (job_id in late and isinstance(one, Resize))
+            and not (job_id in full and isinstance(one, Admit | Resize))
+        ]
+        if row is None or job is None or not mine:
+            continue
+        is_news = waits.is_news(job_id, mine, state.now)
+        if not is_news and len(mine) == 1:
+            continue
+        is_first = guard(job_id, first_start, job, mine)
+        if is_first is not None:
+            made = partial(make, job, row, mine, time.time(), repeats_wait=not is_news)
+            wish = partial(guard, job_id, made)
+            (later if is_first else now).append(wish)
+    return now, later
+
+
+def on_machines(decision: Decision) -> Decision:
+    """The decision as the cluster knows its nodes: by machine."""
+    if isinstance(decision, Admit | Resize) and any("/" in node for node in decision.nodes):
+        return replace(decision, nodes=machines(decision.nodes))
+    return decision
+
+
+def first_start(job: Json, decisions: Sequence[Decision]) -> bool:
+    """Whether they let a Job run that never ran: nothing has to be cleared, or freed, before."""
+    starts = any(isinstance(one, Admit) for one in decisions)
+    return starts and not json_tree.dig(job, "status", "startTime")

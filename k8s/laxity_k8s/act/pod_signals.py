@@ -1,0 +1,189 @@
+"""Signals that nobody comes for are written onto the pod of worker 0, and obeyed all the same.
+
+Workers ask the service what to do, over HTTP. Where a signal has changed and for some seconds none
+has asked, the pod cannot reach the service (a network policy, another network, no address): the
+signal becomes an annotation of the pod, which the kubelet shows in it as a file. Such a worker's
+reports cannot come either, so whether it waits at an epoch's end is read in its log. All of it is
+level-based: what a pod says is compared with what it should say, each time.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+
+from laxity import names
+from laxity.job.signal_file import parked_epoch
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import ClusterApi, Json, Patch
+from laxity_k8s.error_isolation import SHARED, Guard
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.signals import Signals
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_scheduler.live import Report, Reports, Signal
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.job import FOREVER, Job
+
+PATIENCE_S = 10.0  # a worker that is there hears of a change at once: its question is kept waiting
+LOOK_S = 3.0  # between two looks into a log
+TAIL_LINES = 50
+MOST_HEARD = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """What a log told: since this signal the worker waits at the end of this epoch."""
+
+    generation: int
+    epoch: int
+    at: float
+
+
+class Reminders:
+    """`report` is what workers said, with what was read in logs; `patches` are due now."""
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        mirror: Mirror,
+        signals: Signals,
+        reports: Reports,
+        *,
+        on_news: Callable[[], None],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._api, self._mirror, self._signals, self._reports = api, mirror, signals, reports
+        self._on_news, self._patience_s = on_news, patience_s
+        self._heard: dict[str, int] = {}  # the signal that a worker of a job was told last
+        self._unheard: dict[str, tuple[int, float]] = {}  # a signal, and since when nobody came
+        self._written: set[str] | None = None  # jobs with a pod that has a signal; None: unknown
+        self._parked: dict[str, Parked] = {}
+        self._looked_at: dict[str, float] = {}
+        self._logs: SimpleQueue[tuple[str, str, str, int, float] | None] = SimpleQueue()
+        self._reader: threading.Thread | None = None
+        self.due_at = FOREVER  # when there is something to do by time alone
+
+    def heard(self, job_id: str, signal: Signal) -> None:
+        """A worker of this job was told this."""
+        self._heard[job_id] = signal.generation
+
+    def report(self, uid: str) -> Report:
+        said, parked = self._reports(uid), self._parked.get(uid)
+        if parked is None:
+            return said
+        return replace(said, parked_epoch=parked.epoch, since=max(said.since, parked.at))
+
+    def patches(self, state: ClusterState, now: float, *, guard: Guard) -> list[Patch]:
+        """Signals to write onto pods now; a Job of which none can be made is the guard's."""
+        self.due_at = FOREVER
+        asked = [job for job in state.running if self._concerns(job)]
+        self._forget(asked)
+        if len(self._heard) > 2 * len(state.jobs) + MOST_HEARD:
+            self._heard = {job: said for job, said in self._heard.items() if job in state.by_id}
+        with self._mirror.lock:
+            made = (guard(job.id, self._patch, job, now) for job in asked)
+            return [patch for patch in made if patch is not None]
+
+    def close(self) -> None:
+        self._logs.put(None)
+        if self._reader is not None:
+            self._reader.join(timeout=10.0)
+
+    def _concerns(self, job: Job) -> bool:
+        """Its workers are asked for something, or a pod of it has been told something."""
+        if self._written is None:
+            with self._mirror.lock:
+                told = [pod for pod in self._mirror.pods.values() if _told(pod)]
+            self._written = {pods.owner(pod)[0] for pod in told}
+        asked = job.stop_requested_at is not None or job.resize_to > 0
+        return asked or job.id in self._written
+
+    def _forget(self, asked: list[Job]) -> None:
+        """What is known of jobs that are asked for nothing any more."""
+        present = {job.id for job in asked}
+        for table in (self._unheard, self._looked_at):
+            for job_id in table.keys() - present:
+                table.pop(job_id, None)
+        stopping = {job.id for job in asked if job.stop_requested_at is not None}
+        with self._mirror.lock:
+            waiting = {_uid(self._mirror.jobs.get(job_id) or {}) for job_id in stopping}
+        for uid in list(self._parked):  # a list at once: the reader may add one meanwhile
+            if uid not in waiting:
+                self._parked.pop(uid, None)
+
+    def _patch(self, job: Job, now: float) -> Patch | None:
+        manifest, pod = self._mirror.jobs.get(job.id), self._leader(job.id)
+        if manifest is None or pod is None:
+            return None
+        signal, told = self._signals.of(manifest), _told(pod)
+        wanted = json.dumps(signal.to_json(), sort_keys=True)
+        if told == wanted:
+            if signal.stop:
+                self._look(job.id, manifest, pod, signal, now)
+            return None
+        if not told and not self._waited(job.id, signal, now):
+            return None
+        if self._written is not None:
+            self._written.add(job.id)
+        body = {"metadata": {"annotations": {names.SIGNAL: wanted}}}
+        return Patch("pods", json_tree.identity(pod), body)
+
+    def _waited(self, job_id: str, signal: Signal, now: float) -> bool:
+        """Whether nobody has come for this signal for long enough."""
+        if self._heard.get(job_id) == signal.generation:
+            return False
+        generation, since = self._unheard.get(job_id, (signal.generation, now))
+        if generation != signal.generation:
+            since = now
+        self._unheard[job_id] = (signal.generation, since)
+        if since + self._patience_s <= now:
+            return True
+        self.due_at = min(self.due_at, since + self._patience_s)
+        return False
+
+    def _leader(self, job_id: str) -> Json | None:
+        """The running pod of worker 0, which speaks for all."""
+        own = self._mirror.pods_of.get(job_id, {}).values()
+        live = (pod for pod in own if not pods.over(pod) and not pods.leaving(pod))
+        return next((pod for pod in live if pods.index(pod) == 0), None)
+
+    def _look(self, job_id: str, job: Json, pod: Json, signal: Signal, now: float) -> None:
+        """Have its log read, every few seconds, until it says that the worker waits."""
+        known = self._parked.get(_uid(job))
+        if known is not None and known.generation == signal.generation:
+            return
+        if self._looked_at.get(job_id, -FOREVER) + LOOK_S <= now:
+            self._looked_at[job_id] = now
+            self._start_reading()
+            self._logs.put((job_id, _uid(job), json_tree.identity(pod), signal.generation, now))
+        self.due_at = min(self.due_at, self._looked_at[job_id] + LOOK_S)
+
+    def _start_reading(self) -> None:
+        """A thread of its own: a kubelet that does not answer must not hold up a cycle."""
+        if self._reader is None:
+            self._reader = threading.Thread(target=self._read, name="laxity-logs", daemon=True)
+            self._reader.start()
+
+    def _read(self) -> None:
+        guard = Guard()
+        while (asked := self._logs.get()) is not None:
+            with suppress(*SHARED):  # asked again in a moment
+                guard(f"log of {asked[0]}", self._read_one, *asked)
+
+    def _read_one(self, job_id: str, uid: str, pod_id: str, generation: int, at: float) -> None:
+        text = self._api.log(pod_id, tail=TAIL_LINES)
+        epoch = parked_epoch(text, generation=generation)
+        if epoch is not None:
+            self._parked[uid] = Parked(generation, epoch, at)
+            self._mirror.put_back(job_id)
+            self._on_news()
+
+
+def _told(pod: Json) -> str:
+    return json_tree.annotations(pod).get(names.SIGNAL, "")
+
+
+def _uid(job: Json) -> str:
+    return str(json_tree.dig(job, "metadata", "uid") or "")

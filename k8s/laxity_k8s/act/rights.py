@@ -1,0 +1,47 @@
+"""Namespaces in which the service may not act: it is told once for each, with what to do.
+
+Nothing can be written on a Job there, nor an Event about it, so it is an Event of the service's own
+pod. Jobs there are tried again later and later, as all whose patch the API server refuses.
+"""
+
+import logging
+from typing import Final
+
+from laxity_k8s.act.events import EventWriter, own_pod
+from laxity_k8s.cluster_api import FORBIDDEN, Outcome
+from laxity_k8s.lease import own_namespace
+
+LOG: Final = logging.getLogger(__name__)
+NO_RIGHT: Final = "cannot patch resource"  # as the API server's RBAC says it
+
+
+class Rights:
+    """Which namespaces have refused the service itself."""
+
+    def __init__(self, events: EventWriter) -> None:
+        self._events = events
+        self._without: set[str] = set()
+
+    def look(self, outcome: Outcome) -> None:
+        """Note what became of a patch of a Job that was refused or done."""
+        namespace = outcome.patch.id.partition("/")[0]
+        if outcome.ok:
+            self._without.discard(namespace)
+        elif outcome.status != FORBIDDEN or NO_RIGHT not in outcome.message:
+            LOG.warning(
+                "the API server refuses a patch of %s: %s", outcome.patch.id, outcome.message
+            )
+        elif namespace not in self._without:
+            self._without.add(namespace)
+            words = f"nothing is decided about Jobs there: {no_rights(namespace, own_namespace())}"
+            LOG.warning("%s", words)
+            self._events.say(own_pod(), "namespace_not_bound", words, warning=True)
+
+
+def no_rights(namespace: str, own: str) -> str:
+    """That the service has no rights in a namespace, and how an administrator gives them."""
+    return (
+        f"laxity has no rights in {namespace}; an administrator gives them with: "
+        f"kubectl -n {namespace} create rolebinding laxity "
+        f"--clusterrole=laxity-namespace --serviceaccount={own}:laxity"
+    )

@@ -1,0 +1,173 @@
+"""Patches on their way: sent in order, once more where a race was lost about nothing, and seen.
+
+Every answer goes into the mirror at once, so the next look sees what was just done.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+
+from laxity_k8s.act.adoption import Tending
+from laxity_k8s.act.events import EventWriter
+from laxity_k8s.act.patches import JobPatch, in_batches
+from laxity_k8s.act.resend import alike, at_revision, onto_revision, reset
+from laxity_k8s.act.rights import Rights
+from laxity_k8s.cluster_api import (
+    CONFLICT,
+    NOT_FOUND,
+    REFUSED,
+    ApiError,
+    ClusterApi,
+    Json,
+    Outcome,
+    Patch,
+)
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.objects.conditions import finished
+from laxity_k8s.objects.seal import Seal
+from laxity_k8s.observe.cluster_cache import Mirror
+
+Wish = Callable[[], JobPatch | None]
+
+
+class Sender:
+    """Sends what was decided on the Jobs that are `shown`, by id, and tells their Events.
+
+    A Job whose patch the API server refuses (as invalid, too large, or by an admission webhook) is
+    handed to `put_off`, with its words.
+
+    `sent` counts patches by what became of them. `unsure` says whether one may have landed of which
+    nothing is known: whoever decides has to look at all Jobs first.
+    """
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        mirror: Mirror,
+        events: EventWriter,
+        shown: Callable[[str], Json | None],
+        *,
+        put_off: Callable[[str, str, float], None],
+        seal: Seal | None = None,
+    ) -> None:
+        self.sent: Counter[str] = Counter()
+        self.unsure = False
+        self._api, self._mirror, self._events = api, mirror, events
+        self._shown, self._put_off, self._seal = shown, put_off, seal
+        self._rights = Rights(events)
+        self._guard = Guard()
+
+    def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
+        """One turn's patches; a start time that is in the way is cleared before."""
+        resets = [reset(one) for one in wished if one.reset_first]
+        cleared = {done.patch.id: done for done in self.done(resets)}
+        ready = [one for one in wished if not one.reset_first]
+        for one in wished:
+            after = cleared.get(one.patch.id) if one.reset_first else None
+            if after is not None and after.object is not None:
+                ready.append(onto_revision(one, after.object))
+        if not ready and not later:
+            return
+        sent: dict[str, JobPatch] = {}
+
+        def patches() -> Iterator[Patch]:
+            for one in chain(ready, in_batches(wish() for wish in later)):
+                if one is not None:
+                    sent[one.patch.id] = one
+                    yield one.patch
+
+        for done in self.done(patches()):
+            self._guard(done.patch.id, self._say, done.object or {}, sent[done.patch.id])
+
+    def tend(self, found: Sequence[Tending]) -> None:
+        """What Jobs need before they are decided on, and the news about it."""
+        news = {one.patch.id: one for one in found}
+        refused: list[Outcome] = []
+        for done in [*self.done([one.patch for one in found], refused), *refused]:
+            one = news[done.patch.id]
+            with self._mirror.lock:
+                job = done.object or self._mirror.jobs.get(done.patch.id)
+            if job is not None:  # an Event can be written where the Job cannot
+                self._events.say(job, one.code, one.words, warning=True)
+
+    def _say(self, job: Json, one: JobPatch) -> None:
+        for code, words in one.said:
+            self._events.say(job, code, words)
+
+    def done(self, patches: Iterable[Patch], refused: list[Outcome] | None = None) -> list[Outcome]:
+        """Outcomes that went well; most others lost a race, and the next cycle sees who won.
+
+        Those of Jobs that the API server refuses are put into `refused`.
+        """
+        done = []
+        try:
+            answers = self._api.patch_many(self._sealed(patches)) if patches else ()
+        except BaseException:  # cut off after some of them were sent
+            self.unsure = True
+            raise
+        for first in answers:
+            outcome = self._guard(first.patch.id, self._settled, first)
+            if outcome is not None and outcome.ok and outcome.object is not None:
+                done.append(outcome)
+            elif outcome is not None and _is_refused(outcome):
+                if refused is not None:
+                    refused.append(outcome)
+            else:
+                self._mirror.put_back(first.patch.id)
+        return done
+
+    def _sealed(self, patches: Iterable[Patch]) -> Iterator[Patch]:
+        """The patches, those of verdict and status sealed; what cannot be sealed is not sent."""
+        for patch in patches:
+            sealed = self._guard(patch.id, self._seal_one, patch)
+            if sealed is not None:
+                yield sealed
+            else:
+                self._mirror.put_back(patch.id)
+
+    def _seal_one(self, patch: Patch) -> Patch:
+        if self._seal is None or patch.kind != "jobs":
+            return patch
+        with self._mirror.lock:
+            return self._seal.onto(patch, self._mirror.jobs.get(patch.id))
+
+    def _settled(self, first: Outcome) -> Outcome:
+        """What became of a patch in the end; the mirror knows it."""
+        outcome = self._once_more(first) if first.status == CONFLICT else first
+        if _is_refused(outcome):
+            # Of the very object that was decided on: it would be refused in each cycle.
+            self._put_off(outcome.patch.id, outcome.message, time.time())
+        if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
+            self._rights.look(outcome)
+        self.sent["done" if outcome.ok else str(outcome.status)] += 1
+        if outcome.ok and outcome.object is not None:
+            self._mirror.put(outcome.patch.kind, outcome.object)
+        else:
+            self.unsure |= outcome.may_have_landed
+        return outcome
+
+    def _once_more(self, lost: Outcome) -> Outcome:
+        """Send a patch again if only the Job's status moved: what was decided on still holds."""
+        latest = self._latest(lost.patch)
+        if latest is None or not alike(latest, self._shown(lost.patch.id)) or finished(latest):
+            return lost
+        again = next(iter(self._api.patch_many([at_revision(lost.patch, latest)])))
+        if again.status == CONFLICT:
+            self._latest(lost.patch)
+        return again
+
+    def _latest(self, lost: Patch) -> Json | None:
+        """What won, seen at once: it may be this very patch, sent twice as its answer was lost."""
+        try:
+            latest = self._api.get(lost.kind, lost.id)
+        except ApiError as error:
+            self.unsure |= error.status != NOT_FOUND
+            return None
+        self._mirror.put(lost.kind, latest)
+        return latest
+
+
+def _is_refused(outcome: Outcome) -> bool:
+    """Refused for what the Job is, or by who is asked about its changes."""
+    return outcome.patch.kind == "jobs" and outcome.status in REFUSED

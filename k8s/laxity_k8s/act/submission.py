@@ -1,0 +1,195 @@
+"""A manifest from outside becomes the Job that is created: suspended, labelled, once per key.
+
+An idempotency key names one piece of work. It attaches to the Job that has it, alive or finished;
+after a failure it begins attempt n + 1 under a new name, with the deadline of the first; after a
+refusal it asks again, and the refused Job, which has run nothing, gives way to the new one.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from laxity import names
+from laxity.job.accelerators import GPU, accelerator
+from laxity.job.complete_manifest import complete
+from laxity.job.pod_template import DEFAULT_IMAGE
+from laxity.job.qos import QoSError, raise_all
+from laxity.job.spec import TrainingSpec
+from laxity_k8s import json_tree
+from laxity_k8s.act.differences import of_terms, of_training
+from laxity_k8s.act.limits import Limits
+from laxity_k8s.cluster_api import CONFLICT, ApiError, ClusterApi, Json
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.attempts import attempt, begins_anew, next_attempt
+from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.job_schema import JOB, misfits
+from laxity_k8s.objects.jobs import managed
+from laxity_k8s.objects.status_annotation import kept, verdict
+from laxity_scheduler.live import DuplicateJobError, Manifest, Reports
+from laxity_scheduler.model.verdict import Refusal
+
+NOT_SAID: Final = frozenset((*names.OUTPUTS, names.PIN, names.TRAINING, names.FIRST_TERMS))
+OTHER_TRAINING: Final = "Use another key"
+OTHER_AFTER_FAILURE: Final = "Use another key, or begin anew (--fresh, or fresh=True)"
+OTHER_TERMS: Final = (
+    "Change a running job with: laxity amend {job} --deadline ..., or use another key"
+)
+
+
+def submit(
+    api: ClusterApi,
+    jobs: Iterable[Json],
+    manifest: Manifest,
+    *,
+    reports: Reports,
+    now: float,
+    limits: Limits | None = None,
+) -> Json:
+    """Create the Job, or return the one that its key attaches to.
+
+    QoSError names what is wrong with the manifest, or not allowed in its namespace;
+    DuplicateJobError if the name is taken, or if the key names a job of another declaration: in what
+    they differ.
+    """
+    job = prepared(manifest, now=now)
+    TrainingSpec.from_manifest(job)
+    if limits is not None:
+        limits.check(job)
+    if not hasattr(api, "log_path"):  # workers are no processes of this machine
+        _check_image(job)
+    key = json_tree.annotations(job).get(names.IDEMPOTENCY_KEY)
+    before = latest_attempt(jobs, str(job["metadata"]["namespace"]), key)
+    if before is not None:
+        return _of_key(api, job, before, reports)
+    try:
+        return api.create("jobs", job)
+    except ApiError as error:
+        if error.status != CONFLICT:
+            raise
+    there = api.get("jobs", json_tree.identity(job))
+    if key is None or json_tree.annotations(there).get(names.IDEMPOTENCY_KEY) != key:
+        raise DuplicateJobError(
+            f"job {json_tree.identity(job)} exists already and is another one: choose another name, "
+            "or give both the same idempotency key"
+        )
+    return _of_key(api, job, there, reports)  # somebody was quicker
+
+
+def prepared(manifest: Manifest, *, now: float) -> Json:
+    """The manifest as laxity wants it: labelled, suspended, with the time of its submission.
+
+    Its workers are told what they need to know of it (laxity.job.complete_manifest).
+    """
+    job = _copied(manifest)
+    metadata = job["metadata"] = _object(job, "metadata")
+    for field in ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"):
+        metadata.pop(field, None)
+    metadata.setdefault("namespace", "default")
+    metadata["labels"] = {**_object(metadata, "labels"), names.MANAGED: "true"}
+    metadata["labels"].pop(names.VERDICT_LABEL, None)
+    said = {k: v for k, v in _object(metadata, "annotations").items() if k not in NOT_SAID}
+    at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+    said.setdefault(names.SUBMITTED_AT, at.replace("+00:00", "Z"))
+    metadata["annotations"] = said
+    job["spec"] = {**_object(job, "spec"), "suspend": True}
+    job.pop("status", None)
+    _one_gpu(job)
+    complete(job)
+    check_shape(job)
+    return job
+
+
+def check_shape(manifest: Manifest) -> None:
+    """QoSError names every field whose type is not that of the API."""
+    raise_all(QoSError(where, what) for where, _, what in map(_parted, misfits(manifest, JOB)))
+
+
+def _parted(problem: str) -> tuple[str, str, str]:
+    return problem.partition(": ")
+
+
+def _copied(manifest: object) -> Json:
+    """A copy of the manifest, which is to be JSON that an API server takes."""
+    if not isinstance(manifest, dict):
+        raise QoSError("manifest", f"{manifest!r:.60} is no JSON object")
+    try:
+        job: Json = orjson.loads(orjson.dumps(manifest))
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise QoSError("manifest", f"no JSON that a Job can be made of: {error}") from error
+    return job
+
+
+def latest_attempt(jobs: Iterable[Json], namespace: str, key: str | None) -> Json | None:
+    """The Job of the highest attempt with this key in this namespace."""
+    if key is None:
+        return None
+    found = [
+        job
+        for job in jobs
+        if managed(job)
+        and json_tree.dig(job, "metadata", "namespace") == namespace
+        and json_tree.annotations(job).get(names.IDEMPOTENCY_KEY) == key
+    ]
+    return max(found, key=attempt, default=None)
+
+
+def _of_key(api: ClusterApi, job: Json, before: Json, reports: Reports) -> Json:
+    """The Job of this key: the one before, or another one after its failure or refusal."""
+    if condition(before, "Failed") == "True":
+        if not begins_anew(job):
+            _check_same(before, of_training(before, job), OTHER_AFTER_FAILURE)
+        return api.create("jobs", next_attempt(job, before, reports(before["metadata"]["uid"])))
+    if condition(before, "Complete") == "True":
+        _check_same(before, of_training(before, job), OTHER_TRAINING)
+        return before
+    if isinstance(verdict(before), Refusal) and kept(before).resumed_at is None:
+        api.delete("jobs", json_tree.identity(before), uid=before["metadata"]["uid"])
+        job["metadata"]["name"] = before["metadata"]["name"]
+        return api.create("jobs", job)
+    _check_same(before, of_training(before, job), OTHER_TRAINING)
+    _check_same(before, of_terms(before, job), OTHER_TERMS)
+    return before
+
+
+def _check_same(before: Json, differences: Sequence[str], remedy: str) -> None:
+    if differences:
+        job_id = json_tree.identity(before)
+        key = json_tree.annotations(before).get(names.IDEMPOTENCY_KEY)
+        raise DuplicateJobError(
+            f"idempotency key {key!r} is that of {job_id}, which is another declaration: "
+            f"{'; '.join(differences)}. {remedy.format(job=job_id)}"
+        )
+
+
+def _one_gpu(job: Json) -> None:
+    """A worker that says nothing of GPUs gets one: what is not counted cannot be promised."""
+    accelerator(json_tree.table(job, "spec", "template", "spec"))  # what is wrong with its numbers
+    containers = json_tree.items(job, "spec", "template", "spec", "containers")
+    if containers and isinstance(containers[0], dict) and not pods.gpus(job["spec"]["template"]):
+        resources: Any = containers[0].setdefault("resources", {})
+        if isinstance(resources, dict):
+            resources["limits"] = {**_object(resources, "limits"), GPU: "1"}
+
+
+def _check_image(job: Json) -> None:
+    """A Job of a function without an image names the Python of the machine that submits it."""
+    container = json_tree.dig(job, "spec", "template", "spec", "containers", 0) or {}
+    python = next(iter(json_tree.items(container, "command")), "")
+    if container.get("image") == DEFAULT_IMAGE and str(python).startswith("/"):
+        raise QoSError(
+            "image",
+            "this service runs jobs on a cluster, where the submitter's folders are not; give an "
+            "image that holds the project: image='registry/name:tag', entry='package.module:function'",
+        )
+
+
+def _object(parent: Json, key: str) -> Json:
+    """A copy of an object, empty where there is none; QoSError where it is something else."""
+    value = parent.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise QoSError(key, f"{value!r:.60} is no object")
+    return dict(value)

@@ -1,0 +1,1 @@
+"""How fast decisions become running pods."""

@@ -1,0 +1,279 @@
+"""The ground that `laxity bench acting` runs on: a cluster, namespaces of its own, waiting Jobs.
+
+What is made is deleted, however the bench ends: each namespace when its round is over, and all that
+are left when the ground is closed, by Ctrl-C or SIGTERM too. What a bench that was killed with -9
+left behind carries the label below, and the next bench removes it.
+"""
+
+import asyncio
+import secrets
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from laxity import names
+from laxity.job.accelerators import GPU
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import NOT_FOUND, ApiError, Json
+from laxity_k8s.http.cluster import connect
+from laxity_k8s.http.paths import collection
+from laxity_k8s.http.session import Wire
+from laxity_k8s.objects import jobs as objects
+from laxity_k8s.objects.conditions import condition
+
+LABEL: Final = f"{names.DOMAIN}/bench"
+NAMESPACES: Final = "/api/v1/namespaces"
+GONE_WITHIN_S: Final = 600.0
+LOOK_S: Final = 0.25
+REST: Final = 3.0  # between two looks, in times of what a look takes
+Answer = TypeVar("Answer")
+Listen = Callable[[str], None]
+
+
+class BenchError(RuntimeError):
+    """The bench cannot be run on this cluster: why, and what would help."""
+
+
+class Ground:
+    """One cluster, spoken to from one event loop; `with` it, so that it is left as it was."""
+
+    def __init__(self, kubeconfig: Path | None, context: str | None, in_flight: int) -> None:
+        self.kubeconfig, self.context, self.in_flight = kubeconfig, context, in_flight
+        self.patience_s = GONE_WITHIN_S  # for a namespace to go
+        self._made: list[str] = []
+        self._connect()
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, kubeconfig: Path | None, *, context: str | None = None, in_flight: int = 32
+    ) -> Iterator[Self]:
+        def end(number: int, _frame: FrameType | None) -> None:
+            raise SystemExit(128 + number)
+
+        before = signal.signal(signal.SIGTERM, end)
+        try:
+            with cls(kubeconfig, context, in_flight) as ground:
+                yield ground
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Delete what is left. The loop may have been interrupted anywhere: take a new one."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._disconnect()
+        self._connect()
+        try:
+            for name in list(self._made):
+                self.remove(name)
+        finally:
+            self._disconnect()
+
+    def ask(self, method: str, path: str, body: Json | None = None, **query: str) -> Json:
+        return self._run(self._wire.json(method, path, body=body, query=query, timeout_s=120.0))
+
+    @contextmanager
+    def namespace(self, purpose: str) -> Iterator[str]:
+        """A fresh one, deleted with all that is in it."""
+        name = f"laxity-bench-{purpose}-{secrets.token_hex(3)}"
+        meta = {"name": name, "labels": {LABEL: "true"}}
+        self._made.append(name)
+        self.ask("POST", NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+        try:
+            yield name
+        finally:
+            self.remove(name)
+
+    def remove(self, namespace: str) -> None:
+        """Returns when it is gone, and with it every pod."""
+        with suppress(ApiError):  # deleting them all at once spares the API server 1,000 calls
+            self.ask("DELETE", collection("jobs", namespace), {"propagationPolicy": "Background"})
+        try:
+            self.ask("DELETE", f"{NAMESPACES}/{namespace}", {})
+            self.until(lambda: self._gone(namespace), self.patience_s, f"{namespace} to be gone")
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        self._made.remove(namespace)
+
+    def sweep(self, say: Listen) -> None:
+        """Remove what an earlier bench, killed with -9, left behind."""
+        left = self.ask("GET", NAMESPACES, labelSelector=LABEL).get("items") or []
+        for namespace in (one["metadata"]["name"] for one in left):
+            say(f"removing {namespace}, left by a bench that was killed")
+            self._made.append(namespace)
+            self.remove(namespace)
+
+    def free_gpus(self) -> int:
+        """Of nodes that take new pods, less what bound pods hold."""
+        running = self.ask("GET", collection("pods")).get("items") or []
+        busy = objects.pods_busy(running)
+        nodes = self.ask("GET", collection("nodes")).get("items") or []
+        return sum(row.free_gpus for node in nodes for row in objects.node_rows(node, busy))
+
+    def fill(self, namespace: str, jobs: int, *, within_s: float = 120.0) -> list[str]:
+        """So many waiting Jobs; their names, once the job controller has seen them all."""
+        made = [f"train-{number:05d}" for number in range(jobs)]
+        where = collection("jobs", namespace)
+
+        async def create(name: str) -> None:
+            await self._wire.json("POST", where, body=waiting_job(namespace, name))
+
+        self._run(self.together(made, create))
+        self.until(
+            lambda: self._counted(namespace, _waits) == jobs,
+            within_s,
+            f"{jobs} Jobs to be Suspended (does kube-controller-manager run?)",
+        )
+        return made
+
+    def until_running(self, namespace: str, jobs: int, *, within_s: float = 600.0) -> None:
+        self.until(
+            lambda: self._counted(namespace, _runs) == jobs, within_s, f"{jobs} Jobs' pods to run"
+        )
+
+    def untouched(self, namespace: str) -> None:
+        """BenchError if somebody decides on labelled Jobs here already."""
+        found = self.jobs(namespace)
+        if any(names.VERDICT in json_tree.annotations(job) for job in found):
+            raise BenchError(
+                "a laxity service acts on this cluster: for the bench, stop it "
+                "(kubectl -n laxity scale deployment laxity --replicas 0)"
+            )
+
+    def jobs(self, namespace: str) -> list[Json]:
+        """From the API server's cache, which costs etcd nothing."""
+        found: list[Json] = self.ask("GET", collection("jobs", namespace), resourceVersion="0")[
+            "items"
+        ]
+        return found
+
+    def until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Look now and then, seldom enough that looking takes no more than a quarter of the time."""
+        give_up_at = time.monotonic() + limit_s
+        while True:
+            looked_at = time.monotonic()
+            if done():
+                return
+            now = time.monotonic()
+            if now > give_up_at:
+                raise BenchError(f"waited {limit_s:.0f} s for {what}")
+            self._run(asyncio.sleep(max(LOOK_S, REST * (now - looked_at))))
+
+    def collect_garbage(self) -> bool:
+        """Of the API server; False where it does not let us (`--profiling=false`, no right)."""
+        try:
+            self._run(self._wire.text("GET", "/debug/pprof/heap", query={"gc": "1"}))
+        except ApiError:
+            return False
+        return True
+
+    def afresh(self, work: Callable[[Wire], Awaitable[Answer]]) -> Answer:
+        """Run on a session without open connections, as a service at rest has."""
+
+        async def worked() -> Answer:
+            async with await connect(self.kubeconfig, self.context) as wire:
+                return await work(wire)
+
+        return self._run(worked())
+
+    async def together(
+        self, things: Sequence[str], work: Callable[[str], Awaitable[object]]
+    ) -> None:
+        """Work on all, `in_flight` at a time."""
+        waiting = iter(things)
+
+        async def worker() -> None:
+            for thing in waiting:
+                await work(thing)
+
+        await asyncio.gather(*[worker() for _ in range(self.in_flight)])
+
+    def _counted(self, namespace: str, what: Callable[[Json], bool]) -> int:
+        return sum(map(what, self.jobs(namespace)))
+
+    def _gone(self, namespace: str) -> bool:
+        try:
+            self.ask("GET", f"{NAMESPACES}/{namespace}")
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return True
+            raise
+        return False
+
+    def _connect(self) -> None:
+        self._runner = asyncio.Runner()
+        self._wire = self._run(connect(self.kubeconfig, self.context))
+
+    def _disconnect(self) -> None:
+        with suppress(Exception):  # interrupted anywhere: what can be closed is closed
+            self._run(self._wire.__aexit__())
+        self._runner.close()
+
+    def _run(self, work: Awaitable[Answer]) -> Answer:
+        async def awaited() -> Answer:
+            return await work
+
+        return self._runner.run(awaited())
+
+
+def waiting_job(namespace: str, name: str) -> Json:
+    """A suspended one-GPU Job with a deadline, as somebody writes it by hand."""
+    said = {
+        names.DEADLINE: "12h",
+        names.MODEL: "bench",
+        names.EPOCHS: "10",
+        names.EPOCH_ESTIMATE: "1m",
+        names.WIDTHS: "1",
+    }
+    worker: dict[str, Any] = {
+        "name": "train",
+        "image": "registry.k8s.io/pause:3.10",
+        "resources": {"limits": {GPU: "1"}},
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {names.MANAGED: "true"},
+            "annotations": said,
+        },
+        "spec": {
+            "suspend": True,
+            "completionMode": "Indexed",
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 1000,
+            "podReplacementPolicy": "Failed",
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 0,
+                    "tolerations": [{"operator": "Exists"}],
+                    "containers": [worker],
+                }
+            },
+        },
+    }
+
+
+def _waits(job: Json) -> bool:
+    return condition(job, "Suspended") == "True"
+
+
+def _runs(job: Json) -> bool:
+    return bool(json_tree.dig(job, "status", "ready"))

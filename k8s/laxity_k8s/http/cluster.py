@@ -1,0 +1,395 @@
+"""ClusterApi on a real API server: one event loop in a thread, raw JSON, many patches in flight.
+
+Only TLS settings and credentials come from the client library (kubeconfig files, exec plugins,
+service account tokens that rotate); its typed models cost five seconds per 5,000 Jobs.
+"""
+
+import asyncio
+import os
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
+
+import orjson
+import uvloop
+
+from laxity_k8s.act.limits import Limits
+from laxity_k8s.act.plan_patches import WorkerToken, no_token
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
+from laxity_k8s.http.paths import collection, path, whole_items
+from laxity_k8s.http.session import STRATEGIC_PATCH, Patience, Wire
+from laxity_k8s.http.watch import Bell, KindWatch
+from laxity_k8s.lease import Lease, Pace, own_namespace, replica
+from laxity_k8s.objects.seal import Seal, shared_seal
+from laxity_k8s.world import LiveCluster
+from laxity_scheduler.live import Reports
+
+IN_FLIGHT: Final = 32
+SETTLE_S: Final = 6.0  # a watch that takes longer has said by then that it is cut
+# What is sent is made here from known fields: looking for unknown ones costs the server a sixth.
+FIELD_MANAGER: Final = {"fieldManager": "laxity", "fieldValidation": "Ignore"}
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class Sent:
+    """A patch on its way, then its answer or why there is none."""
+
+    patch: Patch
+    answer: bytes = b""
+    error: ApiError | None = None
+
+
+class KubernetesApi:
+    """A cluster, by kubeconfig (argument, KUBECONFIG, ~/.kube/config) or as a pod of its own.
+
+    `may_act` is asked before every patch of `patch_many`: those are what a plan comes to.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path | None = None,
+        *,
+        context: str | None = None,
+        in_flight: int = IN_FLIGHT,
+    ) -> None:
+        self._loop = uvloop.new_event_loop()  # TLS costs half as much CPU on it
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="laxity-kubernetes", daemon=True
+        )
+        self._thread.start()
+        self.may_act: Callable[[], bool] = lambda: True
+        self._seen: WeakValueDictionary[Kind, Listing] = WeakValueDictionary()
+        self._bell = Bell()
+        self._in_flight = in_flight
+        self._slots = asyncio.Semaphore(in_flight)
+        try:
+            self._wire = self._wait(connect(kubeconfig, context))
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    def list(self, kind: Kind, *, selector: str = "") -> Listing:
+        query = {"labelSelector": selector} if selector else {}
+        answer = self._wait(self._wire.json("GET", collection(kind), query=query, timeout_s=120.0))
+        listing = Listing(whole_items(kind, answer), answer["metadata"]["resourceVersion"])
+        if not selector:
+            self._seen[kind] = listing
+        return listing
+
+    def get(self, kind: Kind, object_id: str) -> Json:
+        return self._wait(self._wire.json("GET", path(kind, object_id)))
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None] = unheeded,
+    ) -> "_Watch":
+        watch = _Watch(self._loop, kind, on_change, on_cut)
+        watched = KindWatch(self._wire, kind, since, watch.take, on_cut=watch.take, bell=self._bell)
+        seen = self._seen.pop(kind, None)
+        if seen is not None and seen.resource_version == since:
+            watched.seed(seen.items)
+        watch.begin(watched)
+        return watch
+
+    def create(self, kind: Kind, body: Mapping[str, Any]) -> Json:
+        namespace = str((body.get("metadata") or {}).get("namespace") or "")
+        if kind != "nodes" and not namespace:
+            namespace = "default"
+        where = collection(kind, namespace)
+        return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
+
+    def patch(self, patch: Patch) -> Json:
+        answer: Json = orjson.loads(self._wait(self._patch(patch, lambda: True)))
+        return answer
+
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+        """Patches that are still being made go out one by one; answers are read when asked for."""
+        return map(_outcome, self._wait(self._patch_all(iter(patches))))
+
+    def expect(self, patches: int, *, decided: bool = True) -> None:
+        """Open connections for so many patches: the first few while those are being decided on."""
+        expect = partial(self._wire.expect, patches, in_flight=self._in_flight, decided=decided)
+        self._loop.call_soon_threadsafe(expect)
+
+    def settle(self) -> None:
+        """Return when the watches follow again that left changes unread while patches went out."""
+        if self._wire.unread:
+            self._wait(self._wire.caught_up(SETTLE_S))
+
+    def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
+        body: Json = {"propagationPolicy": "Background"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        self._wait(self._wire.json("DELETE", path(kind, object_id), body=body))
+
+    def log(self, pod_id: str, *, tail: int | None = None) -> str:
+        query = {} if tail is None else {"tailLines": str(tail)}
+        text = self._wait(self._wire.text("GET", path("pods", pod_id, "log"), query=query))
+        return text.decode(errors="replace")
+
+    def namespace(self, name: str) -> Json:
+        """A namespace, with the labels that say what is allowed in it."""
+        return self._wait(self._wire.json("GET", f"/api/v1/namespaces/{name}"))
+
+    def seal(self, namespace: str) -> Seal:
+        """The seal whose key all replicas read in this namespace."""
+        where = f"/api/v1/namespaces/{namespace}/secrets"
+
+        def read(name: str) -> Json:
+            return self._wait(self._wire.json("GET", f"{where}/{name}"))
+
+        def create(body: Json) -> Json:
+            return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
+
+        return shared_seal(read, create, namespace=namespace)
+
+    def close(self) -> None:
+        self._wait(self._end())
+        self._stop_loop()
+
+    async def _end(self) -> None:
+        """Stop all watches, then close the connections."""
+        mine = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._wire.__aexit__()
+
+    async def _patch(self, patch: Patch, allowed: Callable[[], bool]) -> bytes:
+        return await self._wire.text(
+            "PATCH",
+            path(patch.kind, patch.id, patch.subresource),
+            query=FIELD_MANAGER,
+            body=patch.body,
+            content_type=STRATEGIC_PATCH,
+            allowed=allowed,
+        )
+
+    async def _patch_all(self, patches: Iterator[Patch]) -> Sequence[Sent]:
+        """Several in flight, one at a time per object, outcomes in the order of the patches."""
+        sent = deque[Sent]()
+        turns: dict[tuple[str, str], deque[Sent]] = {}
+
+        async def worker() -> None:
+            for patch in patches:
+                mine, key = Sent(patch), (patch.kind, patch.id)
+                sent.append(mine)
+                if key in turns:
+                    turns[key].append(mine)
+                    continue
+                turns[key] = deque([mine])
+                while turns[key]:
+                    async with self._slots:
+                        await self._send(turns[key].popleft())
+                del turns[key]
+
+        with self._wire.urgent():
+            workers = [worker() for _ in range(self._in_flight)]
+            # Who could not be made raises when those before it are through: none is left half sent.
+            ended = await asyncio.gather(*workers, return_exceptions=True)
+        for error in filter(None, ended):
+            raise error
+        return sent
+
+    async def _send(self, one: Sent) -> None:
+        self._wire.awaited -= 1
+        try:
+            one.answer = await self._patch(one.patch, self.may_act)
+        except ApiError as error:
+            one.error = error
+
+    def call(self, work: Callable[[Wire], Coroutine[Any, Any, Answer]]) -> Answer:
+        """One call of one's own over the session."""
+        return self._wait(work(self._wire))
+
+    def _wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5.0)
+        self._loop.close()
+
+
+def _outcome(one: Sent) -> Outcome:
+    if one.error is not None:
+        return Outcome(one.patch, one.error.status, message=str(one.error))
+    try:
+        return Outcome(one.patch, 200, orjson.loads(one.answer))
+    except orjson.JSONDecodeError as error:  # of somebody in between: it may have landed
+        return Outcome(one.patch, 0, message=f"the answer is no JSON: {error}")
+
+
+class _Brief:
+    """Calls that are tried once and given up soon: a lease waits for nobody."""
+
+    def __init__(self, api: KubernetesApi, timeout_s: float) -> None:
+        self._api, self._timeout_s = api, timeout_s
+
+    def get(self, kind: Kind, object_id: str) -> Json:
+        return self._json("GET", path(kind, object_id))
+
+    def create(self, kind: Kind, body: Json) -> Json:
+        where = collection(kind, body["metadata"]["namespace"])
+        return self._json("POST", where, query=FIELD_MANAGER, body=body)
+
+    def patch(self, patch: Patch) -> Json:
+        return self._json(
+            "PATCH", path(patch.kind, patch.id),
+            query=FIELD_MANAGER, body=patch.body, content_type=STRATEGIC_PATCH,
+        )  # fmt: skip
+
+    def _json(self, method: str, where: str, **said: Any) -> Json:
+        once = Patience(attempts=1)
+        return self._api.call(
+            lambda wire: wire.json(method, where, timeout_s=self._timeout_s, patience=once, **said)
+        )
+
+
+def elect(world: LiveCluster, *, lease_s: float) -> Lease:
+    """A campaign for acting on this cluster; the world sends no decision without the lease."""
+    api = world.api
+    assert isinstance(api, KubernetesApi)  # noqa: S101 - `open_world` of this module made it
+    pace = Pace(lease_s)
+    lease = Lease(
+        _Brief(api, pace.retry_s),
+        namespace=own_namespace(),
+        me=replica(),
+        pace=pace,
+        fence=world.fence,
+        on_change=world.wake,
+    )
+    api.may_act = lease.leads
+    lease.begin()
+    return lease
+
+
+def open_world(
+    home: Path,
+    reports: Reports,
+    *,
+    slots: int | None = None,
+    url: str = "",
+    worker_token: WorkerToken = no_token,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    keep_s: float = 7 * 86_400.0,
+    fit_within_s: float = 60.0,
+) -> LiveCluster:
+    """The live world on a cluster: by KUBECONFIG, or as a pod of it. `home` and `slots` are unused.
+
+    `url` is not handed to the workers: their Jobs name LAXITY_URL themselves.
+    """
+    api = KubernetesApi(kubeconfig, context=context)
+    try:
+        seal, limits = api.seal(own_namespace()), Limits(api.namespace, own_namespace())
+    except BaseException:
+        api.close()
+        raise
+    return LiveCluster(
+        api,
+        reports,
+        keep_s=keep_s,
+        fit_within_s=fit_within_s,
+        seal=seal,
+        limits=limits,
+        quotas=True,
+        worker_token=worker_token,
+    )
+
+
+class _Watch:
+    """A running watch. Changes are called back from a thread of its own.
+
+    A callback may wait for a lock whose holder waits for this API: it must not stop the event loop.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        kind: Kind,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None],
+    ) -> None:
+        self._loop = loop
+        self._on_change, self._on_cut = on_change, on_cut
+        self._changes: SimpleQueue[Sequence[Change] | bool | None] = SimpleQueue()
+        self._teller = threading.Thread(target=self._tell, name=f"laxity-watch-{kind}", daemon=True)
+        self.take = self._changes.put
+
+    def begin(self, watched: KindWatch) -> None:
+        self._running = asyncio.run_coroutine_threadsafe(watched.run(), self._loop)
+        self._teller.start()
+
+    def stop(self) -> None:
+        """Returns when no callback will come any more (unless called from a callback)."""
+        self._running.cancel()
+        self._changes.put(None)
+        if threading.current_thread() is not self._teller:
+            self._teller.join()
+
+    def _tell(self) -> None:
+        while (changes := self._changes.get()) is not None:
+            if isinstance(changes, bool):
+                self._on_cut(changes)
+                continue
+            for change in changes:
+                if self._running.cancelled():
+                    return
+                self._on_change(change)
+
+
+async def connect(kubeconfig: Path | None, context: str | None) -> Wire:
+    """Read the credentials and open a session. ApiError says where they were looked for."""
+    from kubernetes.aio import client
+    from kubernetes.aio import config as untyped
+
+    config: Any = untyped
+    settings = client.Configuration()
+    try:
+        if kubeconfig is None and "KUBECONFIG" not in os.environ and _in_a_pod():
+            config.load_incluster_config(client_configuration=settings)
+        else:
+            await config.load_kube_config(
+                config_file=str(kubeconfig) if kubeconfig else None,
+                context=context,
+                client_configuration=settings,
+            )
+    except (config.ConfigException, OSError) as error:
+        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        raise ApiError(f"no usable cluster credentials in {where}: {error}") from error
+
+    async def authorize() -> Mapping[str, str]:
+        token = await settings.get_api_key_with_prefix("BearerToken")
+        return {"Authorization": token.replace("bearer ", "Bearer ", 1)} if token else {}
+
+    return Wire(settings.host, _tls(settings), authorize, Patience())
+
+
+def _in_a_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ
+
+
+def _tls(settings: Any) -> ssl.SSLContext | None:
+    if not settings.host.startswith("https"):
+        return None
+    tls = ssl.create_default_context(cafile=settings.ssl_ca_cert)
+    if settings.cert_file:
+        tls.load_cert_chain(settings.cert_file, keyfile=settings.key_file)
+    if not settings.verify_ssl:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    return tls

@@ -1,0 +1,328 @@
+"""JSON to and from an API server over one aiohttp session: retries, limits, words for errors.
+
+The client library's TLS settings and credentials, without its models: a typed LIST of 5,000 Jobs
+takes five seconds, this a tenth of one.
+"""
+
+import asyncio
+import random
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+from weakref import WeakSet
+
+import aiohttp
+import orjson
+
+from laxity_k8s.cluster_api import NOT_ALLOWED, ApiError, Json
+from laxity_k8s.http.patch_connections import Lines
+
+# To all that is patched here the same as a merge patch (no list is merged by keys, null takes away),
+# and an eighth cheaper to the server.
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+RETRIED: Final = frozenset({429, 500, 502, 503, 504})
+CLOSE_S: Final = 5.0
+# A peer that is gone without a word is noticed after 40 s, also where nothing is sent (a watch).
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+CLOSE_LOOK_S: Final = 0.002
+# Connections opened while patches are still being decided on. Each takes milliseconds of the one
+# interpreter that decides; the others open while what was decided is written to the journal's disk.
+EARLY: Final = 8
+Authorize = Callable[[], Awaitable[Mapping[str, str]]]
+Allowed = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a call is tried: `attempts` in all, waiting `first_s`, then twice as long each time.
+
+    Waits are spread by up to half, so that many clients do not come back together.
+    """
+
+    attempts: int = 6
+    first_s: float = 0.1
+    longest_s: float = 5.0
+
+    def wait_s(self, attempt: int, rng: random.Random) -> float:
+        """Before attempt number `attempt` (1 is the first retry)."""
+        return float(min(self.longest_s, self.first_s * 2 ** (attempt - 1)) * (0.5 + rng.random()))
+
+
+class Wire:
+    """One session to one API server. Made and used on one event loop."""
+
+    def __init__(
+        self, host: str, tls: ssl.SSLContext | None, authorize: Authorize, patience: Patience
+    ) -> None:
+        self._host = host.rstrip("/")
+        self._authorize = authorize
+        self._patience = patience
+        self.acting = 0  # who sends patches now: what is read here otherwise had better wait
+        self.awaited = 0  # patches that were announced and are not out yet
+        self.unread = 0  # watches that have left something unread meanwhile
+        self._at_rest = _happened()
+        self._caught_up = _happened()
+        self._rng = random.Random()  # noqa: S311 - spreads retries; nothing is decided by it
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._connector = aiohttp.TCPConnector(
+            limit=0, ssl=tls if tls is not None else True, socket_factory=self._socket
+        )
+        self._session = aiohttp.ClientSession(connector=self._connector)
+        self._lines = Lines(self._host, tls)
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """For calls that want none of the patience below; paths begin with `host`."""
+        return self._session
+
+    @property
+    def host(self) -> str:
+        return self._host
+
+    @contextmanager
+    def urgent(self) -> Iterator[None]:
+        """While this is open, `rest` waits."""
+        self.acting += 1
+        self._at_rest.clear()
+        try:
+            yield
+        finally:
+            self.acting -= 1
+            if not self.acting:
+                self._at_rest.set()
+
+    async def rest(self, longest_s: float) -> None:
+        """Return when nothing urgent is under way, or after that time."""
+        await _within(self._at_rest, longest_s)
+
+    @contextmanager
+    def behind(self) -> Iterator[None]:
+        """While this is open, `caught_up` waits."""
+        self.unread += 1
+        self._caught_up.clear()
+        try:
+            yield
+        finally:
+            self.unread -= 1
+            if not self.unread:
+                self._caught_up.set()
+
+    async def caught_up(self, longest_s: float) -> None:
+        """Return when no watch leaves anything unread any more, or after that time."""
+        await _within(self._caught_up, longest_s)
+
+    def expect(self, patches: int, *, in_flight: int, decided: bool = True) -> None:
+        """So many are about to be sent, so many at a time: open the connections that they need.
+
+        Only the first few where they are not `decided` yet. Called on the loop.
+        """
+        self.awaited = patches
+        most = in_flight if decided else min(in_flight, EARLY)
+        self._lines.expect(min(patches, most))
+
+    async def authorized(self) -> Mapping[str, str]:
+        """The headers that say who calls."""
+        return await self._authorize()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Returns when every connection is gone, those too that are still saying goodbye in TLS.
+
+        The connector forgets a connection as soon as it starts to close; its loop must outlive it.
+        """
+        await self._lines.close()
+        await self._connector.close(abort_ssl=True)
+        await self._session.close()
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for _look in range(round(CLOSE_S / CLOSE_LOOK_S)):
+            if all(one.fileno() < 0 for one in self._sockets):
+                return
+            await asyncio.sleep(CLOSE_LOOK_S)
+
+    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+        """A socket as the connector would make it, kept alive, known until it is closed."""
+        family, kind, protocol = address[:3]
+        made = socket.socket(family=family, type=kind, proto=protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, number in KEEPALIVE.items():
+            if hasattr(socket, name):  # Linux has them all
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), number)
+        self._sockets.add(made)
+        return made
+
+    async def json(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+        timeout_s: float = 30.0,
+        patience: Patience | None = None,
+        allowed: Allowed = lambda: True,
+    ) -> Json:
+        """One call; what may be repeated is repeated. ApiError says the status and the message.
+
+        `allowed` is asked before each attempt: a process may sleep for long between two of them.
+        """
+        text = await self.text(
+            method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s,
+            patience=patience, allowed=allowed,
+        )  # fmt: skip
+        answer: Json = orjson.loads(text)
+        return answer
+
+    async def text(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "application/json",
+        timeout_s: float = 30.0,
+        patience: Patience | None = None,
+        allowed: Allowed = lambda: True,
+    ) -> bytes:
+        """As `json`, the bytes as they came. A POST is not repeated once it may have arrived."""
+        sent = _written(body, f"{method} {path}") if body is not None else None
+        patience = patience or self._patience
+        attempt = 0
+        while True:
+            if not allowed():
+                raise ApiError(f"{method} {path} {NOT_ALLOWED}")
+            status, answer, wait_s = await self._once(
+                method, path, query=query, sent=sent, content_type=content_type, timeout_s=timeout_s
+            )
+            if 0 < status < 300:
+                return answer
+            attempt += 1
+            lost = status == 0 and method == "POST"
+            may_retry = status in RETRIED or (status == 0 and not lost)
+            if not may_retry or attempt >= patience.attempts:
+                raise ApiError(_words(method, path, status, answer), status=status)
+            await asyncio.sleep(max(wait_s, patience.wait_s(attempt, self._rng)))
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None,
+        sent: bytes | None,
+        content_type: str,
+        timeout_s: float,
+    ) -> tuple[int, bytes, float]:
+        """Status (0: no answer), body and the wait that the server asked for."""
+        headers = {**await self._authorize(), "Accept": "application/json"}
+        if sent is not None:
+            headers["Content-Type"] = content_type
+        if method == "PATCH" and sent is not None:
+            return await self._short(method, _target(path, query), headers, sent, timeout_s)
+        try:
+            async with self._session.request(
+                method,
+                self._host + path,
+                params=query,
+                data=sent,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as reply:
+                again = reply.headers.get("Retry-After", "")
+                return reply.status, await reply.read(), _retry_after_s(again)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return _no_answer(error)
+
+    async def _short(
+        self, method: str, target: str, headers: Mapping[str, str], sent: bytes, timeout_s: float
+    ) -> tuple[int, bytes, float]:
+        """The same for what is sent by the thousands."""
+        try:
+            reply = await self._lines.ask(
+                method, target, headers=headers, body=sent, timeout_s=timeout_s
+            )
+        except (TimeoutError, OSError) as error:
+            return _no_answer(error)
+        return reply.status, reply.body, _retry_after_s(reply.retry_after)
+
+    async def stream(
+        self, path: str, query: Mapping[str, str], *, silence_s: float
+    ) -> aiohttp.ClientResponse:
+        """An open watch; its lines are JSON. The caller closes it. ApiError if it is refused."""
+        try:
+            reply = await self._session.get(
+                self._host + path,
+                params=query,
+                headers=await self._authorize(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_read=silence_s),
+                read_bufsize=2**20,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiError(f"watch {path}: {error}") from error
+        if reply.status != 200:
+            text = await reply.read()
+            reply.release()
+            raise ApiError(_words("WATCH", path, reply.status, text), status=reply.status)
+        self._lines.resume(reply.connection.transport if reply.connection is not None else None)
+        return reply
+
+
+def _happened() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+async def _within(event: asyncio.Event, longest_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
+            await event.wait()
+
+
+def _target(path: str, query: Mapping[str, str] | None) -> str:
+    return f"{path}?{_encoded(tuple(query.items()))}" if query else path
+
+
+@lru_cache(maxsize=16)
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    """What thousands of patches say alike."""
+    return urlencode(query)
+
+
+def _no_answer(error: Exception) -> tuple[int, bytes, float]:
+    return 0, f"{type(error).__name__}: {error}".encode(), 0.0
+
+
+def _written(body: Mapping[str, Any], what: str) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError as error:  # as a server would have answered
+        raise ApiError(f"{what}: no JSON: {error}", status=422) from error
+
+
+def _retry_after_s(said: str) -> float:
+    try:
+        return min(30.0, float(said or "0"))
+    except ValueError:
+        return 0.0
+
+
+def _words(method: str, path: str, status: int, text: bytes) -> str:
+    """The server's own message where it gives one."""
+    try:
+        said = orjson.loads(text).get("message", "")
+    except (orjson.JSONDecodeError, AttributeError):
+        said = text.decode(errors="replace")[:300]
+    if status == 0:
+        return f"the API server does not answer ({method} {path}): {said}"
+    return f"{method} {path}: {status} {said}"

@@ -1,0 +1,266 @@
+"""A watch that never misses or doubles a change: resumed when cut, relisted when it is too late.
+
+An API server ends a watch every few minutes, forgets old versions (410 Gone) and restarts. What the
+caller has seen is kept as resourceVersions, so after a new list only the differences are told.
+
+Watches of several kinds are cut together and would come back seconds apart, each when its pause is
+over: the first that is back wakes the others.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import aiohttp
+import orjson
+
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, unheeded
+from laxity_k8s.http.paths import collection, object_id, whole_items
+from laxity_k8s.http.session import Patience, Wire
+from laxity_k8s.objects import pods
+
+LOG = logging.getLogger("laxity.k8s.watch")
+GONE: Final = 410
+SERVER_TIMEOUT_S: Final = 300
+SILENCE_S: Final = 330.0
+STEADY_S: Final = 1.0  # a watch that was open for so long is opened again at once
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 5.0
+# While patches are sent, each comes back as several changes. They are read together afterwards, the
+# latest of each object alone: that costs far less, and what waits is let in for a moment before.
+HELD_BACK_S: Final = 2.0
+LET_IN_S: Final = 0.02
+# While many are sent, nothing is watched: making each change into text and sealing it takes from an
+# API server what the patches need. It remembers changes for 75 s, and tells them afterwards.
+MANY_PATCHES: Final = 100
+AWAY_S: Final = 10.0
+LATE_S: Final = 5.0  # a watch that takes longer to open is told as cut
+# How an API server begins each line. Another beginning is no error: such a line is read in any case.
+BEGINNING: Final = re.compile(
+    rb'\{"type":"(?:ADDED|MODIFIED|DELETED)","object":\{"kind":"\w+","apiVersion":"[\w./]+",'
+    rb'"metadata":\{"name":"[^"]+",(?:"generateName":"[^"]*",)?(?:"namespace":"[^"]+",)?'
+    rb'"uid":"([^"]+)"'
+)
+OnChanges = Callable[[Sequence[Change]], None]
+
+
+class Bell:
+    """Wakes the watches of one API server that wait before they try again."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+        self._rung = asyncio.Event()
+
+    async def heard(self, longest_s: float) -> bool:
+        """Return when it is rung, or after that time; whether it was rung."""
+        rung = self._rung
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
+                await rung.wait()
+        return rung.is_set()
+
+
+class KindWatch:
+    """One kind, watched until cancelled; changes and cuts are called back in order."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        kind: Kind,
+        since: str,
+        on_changes: OnChanges,
+        *,
+        on_cut: Callable[[bool], None] = unheeded,
+        bell: Bell | None = None,
+    ) -> None:
+        self._wire = wire
+        self._kind: Kind = kind
+        self._path = collection(kind)
+        self._since = since
+        self._on_changes, self._on_cut = on_changes, on_cut
+        self._bell = bell or Bell()
+        self._cut = False
+        self._opened_at = float("inf")
+        self._known: dict[str, Json] | None = None  # by id; None: what the caller listed itself
+
+    def seed(self, items: tuple[Json, ...]) -> None:
+        """What the caller has listed, so that a deletion missed while away can be told."""
+        self._known = {object_id(item): item for item in items}
+
+    async def run(self) -> None:
+        """Forever; ends by cancellation only."""
+        pause_s = 0.0
+        while True:
+            self._opened_at = float("inf")
+            ended_well = await self._attempt()
+            steady = asyncio.get_running_loop().time() - self._opened_at >= STEADY_S
+            if steady and ended_well:  # as every few minutes
+                continue
+            self._tell_cut(cut=True)
+            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S + 2 * (0.0 if steady else pause_s))
+            if await self._bell.heard(pause_s):
+                pause_s = 0.0
+
+    async def _attempt(self) -> bool:
+        """Follow as long as it goes; whether the API server ended it in good order."""
+        try:
+            await self._stream()
+        except ApiError as error:
+            if error.status == GONE:
+                LOG.info("%s: version %s is too old, listing anew", self._path, self._since)
+                self._tell_cut(cut=True)
+                await self._relist()
+            else:
+                LOG.info("%s: %s", self._path, error)
+        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
+            LOG.info("watch of %s cut: %s", self._path, error)
+        else:
+            return True
+        return False
+
+    def _tell_cut(self, *, cut: bool) -> None:
+        if cut != self._cut:
+            self._cut = cut
+            self._on_cut(cut)
+
+    async def _stream(self) -> None:
+        reply, was_away = await self._open(), False
+        try:
+            while await self._follow(reply, was_away=was_away):
+                reply.close()
+                was_away = True
+                with self._wire.behind():
+                    await self._wire.rest(AWAY_S)
+                    reply = await self._open()
+                    await asyncio.sleep(LET_IN_S)
+        finally:
+            reply.close()
+
+    async def _open(self) -> aiohttp.ClientResponse:
+        query = {
+            "watch": "1",
+            "resourceVersion": self._since,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(SERVER_TIMEOUT_S),
+        }
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(LATE_S, partial(self._tell_cut, cut=True))
+        try:
+            reply = await self._wire.stream(self._path, query, silence_s=SILENCE_S)
+        finally:
+            late.cancel()
+        self._opened_at = loop.time()
+        self._tell_cut(cut=False)
+        self._bell.ring()
+        return reply
+
+    async def _follow(self, reply: aiohttp.ClientResponse, *, was_away: bool) -> bool:
+        """Until the watch ends, or (True) it had better be closed while many patches are sent.
+
+        That once, at most, while they are: patches without end must not keep it closed.
+        """
+        held_back, may_leave = was_away, not self._wire.acting
+        async for lines in _lines(reply):
+            self._take(latest(lines) if held_back else lines)
+            held_back = self._wire.acting > 0
+            may_leave |= not held_back
+            if held_back and may_leave and self._wire.awaited >= MANY_PATCHES:
+                return True
+            if held_back:
+                await self._hold_back(reply)
+        return False
+
+    async def _hold_back(self, reply: aiohttp.ClientResponse) -> None:
+        """Leave unread what comes until nobody acts, or for so long; then let it all in."""
+        transport = reply.connection.transport if reply.connection is not None else None
+        if transport is None:
+            return
+        transport.pause_reading()
+        with self._wire.behind():
+            try:
+                await self._wire.rest(HELD_BACK_S)
+            finally:
+                transport.resume_reading()
+            await asyncio.sleep(LET_IN_S)
+
+    def _take(self, lines: Sequence[bytes]) -> None:
+        """What came together is told together, up to an error."""
+        changes: list[Change] = []
+        try:
+            changes.extend(self._read(orjson.loads(line)) for line in lines)
+        finally:
+            self._on_changes(changes)
+
+    def _read(self, event: dict[str, Any]) -> Change:
+        item: Json = event["object"]
+        if event["type"] == "ERROR":
+            raise ApiError(
+                str(item.get("message", "watch error")), status=pods.count(item.get("code"))
+            )
+        self._since = item["metadata"]["resourceVersion"]
+        if event["type"] != "BOOKMARK":
+            self._remember(event["type"], item)
+        return Change(event["type"], item)
+
+    def _remember(self, kind: str, item: Json) -> None:
+        if self._known is None:
+            return
+        if kind == "DELETED":
+            self._known.pop(object_id(item), None)
+        else:
+            self._known[object_id(item)] = item
+
+    async def _relist(self) -> None:
+        """List anew and tell the differences; if that fails, too, the next attempt comes here again.
+
+        The newest there is: an older list would lack what was seen already, as if it were deleted.
+        """
+        try:
+            answer = await self._wire.json(
+                "GET", self._path, timeout_s=120.0, patience=Patience(attempts=1)
+            )
+        except ApiError as error:
+            LOG.info("%s: %s", self._path, error)
+            return
+        known = self._known or {}
+        fresh = {object_id(item): item for item in whole_items(self._kind, answer)}
+        changes = [Change("DELETED", known[gone]) for gone in known.keys() - fresh.keys()]
+        for name, item in fresh.items():
+            old = known.get(name)
+            if old is None or _version(old) != _version(item):
+                changes.append(Change("ADDED" if old is None else "MODIFIED", item))
+        self._on_changes(changes)
+        self._known = fresh
+        self._since = answer["metadata"]["resourceVersion"]
+
+
+async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
+    """Whole lines of any length (an object may be larger than the reader's buffer), as they come."""
+    rest = b""
+    async for block in reply.content.iter_any():
+        *whole, rest = (rest + block).split(b"\n")
+        lines = [line for line in whole if line]
+        if lines:
+            yield lines
+
+
+def latest(lines: Sequence[bytes]) -> list[bytes]:
+    """The last line of each object, in their order; lines that do not say whose they are stay."""
+    found: dict[bytes, bytes] = {}
+    for line in lines:
+        known = BEGINNING.match(line)
+        key = known[1] if known is not None else line
+        found.pop(key, None)  # it stands where its last line stood
+        found[key] = line
+    return list(found.values())
+
+
+def _version(item: Json) -> str:
+    return str(item["metadata"]["resourceVersion"])

@@ -1,0 +1,158 @@
+"""What the API server does to a Job before it is stored: defaults, and what may not be changed.
+
+The local cluster must refuse what Kubernetes refuses, or a plan that works here would fail there.
+The rules are those of batch/v1 with elastic Indexed Jobs and, before 1.36, a template whose node
+affinity changes only while the Job is suspended and has no start time.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from laxity import names
+from laxity.parsing import whole_number
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import ApiError, Json
+from laxity_k8s.objects.job_schema import JOB, misfits
+from laxity_k8s.objects.pods import MOST_INDEXES
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+LONGEST_NAME = 63
+FIXED = ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy")
+
+
+def admitted(job: Json) -> Json:
+    """A new Job with its defaults; with laxity's label it starts suspended. 422 if it is invalid."""
+    _refuse(job, misfits(job, JOB))
+    whole = _defaulted(job)
+    labels = json_tree.labels(job)
+    if labels.get(names.MANAGED) == "true" and names.KUEUE_QUEUE not in labels:
+        whole["spec"]["suspend"] = True
+    _refuse(whole, _problems(whole))
+    return whole
+
+
+def _defaulted(job: Json) -> Json:
+    """What Kubernetes fills in where a field is missing or null."""
+    spec = {key: value for key, value in json_tree.table(job, "spec").items() if value is not None}
+    spec.setdefault("completionMode", "NonIndexed")
+    if "parallelism" not in spec:
+        spec.setdefault("completions", 1)
+    failed_only = "podFailurePolicy" in spec
+    defaults: Json = {
+        "parallelism": 1,
+        "backoffLimit": 6,
+        "suspend": False,
+        "podReplacementPolicy": "Failed" if failed_only else "TerminatingOrFailed",
+        "template": {},
+    }
+    return {**job, "metadata": json_tree.table(job, "metadata"), "spec": {**defaults, **spec}}
+
+
+def changed(old: Json, patch: Mapping[str, Any]) -> Json:
+    """The Job after a patch of all but its status. 422 if the change is not allowed."""
+    _refuse(old, misfits(patch, {}, "patch"))
+    merged = json_tree.merge(old, {key: value for key, value in patch.items() if key != "status"})
+    _refuse(old, misfits(merged, JOB))
+    new = _defaulted(merged)
+    fixed = ("name", "namespace", "uid", "creationTimestamp")
+    kept = {key: old["metadata"][key] for key in fixed if key in old["metadata"]}
+    new["metadata"] = {**new["metadata"], **kept}
+    if new["spec"] != old["spec"]:
+        new["metadata"]["generation"] = (whole_number(old["metadata"].get("generation")) or 1) + 1
+    _refuse(new, _problems(new) + _forbidden(old, new))
+    return new
+
+
+def with_status(old: Json, patch: Mapping[str, Any]) -> Json:
+    """The Job after a patch of its status alone. 422 if a running Job would lose its start time."""
+    new = {**old, "status": json_tree.merge(old.get("status"), patch.get("status") or {})}
+    _refuse(old, misfits(new, JOB))
+    lost = json_tree.dig(old, "status", "startTime") and not json_tree.dig(
+        new, "status", "startTime"
+    )
+    if lost and not old["spec"].get("suspend"):
+        _refuse(new, ["status.startTime: Required value: startTime cannot be removed"])
+    return new
+
+
+def _problems(job: Json) -> list[str]:
+    spec = job["spec"]
+    found = []
+    name = str(json_tree.dig(job, "metadata", "name") or "")
+    if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        found.append(f'metadata.name: Invalid value: "{name}": lower case letters, digits, - and .')
+    for field in ("parallelism", "completions", "backoffLimit"):
+        value = spec.get(field)
+        if value is not None and (not isinstance(value, int) or value < 0):
+            found.append(f"spec.{field}: Invalid value: {value}: must be at least 0")
+        elif value is not None and field != "backoffLimit" and value > MOST_INDEXES:
+            found.append(f"spec.{field}: Invalid value: {value}: at most {MOST_INDEXES}")
+    if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
+        found.append("spec.completions: Required value: when completion mode is Indexed")
+    return found + _template_problems(spec)
+
+
+def _template_problems(spec: Json) -> list[str]:
+    pod = json_tree.table(spec, "template", "spec")
+    found = []
+    if not json_tree.items(pod, "containers"):
+        found.append("spec.template.spec.containers: Required value")
+    policy = pod.get("restartPolicy", "Always")
+    if policy not in {"Never", "OnFailure"}:
+        found.append(
+            f'spec.template.spec.restartPolicy: Unsupported value: "{policy}": '
+            'supported values: "OnFailure", "Never"'
+        )
+    if "podFailurePolicy" in spec and policy != "Never":
+        found.append("spec.podFailurePolicy: Invalid value: only with restartPolicy Never")
+    return found
+
+
+def _forbidden(old: Json, new: Json) -> list[str]:
+    before, after = old["spec"], new["spec"]
+    found = [
+        f"spec.{key}: field is immutable" for key in FIXED if before.get(key) != after.get(key)
+    ]
+    if before.get("completions") != after.get("completions") and not _elastic(before, after):
+        found.append(
+            f"spec.completions: Invalid value: {after.get('completions')}: field is immutable unless "
+            "it equals parallelism before and after, in Indexed completion mode"
+        )
+    movable = before.get("suspend") and not json_tree.dig(old, "status", "startTime")
+    same = (
+        _unmoved(before["template"]) == _unmoved(after["template"])
+        if movable
+        else (before["template"] == after["template"])
+    )
+    return found if same else [*found, "spec.template: Invalid value: field is immutable"]
+
+
+def _elastic(before: Json, after: Json) -> bool:
+    return (
+        after.get("completionMode") == "Indexed"
+        and before.get("completions") == before.get("parallelism")
+        and after.get("completions") is not None
+        and after.get("completions") == after.get("parallelism")
+    )
+
+
+def _unmoved(template: Json) -> Json:
+    """A template without what says where its pods may run."""
+    spec = dict(template.get("spec", {}))
+    for key in ("nodeSelector", "tolerations", "schedulingGates"):
+        spec.pop(key, None)
+    affinity = {k: v for k, v in (spec.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
+    metadata = {
+        key: value
+        for key, value in (template.get("metadata") or {}).items()
+        if key not in {"labels", "annotations"}
+    }
+    return {"metadata": metadata, "spec": {**spec, "affinity": affinity}}
+
+
+def _refuse(job: Json, problems: list[str]) -> None:
+    if problems:
+        raise ApiError(
+            f'Job "{json_tree.identity(job)}" is invalid: {"; ".join(problems)}', status=422
+        )

@@ -1,0 +1,299 @@
+"""The cluster on this machine: Jobs are rows in SQLite, workers are processes. The default.
+
+The same five kinds of JSON, merge patches, resourceVersions and watches as an API server, so that
+everything above runs here as it does on Kubernetes, and the same manifest goes to either.
+"""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from laxity import names
+from laxity.flow.project import environment
+from laxity.job.accelerators import GPU
+from laxity.parsing import instant_at
+from laxity.private_files import private_folder
+from laxity_k8s import json_tree
+from laxity_k8s.act.plan_patches import WorkerToken, no_token
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.local.admission import admitted, changed, with_status
+from laxity_k8s.local.job_controller import Backoff
+from laxity_k8s.local.kubelet import Kit
+from laxity_k8s.local.loop import Controller
+from laxity_k8s.local.processes import Processes
+from laxity_k8s.local.shutdown import claim, stop_workers
+from laxity_k8s.local.store import Rows
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.conditions import finished
+from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.world import LiveCluster
+from laxity_scheduler.live import Reports
+
+# Where a worker logs, and as whom.
+SHARED: Final = ("MLFLOW_TRACKING_", names.ENV_TRACKED_BY)
+
+__all__ = ["LocalCluster", "RowWatch", "open_world", "stop_workers"]
+
+
+class LocalCluster:
+    """A ClusterApi over one home folder. One process at a time may have it open."""
+
+    def __init__(
+        self,
+        home: Path,
+        nodes: Mapping[str, int],
+        *,
+        given: Mapping[str, str] | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        """`nodes` is GPUs (slots) by name; `given` is environment that every worker gets."""
+        private_folder(home)
+        self._lock = claim(home)
+        self.rows = Rows(home / "cluster.db")
+        kit = Kit(
+            home=home,
+            ambient=ambient(os.environ),
+            given=dict(given or {}),
+            cwd=Path.home(),
+            backoff=backoff or Backoff(),
+        )
+        self.kit = kit
+        self._guard = Guard()
+        self.controller = Controller(self.rows, Processes(home / "pods"), kit)
+        self._lay_out(nodes)
+        self.controller.start()
+        self._closed = False
+
+    def list(self, kind: Kind, *, selector: str = "") -> Listing:
+        return self.rows.listing(kind, selector)
+
+    def get(self, kind: Kind, object_id: str) -> Json:
+        return self.rows.get(kind, object_id)
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        on_change: Callable[[Change], None],
+        on_cut: Callable[[bool], None] = unheeded,
+    ) -> "RowWatch":
+        del on_cut  # nothing stands in between
+        return RowWatch(self.rows, kind, since=int(since or 0), on_change=on_change)
+
+    def create(self, kind: Kind, body: Mapping[str, Any]) -> Json:
+        thing = {**body, "metadata": _new_metadata(kind, json_tree.table(body, "metadata"))}
+        if kind == "jobs":
+            thing = admitted({**thing, "status": {}})
+        with self.rows.writing():
+            if self.rows.find(kind, json_tree.identity(thing)) is not None:
+                message = f'{kind} "{json_tree.identity(thing)}" already exists'
+                raise ApiError(message, status=409)
+            return self.rows.put(kind, thing)
+
+    def patch(self, patch: Patch) -> Json:
+        with self.rows.writing():
+            old = self.rows.get(patch.kind, patch.id)
+            expected = json_tree.dig(patch.body, "metadata", "resourceVersion")
+            if expected is not None and expected != old["metadata"]["resourceVersion"]:
+                message = (
+                    f'{patch.kind} "{patch.id}" has been modified: it is at revision '
+                    f"{old['metadata']['resourceVersion']}, the patch was made on {expected}"
+                )
+                raise ApiError(message, status=409)
+            return self.rows.put(patch.kind, _patched(old, patch))
+
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+        return [self._outcome(patch) for patch in patches]
+
+    def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
+        with self.rows.writing():
+            thing = self.rows.get(kind, object_id)
+            if uid not in ("", thing["metadata"]["uid"]):
+                message = f'{kind} "{object_id}" is another one: its uid is not {uid}'
+                raise ApiError(message, status=409)
+            if kind == "pods" and not pods.over(thing):
+                meta = {"deletionTimestamp": rfc3339(time.time()), **thing["metadata"]}
+                self.rows.put(kind, {**thing, "metadata": meta})
+            else:
+                self.rows.remove(kind, object_id)
+
+    def log(self, pod_id: str, *, tail: int | None = None) -> str:
+        pod = self.rows.get("pods", pod_id)
+        path = self.kit.log(pods.owner(pod)[0] or pod_id, pods.index(pod) or 0)
+        text = path.read_text(errors="replace") if path.exists() else ""
+        if tail is None:
+            return text
+        return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
+
+    def log_left(self, job: Json, index: int) -> str:
+        """What a worker of this Job wrote whose pod is gone: a Job that fails drops the others."""
+        path = self.kit.log(json_tree.identity(job), index)
+        created_at = instant_at(job["metadata"]["creationTimestamp"])
+        if created_at is None or not path.exists() or path.stat().st_mtime < created_at:
+            return ""
+        return path.read_text(errors="replace")
+
+    def log_path(self, job_id: str, index: int) -> str:
+        return str(self.kit.log(job_id, index))
+
+    def collect(self, *, keep_s: float) -> int:
+        """Drop Jobs that ended more than `keep_s` ago and folders that nobody uses; how many."""
+        from laxity_k8s.local.garbage import collect
+
+        return collect(self.rows, self.kit, keep_s=keep_s, now=time.time())
+
+    def close(self) -> None:
+        """Stop looking after the workers; they go on, and the next to open the folder takes over."""
+        if self._closed:
+            return
+        self._closed = True
+        self.controller.stop()
+        self.rows.close()
+        os.close(self._lock)
+
+    def _outcome(self, patch: Patch) -> Outcome:
+        try:
+            made = self._guard(patch.id, self.patch, patch)
+        except ApiError as error:
+            return Outcome(patch, error.status, None, str(error))
+        if made is None:
+            return Outcome(patch, 422, None, self._guard.problems[patch.id])
+        return Outcome(patch, 200, made)
+
+    def _lay_out(self, nodes: Mapping[str, int]) -> None:
+        """The nodes as they were asked for; those of an earlier time are gone."""
+        for node in self.rows.listing("nodes").items:
+            if json_tree.identity(node) not in nodes:
+                self.rows.remove("nodes", json_tree.identity(node))
+        for name, gpus in nodes.items():
+            old = self.rows.find("nodes", name) or {}
+            self.rows.put("nodes", json_tree.merge(old, _node(name, gpus, old)))
+
+
+class RowWatch:
+    """Calls back from its own thread for every change after a revision."""
+
+    def __init__(
+        self, rows: Rows, kind: Kind, *, since: int, on_change: Callable[[Change], None]
+    ) -> None:
+        self._rows, self._kind, self._since, self._on_change = rows, kind, since, on_change
+        self._stopping = False
+        self._ids: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name=f"watch-{kind}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._rows.changed:
+            self._stopping = True
+            self._rows.changed.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._rows.changed:
+                while not self._stopping and self._rows.revision <= self._since:
+                    self._rows.changed.wait()
+                if self._stopping:
+                    return
+                found = self._next()
+            for change in found:
+                key = json_tree.identity(change.object)
+                (self._ids.discard if change.type == "DELETED" else self._ids.add)(key)
+                self._on_change(change)
+
+    def _next(self) -> Sequence[Change]:
+        try:
+            found, self._since = self._rows.changes(self._kind, self._since)
+        except ApiError:  # too old: all that is, and what was seen and is no more
+            listing = self._rows.listing(self._kind)
+            self._since = int(listing.resource_version)
+            here = {json_tree.identity(thing) for thing in listing.items}
+            gone = [_gone(key) for key in self._ids - here]
+            return [*gone, *(Change("MODIFIED", thing) for thing in listing.items)]
+        return [change for _, change in found]
+
+
+def open_world(
+    home: Path,
+    reports: Reports,
+    *,
+    slots: int | None = None,
+    url: str = "",
+    worker_token: WorkerToken = no_token,
+    nodes: Mapping[str, int] | None = None,
+    backoff: Backoff | None = None,
+    keep_s: float = 7 * 86_400.0,
+    fit_within_s: float = 60.0,
+) -> LiveCluster:
+    """The live world on this machine. `slots` (default: the cores) are the GPUs of node "local".
+
+    `url` is handed to the workers; `nodes` (GPUs by name) lays out several nodes.
+    """
+    layout = dict(nodes) if nodes is not None else {"local": slots or os.cpu_count() or 1}
+    given = {names.ENV_URL: url, names.ENV_HOME: str(home)}
+    cluster = LocalCluster(
+        home, layout, given={key: value for key, value in given.items() if value}, backoff=backoff
+    )
+    return LiveCluster(
+        cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s, worker_token=worker_token
+    )
+
+
+def ambient(environ: Mapping[str, str]) -> dict[str, str]:
+    """What workers get of the service's own environment: how to run here, and where to log.
+
+    Its other variables (the store's password, keys of a cloud) are none of their business.
+    """
+    shared = {name: value for name, value in environ.items() if name.startswith(SHARED)}
+    return environment(environ) | shared
+
+
+def _patched(old: Json, patch: Patch) -> Json:
+    if patch.kind != "jobs":
+        return dict(json_tree.merge(old, patch.body))
+    if patch.subresource == "status":
+        return with_status(old, patch.body)
+    if finished(old):  # accepted and without effect on what runs
+        return dict(json_tree.merge(old, {k: v for k, v in patch.body.items() if k != "status"}))
+    return changed(old, patch.body)
+
+
+def _new_metadata(kind: Kind, given: Mapping[str, Any]) -> Json:
+    made: Json = {**given, "uid": str(uuid.uuid4()), "creationTimestamp": rfc3339(time.time())}
+    made["generation"] = 1
+    made.pop("resourceVersion", None)
+    if kind != "nodes":
+        made["namespace"] = made.get("namespace") or "default"
+    if not made.get("name") and made.get("generateName"):
+        made["name"] = f"{made['generateName']}{uuid.uuid4().hex[:5]}"
+    return made
+
+
+def _node(name: str, gpus: int, old: Json) -> Json:
+    metadata = json_tree.table(old, "metadata") or _new_metadata("nodes", {"name": name})
+    size = {GPU: str(gpus), "cpu": str(os.cpu_count() or 1)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            **metadata,
+            "labels": {"kubernetes.io/hostname": name, **json_tree.labels(old)},
+        },
+        "status": {
+            "capacity": size,
+            "allocatable": size,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _gone(key: str) -> Change:
+    namespace, _, name = key.rpartition("/")
+    return Change("DELETED", {"metadata": {"namespace": namespace, "name": name}})

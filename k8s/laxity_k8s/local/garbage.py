@@ -1,0 +1,48 @@
+"""What a finished job leaves behind is kept for some days and then removed: rows, folders, logs."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from laxity.parsing import instant_at
+from laxity_k8s import json_tree
+from laxity_k8s.local.kubelet import Kit
+from laxity_k8s.local.store import Rows
+from laxity_k8s.objects.conditions import ended_at
+
+EVENTS_S = 3600.0
+
+
+def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
+    """Remove what is older than `keep_s`; how many Jobs and folders were removed."""
+    with rows.writing():  # nobody takes the name of one of them in between
+        old = [job for job in rows.listing("jobs").items if ended_at(job) + keep_s <= now]
+        for job in old:
+            rows.remove("jobs", json_tree.identity(job))
+    for event in rows.listing("events").items:
+        created_at = instant_at(json_tree.dig(event, "metadata", "creationTimestamp"))
+        if created_at is None or created_at + EVENTS_S <= now:
+            rows.remove("events", json_tree.identity(event))
+    rows.compact()
+    return len(old) + _folders(rows, kit, now - keep_s)
+
+
+def _folders(rows: Rows, kit: Kit, before: float) -> int:
+    jobs = rows.listing("jobs").items
+    kept = {kit.checkpoints(job) for job in jobs}
+    removed = 0
+    for path in _old(kit.home / "checkpoints", "*/*", before):
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True)
+            removed += 1
+    logs = {kit.log(json_tree.identity(job), 0).name.rpartition("_")[0] for job in jobs}
+    for path in _old(kit.home / "logs", "*", before):
+        if path.name.rpartition("_")[0] not in logs:
+            path.unlink(missing_ok=True)
+    return removed
+
+
+def _old(folder: Path, pattern: str, before: float) -> Iterator[Path]:
+    for path in folder.glob(pattern):
+        if path.stat().st_mtime <= before:
+            yield path

@@ -1,0 +1,312 @@
+"""The job controller of the local cluster as a pure function: a Job and its pods become what to do.
+
+Level-based, like Kubernetes' own: it looks at what is, never at what happened. Done twice it asks
+for nothing the second time, so it may be cut off anywhere and go on later. A failed or finished pod
+is counted once, in the same write that takes the tracking finalizer off the pod.
+"""
+
+import secrets
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from laxity.parsing import instant_at
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.conditions import condition, finished
+from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.pods import COMPLETION_INDEX, ended_at
+
+TRACKED = "batch.kubernetes.io/job-tracking"
+KEPT_FAILURES = 10  # pods of one index that are kept to be looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a failed index waits for its next pod: `first_s` doubled up to `longest_s`."""
+
+    first_s: float = 1.0
+    longest_s: float = 60.0
+
+    def after(self, failures: int) -> float:
+        return (
+            min(self.longest_s, self.first_s * 2.0 ** (min(failures, 30) - 1)) if failures else 0.0
+        )
+
+
+@dataclass(slots=True)
+class Step:
+    """What the Job needs now: a status, pods to make, to stop, to count and to forget."""
+
+    status: Json
+    create: list[Json] = field(default_factory=list)
+    stop: list[str] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
+    forget: list[str] = field(default_factory=list)
+    again_at: float = float("inf")
+
+
+def reconcile(job: Json, own: Sequence[Json], *, now: float, backoff: Backoff) -> Step:
+    """One step towards the Job's spec. `own` are its pods, those that are over too."""
+    status = {**json_tree.table(job, "status")}
+    step = Step(status)
+    if finished(job):
+        step.stop = [json_tree.identity(pod) for pod in own if not pods.over(pod)]
+        return step
+    ending = _count(job, own, step)
+    alive = [pod for pod in own if not pods.over(pod)]
+    active = [pod for pod in alive if not pods.leaving(pod)]
+    terminating = [pod for pod in alive if pods.leaving(pod)]
+    _suspension(job, step, now)
+    ending = ending or _verdict(job, step, active=len(active), now=now)
+    if ending or job["spec"].get("suspend"):
+        step.stop = [json_tree.identity(pod) for pod in active]
+        terminating, active = [*terminating, *active], []
+    else:
+        leaving = _surplus(job, status, active)
+        step.stop = [json_tree.identity(pod) for pod in leaving]
+        active = [pod for pod in active if pod not in leaving]
+        terminating += leaving
+        _start(job, own, step, alive=alive, now=now, backoff=backoff)
+    _tally(status, [*active, *step.create], terminating)
+    if ending:
+        _end(status, ending, _blamed(own), now, gone=not terminating)
+    step.forget = _old_failures(own)
+    return step
+
+
+def _count(job: Json, own: Sequence[Json], step: Step) -> str:
+    """Count pods that are over; a reason if the failure policy says that the Job fails."""
+    status, ending = step.status, ""
+    for pod in own:
+        if not pods.over(pod) or TRACKED not in json_tree.items(pod, "metadata", "finalizers"):
+            continue
+        step.counted.append(json_tree.identity(pod))
+        if pods.phase(pod) == "Succeeded":
+            _succeeded(status, pods.index(pod))
+        else:
+            action = failure_action(json_tree.items(job, "spec", "podFailurePolicy", "rules"), pod)
+            status["failed"] = status.get("failed", 0) + (action != "Ignore")
+            ending = ending or ("PodFailurePolicy" if action == "FailJob" else "")
+    return ending
+
+
+def _succeeded(status: Json, index: int | None) -> None:
+    if index is None:
+        status["succeeded"] = status.get("succeeded", 0) + 1
+        return
+    done = pods.numbers(status.get("completedIndexes", "")) | {index}
+    status["completedIndexes"] = pods.ranges(done)
+
+
+def failure_action(rules: Sequence[Mapping[str, Any]], pod: Json) -> str:
+    """Count, Ignore or FailJob: the first rule of a podFailurePolicy that matches a failed pod."""
+    code = pods.exit_code(pod)
+    for rule in rules:
+        wanted = json_tree.dig(rule, "onExitCodes")
+        if wanted is not None and code:
+            if (code in wanted.get("values", [])) == (wanted.get("operator") == "In"):
+                return str(rule.get("action"))
+        elif pods.disruption(pod) and any(
+            one.get("type") == "DisruptionTarget"
+            for one in json_tree.items(rule, "onPodConditions")
+        ):
+            return str(rule.get("action"))
+    return "Count"
+
+
+def _suspension(job: Json, step: Step, now: float) -> None:
+    """The Suspended condition, and a new start time at every resume."""
+    status, was = step.status, condition(job, "Suspended")
+    if job["spec"].get("suspend"):
+        if was != "True":
+            _set(status, "Suspended", "True", "JobSuspended", now)
+        return
+    if was == "True":
+        _set(status, "Suspended", "False", "JobResumed", now)
+        status["startTime"] = rfc3339(now)
+    status.setdefault("startTime", rfc3339(now))
+
+
+def _verdict(job: Json, step: Step, *, active: int, now: float) -> str:
+    """Why the Job is over now: "" if it is not."""
+    spec, status = job["spec"], step.status
+    if condition(job, "SuccessCriteriaMet") == "True":
+        return "CompletionsReached"
+    for one in json_tree.items(job, "status", "conditions"):
+        if one["type"] == "FailureTarget":
+            return str(one["reason"])
+    if status.get("failed", 0) > spec["backoffLimit"]:
+        return "BackoffLimitExceeded"
+    limit, started = spec.get("activeDeadlineSeconds"), status.get("startTime")
+    if limit is not None and started and not spec.get("suspend"):
+        end_at = (instant_at(started) or now) + float(limit)
+        if now >= end_at:
+            return "DeadlineExceeded"
+        step.again_at = min(step.again_at, end_at)
+    wanted = spec.get("completions")
+    if spec["completionMode"] == "Indexed":
+        done = {i for i in pods.numbers(status.get("completedIndexes", "")) if i < wanted}
+        status["completedIndexes"], status["succeeded"] = pods.ranges(done), len(done)
+    succeeded = status.get("succeeded", 0)
+    if (wanted is None and succeeded and not active) or (
+        wanted is not None and succeeded >= wanted
+    ):
+        return "CompletionsReached"
+    return ""
+
+
+def _surplus(job: Json, status: Json, active: list[Json]) -> list[Json]:
+    """Pods that are too many: indexes beyond the width first, then the highest."""
+    spec = job["spec"]
+    indexed = spec["completionMode"] == "Indexed"
+    width = _width(spec, status)
+    by_index = sorted(active, key=_order)
+    if indexed:
+        inside = [pod for pod in by_index if _order(pod)[0] < spec["completions"]]
+        beyond = [pod for pod in by_index if pod not in inside]
+        return beyond + inside[width:]
+    return by_index[width:]
+
+
+def _width(spec: Json, status: Json) -> int:
+    """How many pods may be active at once."""
+    parallelism = int(spec["parallelism"])
+    if spec.get("completions") is None:
+        return 0 if status.get("succeeded", 0) else parallelism
+    return min(parallelism, int(spec["completions"]) - int(status.get("succeeded", 0)))
+
+
+def _start(
+    job: Json, own: Sequence[Json], step: Step, *, alive: list[Json], now: float, backoff: Backoff
+) -> None:
+    """New pods for indexes that have none; an old pod is waited for until it has gone."""
+    spec, status = job["spec"], step.status
+    room = _width(spec, status) - len([p for p in alive if json_tree.identity(p) not in step.stop])
+    taken = {pods.index(pod) for pod in alive}
+    done = pods.numbers(status.get("completedIndexes", ""))
+    indexed = spec["completionMode"] == "Indexed"
+    candidates: Sequence[int | None] = (
+        [i for i in range(int(spec["completions"])) if i not in taken and i not in done]
+        if indexed
+        else [None] * max(0, room)
+    )
+    for index in candidates[: max(0, room)]:
+        ready_at = _ready_at(
+            own, index, since=instant_at(status["startTime"]) or 0.0, backoff=backoff
+        )
+        if ready_at <= now:
+            step.create.append(new_pod(job, index, now))
+        else:
+            step.again_at = min(step.again_at, ready_at)
+
+
+def _ready_at(own: Sequence[Json], index: int | None, *, since: float, backoff: Backoff) -> float:
+    ends = [
+        ended_at(pod)
+        for pod in own
+        if pods.phase(pod) == "Failed" and pods.index(pod) == index and not pods.disruption(pod)
+    ]
+    recent = [end for end in ends if end >= since]
+    return max(recent) + backoff.after(len(recent)) if recent else 0.0
+
+
+def _old_failures(own: Sequence[Json]) -> list[str]:
+    """Pods that failed long ago: all but the latest of each index."""
+    old: list[str] = []
+    failed = [p for p in own if pods.over(p) and not json_tree.items(p, "metadata", "finalizers")]
+    for index in {pods.index(pod) for pod in failed}:
+        mine = sorted((p for p in failed if pods.index(p) == index), key=ended_at)
+        old += [json_tree.identity(pod) for pod in mine[:-KEPT_FAILURES]]
+    return old
+
+
+def _tally(status: Json, active: Sequence[Json], terminating: Sequence[Json]) -> None:
+    status.pop("active", None)
+    if active:
+        status["active"] = len(active)
+    status["ready"] = sum(1 for pod in active if pods.ready(pod))
+    status["terminating"] = len(terminating)
+
+
+def _blamed(own: Sequence[Json]) -> str:
+    """The pod that failed first, with its exit code: "" if none did."""
+    failed = [pod for pod in own if pods.over(pod) and pods.phase(pod) == "Failed"]
+    if not failed:
+        return ""
+    first = min(failed, key=ended_at)
+    return pods.failure(first)
+
+
+def _end(status: Json, why: str, message: str, now: float, *, gone: bool) -> None:
+    """First the condition that says how it will end; the final one when all pods are gone."""
+    well = why == "CompletionsReached"
+    said = {} if well else {"message": message}
+    _set(status, "SuccessCriteriaMet" if well else "FailureTarget", "True", why, now, **said)
+    if gone:
+        _set(status, "Complete" if well else "Failed", "True", why, now, **said)
+        if well:
+            status["completionTime"] = rfc3339(now)
+
+
+def new_pod(job: Json, index: int | None, now: float) -> Json:
+    """A pod of the Job's template, with the labels and annotations that Kubernetes gives it."""
+    meta, template = job["metadata"], json_tree.table(job, "spec", "template")
+    name, mark = meta["name"], "" if index is None else f"-{index}"
+    labels = {
+        **json_tree.labels(template),
+        **{f"{prefix}job-name": name for prefix in ("", "batch.kubernetes.io/")},
+        **{f"{prefix}controller-uid": meta["uid"] for prefix in ("", "batch.kubernetes.io/")},
+    }
+    notes = dict(json_tree.annotations(template))
+    spec = {**template.get("spec", {})}
+    if index is not None:
+        labels[COMPLETION_INDEX] = notes[COMPLETION_INDEX] = str(index)
+        spec["hostname"] = f"{name}-{index}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{name}{mark}-{secrets.token_hex(3)[:5]}",
+            "namespace": meta["namespace"],
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": rfc3339(now),
+            "labels": labels,
+            "annotations": notes,
+            "finalizers": [TRACKED],
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": name,
+                    "uid": meta["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
+
+
+def _set(
+    status: Json, kind: str, value: str, reason: str, now: float, *, message: str = ""
+) -> None:
+    """Put one condition; an equal one keeps its time."""
+    others = [one for one in status.get("conditions", []) if one["type"] != kind]
+    same = [
+        one
+        for one in status.get("conditions", [])
+        if one["type"] == kind and one["status"] == value
+    ]
+    new = {"type": kind, "status": value, "reason": reason, "lastTransitionTime": rfc3339(now)}
+    new |= {"message": message} if message else {}
+    status["conditions"] = [*others, *(same or [new])]
+
+
+def _order(pod: Json) -> tuple[int, str]:
+    index = pods.index(pod)
+    return (-1 if index is None else index, json_tree.identity(pod))

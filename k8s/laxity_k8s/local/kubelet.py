@@ -1,0 +1,228 @@
+"""The local cluster's kubelet: brings each pod's row and its worker process together.
+
+Level-based: it looks at the row and at the process, and does what is missing. A worker whose guard
+was killed, whose machine went down or whose node is gone is lost; its pod fails as disrupted, and
+the job controller puts another in its place.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from laxity import names
+from laxity.private_files import private_folder
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.local.job_controller import Backoff
+from laxity_k8s.local.launch import ADDRESS, launch
+from laxity_k8s.local.processes import Processes, Seen
+from laxity_k8s.local.store import Rows
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.attempts import origin
+from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.nodes import is_ready
+
+LOST_CODE: Final = 137
+GRACE_S: Final = 30.0
+MESSAGE_BYTES: Final = 2048
+# What a Job's annotations say of the training, for manifests that were not written by laxity.
+SAID: Final = (
+    (names.ENV_EPOCHS, names.EPOCHS),
+    (names.ENV_MODEL, names.MODEL),
+    (names.ENV_PARAMETERS, names.PARAMETERS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What every worker of this machine is given besides its own container's environment."""
+
+    home: Path
+    ambient: Mapping[str, str]
+    given: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path = Path("/")
+    backoff: Backoff = field(default_factory=Backoff)
+
+    def log(self, job_id: str, index: int) -> Path:
+        namespace, _, name = job_id.partition("/")
+        return self.home / "logs" / f"{namespace}_{name}_{index}.log"
+
+    def checkpoints(self, job: Json) -> Path:
+        """The folder of a Job's training, the same for all attempts at it."""
+        began = origin(job)
+        namespace = str(job["metadata"]["namespace"])
+        return self.home / "checkpoints" / namespace / f"{began.name}-{began.uid[:8]}"
+
+
+class Kubelet:
+    """Starts, stops and mourns the workers of this machine."""
+
+    def __init__(self, rows: Rows, processes: Processes, kit: Kit) -> None:
+        self.rows, self.processes, self.kit = rows, processes, kit
+        self._said: set[str] = set()
+
+    def tend(self, pod: Json) -> None:
+        """The kubelet's part: bring a pod's process and its row together."""
+        if pods.over(pod):
+            self.processes.forget(uid_of(pod))
+            return
+        node = self.rows.find("nodes", pods.node(pod)) if pods.node(pod) else None
+        if pods.node(pod) and (node is None or not is_ready(node)):
+            self._lose(pod, "NodeLost")
+            return
+        seen = self.processes.look(uid_of(pod))
+        if seen.state == "exited" and not seen.disrupted:
+            self._ended(pod, seen)
+        elif seen.state in {"exited", "lost"}:
+            self._lose(pod, "WorkerLost")
+        elif pods.leaving(pod):
+            if seen.state == "absent":
+                self._ended(pod, Seen("exited", code=LOST_CODE, at=time.time()))
+            self.processes.stop(uid_of(pod))
+        elif seen.state == "absent" and node is not None:
+            self._launch(pod)
+        elif seen.state == "running" and pods.phase(pod) != "Running":
+            self._status(pod, _running(pod))
+
+    def _launch(self, pod: Json) -> None:
+        job_id, job_uid = pods.owner(pod)
+        extra = {**self.kit.given, "PYTHONUNBUFFERED": "1"}
+        job = self.rows.find("jobs", job_id) if job_id else None
+        if job is not None:
+            folder = self.kit.checkpoints(job)
+            private_folder(folder)
+            extra |= {names.ENV_JOB: job_id, names.ENV_JOB_UID: job_uid}
+            extra[names.ENV_TOKEN] = json_tree.annotations(pod).get(names.WORKER_TOKEN, "")
+            extra[names.ENV_CHECKPOINTS] = str(folder)
+            said = json_tree.annotations(job)
+            extra |= {name: said[key] for name, key in SAID if key in said}
+        what = launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
+        if not what.argv:
+            problem = "its container has no command, and this machine runs no images"
+            self.say("NoCommand", f"command:{job_uid}", problem, pod)
+            self._ended(pod, Seen("exited", code=127, at=time.time()))
+            return
+        if what.passed_over:
+            words = f"run without {', '.join(what.passed_over)}: this machine has only processes"
+            self.say("PassedOver", f"passed:{job_uid}", words, pod)
+        log = self.kit.log(job_id or json_tree.identity(pod), pods.index(pod) or 0)
+        private_folder(log.parent)
+        grace_s = float(json_tree.dig(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
+        self.processes.start(uid_of(pod), what, log=log, grace_s=grace_s)
+
+    def _ended(self, pod: Json, seen: Seen, *, disrupted: str = "") -> None:
+        """The process is gone: note it, or drop the row if it was to be deleted anyway."""
+        pod_id = json_tree.identity(pod)
+        with self.rows.writing():
+            latest = self.rows.find("pods", pod_id)
+            if latest is None or uid_of(latest) != uid_of(pod):
+                return
+            if pods.leaving(latest) and not json_tree.items(latest, "metadata", "finalizers"):
+                self.rows.remove("pods", pod_id)
+            else:
+                last = self._last_word(pod) if seen.code and not disrupted else ""
+                status = _terminated(latest, seen, disrupted, last)
+                self.rows.put("pods", {**latest, "status": status})
+
+    def _last_word(self, pod: Json) -> str:
+        """The last line that a worker wrote, as a pod with FallbackToLogsOnError shows it."""
+        job_id, _ = pods.owner(pod)
+        path = self.kit.log(job_id or json_tree.identity(pod), pods.index(pod) or 0)
+        try:
+            with path.open("rb") as log:
+                log.seek(max(0, path.stat().st_size - MESSAGE_BYTES))
+                lines = log.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def _lose(self, pod: Json, why: str) -> None:
+        """The machine went down, the guard was killed or the node is gone: clear up, replace."""
+        self.processes.kill(uid_of(pod))
+        self._ended(pod, Seen("exited", code=LOST_CODE, at=time.time()), disrupted=why)
+
+    def _status(self, pod: Json, status: Json) -> None:
+        with self.rows.writing():
+            latest = self.rows.find("pods", json_tree.identity(pod))
+            if latest is not None and uid_of(latest) == uid_of(pod):
+                self.rows.put("pods", {**latest, "status": status})
+
+    def clear_away(self, uid: str) -> None:
+        """A folder whose pod is no more: stop what still runs, then remove it."""
+        if not uid:
+            return
+        if self.processes.look(uid).state in {"running", "starting"}:
+            self.processes.stop(uid)
+        else:
+            self.processes.kill(uid)
+            self.processes.forget(uid)
+
+    def say(self, why: str, once: str, words: str, pod: Json | None = None) -> None:
+        """One Event; what was said before is not said again."""
+        if once in self._said:
+            return
+        self._said.add(once)
+        job_id, job_uid = pods.owner(pod) if pod else ("", "")
+        namespace, _, name = job_id.partition("/")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{name or 'local'}.{time.time_ns():x}",
+                "namespace": namespace or "default",
+                "creationTimestamp": rfc3339(time.time()),
+            },
+            "involvedObject": {
+                "kind": "Job",
+                "name": name,
+                "namespace": namespace or "default",
+                "uid": job_uid,
+            },
+            "reason": why,
+            "message": words,
+            "type": "Warning",
+            "source": {"component": "laxity-local"},
+        }
+        self.rows.put("events", event)
+
+
+def uid_of(thing: Json) -> str:
+    return str(thing["metadata"].get("uid", ""))
+
+
+def _running(pod: Json) -> Json:
+    now = rfc3339(time.time())
+    kinds = ("Initialized", "ContainersReady", "Ready")
+    return {
+        "phase": "Running",
+        "startTime": now,
+        "podIP": ADDRESS,
+        "hostIP": ADDRESS,
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds
+        ],
+        "containerStatuses": [
+            {"name": _container(pod), "ready": True, "state": {"running": {"startedAt": now}}}
+        ],
+    }
+
+
+def _terminated(pod: Json, seen: Seen, disrupted: str, last: str) -> Json:
+    end = rfc3339(seen.at)
+    status = {**json_tree.table(pod, "status")}
+    status["phase"] = "Failed" if seen.code else "Succeeded"
+    status["conditions"] = [{"type": "Ready", "status": "False", "lastTransitionTime": end}]
+    if disrupted:
+        status["conditions"].append(
+            {"type": "DisruptionTarget", "status": "True", "reason": disrupted}
+        )
+    said = {"message": last} if last else {}
+    state = {"terminated": {"exitCode": seen.code, "finishedAt": end, **said}}
+    status["containerStatuses"] = [{"name": _container(pod), "ready": False, "state": state}]
+    return status
+
+
+def _container(pod: Json) -> str:
+    return str(json_tree.dig(pod, "spec", "containers", 0, "name") or "")

@@ -1,0 +1,1 @@
+"""One object of Kubernetes, read: pure functions of its JSON."""

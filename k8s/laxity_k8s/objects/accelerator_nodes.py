@@ -1,0 +1,40 @@
+"""Nodes as plans count them: one for each kind of accelerator that a machine offers.
+
+Accelerators of different names do not stand in for one another. So a machine with NVIDIA GPUs is a
+node by its own name, and what it has of other kinds is a node `MACHINE/RESOURCE`.
+"""
+
+from collections.abc import Iterable
+
+from laxity.job.accelerators import GPU, is_accelerator
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import pods
+
+
+def site(machine: str, resource: str) -> str:
+    """The node that plans know for this accelerator of a machine."""
+    return machine if resource == GPU else f"{machine}/{resource}"
+
+
+def machine(name: str) -> str:
+    """The machine of a site."""
+    return name.partition("/")[0]
+
+
+def resource_of(name: str) -> str:
+    return name.partition("/")[2] or GPU
+
+
+def machines(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(machine, names))
+
+
+def offers(node: Json) -> dict[str, int]:
+    """How many of each accelerator a machine has for pods; none where it has 0 of them."""
+    there = {
+        **json_tree.table(node, "status", "capacity"),
+        **json_tree.table(node, "status", "allocatable"),
+    }
+    found = {name: pods.count(there[name]) for name in there if is_accelerator(name)}
+    return {name: count for name, count in found.items() if count}

@@ -1,0 +1,98 @@
+"""Attempts at one training: Jobs with one idempotency key, each begun after the one before failed.
+
+They share the folder of the first, named in annotation `laxity.dev/training`, so that each goes on
+from the last finished epoch; a Job that begins anew is the first of another training. Epochs are
+reported by each Job for itself, and no epoch twice (laxity.worker.reports).
+"""
+
+import copy
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from laxity import names
+from laxity.job.pod_template import literal
+from laxity.parsing import whole_number
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.status_annotation import mapping
+from laxity_scheduler.live import Report
+
+LONGEST_NAME: Final = 63
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+_UID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The Job that a training began with, and how many epochs it had done when this one began."""
+
+    name: str
+    uid: str
+    epochs: int = 0
+
+
+def origin(job: Json) -> Origin:
+    """Where this Job's training began: with itself, unless it goes on from an earlier attempt."""
+    own = Origin(str(job["metadata"]["name"]), str(job["metadata"].get("uid", "")))
+    text = json_tree.annotations(job).get(names.TRAINING)
+    if text is None:
+        return own
+    said = mapping(text)  # {} if somebody wrote it by hand and it makes no sense
+    name, uid, epochs = said.get("name"), said.get("uid"), whole_number(said.get("epochs"))
+    if not (isinstance(name, str) and _NAME.fullmatch(name)) or epochs is None:
+        return own
+    is_uid = isinstance(uid, str) and _UID.fullmatch(uid)
+    return Origin(name, str(uid), epochs) if is_uid else own
+
+
+def epochs_done(job: Json, report: Report) -> int:
+    """Epochs that this Job has, those of earlier attempts too, before its workers say so."""
+    done = report.progress.epochs_done
+    return done if done or report.formed else origin(job).epochs
+
+
+def attempt(job: Json) -> int:
+    return whole_number(json_tree.annotations(job).get(names.ATTEMPT), least=1) or 1
+
+
+def begins_anew(job: Json) -> bool:
+    return json_tree.annotations(job).get(names.FRESH) == "true"
+
+
+def next_attempt(job: Json, before: Json, report: Report) -> Json:
+    """The Job once more: another name, the first submission's time, and so the first deadline.
+
+    It goes on in the training's folder unless it begins anew; `report` is that of the Job before.
+    """
+    number = attempt(before) + 1
+    base = str(before["metadata"]["name"]).removesuffix(f"-a{number - 1}")
+    suffix = f"-a{number}"
+    name = f"{base[: LONGEST_NAME - len(suffix)].rstrip('-')}{suffix}"
+    said = {**json_tree.annotations(job), names.ATTEMPT: str(number)}
+    first = json_tree.annotations(before).get(names.SUBMITTED_AT)
+    if first is not None:
+        said[names.SUBMITTED_AT] = first
+    again: Json = copy.deepcopy(job)
+    again["metadata"] |= {"name": name, "annotations": said}
+    for row in json_tree.items(again, "spec", "template", "spec", "containers", 0, "env"):
+        if row.get("name") == names.ENV_JOB:
+            row["value"] = f"{again['metadata']['namespace']}/{name}"
+    if not begins_anew(job):
+        began = origin(before)
+        _go_on(again, Origin(began.name, began.uid, epochs_done(before, report)))
+    return again
+
+
+def _go_on(job: Json, began: Origin) -> None:
+    """Let the Job's workers use the folder of this training."""
+    job["metadata"]["annotations"][names.TRAINING] = json.dumps(asdict(began))
+    for container in json_tree.items(job, "spec", "template", "spec", "containers")[:1]:
+        rows = json_tree.items(container, "env")
+        for row in rows:
+            if row.get("name") == names.ENV_CHECKPOINTS and isinstance(row.get("value"), str):
+                own, first = f"$({names.ENV_JOB_UID})", f"$({names.ENV_TRAINING})"
+                row["value"] = row["value"].replace(own, first)
+        told = {"name": names.ENV_TRAINING, "value": literal(began.uid)}
+        container["env"] = [told, *rows]  # in front: later ones refer to it

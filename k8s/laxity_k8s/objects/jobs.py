@@ -1,0 +1,380 @@
+"""Jobs, Pods and Nodes as JSON become rows of the snapshot. Pure: what it cannot read, it names.
+
+One Job that makes no sense must not keep all others from being decided on, so a wrong annotation
+becomes a `BadJob` with its problems, never an exception.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from types import MappingProxyType
+
+from laxity import names
+from laxity.job import manifest_reader
+from laxity.job.accelerators import GPU
+from laxity.job.qos import QoS, QoSError
+from laxity.job.spec import TrainingSpec
+from laxity.job.submission import counts_from, queued_from
+from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, within
+from laxity.parsing import finite_number, instant_at, whole_number
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.accelerator_nodes import offers, site
+from laxity_k8s.objects.attempts import epochs_done
+from laxity_k8s.objects.conditions import condition, finished
+from laxity_k8s.objects.controller_seen import may_come, noted
+from laxity_k8s.objects.nodes import is_cordoned, told, unready_at, usable
+from laxity_k8s.objects.spec_cache import declared
+from laxity_k8s.objects.status_annotation import Kept, kept, mapping, terms, verdict
+from laxity_profiler.estimate import Progress, Workload
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.cluster import HOLD_S, Hold, Node, Pool
+from laxity_scheduler.model.job import FOREVER, Job
+
+POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
+PRODUCT = "nvidia.com/gpu.product"
+UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
+NO_REPORT = Report()
+NOBODY: Mapping[int, str] = MappingProxyType({})
+NO_GPU = (
+    "no container asks for a GPU, and laxity plans GPUs alone: add resources with "
+    f"limits of {GPU} (or another accelerator), or take label {names.MANAGED} off"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BadJob:
+    """A labelled Job that cannot be decided on, and what is wrong with it, field by field.
+
+    It is `put_off` if the API server has refused what was decided: it keeps its verdict.
+    """
+
+    id: str
+    problems: tuple[str, ...]
+    put_off: bool = False
+    code: str = "invalid"
+
+
+def managed(job: Json) -> bool:
+    """Ours: laxity's label, and not Kueue's."""
+    labels = json_tree.labels(job)
+    return labels.get(names.MANAGED) == "true" and names.KUEUE_QUEUE not in labels
+
+
+def live(job: Json) -> bool:
+    """Ours, neither finished nor being deleted."""
+    deleted = json_tree.dig(job, "metadata", "deletionTimestamp")
+    return managed(job) and not deleted and not finished(job)
+
+
+def job_row(
+    job: Json,
+    own: Sequence[Json] = (),
+    report: Report = NO_REPORT,
+    *,
+    largest: int = WIDEST_UNNAMED,
+    due_at: float = FOREVER,
+    displaced: Mapping[int, str] = NOBODY,
+    now: float = 0.0,
+    eligible: str = "",
+) -> Job | BadJob:
+    """A Job with its pods and its workers' report as a row; `largest` is the cluster in workers.
+
+    `eligible` names the set of nodes that its pods may go to. `due_at` is when all of them should
+    run; those of `displaced` workers are not waited for.
+
+    `now` only tells whether pods have had their time to run; no field moves with it otherwise.
+    """
+    try:
+        spec = spec_of(job)
+    except QoSError as error:
+        said = tuple(f"{where}: {what}" for where, what in error.problems)
+        return BadJob(json_tree.identity(job), said)
+    had_time = due_at <= now or bool(displaced)
+    row = _row(
+        job, spec, own, report, largest=largest, had_time=had_time, displaced=displaced, now=now
+    )
+    return replace(row, eligible=eligible) if eligible else row
+
+
+def started_at(job: Json) -> float:
+    """When it was last started or resized."""
+    state = kept(job)
+    return max(state.resumed_at or 0.0, state.width_changed_at or 0.0)
+
+
+def spec_of(job: Json) -> TrainingSpec:
+    """What its user declared. QoSError names every wrong field."""
+    spec = declared(job)
+    if not pods.asked(json_tree.table(job, "spec", "template")):
+        raise QoSError("resources", NO_GPU)
+    return spec
+
+
+def _row(
+    job: Json,
+    spec: TrainingSpec,
+    own: Sequence[Json],
+    report: Report,
+    *,
+    largest: int,
+    had_time: bool,
+    displaced: Mapping[int, str],
+    now: float,
+) -> Job:
+    state, said = kept(job), json_tree.annotations(job)
+    submitted_at, claimed_at = submission(job, spec), claimed(spec)
+    workers = width(job)
+    heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
+    stop = mapping(said.get(names.STOP))
+    since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
+    told_verdict = verdict(job)
+    return Job(
+        id=spec.id,
+        workload=_shared(Workload.of(spec)),
+        submitted_at=submitted_at,
+        deadline_at=spec.qos.deadline_at(counts_from(claimed_at, created(job))),
+        service_class=spec.qos.service_class,
+        widths=widths(spec.qos, job, largest),
+        gpus_per_worker=spec.qos.gpus_per_worker,
+        workers=workers,
+        nodes=places(job, own, workers),
+        terminating_workers=leaving(job, own, workers),
+        progress=_progress(job, report),
+        since=since,
+        attained_gpu_s=state.attained_gpu_s
+        + workers * spec.qos.gpus_per_worker * (since - max(state.since, submitted_at)),
+        preemptible=spec.qos.preemptible,
+        preemptions=state.preemptions,
+        verdict=told_verdict,
+        queued_at=submitted_at if state.queued_at is None else state.queued_at,
+        resumed_at=state.resumed_at,
+        width_changed_at=state.width_changed_at,
+        epoch_started_at=report.epoch_started_at if heard else None,
+        stop_requested_at=finite_number(stop.get("at")) if workers else None,
+        stop_for=str(stop.get("for") or "") if workers else "",
+        formed=report.formed if heard else 0,
+        resize_to=(whole_number(said.get(names.RESIZE_TO)) or 0) if workers else 0,
+        parked_epoch=report.parked_epoch if heard and stop else None,
+        pinned=names.PIN in said or by_hand(job) != "",
+        on_miss=spec.qos.on_miss,
+        asked=told_verdict is None or state.terms != terms(job),
+        fitting_workers=fitting(job, own, displaced) if workers and had_time else None,
+        died=pods.died(own, workers) if workers else "",
+        failed_starts=state.failed_starts,
+        not_before=state.not_before,
+        start_seen=noted(job) if workers else True,
+        pending=pods.pending(own, workers) if workers and had_time else "",
+        displaced=displaced[min(displaced)] if displaced else "",
+    )
+
+
+def _progress(job: Json, report: Report) -> Progress:
+    done = epochs_done(job, report)
+    said = report.progress
+    return said if done == said.epochs_done else replace(said, epochs_done=done)
+
+
+def submission(job: Json, spec: TrainingSpec) -> float:
+    """When the Job took its place in the queue."""
+    return queued_from(claimed(spec), created(job))
+
+
+def claimed(spec: TrainingSpec) -> float | None:
+    """The instant of submission that its annotation names."""
+    return None if spec.submitted_at is None else spec.submitted_at.timestamp()
+
+
+def created(job: Json) -> float:
+    return instant_at(json_tree.dig(job, "metadata", "creationTimestamp")) or 0.0
+
+
+def widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
+    """What the user allows and the cluster holds; without a word, powers of two up to that.
+
+    A width that runs is among them also where the cluster has become smaller.
+    """
+    if qos.widths is not None:
+        return within(qos.widths, max(largest, width(job)))
+    most = max(1, min(WIDEST_UNNAMED, largest))
+    return tuple(level for level in (1, 2, 4, 8) if level <= most)
+
+
+def width(job: Json) -> int:
+    """Workers that should run now: 0 while suspended, never more than a job may have."""
+    if json_tree.dig(job, "spec", "suspend"):
+        return 0
+    return min(pods.count(json_tree.dig(job, "spec", "parallelism")), MOST_WORKERS)
+
+
+def by_hand(job: Json) -> str:
+    """How the Job differs from what laxity asked for last, in words; "" if it does not."""
+    wanted, found = kept(job).wanted, width(job)
+    if wanted is None:
+        # Suspended once and running without our word: somebody let it go.
+        return f"started by hand on {found}" if found and condition(job, "Suspended") else ""
+    return "" if wanted == found else f"changed by hand from {wanted} to {found} worker(s)"
+
+
+def unadopted(job: Json) -> bool:
+    """New, running, and never suspended: no admission policy has seen it yet."""
+    return width(job) > 0 and kept(job).wanted is None and not condition(job, "Suspended")
+
+
+def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
+    """The site of each worker index: where its pod is, else where it was sent.
+
+    Empty if that is not known of all of them: somebody else has started some.
+    """
+    bound = {
+        index: pods.node(pod)
+        for index, pod in numbered(job, own)
+        if not pods.over(pod) and not pods.leaving(pod) and pods.node(pod)
+    }
+    sent = told(job)
+    found = [
+        bound.get(index) or (sent[index] if index < len(sent) else "") for index in range(workers)
+    ]
+    resource = pods.resource(json_tree.table(job, "spec", "template"))
+    return tuple([site(name, resource) for name in found]) if all(found) else ()
+
+
+def is_elastic(job: Json) -> bool:
+    """Whether it may be resized: each of its pods is one worker of a training."""
+    return manifest_reader.is_elastic(json_tree.table(job, "spec"))
+
+
+def numbered(job: Json, own: Iterable[Json]) -> list[tuple[int, Json]]:
+    """Pods with the number of the worker that each is.
+
+    That is the index in an elastic Job. In any other, pods come and go as items are done: those that
+    are there are counted by name.
+    """
+    elastic = is_elastic(job)
+    next_number = count()
+    return [
+        (next(next_number) if index is None else index, pod)
+        for pod in sorted(own, key=json_tree.identity)
+        for index in (pods.index(pod) if elastic else None,)
+        if index is not None or not pods.over(pod)
+    ]
+
+
+def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
+    """Workers that hold GPUs and should not: on their way out, or about to be told."""
+    seen = sum(
+        pods.leaving(pod) or index >= workers
+        for index, pod in numbered(job, own)
+        if not pods.over(pod)
+    )
+    status = json_tree.table(job, "status")
+    counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
+    return max(seen, counted - workers, may_come(job))
+
+
+def fitting(job: Json, own: Iterable[Json], displaced: Container[int] = ()) -> int | None:
+    """Workers that run and stay, in an elastic Job indexes from 0 up; None if all that should do."""
+    due = due_workers(job)
+    running = {
+        index
+        for index, pod in numbered(job, own)
+        if pods.phase(pod) in {"Running", "Succeeded"} and index not in displaced
+    }
+    fits = next((index for index in range(due) if index not in running), due)
+    return None if fits == due else fits
+
+
+def due_workers(job: Json) -> int:
+    """Pods that the job controller keeps running now, or that have succeeded in an elastic Job.
+
+    Fewer than its width when the last items of a Job are being done.
+    """
+    wide = width(job)
+    completions, status = json_tree.dig(job, "spec", "completions"), json_tree.table(job, "status")
+    succeeded = pods.count(status.get("succeeded"))
+    if is_elastic(job) or not succeeded:
+        return wide
+    if completions is None:  # a work queue: after the first success no pod is made any more
+        return min(wide, pods.count(status.get("active")))
+    return min(wide, max(0, pods.count(completions) - succeeded))
+
+
+@lru_cache(maxsize=4096)
+def _shared(workload: Workload) -> Workload:
+    """Equal workloads are one object: predictors compare them often."""
+    return workload
+
+
+def gone_at(node: Json) -> float:
+    """When a node that is not ready counts as lost: a restarted kubelet is back before that."""
+    since = unready_at(node)
+    return FOREVER if since is None else since + UNREADY_S
+
+
+def node_rows(node: Json, busy: Mapping[str, int], *, now: float = 0.0) -> list[Node]:
+    """A machine that is there, once for each kind of accelerator; `busy` ones are by site.
+
+    One not ready takes no new workers.
+    """
+    if gone_at(node) <= now or json_tree.dig(node, "metadata", "deletionTimestamp"):
+        return []
+    labels, name, is_usable = json_tree.labels(node), json_tree.identity(node), usable(node)
+    pool: Pool = "cordoned" if is_cordoned(node) else _pool(labels.get(POOL, ""))
+    return [
+        Node(
+            id=(mine := site(name, resource)),
+            gpus=gpus,
+            free_gpus=gpus - busy.get(mine, 0) if is_usable else 0,
+            gpu_type=labels.get(PRODUCT, "") if resource == GPU else resource,
+            pool=pool,
+        )
+        for resource, gpus in offers(node).items()
+    ]
+
+
+def _pool(said: str) -> Pool:
+    return said if said in {"training", "inference", "loaned"} else "training"  # type: ignore[return-value]
+
+
+def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
+    """GPUs by site of bound pods that are not over, those that terminate too."""
+    busy: Counter[str] = Counter()
+    for pod in own:
+        if pods.node(pod) and not pods.over(pod):
+            for resource, gpus in (pods.asked(pod) or {GPU: 0}).items():
+                busy[site(pods.node(pod), resource)] += max(gpus_per_worker, gpus)
+    return busy
+
+
+def reserved(
+    job: Json, nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]
+) -> Counter[str]:
+    """GPUs by site for workers that were sent to `nodes` and have no pod on any node yet."""
+    workers = numbered(job, own)
+    there = {index for index, pod in workers if pods.node(pod) and not pods.over(pod)}
+    done = {index for index, pod in workers if pods.phase(pod) == "Succeeded"}
+    waiting: Counter[str] = Counter()
+    for index, node in enumerate(nodes[: due_workers(job)]):
+        if node and index not in there and index not in done:
+            waiting[node] += gpus_per_worker
+    return waiting
+
+
+def holds(victim: Job, state: Kept, other: Job | None, now: float) -> list[Hold]:
+    """GPUs that a stopped job freed for another one, until that has started."""
+    until_at = state.freed_at + HOLD_S
+    if victim.workers or victim.terminating_workers or until_at <= now:
+        return []
+    if other is None or other.refused or _started_since(other, state.freed_at):
+        return []
+    return [
+        Hold(other.id, node, workers * victim.gpus_per_worker, until_at)
+        for node, workers in sorted(Counter(state.freed_nodes).items())
+    ]
+
+
+def _started_since(job: Job, at: float) -> bool:
+    return max(job.resumed_at or 0.0, job.width_changed_at or 0.0) >= at

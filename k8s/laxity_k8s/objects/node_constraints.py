@@ -1,0 +1,241 @@
+"""What the pods of a Job ask of their node, and which nodes do, by Kubernetes' own rules.
+
+A node is eligible if it has all labels of the template's `nodeSelector`, meets all of one of its
+required affinity terms (terms are alternatives; those that laxity added to name a node are left
+out), and has no NoSchedule or NoExecute taint that the template does not tolerate. Taints that
+Kubernetes itself sets on nodes in trouble are passed over: they come and go.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+import orjson
+
+from laxity.job.accelerators import GPU
+from laxity.parsing import MOST, whole_number
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.accelerator_nodes import offers
+from laxity_k8s.objects.affinity import NAME, REQUIRED, own_terms
+
+KEEPS_OFF: Final = ("NoSchedule", "NoExecute")
+PASSING: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+LONGEST: Final = 200  # of a name
+ASKING: Final = ("affinity", "nodeName", "nodeSelector", "tolerations")  # fields of a pod's spec
+KEPT_TEXTS: Final = 16_384  # as many as there may be Jobs whose nodes are named
+LONGEST_KEPT: Final = 1_024  # bytes: with what is read of them, some 64 MiB at most
+
+Requirement = tuple[str, str, tuple[str, ...]]  # (key, operator, values)
+Toleration = tuple[str, str, str, str]  # (key, operator, value, effect)
+
+
+@dataclass(frozen=True)
+class Term:
+    """All of these must hold: of labels, and of the node's name."""
+
+    labels: tuple[Requirement, ...] = ()
+    names: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asks:
+    """Equal for Jobs that ask the same. `terms` are alternatives; none: any node has the labels.
+
+    `resource` is the name of the accelerators that the pods use.
+    """
+
+    labels: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    resource: str = GPU
+
+    @cached_property
+    def text(self) -> str:
+        """In words, as short as a name; others that ask something else have another one."""
+        said = [] if self.resource == GPU else [self.resource]
+        said += [f"{key}={value}" for key, value in self.labels]
+        either = " or ".join(
+            " and ".join(map(_worded, (*one.labels, *one.names))) for one in self.terms
+        )
+        said += [f"({either})" if len(self.terms) > 1 else either] if either else []
+        said += [f"tolerating {_tolerated(one)}" for one in self.tolerations]
+        whole = ", ".join(said) or "a node without taints"
+        if len(whole) <= LONGEST:
+            return whole
+        digest = hashlib.blake2b(whole.encode(), digest_size=4).hexdigest()
+        return f"{whole[:LONGEST]}... ({digest})"
+
+
+NOTHING: Final = Asks()
+
+
+def asks_of(template: Json) -> Asks:
+    """What a pod or a pod template asks for, laxity's own words left out.
+
+    Thousands of Jobs are made from a few templates: what was read once is known by its text.
+    """
+    spec, resource = json_tree.table(template, "spec"), pods.resource(template)
+    asked = {key: spec[key] for key in ASKING if spec.get(key)}
+    if resource != GPU:
+        return replace(_read(template), resource=resource)
+    if not asked:
+        return NOTHING
+    try:
+        text = orjson.dumps({"kind": template.get("kind"), "spec": asked})
+    except orjson.JSONEncodeError:
+        return _read(template)
+    return _known(text) if len(text) <= LONGEST_KEPT else _read(template)
+
+
+@lru_cache(maxsize=KEPT_TEXTS)
+def _known(text: bytes) -> Asks:
+    return _read(orjson.loads(text))
+
+
+def _read(template: Json) -> Asks:
+    spec = json_tree.table(template, "spec")
+    labels = tuple(
+        sorted((str(key), str(one)) for key, one in json_tree.table(spec, "nodeSelector").items())
+    )
+    given = json_tree.items(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+    terms = tuple(_term(one) for one in own_terms(given)) if given else ()
+    terms = () if Term() in terms else terms
+    if spec.get("nodeName") and template.get("kind") != "Pod":
+        here = ((NAME, "In", (str(spec["nodeName"]),)),)
+        terms = tuple(Term(one.labels, one.names + here) for one in terms or (Term(),))
+    tolerations = tuple(sorted({_toleration(one) for one in json_tree.items(spec, "tolerations")}))
+    return Asks(labels, terms, tolerations) if labels or terms or tolerations else NOTHING
+
+
+def _term(term: Mapping[str, Any]) -> Term:
+    return Term(_requirements(term.get("matchExpressions")), _requirements(term.get("matchFields")))
+
+
+def _requirements(said: object) -> tuple[Requirement, ...]:
+    found = []
+    for one in said if isinstance(said, list) else ():
+        values = json_tree.items(one, "values")
+        words = tuple(sorted(str(value) for value in values))
+        found.append((str(json_tree.dig(one, "key")), str(json_tree.dig(one, "operator")), words))
+    return tuple(sorted(found))
+
+
+def _toleration(one: object) -> Toleration:
+    def word(name: str) -> str:
+        return str(json_tree.dig(one, name) or "")
+
+    return word("key"), word("operator") or "Equal", word("value"), word("effect")
+
+
+def shut_out(asks: Asks, node: Json, *, gpu_taints: bool) -> str:
+    """Why pods that ask so may not go to this node, in words; "" if they may.
+
+    `gpu_taints`: the cluster adds tolerations of taints named after resources that a pod asks for
+    (admission plugin ExtendedResourceToleration).
+    """
+    labels, name = json_tree.labels(node), json_tree.identity(node)
+    for key, wanted in asks.labels:
+        if labels.get(key) != wanted:
+            return f"label {_has(labels, key)}, {wanted} is asked"
+    if asks.terms and not any(_meets(term, labels, name) for term in asks.terms):
+        return _unmet(asks.terms, labels, name)
+    added = asks.resource if gpu_taints else ""
+    for taint in json_tree.items(node, "spec", "taints"):
+        if _keeps_off(taint) and not _tolerates(asks.tolerations, taint, added):
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return f"taint {taint.get('key')}{value}:{taint.get('effect')} is not tolerated"
+    return ""
+
+
+def suits(asks: Asks, node: Json) -> bool:
+    """Whether a pod that asks so, its tolerations all said, may go to this node."""
+    return asks.resource in offers(node) and not shut_out(asks, node, gpu_taints=False)
+
+
+def _keeps_off(taint: Mapping[str, Any]) -> bool:
+    key = str(taint.get("key") or "")
+    return taint.get("effect") in KEEPS_OFF and not key.startswith(PASSING)
+
+
+def _tolerates(
+    tolerations: Sequence[Toleration], taint: Mapping[str, Any], added: str = ""
+) -> bool:
+    """Whether it is tolerated; `added` is the key of the toleration that the cluster adds."""
+    key, value = str(taint.get("key") or ""), str(taint.get("value") or "")
+    if key == added:
+        return True
+    return any(
+        effect in ("", taint.get("effect"))
+        and (wanted == key or (not wanted and operator == "Exists"))
+        and (operator == "Exists" or (operator == "Equal" and word == value))
+        for wanted, operator, word, effect in tolerations
+    )
+
+
+def _meets(term: Term, labels: Mapping[str, str], name: str) -> bool:
+    return all(_holds(one, labels) for one in term.labels) and all(
+        _holds(one, {NAME: name}) for one in term.names
+    )
+
+
+def _holds(requirement: Requirement, there: Mapping[str, str]) -> bool:
+    key, operator, values = requirement
+    found = there.get(key)
+    match operator:
+        case "In":
+            return found in values
+        case "NotIn":
+            return found not in values
+        case "Exists":
+            return found is not None
+        case "DoesNotExist":
+            return found is None
+        case "Gt" | "Lt":
+            return _compares(operator, found, values)
+        case _:
+            return False
+
+
+def _compares(operator: str, found: str | None, values: Sequence[str]) -> bool:
+    label = whole_number(found, least=-MOST)
+    limit = whole_number(values[0], least=-MOST) if values else None
+    if label is None or limit is None:
+        return False
+    return label > limit if operator == "Gt" else label < limit
+
+
+def _unmet(terms: Sequence[Term], labels: Mapping[str, str], name: str) -> str:
+    """Of one term the requirement that fails; of several, all of them."""
+    if len(terms) > 1:
+        return f"none of {len(terms)} affinity terms is met"
+    failed = [one for one in terms[0].labels if not _holds(one, labels)]
+    if failed:
+        return f"label {_has(labels, failed[0][0])}, {_worded(failed[0])} is asked"
+    return f"its name is {name}, {_worded(terms[0].names[0])} is asked"
+
+
+def _has(labels: Mapping[str, str], key: str) -> str:
+    return f"{key} is {labels[key]}" if key in labels else f"{key} is missing"
+
+
+def _worded(requirement: Requirement) -> str:
+    key, operator, values = requirement
+    return f"{key} {operator}" + (f" ({', '.join(values)})" if values else "")
+
+
+def _tolerated(toleration: Toleration) -> str:
+    key, operator, value, effect = toleration
+    same = f"={value}" if operator == "Equal" else "" if operator == "Exists" else f" {operator}"
+    return f"{key or 'all taints'}{same}" + (f":{effect}" if effect else "")
+
+
+def adds_tolerations(template: Json, pod: Json) -> bool | None:
+    """Whether the cluster let this pod tolerate taints of its GPUs; None if it does not show."""
+    taint = {"key": pods.resource(pod), "value": "present", "effect": KEEPS_OFF[0]}
+    if not pods.gpus(pod) or _tolerates(asks_of(template).tolerations, taint):
+        return None
+    return _tolerates(asks_of(pod).tolerations, taint)

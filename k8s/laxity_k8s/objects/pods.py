@@ -1,0 +1,201 @@
+"""Reading a Pod: whose it is, which index, where, how many GPUs, and whether it still counts."""
+
+import signal
+from collections.abc import Iterable
+from typing import Final
+
+from laxity.job.accelerators import GPU, accelerators
+from laxity.parsing import instant_at, whole_number
+from laxity.worker.sigterm import AGAIN, STOPPED
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+
+TERMINAL = ("Succeeded", "Failed")
+MAKING_WAY: Final = frozenset({AGAIN, STOPPED})  # exit codes of workers that start again
+LONGEST_WORD: Final = 300
+MOST_INDEXES: Final = 100_000  # of an Indexed Job, by Kubernetes
+
+
+def phase(pod: Json) -> str:
+    return str(json_tree.dig(pod, "status", "phase") or "Pending")
+
+
+def over(pod: Json) -> bool:
+    """Its processes are gone: it holds no GPUs any more."""
+    return phase(pod) in TERMINAL
+
+
+def leaving(pod: Json) -> bool:
+    return bool(json_tree.dig(pod, "metadata", "deletionTimestamp"))
+
+
+def node(pod: Json) -> str:
+    """Where it is bound, "" if it is not."""
+    return str(json_tree.dig(pod, "spec", "nodeName") or "")
+
+
+def index(pod: Json) -> int | None:
+    return whole_number(json_tree.annotations(pod).get(COMPLETION_INDEX), most=MOST_INDEXES)
+
+
+def asked(pod: Json) -> dict[str, int]:
+    """Accelerators that a pod (or a pod template) takes from its node, by the resource's name."""
+    return accelerators(json_tree.table(pod, "spec"))
+
+
+def gpus(pod: Json) -> int:
+    """How many of them, whatever they are called."""
+    return sum(asked(pod).values())
+
+
+def resource(pod: Json) -> str:
+    """The name of its accelerator, nvidia.com/gpu for a pod that asks for none."""
+    return next(iter(asked(pod)), GPU)
+
+
+def count(quantity: object) -> int:
+    """A whole Kubernetes quantity; 0 for none or nonsense."""
+    return whole_number(quantity) or 0 if quantity else 0  # most are not there
+
+
+def owner(pod: Json) -> tuple[str, str]:
+    """(id, uid) of the Job it belongs to, or two empty strings."""
+    for reference in json_tree.items(pod, "metadata", "ownerReferences"):
+        if json_tree.dig(reference, "kind") == "Job" and reference.get("controller"):
+            namespace = json_tree.dig(pod, "metadata", "namespace")
+            return f"{namespace}/{reference.get('name')}", str(reference.get("uid"))
+    return "", ""
+
+
+def ready(pod: Json) -> bool:
+    for one in json_tree.items(pod, "status", "conditions"):
+        if one.get("type") == "Ready":
+            return bool(one.get("status") == "True")
+    return False
+
+
+def disruption(pod: Json) -> str:
+    """Why it has to go for no fault of its own, as its condition says; "" if it has not."""
+    for one in json_tree.items(pod, "status", "conditions"):
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+            return str(one.get("reason") or "DisruptionTarget")
+    return ""
+
+
+def exit_code(pod: Json) -> int | None:
+    for one in json_tree.items(pod, "status", "containerStatuses"):
+        code = json_tree.dig(one, "state", "terminated", "exitCode")
+        if isinstance(code, int):
+            return code
+    return None
+
+
+def has_failed(pod: Json) -> bool:
+    """Whether it failed by itself: it was not disrupted, and does not make way to start again."""
+    if phase(pod) != "Failed" or disruption(pod):
+        return False
+    return exit_code(pod) not in MAKING_WAY
+
+
+def failure(pod: Json) -> str:
+    """Why a worker failed: its exit code or signal, and the last line that it wrote."""
+    found = json_tree.items(pod, "status", "containerStatuses")
+    ends: list[Json] = [json_tree.table(one, "state", "terminated") for one in found]
+    end = next((one for one in ends if one.get("exitCode")), {})
+    lines = [line.strip() for line in str(end.get("message") or "").splitlines() if line.strip()]
+    killed = _killed(end)  # from outside: what it wrote last is not why
+    before = "; last output: " if killed else ": "
+    last = f"{before}{lines[-1][:LONGEST_WORD]}" if lines else ""
+    return f"worker {index(pod) or 0} failed with exit code {exit_code(pod)}{killed}{last}"
+
+
+def died(own: Iterable[Json], workers: int) -> str:
+    """Why the first of these workers that has failed did; "" if all run or only make way.
+
+    Each index is judged by its newest pod. The others of a training fail for want of the first.
+    """
+    newest: dict[int, Json] = {}
+    for pod in sorted(own, key=_created):
+        newest[index(pod) or 0] = pod
+    failed = [pod for number, pod in newest.items() if number < workers and has_failed(pod)]
+    return failure(min(failed, key=_ended_at)) if failed else ""
+
+
+def pending(own: Iterable[Json], workers: int) -> str:
+    """Why the first of these workers that has not started has not; "" if no pod says."""
+    for pod in sorted(own, key=lambda pod: index(pod) or 0):
+        number = index(pod) or 0
+        if number < workers and phase(pod) == "Pending" and (why := _waits_for(pod)):
+            return f"worker {number} {why}"[:LONGEST_WORD]
+    return ""
+
+
+def _waits_for(pod: Json) -> str:
+    """Its node, or something on it, in the words of the scheduler or the kubelet."""
+    for one in json_tree.items(pod, "status", "conditions"):
+        if one.get("type") == "PodScheduled" and one.get("status") == "False":
+            return f"has no node: {one.get('message') or one.get('reason')}"
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for one in json_tree.items(pod, "status", field):
+            why = json_tree.table(one, "state", "waiting")
+            if why.get("reason"):
+                said = f": {why['message']}" if why.get("message") else ""
+                return f"waits on {node(pod)}: {why['reason']}{said}"
+    return ""
+
+
+def _killed(end: Json) -> str:
+    """What a signal or the kubelet ended; "" if the worker exited by itself."""
+    if end.get("reason") == "OOMKilled":
+        return " (out of memory)"
+    code = end.get("exitCode") or 0
+    name = next((one.name for one in signal.Signals if code == 128 + one), "")
+    how = ": killed from outside, often by the memory limit" if name == "SIGKILL" else ""
+    return f" ({name}{how})" if name else ""
+
+
+def _created(pod: Json) -> str:
+    return str(json_tree.dig(pod, "metadata", "creationTimestamp") or "")
+
+
+def _ended_at(pod: Json) -> str:
+    found = json_tree.items(pod, "status", "containerStatuses")
+    ends = (json_tree.dig(one, "state", "terminated", "finishedAt") for one in found)
+    return min((str(end) for end in ends if end), default="")
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """{0, 1, 2, 5} as "0-2,5", the way a Job's completedIndexes are written."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+
+
+def numbers(text: str) -> set[int]:
+    """The indexes of "0-2,5"; parts that are none are passed over."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        low, _, high = part.partition("-")
+        first = whole_number(low, most=MOST_INDEXES)
+        last = whole_number(high or low, most=MOST_INDEXES)
+        if first is not None and last is not None:
+            found.update(range(first, last + 1))
+    return found
+
+
+def ended_at(pod: Json) -> float:
+    for one in _containers(pod):
+        end = instant_at(json_tree.dig(one, "state", "terminated", "finishedAt"))
+        if end is not None:
+            return end
+    return 0.0
+
+
+def _containers(pod: Json) -> list[Json]:
+    return json_tree.items(pod, "status", "containerStatuses")

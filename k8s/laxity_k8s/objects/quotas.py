@@ -1,0 +1,169 @@
+"""How wide a namespace lets a Job be: its ResourceQuotas, and its LimitRanges.
+
+Pods that a quota or a limit does not allow are never made, so nothing wider is planned or promised. A
+quota bounds all pods of a namespace at once. What pods of others than laxity use of it now cannot be
+used by its Jobs. Quotas with scopes are passed over: which pods they count is not known before.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from laxity.job.accelerators import accelerators, is_accelerator
+from laxity.job.widths import MOST_WORKERS
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import pods
+
+QUANTITY: Final = re.compile(r"(\d{1,18}(?:\.\d{0,9})?)([numkMGTPE]?i?|[eE]\d{1,2})")
+SUFFIXES: Final = {
+    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0,
+    **{letter: 1e3 ** (power + 1) for power, letter in enumerate("kMGTPE")},
+    **{f"{letter}i": 1024.0 ** (power + 1) for power, letter in enumerate("KMGTPE")},
+}  # fmt: skip
+SAME: Final = {"cpu": "requests.cpu", "memory": "requests.memory", "count/pods": "pods"}
+COUNTED: Final = ("cpu", "memory")
+Used = dict[str, float]  # by resource
+
+
+@dataclass(frozen=True)
+class NamespaceLimits:
+    """`left` by resource: what laxity's Jobs may use, of how much, by which quota. `most` by scope."""
+
+    left: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
+    most: tuple[tuple[str, str, float, str], ...] = ()  # (Container or Pod, resource, max, name)
+
+    def widest(self, template: Json) -> tuple[int, str]:
+        """How many such pods there may be at once, and what bounds them, in words."""
+        if why := self._too_large(template):
+            return 0, why
+        asked = demand(template)
+        widest, resource = self.room(asked, {})
+        if not resource:
+            return widest, ""
+        left, hard, name = self.left[resource]
+        others = f", pods of others use {hard - left:g} of it" if left < hard else ""
+        why = f"quota {name} of its namespace allows {resource} {hard:g}{others}"
+        return widest, f"{why}; each worker asks for {asked[resource]:g}"
+
+    def room(self, asked: Mapping[str, float], used: Mapping[str, float]) -> tuple[int, str]:
+        """How many pods that ask so there is room for beside what is used, and what bounds them."""
+        widest, bound = MOST_WORKERS, ""
+        for resource, each in asked.items():
+            if each and resource in self.left:
+                many = max(0, int((self.left[resource][0] - used.get(resource, 0.0)) // each))
+                if many < widest:
+                    widest, bound = many, resource
+        return widest, bound
+
+    def _too_large(self, template: Json) -> str:
+        containers = [
+            one
+            for kind in ("containers", "initContainers")
+            for one in json_tree.items(template, "spec", kind)
+        ]
+        for scope, resource, most, name in self.most:
+            asked = [_of_container(one, resource) for one in containers]
+            if scope == "Pod":
+                asked = [_of_pod(template, resource)]
+            if max(asked, default=0.0) > most:
+                said = f"limit range {name} of its namespace allows {resource} {most:g} per"
+                return f"{said} {scope.lower()}; {max(asked):g} is asked for"
+        return ""
+
+
+UNLIMITED: Final = NamespaceLimits()
+
+
+def limits_of(
+    quotas: Iterable[Json], ranges: Iterable[Json], foreign: Mapping[str, Used]
+) -> dict[str, NamespaceLimits]:
+    """By namespace; `foreign` is what pods of others use there, by resource."""
+    left: dict[str, dict[str, tuple[float, float, str]]] = {}
+    most: dict[str, list[tuple[str, str, float, str]]] = {}
+    for quota in quotas:
+        namespace, name = _named(quota)
+        if json_tree.dig(quota, "spec", "scopes") or json_tree.dig(quota, "spec", "scopeSelector"):
+            continue
+        mine = left.setdefault(namespace, {})
+        for key, text in json_tree.table(quota, "spec", "hard").items():
+            resource, hard = SAME.get(key, key), quantity(text)
+            if hard is None:
+                continue
+            free = max(0.0, hard - foreign.get(namespace, {}).get(resource, 0.0))
+            mine[resource] = min(mine.get(resource, (free, hard, name)), (free, hard, name))
+    for one in ranges:
+        namespace, name = _named(one)
+        most.setdefault(namespace, []).extend(_most(one, name))
+    return {
+        namespace: NamespaceLimits(left.get(namespace, {}), tuple(most.get(namespace, ())))
+        for namespace in left.keys() | most.keys()
+    }
+
+
+def add_to(used: Used, asked: Mapping[str, float], many: int) -> None:
+    """So many pods that ask so are counted, too."""
+    for resource, each in asked.items():
+        used[resource] = used.get(resource, 0.0) + each * many
+
+
+def demand(template: Json) -> dict[str, float]:
+    """What one pod takes of each resource that a quota may count."""
+    found = {"pods": 1.0}
+    found |= {f"requests.{name}": float(count) for name, count in pods.asked(template).items()}
+    for kind in ("requests", "limits"):
+        for name in COUNTED:
+            found[f"{kind}.{name}"] = _sum(template, name, kind)
+    return found
+
+
+def quantity(text: object) -> float | None:
+    """A Kubernetes quantity as a number: 500m, 4Gi, 2."""
+    found = QUANTITY.fullmatch(str(text)) if isinstance(text, str | int | float) else None
+    if found is None:
+        return None
+    number, suffix = found.groups()
+    if suffix in SUFFIXES:
+        return float(number) * SUFFIXES[suffix]
+    return float(f"{number}{suffix}") if suffix[:1] in ("e", "E") else None
+
+
+def _most(limit_range: Json, name: str) -> Iterator[tuple[str, str, float, str]]:
+    for limit in json_tree.items(limit_range, "spec", "limits"):
+        scope = json_tree.dig(limit, "type")
+        for resource, text in json_tree.table(limit, "max").items():
+            most = quantity(text)
+            if scope in ("Container", "Pod") and most is not None:
+                yield scope, resource, most, name
+
+
+def _named(thing: Json) -> tuple[str, str]:
+    return str(json_tree.dig(thing, "metadata", "namespace")), str(
+        json_tree.dig(thing, "metadata", "name")
+    )
+
+
+def _of_container(container: Json, resource: str) -> float:
+    if is_accelerator(resource):
+        return float(accelerators({"containers": [container]}).get(resource, 0))
+    return _stated(container, resource, "limits")
+
+
+def _of_pod(template: Json, resource: str) -> float:
+    if is_accelerator(resource):
+        return float(pods.asked(template).get(resource, 0))
+    return _sum(template, resource, "limits")
+
+
+def _sum(template: Json, resource: str, kind: str) -> float:
+    containers = json_tree.items(template, "spec", "containers")
+    return sum(_stated(one, resource, kind) for one in containers)
+
+
+def _stated(container: Json, resource: str, kind: str) -> float:
+    """What it says; a limit is also a request where it says none."""
+    said = json_tree.dig(container, "resources", kind, resource)
+    if said is None and kind == "requests":
+        said = json_tree.dig(container, "resources", "limits", resource)
+    return quantity(said) or 0.0

@@ -1,0 +1,53 @@
+"""What the workers of a Job are told, read from the Job alone."""
+
+import re
+import threading
+from dataclasses import replace
+from typing import Final
+
+from laxity import names
+from laxity.parsing import whole_number
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import pods
+from laxity_scheduler.live import Signal
+
+_LAST_ID: Final = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/?")
+
+
+class Signals:
+    """Signals by Job.
+
+    The generation is the revision at which a signal was first seen to differ: it grows with every
+    change, and after a restart it is never less than before.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, Signal] = {}
+        self._lock = threading.Lock()
+
+    def of(self, job: Json) -> Signal:
+        said = json_tree.annotations(job)
+        asked = whole_number(said.get(names.RESIZE_TO))
+        now = Signal(
+            stop=names.STOP in said or bool(json_tree.dig(job, "spec", "suspend")),
+            workers=pods.count(json_tree.dig(job, "spec", "parallelism"))
+            if asked is None
+            else asked,
+            run_id=said.get(names.RUN_ID, "").rpartition("/")[2],
+            flow_run=_flow_run(said.get(names.FOLLOWED_BY, "")),
+            generation=json_tree.revision(job),
+        )
+        key = str(json_tree.dig(job, "metadata", "uid") or json_tree.identity(job))
+        with self._lock:
+            before = self._last.get(key)
+            if before is not None and before == replace(now, generation=before.generation):
+                return before
+            self._last[key] = now
+        return now
+
+
+def _flow_run(page: str) -> str:
+    """The id of the flow run that this page shows; "" if it shows none."""
+    found = _LAST_ID.fullmatch(page[page.rstrip("/").rfind("/") :])
+    return found[1] if found else ""

@@ -1,0 +1,80 @@
+"""What Jobs declare, read once per text: a Job changes ten times while it runs, what it asks never.
+
+The key is a digest of exactly those fields that reading looks at (laxity.job.manifest_reader): outputs of
+laxity, status and revisions are not among them. Errors are not kept; wrong Jobs are few. What is
+kept is bounded in bytes, and without what may be large and only workers need: parameters and env.
+"""
+
+import hashlib
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Final
+
+import orjson
+from cachetools import LRUCache
+
+from laxity import names
+from laxity.job.manifest_reader import SHAPE, neighbour_rules
+from laxity.job.spec import TrainingSpec
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+
+MOST_BYTES: Final = 96 * 1024 * 1024  # of some 50,000 Jobs
+SPEC_BYTES: Final = 1_500  # of one without its texts and widths, on a 64-bit machine
+WIDTH_BYTES: Final = 36  # a whole number and its place in a tuple
+
+
+def size_of(spec: TrainingSpec) -> int:
+    """About how many bytes a kept spec takes."""
+    texts = (spec.name, spec.namespace, spec.model, spec.entry, spec.image, spec.idempotency_key)
+    return (
+        SPEC_BYTES
+        + 4 * sum(len(str(text)) for text in texts if text)
+        + WIDTH_BYTES * len(spec.qos.widths or ())
+    )
+
+
+_SPECS: Final[LRUCache[bytes, TrainingSpec]] = LRUCache(MOST_BYTES, getsizeof=size_of)
+_LOCK: Final = Lock()
+
+
+def declared(job: Json) -> TrainingSpec:
+    """The Job's spec without parameters, env and template. QoSError names every wrong field."""
+    try:
+        key = _digest(job)
+    except (TypeError, ValueError, RecursionError):  # no JSON of an API server: read it as it is
+        return _slim(TrainingSpec.from_manifest(job))
+    with _LOCK:
+        spec = _SPECS.get(key)
+    if spec is None:
+        spec = _slim(TrainingSpec.from_manifest(job))
+        with _LOCK:
+            _SPECS[key] = spec
+    return spec
+
+
+def _slim(spec: TrainingSpec) -> TrainingSpec:
+    return replace(spec, parameters={}, env={}, template={})
+
+
+def _digest(job: Json) -> bytes:
+    metadata, spec = job.get("metadata"), job.get("spec")
+    pod: Any = json_tree.dig(spec, "template", "spec")
+    container: Any = json_tree.dig(pod, "containers", 0)
+    read = (
+        job.get("apiVersion"),
+        job.get("kind"),
+        json_tree.dig(metadata, "name"),
+        json_tree.dig(metadata, "namespace"),
+        json_tree.dig(metadata, "labels"),
+        [pair for pair in json_tree.annotations(job).items() if pair[0] not in names.OUTPUTS],
+        [json_tree.dig(spec, field) for field in SHAPE],
+        neighbour_rules(json_tree.table(spec)),
+        [json_tree.dig(container, field) for field in ("image", "env")],
+        [json_tree.dig(one, "resources") for one in json_tree.items(pod, "containers")],
+        [
+            (json_tree.dig(one, "resources"), json_tree.dig(one, "restartPolicy"))
+            for one in json_tree.items(pod, "initContainers")
+        ],
+    )
+    return hashlib.blake2b(orjson.dumps(read, default=repr), digest_size=16).digest()

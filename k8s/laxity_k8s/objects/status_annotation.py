@@ -1,0 +1,214 @@
+"""What laxity writes on a Job so that nothing else has to remember it: its state and its verdict.
+
+The service may be killed between any two patches. Whoever comes next reads from the Job alone since
+when it waits, how often it was stopped, for whom its GPUs were freed, and what it was told.
+Annotations can be garbled by hand; what cannot be read counts as not written, and is decided anew.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final, TypeGuard, get_args
+
+import orjson
+
+from laxity import names
+from laxity.parsing import LAST_AT, MOST, finite_number, whole_number
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.node_constraints import NOTHING, asks_of
+from laxity_k8s.objects.text_cache import TextCache
+from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.reasons import TEMPLATES, Reason
+from laxity_scheduler.model.verdict import Offer, OfferKind, Promise, Refusal, Verdict
+from laxity_scheduler.store.codec import CodecError, load_verdict, verdict_json
+
+TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
+KINDS = ("Promise", "Refusal", "Forecast")
+# Read once each, as a Job is looked at several times between two changes: of some 16,000 Jobs.
+MOST_BYTES: Final = 64 * 1024 * 1024  # of each kind
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The STATUS annotation. Instants are POSIX seconds.
+
+    `wanted` is the width that laxity asked for last (0: suspended), None before its first word;
+    `terms` is the digest of what was judged; after `failed_starts` in a row it is not tried again
+    before `not_before`.
+    """
+
+    queued_at: float | None = None
+    resumed_at: float | None = None
+    width_changed_at: float | None = None
+    preemptions: int = 0
+    attained_gpu_s: float = 0.0
+    since: float = 0.0
+    freed_for: str = ""
+    freed_nodes: tuple[str, ...] = ()
+    freed_at: float = 0.0
+    asked_deadline: str = ""
+    terms: str = ""
+    wanted: int | None = None
+    failed_starts: int = 0
+    not_before: float = 0.0
+
+    def to_text(self) -> str:
+        """JSON of all that differs from a fresh state."""
+        told = zip(FIELDS, VALUES(self), UNSAID, strict=True)
+        written = {name: value for name, value, unsaid in told if value != unsaid}
+        return orjson.dumps(written, option=orjson.OPT_SORT_KEYS).decode()
+
+
+FRESH = Kept()
+FIELDS = tuple(field.name for field in fields(Kept))
+VALUES = attrgetter(*FIELDS)
+UNSAID = VALUES(FRESH)
+
+
+def kept(job: Json) -> Kept:
+    """What a Job's STATUS annotation says; a fresh state where it says nothing readable."""
+    text = json_tree.annotations(job).get(names.STATUS)
+    return _known_kept(text) if isinstance(text, str) else FRESH
+
+
+def _kept(text: str) -> Kept:
+    said = mapping(text)
+    found: dict[str, Any] = {}
+    for name in FIELDS:
+        value = _checked(name, said.get(name))
+        if value is not None:
+            found[name] = value
+    return Kept(**found)
+
+
+_known_kept: Final = TextCache(_kept, MOST_BYTES)
+
+
+def terms(job: Json) -> str:
+    """A digest of what a verdict is about: when it differs, the job asks again."""
+    said = json_tree.annotations(job)
+    asked = [said.get(key) for key in TERMS]
+    asks = asks_of(json_tree.table(job, "spec", "template"))
+    if asks is not NOTHING:  # on other nodes it is another job
+        asked.append(asks.text)
+    text = json.dumps(asked)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def refused_deadline(job: Json) -> Mapping[str, Any]:
+    """{"deadline", "code", "reason"} of the deadline that was refused while its promise stands."""
+    return mapping(json_tree.annotations(job).get(names.REFUSED_DEADLINE))
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """{"kind": "promise" | "refusal" | "forecast", ...} as the VERDICT annotation has it."""
+    written = verdict_json(verdict)
+    return orjson.dumps({**written, "kind": written["kind"].lower()}).decode()
+
+
+def verdict(job: Json) -> Verdict | None:
+    text = json_tree.annotations(job).get(names.VERDICT)
+    return _known_verdict(text) if isinstance(text, str) else None
+
+
+def _verdict(text: str) -> Verdict | None:
+    said = mapping(text)
+    kind = str(said.get("kind", "")).capitalize()
+    if kind not in KINDS:
+        return None
+    try:
+        found = load_verdict({**said, "kind": kind})
+    except (CodecError, RecursionError):
+        return None
+    return found if found is not None and _makes_sense(found) else None
+
+
+_known_verdict: Final = TextCache(_verdict, MOST_BYTES)
+
+
+def verdict_label(found: Verdict | None) -> str:
+    if found is None:
+        return "none"
+    if isinstance(found, Promise):
+        return "promised"
+    return "refused" if isinstance(found, Refusal) else "forecast"
+
+
+def mapping(text: object) -> Mapping[str, Any]:
+    """The JSON object that an annotation holds; an empty one where it holds none."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _checked(name: str, value: object) -> object:
+    """The value of a field of Kept; None where it can be none."""
+    if name in {"freed_for", "asked_deadline", "terms"}:
+        return value if isinstance(value, str) else None
+    if name == "freed_nodes":
+        return tuple(value) if _are_texts(value) else None
+    if name in {"preemptions", "wanted", "failed_starts"}:
+        return whole_number(value) if isinstance(value, int) else None
+    return finite_number(value, least=0.0, most=MOST if name == "attained_gpu_s" else LAST_AT)
+
+
+def _makes_sense(found: Verdict) -> bool:
+    """Whether a verdict that anybody may have written has values of the types that it says."""
+    if not _is_reason(found.reason):
+        return False
+    if isinstance(found, Promise):
+        runs = all(_is_instant(until) and _is_count(workers) for until, workers in found.runs)
+        instants = (found.deadline_at, found.p50_at, found.p90_at)
+        return runs and _are_texts(found.rests_on) and all(map(_is_instant, instants))
+    if isinstance(found, Refusal):
+        return _is_instant(found.p90_at) and all(map(_is_offer, found.offers))
+    return all(map(_is_instant, (found.p50_at, found.p90_at, found.late_by_s)))
+
+
+def _is_offer(found: Offer) -> bool:
+    instants = (found.deadline_at, found.p90_at, found.checked_at)
+    counts = (*found.widths, found.gpus_borrowed)
+    return (
+        found.kind in get_args(OfferKind)
+        and all(map(_is_instant, instants))
+        and all(map(_is_count, counts))
+    )
+
+
+def _is_reason(found: Reason) -> bool:
+    code: object = found.code
+    template = TEMPLATES.get(code) if isinstance(code, str) else None
+    if template is None or not all(_is_fact(name, value) for name, value in found.facts):
+        return False
+    return ":." not in template or _can_be_told(found)  # else any fact can be put in
+
+
+def _can_be_told(found: Reason) -> bool:
+    try:
+        return bool(found.text)
+    except (TypeError, ValueError):  # a word where its template has a figure
+        return False
+
+
+def _is_fact(name: object, value: object) -> bool:
+    if isinstance(value, int) and not -MOST <= value <= MOST:
+        return False
+    return isinstance(name, str) and (value is None or isinstance(value, str | int | float))
+
+
+def _is_instant(value: object) -> bool:
+    """Seconds, and infinity for never."""
+    return value == FOREVER or finite_number(value) is not None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and whole_number(value) is not None
+
+
+def _are_texts(value: object) -> TypeGuard[Collection[str]]:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)

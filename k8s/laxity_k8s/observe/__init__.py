@@ -1,0 +1,1 @@
+"""The snapshot that a policy decides on, kept in step with the cluster."""

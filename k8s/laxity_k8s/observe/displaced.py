@@ -1,0 +1,76 @@
+"""Workers that lose their place: drained with their node, or preempted by the cluster's scheduler.
+
+Their pods are made anew for the same node, as the template's affinity names it, and would wait there
+in vain beside free GPUs. This is the one place that judges such workers.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from laxity.parsing import instant_at
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs, pods
+from laxity_k8s.objects.affinity import allowed
+from laxity_scheduler.model.job import FOREVER
+
+UNSCHEDULABLE_S: Final = 10.0  # so long the cluster's scheduler may find no node for a pod
+DISRUPTED: Final[Mapping[str, str]] = {  # reasons of the pod condition DisruptionTarget
+    "DeletionByTaintManager": "is evicted from {node}, which has a taint that it does not tolerate",
+    "PreemptionByScheduler": "makes way on {node} for a pod of higher priority",
+}
+IsCordoned = Callable[[str], bool]
+
+
+def displaced(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) -> dict[int, str]:
+    """Why workers cannot come back to their nodes, in words, by their numbers.
+
+    In a Job that is not elastic a pod that has to go leaves the others at their work: only when the
+    one that replaces it has no place, the Job has to move.
+    """
+    elastic, width = jobs.is_elastic(job), jobs.width(job)
+    found = {}
+    for number, pod in _newest(job, own).items():
+        if number < width and (why := _displaced(pod, is_cordoned, elastic=elastic)):
+            found[number] = f"worker {number} {why}"
+    return found
+
+
+def unschedulable_since(job: Json, own: Iterable[Json]) -> float:
+    """Since when the cluster's scheduler finds no node for a worker, FOREVER if it has for all.
+
+    A pod that others are being preempted for has its node as good as found.
+    """
+    width, newest = jobs.width(job), _newest(job, own)
+    times = [_unschedulable_since(pod) for number, pod in newest.items() if number < width]
+    return min(times, default=FOREVER)
+
+
+def _newest(job: Json, own: Iterable[Json]) -> dict[int, Json]:
+    """The pod of each worker that was made last."""
+    numbered = jobs.numbered(job, own)
+    return dict(sorted(numbered, key=lambda one: str(one[1]["metadata"].get("creationTimestamp"))))
+
+
+def _displaced(pod: Json, is_cordoned: IsCordoned, *, elastic: bool) -> str:
+    if pods.over(pod):
+        return ""
+    node = pods.node(pod)
+    if not node:
+        nodes = sorted(allowed(pod) or ())
+        in_vain = bool(nodes) and all(map(is_cordoned, nodes))
+        return f"cannot come back: {', '.join(nodes)} is cordoned" if in_vain else ""
+    if not elastic:
+        return ""
+    if pods.leaving(pod) and is_cordoned(node):
+        return f"is evicted from {node}, which is cordoned"
+    return DISRUPTED.get(pods.disruption(pod), "").format(node=node)
+
+
+def _unschedulable_since(pod: Json) -> float:
+    if pods.node(pod) or pods.leaving(pod) or json_tree.dig(pod, "status", "nominatedNodeName"):
+        return FOREVER
+    for one in json_tree.items(pod, "status", "conditions"):
+        if one.get("type") == "PodScheduled" and one.get("reason") == "Unschedulable":
+            return instant_at(one.get("lastTransitionTime")) or 0.0
+    return FOREVER

@@ -1,0 +1,112 @@
+"""Which nodes each Job may use: worked out anew when labels or taints of nodes change, and only then.
+
+Jobs that ask the same share one set of nodes. A Job that may use every node with GPUs has none: it
+is as if it asked for nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from laxity.job.accelerators import GPU
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.objects.accelerator_nodes import offers, site
+from laxity_k8s.objects.node_constraints import NOTHING, Asks, adds_tolerations, shut_out
+from laxity_scheduler.model.cluster import NodeSet
+
+MOST_REASONS: Final = 5
+MOST_NAMED: Final = 5
+Seen = tuple[Mapping[str, str], list[Any], tuple[str, ...]]  # labels, taints, accelerators
+
+
+class Eligible:
+    """The nodes with GPUs as they are labelled and tainted, and the sets that follow from it.
+
+    Whether the cluster lets pods tolerate taints of the GPUs that they ask for shows in the first
+    pod that such a taint concerns; until then it is taken for granted, as a pod that has to wait
+    for it can be taken back, and a refused Job would be wronged.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Json] = {}  # all that were looked at
+        self._seen: dict[str, Seen] = {}
+        self._sets: dict[Asks, tuple[str, NodeSet]] = {}
+        self._gpu_taints = True
+        self._plain = True  # no node has a taint or an accelerator that is no nvidia.com/gpu
+        self._guard = Guard()
+
+    def look(self, nodes: Mapping[str, Json]) -> bool:
+        """Take in the nodes; whether anything that matters here is different."""
+        changed = [name for name, node in nodes.items() if self._nodes.get(name) is not node]
+        gone = self._nodes.keys() - nodes.keys()
+        self._nodes = dict(nodes)
+        before = {name: self._seen.pop(name, None) for name in (*changed, *gone)}
+        for name in changed:
+            if offered := tuple(sorted(offers(nodes[name]))):
+                taints = json_tree.items(nodes[name], "spec", "taints")
+                self._seen[name] = (json_tree.labels(nodes[name]), taints, offered)
+        if all(self._seen.get(name) == old for name, old in before.items()):
+            return False
+        self._again()
+        return True
+
+    def learn(self, template: Json, own: Iterable[Json]) -> bool:
+        """See in a Job's pods whether they were let tolerate taints of GPUs; whether that is news."""
+        if self._plain:
+            return False
+        shown = [adds_tolerations(template, pod) for pod in own]
+        told = next((one for one in shown if one is not None), self._gpu_taints)
+        if told == self._gpu_taints:
+            return False
+        self._gpu_taints = told
+        self._again()
+        return True
+
+    def name(self, asks: Asks) -> str:
+        """The set of nodes that do for pods that ask so, by its name; "" if all do."""
+        if self._plain and asks is NOTHING:
+            return ""
+        return self.set_of(asks)[0]
+
+    def look_up(self, asks: Asks) -> tuple[str, NodeSet]:
+        """The same for a question: it is not kept, as questions may be any."""
+        return self._sets.get(asks) or self._worked_out(asks)
+
+    def set_of(self, asks: Asks) -> tuple[str, NodeSet]:
+        found = self._sets.get(asks)
+        if found is None:
+            found = self._sets[asks] = self._worked_out(asks)
+        return found
+
+    def _again(self) -> None:
+        self._sets.clear()
+        self._plain = not any(
+            taints or offered != (GPU,) for _, taints, offered in self._seen.values()
+        )
+
+    def _worked_out(self, asks: Asks) -> tuple[str, NodeSet]:
+        why: dict[str, list[str]] = {}
+        for name in sorted(self._seen):
+            gpu_taints, node = self._gpu_taints, self._nodes[name]
+            words = self._guard(name, shut_out, asks, node, gpu_taints=gpu_taints)
+            words = "it cannot be read" if words is None else words
+            for resource in self._seen[name][2]:
+                other = f"it offers {resource}, {asks.resource} is asked"
+                said = words if resource == asks.resource else other
+                why.setdefault(said, []).append(site(name, resource))
+        mine = frozenset(why.pop("", ()))
+        return asks.text if why else "", NodeSet(mine, _summed(why))
+
+
+def _summed(why: Mapping[str, list[str]]) -> str:
+    """The reasons with the nodes that they shut out, the most frequent first."""
+    ordered = sorted(why.items(), key=lambda one: (-len(one[1]), one[0]))
+    said = [f"{_named(nodes)}: {words}" for words, nodes in ordered[:MOST_REASONS]]
+    more = len(ordered) - MOST_REASONS
+    return "; ".join(said) + (f"; and {more} other reasons" if more > 0 else "")
+
+
+def _named(nodes: list[str]) -> str:
+    shown = ", ".join(nodes[:MOST_NAMED])
+    return f"{shown} and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else shown

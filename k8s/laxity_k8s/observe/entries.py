@@ -1,0 +1,99 @@
+"""What is known of one group of objects: a Job with its pods, or pods of somebody else."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs as objects
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.accelerator_nodes import resource_of, site
+from laxity_k8s.objects.affinity import allowed
+from laxity_k8s.objects.node_constraints import NOTHING, Asks
+from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.observe.unplaced import Unplaced, unseen
+from laxity_scheduler.live import Report
+from laxity_scheduler.model.job import Job
+
+
+@dataclass(slots=True)
+class Entry:
+    """What was last made of one group of objects: a Job and its pods, or somebody else's pods."""
+
+    uid: str
+    row: Job | None
+    state: Kept
+    busy: Counter[str]
+    report: Report
+    due_at: float
+    sent: Counter[str] = field(default_factory=Counter)  # of `busy`: for workers not there yet
+    may: frozenset[str] | None = None  # nodes that its pods may go to; None: any
+    unseen_gpus: int = 0
+    asks: Asks = NOTHING
+
+
+def own_pods(job: Json, all_pods: list[Json]) -> list[Json]:
+    """Those of this Job, not of one that had its name before."""
+    uid = str(job["metadata"].get("uid"))
+    return [pod for pod in all_pods if pods.owner(pod)[1] == uid]
+
+
+def count(entry: Entry, job: Json, nodes: Sequence[str], size: int, own: list[Json]) -> None:
+    """Add what is meant for its workers that are not there yet."""
+    entry.sent = objects.reserved(job, nodes, size, own)
+    entry.busy += entry.sent
+    look_for_unseen(entry, job, own)
+
+
+def count_sent(entry: Entry, job: Json, own: list[Json]) -> None:
+    """The same for a Job that has no row."""
+    nodes = objects.places(job, own, objects.width(job))
+    count(entry, job, nodes, pods.gpus(json_tree.table(job, "spec", "template")), own)
+
+
+def look_for_unseen(entry: Entry, job: Json, own: list[Json]) -> None:
+    template = json_tree.table(job, "spec", "template")
+    size = pods.gpus(template) if entry.row is None else entry.row.gpus_per_worker
+    awaited = entry.sent.total() // size if size else 0
+    entry.may = allowed(template)
+    entry.unseen_gpus = size * unseen(job, own, awaited)
+
+
+def foreign_busy(entries: Mapping[str, Entry], jobs: Mapping[str, Json]) -> Counter[str]:
+    """GPUs by node of pods that belong to no Job of laxity's."""
+    busy: Counter[str] = Counter()
+    for group, entry in entries.items():
+        if not objects.managed(jobs.get(group, {})):
+            busy.update(entry.busy)
+    return busy
+
+
+def find_unplaced(
+    entries: Mapping[str, Entry],
+    groups: Iterable[str],
+    over: Mapping[str, int],
+    sites: Iterable[str],
+) -> Iterator[Unplaced]:
+    """Workers that were not seen, and those whose place somebody else has taken.
+
+    `groups` have workers that were not seen, `over` are GPUs more than a site has.
+    """
+    for group in sorted(groups):
+        yield Unplaced(entries[group].unseen_gpus, _may(entries[group], sites))
+    for name, gpus in sorted(over.items()):
+        left = gpus
+        for group in sorted(entries):
+            entry = entries[group]
+            moved = min(left, entry.sent[name])
+            if moved > 0:
+                left -= moved
+                yield Unplaced(moved, _may(entry, sites))
+
+
+def _may(entry: Entry, sites: Iterable[str]) -> frozenset[str]:
+    """Sites where its pods may be: on any machine, it is its own kind of accelerator."""
+    resource = entry.asks.resource
+    if entry.may is None:
+        return frozenset(name for name in sites if resource_of(name) == resource)
+    return frozenset(site(name, resource) for name in entry.may)

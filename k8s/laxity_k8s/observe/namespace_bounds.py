@@ -1,0 +1,118 @@
+"""Rows of Jobs within what their namespaces allow: followed as quotas and pods change.
+
+Widths end at what a quota leaves to laxity's Jobs. Where these use all of it, the others wait until
+one of them ends, and nothing is reserved for them meanwhile: their pods would not be made.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs as objects
+from laxity_k8s.objects import pods
+from laxity_k8s.objects.jobs import BadJob
+from laxity_k8s.objects.quotas import NamespaceLimits, Used, add_to, demand, limits_of
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.quota_watch import QuotaWatch, Specs
+from laxity_scheduler.model.decision import Admit, Decision, Resize
+from laxity_scheduler.model.job import Job
+
+CODE = "namespace_limits"
+
+
+class Bounds:
+    """What namespaces allow; everything where no quotas are watched."""
+
+    def __init__(self, mirror: Mirror, quotas: QuotaWatch | None) -> None:
+        self._mirror, self._quotas = mirror, quotas
+        self._seen: Specs = ((), ())
+        self._limits: Mapping[str, NamespaceLimits] = {}  # by namespace
+        self._used: Mapping[str, Used] = {}  # by laxity's own Jobs, by namespace
+
+    def look(self, touched: Collection[str]) -> tuple[set[str], set[str]]:
+        """Namespaces that allow something else now, and those whose own Jobs use something else.
+
+        `touched` groups have changed.
+        """
+        if self._quotas is None:
+            return set(), set()
+        found = self._quotas.found
+        bounded = {str(one["metadata"]["namespace"]) for one in found[0]}
+        if found == self._seen and bounded.isdisjoint(map(namespace_of, touched)):
+            return set(), set()
+        limits, used, self._seen = self._limits, self._used, found
+        self._used, foreign = self._uses(bounded)
+        self._limits = limits_of(*found, foreign)
+        return _differing(limits, self._limits), _differing(used, self._used)
+
+    def bound(self, row: Job | BadJob, job: Json) -> Job | BadJob:
+        """The row with the widths that its namespace allows; it keeps the one that it has."""
+        if isinstance(row, BadJob) or row.namespace not in self._limits:
+            return row
+        limits, template = self._limits[row.namespace], json_tree.table(job, "spec", "template")
+        widest, why = limits.widest(template)
+        widths = tuple(one for one in row.widths if one <= max(widest, row.workers))
+        if not widths:
+            problem = f"{why}, and it needs at least {row.widths[0]:d} worker(s)"
+            return BadJob(row.id, (problem,), put_off=True, code=CODE)
+        if not (row.workers or row.terminating_workers or row.asked):
+            room, resource = limits.room(demand(template), self._used.get(row.namespace, {}))
+            if room < widths[0]:
+                problem = (
+                    f"quota {limits.left[resource][2]} of its namespace leaves no {resource}: "
+                    "it waits until another job of its namespace ends"
+                )
+                return BadJob(row.id, (problem,), put_off=True, code=CODE)
+        return row if widths == row.widths else replace(row, widths=widths)
+
+    def without_room(
+        self, decisions: Iterable[Decision], rows: Mapping[str, Job], jobs: Mapping[str, Json]
+    ) -> set[str]:
+        """Jobs whose start or growth, after those before it, is more than a quota leaves."""
+        if not self._limits:
+            return set()
+        spent = {namespace: dict(used) for namespace, used in self._used.items()}
+        found = set()
+        for one in decisions:
+            row = rows.get(one.job) if isinstance(one, Admit | Resize) else None
+            if row is None or not isinstance(one, Admit | Resize):
+                continue
+            more, limits = one.workers - row.workers, self._limits.get(row.namespace)
+            if more <= 0 or limits is None or row.id not in jobs:
+                continue
+            asked = demand(json_tree.table(jobs[row.id], "spec", "template"))
+            mine = spent.setdefault(row.namespace, {})
+            if limits.room(asked, mine)[0] < more:
+                found.add(row.id)
+            else:
+                add_to(mine, asked, more)
+        return found
+
+    def _uses(self, namespaces: Collection[str]) -> tuple[dict[str, Used], dict[str, Used]]:
+        """What laxity's Jobs use in these namespaces, and what pods of others do."""
+        own: dict[str, Used] = {}
+        foreign: dict[str, Used] = {}
+        jobs = self._mirror.jobs
+        for group in self._mirror.pods_of.keys() | jobs.keys():
+            namespace = namespace_of(group)
+            if namespace not in namespaces:
+                continue
+            job, there = jobs.get(group), self._mirror.pods_of.get(group, {}).values()
+            alive = [pod for pod in there if not pods.over(pod)]
+            is_ours = job is not None and objects.managed(job)
+            used = (own if is_ours else foreign).setdefault(namespace, {})
+            for pod in alive:
+                add_to(used, demand(pod), 1)
+            awaited = objects.due_workers(job) - len(alive) if job and objects.live(job) else 0
+            if job and is_ours and awaited > 0:
+                add_to(used, demand(json_tree.table(job, "spec", "template")), awaited)
+        return own, foreign
+
+
+def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def namespace_of(group: str) -> str:
+    return group.removeprefix("pod:").partition("/")[0]

@@ -1,0 +1,83 @@
+"""Jobs that are left out of what is observed, until somebody else changes them.
+
+Those whose patch the API server has refused are tried again after a while, too: a quota or a webhook
+may let them through by then. They are known in memory only: a service that starts anew finds out
+again.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from laxity import names
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.model.reasons import utc
+
+OURS = frozenset({*names.OUTPUTS, names.VERDICT_LABEL, names.CLASS_LABEL})
+FIRST_S: Final = 60.0
+LONGEST_S: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """What is wrong, what the Job's user said when that was found, and when it is tried again."""
+
+    problem: str
+    asked: tuple[Any, ...]
+    times: int = 1
+    again_at: float = FOREVER
+
+
+class Rejections:
+    """The rejection of each Job, by its id."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Rejection] = {}
+
+    def add(self, job: Json, problem: str, *, now: float = 0.0, tries_again: bool = False) -> bool:
+        """Leave this Job out; whether that is news. `tries_again`: for 1, 2, 4, ... minutes."""
+        job_id, new = json_tree.identity(job), Rejection(problem, _asked(job))
+        old = self._found.get(job_id)
+        if old is not None and old.asked == new.asked:
+            new = replace(new, times=old.times + (now >= old.again_at), again_at=old.again_at)
+            if new == old:
+                return False
+        if tries_again and (old is None or new.times != old.times or new.asked != old.asked):
+            wait_s = min(LONGEST_S, FIRST_S * 2.0 ** min(new.times - 1, 32))
+            new = replace(new, again_at=now + wait_s)
+        self._found[job_id] = new
+        return True
+
+    def problem(self, job: Json, now: float = 0.0) -> str:
+        """Why this Job is left out; "" if it is not, was changed since, or is tried again."""
+        if not self._found:  # as nearly always
+            return ""
+        job_id = json_tree.identity(job)
+        found = self._found.get(job_id)
+        if found is None or now >= found.again_at:
+            return ""
+        if found.asked != _asked(job):
+            del self._found[job_id]
+            return ""
+        again = "" if found.again_at == FOREVER else f" (tried again at {utc(found.again_at)})"
+        return f"{found.problem}{again}"
+
+    def again_at(self, job_id: str) -> float:
+        """When it is tried again; FOREVER if that is never."""
+        found = self._found.get(job_id)
+        return FOREVER if found is None else found.again_at
+
+    def forget(self, job_id: str) -> None:
+        self._found.pop(job_id, None)
+
+
+def _asked(job: Json) -> tuple[Any, ...]:
+    """All of a Job that others than laxity write."""
+    annotations, labels = json_tree.annotations(job), json_tree.labels(job)
+    return (
+        json_tree.dig(job, "metadata", "uid"),
+        json_tree.table(job, "spec"),
+        {key: annotations[key] for key in annotations if key not in OURS},
+        {key: labels[key] for key in labels if key not in OURS},
+    )

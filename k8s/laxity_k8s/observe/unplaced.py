@@ -1,0 +1,86 @@
+"""GPUs that are taken while nobody can say on which node: they are busy all the same.
+
+The watches of Jobs and Pods are two streams, and drift apart when one is cut. A Job may count
+workers whose pods are not seen yet (those scaled away, too), and a pod of a Job that may go to
+several nodes may sit where room was kept for another, who then goes elsewhere. Free is what both
+call free, so a cluster's busy GPUs are the maximum of what its Jobs and its Pods say. The job
+controller comes behind, too: until it has seen a suspension it may start the workers of that Job.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects import jobs, pods
+from laxity_k8s.objects.controller_seen import may_come
+from laxity_scheduler.model.cluster import Node
+
+ENDED = ("succeeded", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """GPUs on one or some of these nodes; None: on any."""
+
+    gpus: int
+    nodes: frozenset[str] | None = None
+
+
+def unseen(job: Json, own: Sequence[Json], sent: int) -> int:
+    """Workers that a Job counts and that are neither seen on a node nor awaited on one.
+
+    `sent` workers are awaited. A pod without a node holds nothing if it may stay; one that has to
+    go is not seen again once it is bound, so it counts. So does a second one of the same index,
+    which a job controller may make that has not seen its own first.
+    """
+    wide = jobs.width(job)
+    alive = [(index, pod) for index, pod in jobs.numbered(job, own) if not pods.over(pod)]
+    bound = [index for index, pod in alive if pods.node(pod)]
+    waiting = {
+        index
+        for index, pod in alive
+        if not pods.node(pod) and not pods.leaving(pod) and index < wide
+    } - set(bound)
+    held = max(_counted(job, own), len(alive), may_come(job))
+    return max(0, held - len(bound) - max(len(waiting), sent))
+
+
+def _counted(job: Json, own: Sequence[Json]) -> int:
+    """Workers that hold GPUs by the Job's status, less those seen to end since it was written."""
+    status = json_tree.table(job, "status")
+    counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
+    ended = sum(pods.over(pod) and not pods.leaving(pod) for pod in own)
+    known = sum(
+        pods.count(status.get(how)) + len(json_tree.items(status, "uncountedTerminatedPods", how))
+        for how in ENDED
+    )
+    return counted - max(0, ended - known)
+
+
+def set_aside(nodes: Mapping[str, Node], unplaced: Iterable[Unplaced]) -> Mapping[str, Node]:
+    """The nodes with so many free GPUs less: of those where they may be, else of any; the freest.
+
+    The freest first, as the cluster's scheduler spreads pods that have a choice.
+    """
+    free = {name: max(0, node.free_gpus) for name, node in nodes.items()}
+    for one in unplaced:
+        may = free if one.nodes is None else [name for name in one.nodes if name in free]
+        left = _take(free, may, one.gpus)
+        if left:
+            _take(free, free, left)
+    return {
+        name: node if node.free_gpus <= free[name] else replace(node, free_gpus=free[name])
+        for name, node in nodes.items()
+    }
+
+
+def _take(free: dict[str, int], names: Iterable[str], gpus: int) -> int:
+    """Take them from the freest of these nodes; how many were not to be had."""
+    for name in sorted(names, key=lambda name: (-free[name], name)):
+        taken = min(gpus, free[name])
+        free[name] -= taken
+        gpus -= taken
+        if not gpus:
+            break
+    return gpus

@@ -99,10 +99,10 @@ def examine(
     policy: Policy, state: ClusterState, predictor: Curve, claims: Sequence[Claim] = ()
 ) -> None:
     """Claims (default: all) on one state."""
-    before = codec.dumps(state)
+    before = codec.encode_record(state)
     plan = policy(state, predictor)
     plan.check(state)
-    assert codec.dumps(state) == before, "a snapshot is never changed"
+    assert codec.encode_record(state) == before, "a snapshot is never changed"
     answer = Answer(policy, state, predictor, plan)
     for claim in claims or CLAIMS:
         claim(answer)
@@ -112,7 +112,7 @@ def the_same_state_gives_the_same_bytes(answer: Answer) -> None:
     """Nothing is remembered that matters."""
     told = codec.plan_bytes(answer.plan)
     assert codec.plan_bytes(answer.policy(answer.state, answer.predictor)) == told
-    copy, anew = codec.load_state(codec.dumps(answer.state)), replace(answer.predictor)
+    copy, anew = codec.load_state(codec.encode_record(answer.state)), replace(answer.predictor)
     assert codec.plan_bytes(answer.policy(copy, anew)) == told, "an equal state, the same plan"
 
 
@@ -132,7 +132,7 @@ def _mixed(jobs: Sequence[Job]) -> tuple[Job, ...]:
 
 
 def _sorted(plan: Plan) -> list[bytes]:
-    return sorted(codec.dumps(decision) for decision in plan.decisions)
+    return sorted(codec.encode_record(decision) for decision in plan.decisions)
 
 
 def it_wakes_later_or_never(answer: Answer) -> None:

@@ -173,7 +173,7 @@ def _cut_at(end: End) -> None:
     from laxity_scheduler.store.tables import CycleRow
 
     passes = _Passing(end)
-    record: Callable[..., None] = Store.record
+    record: Callable[..., None] = Store.write_rows
     once: Callable[..., Any] = Wire._once
 
     def journal(store: Store, rows: Any, jobs: Any = ()) -> None:
@@ -197,7 +197,7 @@ def _cut_at(end: End) -> None:
             passes(f"after {what}")
         return answer
 
-    Store.record = journal  # type: ignore[method-assign, assignment]
+    Store.write_rows = journal  # type: ignore[method-assign, assignment]
     Wire._once = send  # type: ignore[method-assign, assignment]
 
 

@@ -43,7 +43,7 @@ def lived(store: Store, *, snapshot_every: int = 7, start_with: int = 0) -> int:
         cycles += 1
         numbered = ClusterState(state.now, state.nodes, state.jobs, state.holds, cycle=cycles)
         plan = with_follow_ups(qos.decide)(numbered, predictor)
-        journal.write(numbered, plan, predictor, policy="qos", decided_s=0.0)
+        journal.write_cycle(numbered, plan, predictor, policy="qos", decided_s=0.0)
         return plan
 
     world.run(decide)

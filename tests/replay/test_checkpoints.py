@@ -25,12 +25,12 @@ def test_a_cycle_leaves_the_checkpoint_to_what_is_written_when_it_has_acted(tmp_
     store = Store.open(f"sqlite:///{file}")
     before = file.stat().st_size
     for number in range(1, 13):
-        store.record([cycle(number)])
+        store.write_rows([cycle(number)])
     assert file.stat().st_size == before
     logged = log.stat().st_size
     assert logged > 12 * MEGABYTE
-    store.record([], [view()])
+    store.write_rows([], [view()])
     assert file.stat().st_size > before + 12 * MEGABYTE
-    store.record([cycle(13)])
+    store.write_rows([cycle(13)])
     assert log.stat().st_size < logged + MEGABYTE, "the log begins again"
     store.close()

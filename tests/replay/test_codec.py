@@ -53,9 +53,9 @@ def exact(value: Any) -> Any:
 @given(seed=SEEDS)
 def test_a_snapshot_is_read_back_bit_for_bit(seed: int) -> None:
     state = snapshot(seed)
-    again = codec.load_state(codec.dumps(state))
+    again = codec.load_state(codec.encode_record(state))
     assert exact(again) == exact(state)
-    assert codec.dumps(again) == codec.dumps(state)
+    assert codec.encode_record(again) == codec.encode_record(state)
 
 
 @given(seed=SEEDS)
@@ -71,8 +71,8 @@ def test_a_plan_written_decision_by_decision_has_the_bytes_of_the_whole(
 ) -> None:
     maker = Maker(seed)
     plan = Plan(tuple(maker.make(Decision) for _ in range(many)), maker.make(float))
-    text = codec.written(plan)
-    assert text.text == codec.dumps(plan)
+    text = codec.encode_plan(plan)
+    assert text.text == codec.encode_record(plan)
     assert [codec.load_decision(orjson.loads(body)) for body in text.bodies] == [
         codec.load_decision(said) for said in text.decisions
     ]
@@ -81,14 +81,14 @@ def test_a_plan_written_decision_by_decision_has_the_bytes_of_the_whole(
 @given(old=SEEDS, new=SEEDS)
 def test_a_snapshot_is_rebuilt_from_the_one_before_and_the_difference(old: int, new: int) -> None:
     before, after = snapshot(old), snapshot(new)
-    found = json.loads(json.dumps(differences.difference(before, after)))
-    assert exact(differences.patched(before, found)) == exact(after)
+    found = json.loads(json.dumps(differences.snapshot_difference(before, after)))
+    assert exact(differences.apply_difference(before, found)) == exact(after)
 
 
 def test_a_difference_holds_only_what_changed() -> None:
     before = cluster(jobs=[job("a"), job("b", submitted_at=1.0)], now=1.0)
     after = cluster(jobs=[before.jobs[0], job("c", submitted_at=2.0)], now=2.0)
-    found = differences.difference(before, after)
+    found = differences.snapshot_difference(before, after)
     assert [row["id"] for row in found["jobs"]["rows"]] == ["team/c"]
     assert found["jobs"]["gone"] == ["team/b"]
     assert set(found) == {"now", "jobs"}
@@ -96,19 +96,19 @@ def test_a_difference_holds_only_what_changed() -> None:
 
 def test_sets_of_nodes_cost_nothing_where_there_are_none_and_are_written_once() -> None:
     """So a journal written before there were any can still be read."""
-    text = codec.dumps(cluster(jobs=[job("a")]))
+    text = codec.encode_record(cluster(jobs=[job("a")]))
     assert b"eligible" not in text
     assert b"sets" not in text
     assert codec.load_state(text).sets is None
     nodes = NodeSet(frozenset(f"n{number}" for number in range(500)), "too small")
     jobs = [job(str(number), eligible="gpu=a100") for number in range(100)]
     state = cluster(jobs=jobs, sets={"gpu=a100": nodes})
-    assert codec.dumps(state).count(b'"n499"') == 1
-    assert codec.load_state(codec.dumps(state)) == state
+    assert codec.encode_record(state).count(b'"n499"') == 1
+    assert codec.load_state(codec.encode_record(state)) == state
     later = replace(state, now=1.0, jobs=(*state.jobs[1:], job("z", eligible="gpu=a100")))
-    found = differences.difference(state, later)
+    found = differences.snapshot_difference(state, later)
     assert "sets" not in found
-    assert differences.patched(state, found).sets is state.sets
+    assert differences.apply_difference(state, found).sets is state.sets
 
 
 def test_what_cannot_be_read_is_said_with_what_it_should_be() -> None:
@@ -122,10 +122,12 @@ def test_numbers_of_other_libraries_are_written_as_plain_ones() -> None:
     widths: Any = (np.int64(2),)
     strange = Offer("soft", np.float64(1.5), widths, np.float64("inf"), 0.0)
     plain = Offer("soft", 1.5, (2,), float("inf"), 0.0)
-    one, other = (codec.dumps(Refusal(Reason("fits"), (offer,))) for offer in (strange, plain))
+    one, other = (
+        codec.encode_record(Refusal(Reason("fits"), (offer,))) for offer in (strange, plain)
+    )
     assert one == other
 
 
 def test_an_idle_job_takes_few_bytes() -> None:
     plain = Job("team/a", Workload("mlp", 10), 0.0, progress=Progress())
-    assert len(codec.dumps(plain)) < 100
+    assert len(codec.encode_record(plain)) < 100

@@ -10,7 +10,7 @@ from laxity_scheduler.model.decision import Loan, Reclaim
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store import codec
-from laxity_scheduler.store.audit_rows import Journalled, Records
+from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.store import Store
 from laxity_scheduler.store.tables import LoanRow
 from tests.builders import cluster
@@ -27,14 +27,14 @@ PLANS: Mapping[float, Plan] = {
 def test_nodes_that_go_back_end_their_loans_and_no_later_ones(
     at_once: bool, tmp_path: Path
 ) -> None:
-    store, records = Store.open(f"sqlite:///{tmp_path}/laxity.db"), Records()
+    store, records = Store.open(f"sqlite:///{tmp_path}/laxity.db"), AuditRows()
     for now, plan in PLANS.items():
         state = cluster(now=now, cycle=int(now))
-        records.owe(Journalled(state, plan, codec.written(plan), dict))
+        records.add_plan(JournalledPlan(state, plan, codec.encode_plan(plan), dict))
         if not at_once:
-            store.record(records.owed())
-            records.paid()
-    store.record(records.owed())
+            store.write_rows(records.pending_rows())
+            records.mark_flushed()
+    store.write_rows(records.pending_rows())
     with Session(store.engine) as session:
         rows = [(row.node, row.taken_at, row.returned_at) for row in session.exec(select(LoanRow))]
     assert rows == [("night-0", 10.0, 20.0), ("night-1", 10.0, 20.0), ("night-1", 30.0, None)]

@@ -11,8 +11,8 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store import codec
-from laxity_scheduler.store.audit_rows import Journalled, Records
-from laxity_scheduler.store.tables import DecisionRow, Fresh, VerdictRow
+from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
+from laxity_scheduler.store.tables import DecisionRow, NewRow, VerdictRow
 from tests.builders import cluster, job
 from tests.replay.random_values import Maker
 
@@ -30,10 +30,12 @@ def told(kind: str, seed: int) -> Promised | Forecasted | Refuse:
     return Refuse("team/a", maker.record(Refusal, reason=FITS), FITS)
 
 
-def owed(records: Records, state: ClusterState, plan: Plan) -> list[Fresh]:
+def owed(records: AuditRows, state: ClusterState, plan: Plan) -> list[NewRow]:
     """What is owed once this plan is in the journal."""
-    records.owe(Journalled(state, plan, codec.written(plan), lambda: {"team/a": "uid-a"}))
-    return [row for row in records.owed() if isinstance(row, Fresh)]
+    records.add_plan(
+        JournalledPlan(state, plan, codec.encode_plan(plan), lambda: {"team/a": "uid-a"})
+    )
+    return [row for row in records.pending_rows() if isinstance(row, NewRow)]
 
 
 @pytest.mark.parametrize("kind", ["promise", "forecast", "refusal"])
@@ -45,7 +47,7 @@ def test_a_row_holds_the_bytes_of_the_decision_and_of_the_verdict_it_came_to(
     state = cluster(jobs=[job("a", verdict=old)], now=40.0)
     said = told(kind, seed)
     plan = Plan((said, Admit("team/a", 1, ("node-0",), FITS)))
-    rows = owed(Records(), state, plan)
+    rows = owed(AuditRows(), state, plan)
     assert [row.table for row in rows] == [DecisionRow, VerdictRow, DecisionRow]
     assert [row.values["body"] for row in rows if row.table is DecisionRow] == [
         orjson.dumps(codec.decision_json(one)) for one in plan.decisions
@@ -57,18 +59,18 @@ def test_a_row_holds_the_bytes_of_the_decision_and_of_the_verdict_it_came_to(
 
 def test_what_was_said_before_is_no_row_again() -> None:
     state = cluster(jobs=[job("a")], now=40.0)
-    plan, records = Plan((told("promise", 1),)), Records()
+    plan, records = Plan((told("promise", 1),)), AuditRows()
     first = owed(records, state, plan)
-    records.paid()
+    records.mark_flushed()
     again = owed(records, state, plan)
     assert first
-    assert again == list[Fresh]()
+    assert again == list[NewRow]()
 
 
 def test_what_the_store_did_not_take_is_owed_with_what_comes_after_it() -> None:
     state = cluster(jobs=[job("a"), job("b")], now=40.0)
     refused = Refuse("team/b", Maker(2).record(Refusal, reason=FITS), FITS)
-    records = Records()
+    records = AuditRows()
     first = list(owed(records, state, Plan((told("promise", 1),))))
     both = owed(records, state, Plan((told("promise", 1), refused)))
     assert [row.values["job"] for row in both] == ["team/a", "team/a", "team/b", "team/b"]

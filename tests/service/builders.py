@@ -145,7 +145,7 @@ def staged(
         report_of=reports_of(history),
         policy=policy,
         lessons=Lessons(history, Learner(history)),
-        leads=store.leads,
+        leads=store.try_lead,
     )
     teller = Dispatcher(service.board, service.metrics, listeners)
     service.telling = teller

@@ -97,7 +97,7 @@ def test_what_is_wrong_with_the_store_is_told_to_those_with_a_token(
     def away() -> None:
         raise StoreError("no connection to host db.example")
 
-    monkeypatch.setattr(stage.service.store, "ping", away)
+    monkeypatch.setattr(stage.service.store, "check_connection", away)
     answer = stage.http.get("/readyz", headers=shown)
     assert answer.status_code == 503
     assert words in answer.json()["store"]

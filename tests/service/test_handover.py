@@ -18,7 +18,7 @@ from laxity_scheduler.service.feedback import Lessons
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
-from laxity_scheduler.store.tables import Fresh, JobRow, Owed, Table
+from laxity_scheduler.store.tables import JobRow, NewRow, PendingRow, Table
 from tests.prediction.builders import epoch_line, line
 from tests.service.builders import manifest
 from tests.service.memory_world import MemoryWorld
@@ -130,19 +130,19 @@ class Killed(BaseException):
 
 def killed_before_it_tells(store: Store) -> None:
     """The service of this store ends when it would write down what it said to whom."""
-    record = store.record
+    record = store.write_rows
 
-    def dies(rows: Iterable[Table | Owed], jobs: Iterable[JobRow] = ()) -> None:
+    def dies(rows: Iterable[Table | PendingRow], jobs: Iterable[JobRow] = ()) -> None:
         given = list(rows)
-        if any(isinstance(row, Fresh) for row in given):
+        if any(isinstance(row, NewRow) for row in given):
             raise Killed
         record(given, jobs)
 
-    store.record = dies  # type: ignore[method-assign]
+    store.write_rows = dies  # type: ignore[method-assign]
 
 
 def said(one: Replica, job_id: str = "default/job") -> list[tuple[int, str]]:
-    return [(row.cycle, row.kind) for row in one.store.decisions([job_id], limit=10)]
+    return [(row.cycle, row.kind) for row in one.store.latest_decisions([job_id], limit=10)]
 
 
 def test_what_was_decided_last_is_told_by_the_next_service_if_it_was_killed_before(
@@ -158,9 +158,9 @@ def test_what_was_decided_last_is_told_by_the_next_service_if_it_was_killed_befo
     assert said(second) == []
 
     second.step()
-    cycle = second.store.last_said()
+    cycle = second.store.last_audited_cycle()
     assert said(second) == [(cycle, "admit"), (cycle, "forecasted")]
-    verdicts = second.store.verdicts(job["metadata"]["uid"])
+    verdicts = second.store.verdicts_of(job["metadata"]["uid"])
     assert [(row.cycle, row.kind) for row in verdicts] == [(cycle, "forecast")]
     second.step()
     assert len(said(second)) == 2, "and told once"
@@ -171,14 +171,14 @@ def test_who_is_no_leader_any_more_does_not_tell_what_its_successor_has_told(
 ) -> None:
     first, second = pair
     first.elected = True
-    first.store.claim("first", 1.0)
+    first.store.claim_term("first", 1.0)
     world.submit(manifest("job", epochs=EPOCHS, widths="1", epoch_estimate="10s"))
     carry_out = world.carry_out
 
     def paused(plan: Plan) -> None:
         monkeypatch.setattr(world, "carry_out", carry_out)
         carry_out(plan)
-        second.store.claim("second", 2.0)
+        second.store.claim_term("second", 2.0)
         second.elected = True
         second.step()
 

@@ -21,7 +21,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.service import expected_times, views
 from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.store.journal import entries, replay
+from laxity_scheduler.store.journal import iter_entries, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
 from tests.builders import Curve
 from tests.service.builders import Stage, manifest, staged, wait_until
@@ -83,7 +83,7 @@ def test_jobs_that_no_decision_can_be_made_about_are_refused_and_all_others_star
         ]
         metrics = stage.http.get("/metrics").text
         failure = stage.service.failure
-        started = {entry.cycle: entry for entry in entries(stage.service.store)}
+        started = {entry.cycle: entry for entry in iter_entries(stage.service.store)}
     for view in bad:
         assert view["reason_code"] == "invalid"
         assert words in view["reason"]
@@ -103,10 +103,10 @@ def test_a_cycle_around_a_bad_job_is_replayed_byte_for_byte(tmp_path: Path) -> N
         for name in HONEST:
             stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")
     store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
-    found = list(replay(store, lambda _name: policy, lambda _parameters: truth))
+    found = list(replay_cycles(store, lambda _name: policy, lambda _parameters: truth))
     store.close()
     assert len(found) >= 2
-    assert [one.lines for one in found if not one.same] == []
+    assert [one.lines for one in found if not one.is_same] == []
 
 
 def test_what_a_rejected_job_runs_on_is_given_to_nobody(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_store_that_takes_nothing_makes_the_service_unready(
         raise StoreError("database or disk is full")
 
     with staged(tmp_path, MemoryWorld(1)) as stage, monkeypatch.context() as patch:
-        patch.setattr(Store, "record", full)
+        patch.setattr(Store, "write_rows", full)
         stage.world.wake()
         wait_until(lambda: bool(stage.service.failing.words), "three failed cycles")
         unready = stage.http.get("/readyz")
@@ -359,7 +359,7 @@ def test_a_view_that_cannot_be_written_spoils_neither_the_list_nor_the_store(
         stage.submit("b", deadline="1h", widths="1")
         stage.until("default/b", lambda view: view["workers"] == 1, "running")
         wait_until(lambda: not stage.service.board.unsaved(), "all views saved")
-        saved = {row.uid: json.loads(row.view) for row in stage.service.store.jobs()}
+        saved = {row.uid: json.loads(row.view) for row in stage.service.store.load_jobs()}
     assert listed.status_code == 200
     assert (ended["result"], ended["outcome"]) == (None, "kept")
     assert "64-bit" in ended["error"]
@@ -432,7 +432,7 @@ def test_a_part_that_raises_costs_nobody_his_start(
         owner, name = {
             "lessons": (stage.service._publisher._lessons, "look"),
             "metrics": (stage.service.metrics, "look"),
-            "telling": (stage.service.telling, "tell"),
+            "telling": (stage.service.telling, "dispatch"),
         }[part]
         monkeypatch.setattr(owner, name, failing)
         with caplog.at_level(logging.ERROR):

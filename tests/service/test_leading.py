@@ -8,7 +8,7 @@ import pytest
 
 from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
-from laxity_scheduler.store.tables import CycleRow, DecisionRow, Fresh
+from laxity_scheduler.store.tables import CycleRow, DecisionRow, NewRow
 
 SAID = {
     "cycle": 1, "at": 1.0, "job": "n/a", "kind": "wait", "reason_code": "", "reason": "",
@@ -50,14 +50,14 @@ def test_an_ended_term_writes_no_cycle_nor_what_it_said_but_views_all_the_same(
     tmp_path: Path,
 ) -> None:
     old, new = opened(tmp_path), opened(tmp_path)
-    terms = [old.claim("old", 1.0), new.claim("new", 2.0)]
+    terms = [old.claim_term("old", 1.0), new.claim_term("new", 2.0)]
     with pytest.raises(StaleServiceError, match="term 1 is over: new leads in term 2"):
-        old.record([cycle(1)])
+        old.write_rows([cycle(1)])
     with pytest.raises(StaleServiceError):
-        old.record([Fresh(DecisionRow, SAID)])
-    assert new.last_said() == 0
-    new.record([cycle(1)])
-    old.record([])
+        old.write_rows([NewRow(DecisionRow, SAID)])
+    assert new.last_audited_cycle() == 0
+    new.write_rows([cycle(1)])
+    old.write_rows([])
     assert terms == [1, 2]
     assert new.last_cycle() == 1
     old.close()
@@ -66,8 +66,10 @@ def test_an_ended_term_writes_no_cycle_nor_what_it_said_but_views_all_the_same(
 
 def test_who_takes_over_fences_what_the_last_plan_moved_before_it_leads(tmp_path: Path) -> None:
     store, lease = opened(tmp_path), Lease("me")
-    store.record([cycle(1, ("Admit", "n/before"))])
-    store.record([cycle(2, ("Admit", "n/a"), ("Wait", "n/b"), ("Preempt", "n/c"), ("Wait", "n/a"))])
+    store.write_rows([cycle(1, ("Admit", "n/before"))])
+    store.write_rows(
+        [cycle(2, ("Admit", "n/a"), ("Wait", "n/b"), ("Preempt", "n/c"), ("Wait", "n/a"))]
+    )
     leadership = Leadership(store, lease)
     led = [leadership.leads()]
     for reign in (1, 1, 0, 2):
@@ -90,14 +92,14 @@ def test_who_cannot_fence_does_not_lead_and_tries_again(tmp_path: Path) -> None:
     lease.reign = 1
     leadership = Leadership(store, lease)
     store.engine.dispose()
-    claim, store.claim = store.claim, broken  # type: ignore[method-assign]
+    claim, store.claim_term = store.claim_term, broken  # type: ignore[method-assign]
     with pytest.raises(StoreError):
         leadership.leads()
-    store.claim = claim  # type: ignore[method-assign]
+    store.claim_term = claim  # type: ignore[method-assign]
     assert leadership.leads() is True
     assert lease.fenced == [([], 1)]
     store.close()
 
 
-def broken(holder: str, at: float) -> int:
+def broken(holder: str, since: float) -> int:
     raise StoreError("away")

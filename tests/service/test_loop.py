@@ -13,7 +13,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.service.loop import rarely_collected
-from laxity_scheduler.store.journal import Journal, replay
+from laxity_scheduler.store.journal import Journal, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
 from tests.builders import Curve
 from tests.service.builders import staged, wait_until
@@ -66,7 +66,7 @@ def test_a_decision_that_cannot_be_journalled_is_not_carried_out(
 
     with staged(tmp_path, MemoryWorld(1)) as stage:
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "record", away)
+            patch.setattr(Store, "write_rows", away)
             stage.submit("a", deadline="1h", widths="1")
             wait_until(lambda: "store is away" in stage.service.failure, "a store that is away")
             acted = [plan for plan in stage.world.carried_out if plan.decisions]
@@ -77,7 +77,7 @@ def test_a_decision_that_cannot_be_journalled_is_not_carried_out(
 def test_the_world_hears_of_a_checked_plan_before_it_is_written_down(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    policy, write = Moody(), Journal.write
+    policy, write = Moody(), Journal.write_cycle
     told: list[bool] = []
     with staged(tmp_path, world := MemoryWorld(1), policy=policy) as stage:
 
@@ -85,7 +85,7 @@ def test_the_world_hears_of_a_checked_plan_before_it_is_written_down(
             told.append(world.expected[-1] is plan and plan not in world.carried_out)
             write(journal, state, plan, *rest, **more)
 
-        monkeypatch.setattr(Journal, "write", written)
+        monkeypatch.setattr(Journal, "write_cycle", written)
         stage.submit("a", deadline="1h", widths="1")
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
         policy.mood = "overbooks"
@@ -167,7 +167,7 @@ def test_a_service_that_comes_back_knows_all_jobs_and_repeats_no_verdict(tmp_pat
     with staged(tmp_path, world) as again:
         after = again.http.get("/v1/jobs/default/done").json()
         on = again.http.get("/v1/jobs/default/on").json()
-        verdicts = again.service.store.verdicts(on["uid"])
+        verdicts = again.service.store.verdicts_of(on["uid"])
         next_cycle = again.service.seen[0].cycle
     before.pop("project")  # of its Job, which is gone
     assert after == before
@@ -197,10 +197,10 @@ def test_what_the_service_lived_through_is_replayed_byte_for_byte(tmp_path: Path
         stage.world.finished("default/b")
         stage.until("default/b", lambda view: view["outcome"] == "kept", "kept")
     store = Store.open(f"sqlite:///{tmp_path}/laxity.db")
-    found = list(replay(store, lambda _name: qos.decide, lambda _parameters: truth))
+    found = list(replay_cycles(store, lambda _name: qos.decide, lambda _parameters: truth))
     store.close()
     assert len(found) >= 4
-    assert [one.lines for one in found if not one.same] == []
+    assert [one.lines for one in found if not one.is_same] == []
 
 
 def test_a_cycle_that_another_service_has_decided_is_not_acted_on(tmp_path: Path) -> None:
@@ -208,12 +208,12 @@ def test_a_cycle_that_another_service_has_decided_is_not_acted_on(tmp_path: Path
         rival = Journal(stage.service.store)
         taken = rival.last_cycle + 1
         state = replace(stage.service.seen[0], cycle=taken)
-        rival.write(state, Plan(), Curve(version="rival"), policy="qos", decided_s=0.0)
+        rival.write_cycle(state, Plan(), Curve(version="rival"), policy="qos", decided_s=0.0)
         stage.submit("a", deadline="1h", widths="1")
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
         metrics = stage.http.get("/metrics").text
-        rows = {row.cycle: row for row in stage.service.store.cycles(0)}
-        admitted = stage.service.store.decisions(["default/a"], limit=10)
+        rows = {row.cycle: row for row in stage.service.store.iter_cycles(0)}
+        admitted = stage.service.store.latest_decisions(["default/a"], limit=10)
     assert rows[taken].predictor == "rival"
     assert 'laxity_cycles_failed_total{cause="stale"}' in metrics
     assert all(row.cycle > taken for row in admitted)

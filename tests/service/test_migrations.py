@@ -57,7 +57,7 @@ def test_a_migrated_sqlite_store_has_exactly_the_tables_of_the_code(tmp_path: Pa
 
 def test_opening_a_store_again_changes_nothing_and_keeps_its_rows(tmp_path: Path) -> None:
     first = Store.open(f"sqlite:///{tmp_path}/laxity.db")
-    first.record([a_cycle(7)])
+    first.write_rows([a_cycle(7)])
     first.close()
     again = Store.open(f"sqlite:///{tmp_path}/laxity.db")
     assert again.last_cycle() == 7
@@ -67,9 +67,9 @@ def test_opening_a_store_again_changes_nothing_and_keeps_its_rows(tmp_path: Path
 def test_a_second_service_cannot_write_a_cycle_that_the_first_has_decided(tmp_path: Path) -> None:
     one = Store.open(f"sqlite:///{tmp_path}/laxity.db")
     other = Store.open(f"sqlite:///{tmp_path}/laxity.db")
-    one.record([a_cycle(1)])
+    one.write_rows([a_cycle(1)])
     with pytest.raises(StaleServiceError):
-        other.record([a_cycle(1)])
+        other.write_rows([a_cycle(1)])
     one.close()
     other.close()
 
@@ -77,11 +77,11 @@ def test_a_second_service_cannot_write_a_cycle_that_the_first_has_decided(tmp_pa
 @pytest.mark.slow
 def test_postgresql_gets_the_same_tables_and_the_same_fence(postgres: str) -> None:
     one, other = Store.open(postgres), Store.open(postgres)
-    one.record([a_cycle(1)])
+    one.write_rows([a_cycle(1)])
     with pytest.raises(StaleServiceError):
-        other.record([a_cycle(1)])
+        other.write_rows([a_cycle(1)])
     assert differences(one) == []
-    assert [row.at for row in other.cycles(1)] == [float("inf")]
+    assert [row.at for row in other.iter_cycles(1)] == [float("inf")]
     one.close()
     other.close()
 
@@ -89,9 +89,9 @@ def test_postgresql_gets_the_same_tables_and_the_same_fence(postgres: str) -> No
 @pytest.mark.slow
 def test_of_two_replicas_one_leads_and_the_other_takes_over_when_it_is_gone(postgres: str) -> None:
     one, other = Store.open(postgres), Store.open(postgres)
-    before = (one.leads(), other.leads(), one.leads())
+    before = (one.try_lead(), other.try_lead(), one.try_lead())
     one.close()
-    after = other.leads()
+    after = other.try_lead()
     other.close()
     assert before == (True, False, True)
     assert after is True

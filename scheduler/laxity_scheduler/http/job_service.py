@@ -216,7 +216,7 @@ class Desk:
     def explain(self, job_id: str) -> Json:
         """The chain of decisions, and what the job waits for."""
         view = self.view(job_id)
-        rows = self._service.store.decisions([job_id], limit=MOST_FOLDED)
+        rows = self._service.store.latest_decisions([job_id], limit=MOST_FOLDED)
         held_by, start_at = tuple(view["held_by"]), view["expected_start_at"]
         state, predictor = self._service.seen
         row = state.by_id.get(job_id)
@@ -238,7 +238,7 @@ class Desk:
     ) -> list[Json]:
         jobs = None if job_id is None else [job_id]
         most = max(limit, MOST_FOLDED)
-        rows = self._service.store.decisions(jobs, namespaces=namespaces, limit=most)
+        rows = self._service.store.latest_decisions(jobs, namespaces=namespaces, limit=most)
         return fold_repeats(rows)[-limit:]
 
     def cluster(self) -> Json:

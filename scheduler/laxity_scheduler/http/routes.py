@@ -326,7 +326,7 @@ async def readyz(request: Request, service: TheService) -> Response:
     is_known = caller is not None and not caller.is_worker
     problems = {}
     try:
-        await run_in_threadpool(service.store.ping)
+        await run_in_threadpool(service.store.check_connection)
     except StoreError as error:
         problems["store"] = str(error) if is_known else "does not answer"
     if service.state is None:

@@ -10,7 +10,7 @@ import typer
 from laxity.cli.exit_codes import FAILED, OK
 from laxity.safe_text import printable
 from laxity_scheduler.process.start import load_predictor, policy_named
-from laxity_scheduler.store.journal import Replayed, replay
+from laxity_scheduler.store.journal import ReplayedCycle, replay_cycles
 from laxity_scheduler.store.store import Store
 
 SHOWN_CYCLES: Final = 20
@@ -23,13 +23,13 @@ class Tally:
 
     policy: str
     cycles: int = 0
-    differing: list[Replayed] = field(default_factory=list)
-    aged: list[Replayed] = field(default_factory=list)
+    differing: list[ReplayedCycle] = field(default_factory=list)
+    aged: list[ReplayedCycle] = field(default_factory=list)
 
-    def add(self, found: Replayed) -> list[Replayed]:
+    def add(self, found: ReplayedCycle) -> list[ReplayedCycle]:
         """Count a cycle; the list it went to, an empty one if it was decided the same."""
         self.cycles += 1
-        if found.same:
+        if found.is_same:
             return []
         ours = found.is_of_this_version or bool(self.policy)
         kind = self.differing if ours else self.aged
@@ -42,7 +42,7 @@ def replay_all(url: str, *, first: int, last: int | None, policy: str, as_json: 
     store = Store.open(url)
     tally = Tally(policy)
     try:
-        for found in replay(
+        for found in replay_cycles(
             store, policy_named, load_predictor,
             first=min(first, MOST_CYCLES), last=last, policy=policy,
         ):  # fmt: skip
@@ -65,7 +65,7 @@ def _json(tally: Tally) -> dict[str, object]:
     return {"cycles": tally.cycles, "version": version("laxity"), "different": different}
 
 
-def _show(found: Replayed) -> None:
+def _show(found: ReplayedCycle) -> None:
     by = "" if found.is_of_this_version else f", was decided by {_laxity(found.version)}"
     typer.echo(printable(f"cycle {found.cycle}, policy {found.policy}{by}:"))
     for line in found.lines:

@@ -57,16 +57,16 @@ def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) 
         world = open_world(settings, reports_of(history), url=url, worker_token=worker_token)
         stack.callback(world.close)
         elected = leadership(settings, store, world, stack)
-        leads = elected.leads if elected else store.leads
+        leads = elected.leads if elected else store.try_lead
         service = Service(
             settings=settings,
             world=world,
             store=store,
-            learning=learner if store.alone else Shared(history, learner),
+            learning=learner if store.is_exclusive else Shared(history, learner),
             report_of=reports_of(history),
             policy=policy_named(settings.policy),
             lessons=Lessons(history, learner),
-            leads=leads if store.alone else taking_over(leads, learner.catch_up),
+            leads=leads if store.is_exclusive else taking_over(leads, learner.catch_up),
         )
         service.leader = elected.holder if elected else service.leader
         if (adopt := getattr(world, "adopt", None)) is not None:
@@ -129,7 +129,7 @@ def leadership(
 ) -> Leadership | None:
     """Replicas on one store elect one where their world can; else the store's lock says who acts."""
     elect = getattr(import_module(world_entry(settings.world).module), "elect", None)
-    if store.alone or elect is None:
+    if store.is_exclusive or elect is None:
         return None
     election = elect(world, lease_s=settings.lease_s)
     stack.callback(election.close)

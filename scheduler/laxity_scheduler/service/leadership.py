@@ -57,7 +57,7 @@ class Leadership:
         """Whether this replica acts. Takes over first, if the lease has just been won."""
         reign = self._election.reign
         if reign and reign != self._reign:
-            term = self._store.claim(self._election.me, time.time())
+            term = self._store.claim_term(self._election.me, time.time())
             self._election.fence(moved_by(self._store.last_plan()), term)
         self._reign = self._election.reign
         return reign != 0 and reign == self._reign

@@ -33,8 +33,8 @@ from laxity_scheduler.service.notifier import Bells
 from laxity_scheduler.service.publisher import Publisher, Telling
 from laxity_scheduler.service.settings import DAY_S, Settings
 from laxity_scheduler.service.view_cache import Board
-from laxity_scheduler.store.audit_rows import Journalled, Records
-from laxity_scheduler.store.codec import WrittenPlan, dumps, written
+from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
+from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record
 from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 
@@ -75,7 +75,7 @@ class Judged:
     """A checked plan, how it is written, and how long it took to make."""
 
     plan: Plan
-    text: WrittenPlan
+    text: EncodedPlan
     decided_s: float
 
 
@@ -101,7 +101,7 @@ class Service:
         self.policy = policy
         self.bells = Bells()
         self.metrics = Metrics()
-        self.board = Board(store.jobs(), self.metrics.faults)
+        self.board = Board(store.load_jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
@@ -118,7 +118,7 @@ class Service:
         self.report_of = report_of
         self.telling = telling
         self._journal = Journal(store)
-        self._records = Records()
+        self._records = AuditRows()
         self._publisher = Publisher(
             world=world,
             store=store,
@@ -271,12 +271,12 @@ class Service:
         finally:
             gc.enable()
         decided_s = time.perf_counter() - began
-        return Judged(plan, written(plan), decided_s)
+        return Judged(plan, encode_plan(plan), decided_s)
 
     @staticmethod
     def _judge_on_paper(state: ClusterState, judge: Callable[[ClusterState], Judged]) -> Judged:
         """The same of a state that can be written, too."""
-        dumps(state)
+        encode_record(state)
         return judge(state)
 
     def _write_down(self, state: ClusterState, judged: Judged, predictor: Predictor) -> Plan:
@@ -284,13 +284,13 @@ class Service:
         plan, text = judged.plan, judged.text
         self.metrics.decision.observe(judged.decided_s)
         self.world.expect(plan)  # connections open while the journal waits for its disk
-        self._journal.write(
+        self._journal.write_cycle(
             state, plan, predictor,
             policy=self.settings.policy, decided_s=judged.decided_s, text=text.text,
         )  # fmt: skip
         # A job that is decided on may be newer than what the board has seen.
         uids = partial(_uids, self.world.jobs() if plan.decisions else ())
-        self._records.owe(Journalled(state, plan, text, uids))
+        self._records.add_plan(JournalledPlan(state, plan, text, uids))
         return plan
 
     def _reject(self, job_id: str, problem: str) -> None:
@@ -303,7 +303,7 @@ class Service:
     def _tidy(self, state: ClusterState) -> None:
         if state.cycle % FORGET_EVERY == 1:
             ended_before = state.now - self.settings.kept_days * DAY_S
-            self._journal.forget(kept_cycles=self.settings.kept_cycles, ended_before=ended_before)
+            self._journal.drop_old(kept_cycles=self.settings.kept_cycles, ended_before=ended_before)
             self.board.forget(ended_before=ended_before)
 
     def _went_well(self) -> None:
@@ -348,7 +348,7 @@ class Service:
             return
         until_wake_s = max(0.0, self._wake_at - time.time())
         given = self.settings
-        longest_s = given.longest_sleep_s if self.store.alone else given.shared_sleep_s
+        longest_s = given.longest_sleep_s if self.store.is_exclusive else given.shared_sleep_s
         self.world.wait(min(longest_s, until_wake_s, self._until_deadline_s()))
 
     def _until_deadline_s(self) -> float:

@@ -27,9 +27,9 @@ from laxity_scheduler.service.notifier import Bells
 from laxity_scheduler.service.offers import PROBE_OF
 from laxity_scheduler.service.view_cache import Board, Look, News
 from laxity_scheduler.service.views import Finish, Json, Said
-from laxity_scheduler.store.audit_rows import Records
+from laxity_scheduler.store.audit_rows import AuditRows
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
-from laxity_scheduler.store.tables import JobRow, Owed
+from laxity_scheduler.store.tables import JobRow, PendingRow
 
 LOG: Final = logging.getLogger(__name__)
 VERDICT_FIELDS: Final = ("verdict", "promised_p90_at")  # where these differ it is another one
@@ -57,7 +57,7 @@ class Publisher:
         board: Board,
         bells: Bells,
         metrics: Metrics,
-        records: Records,
+        records: AuditRows,
         report_of: Callable[[str], Report],
         lessons: Lessons | None,
         deciding: Lock,
@@ -220,9 +220,9 @@ class Publisher:
 
     def _explain(self) -> None:
         """What was said to whom, for people who ask why."""
-        rows = self._records.owed()
+        rows = self._records.pending_rows()
         if rows and self._stored(rows, ()):
-            self._records.paid()
+            self._records.mark_flushed()
 
     def _save(self) -> None:
         """Views into the store."""
@@ -230,10 +230,10 @@ class Publisher:
         if rows and self._stored((), rows):
             self._board.saved(rows)
 
-    def _stored(self, said: Sequence[Owed], views: Sequence[JobRow]) -> bool:
+    def _stored(self, said: Sequence[PendingRow], views: Sequence[JobRow]) -> bool:
         """Whether the store has it now; what could not be written is written next time."""
         try:
-            self._store.record(said, views)
+            self._store.write_rows(said, views)
         except StaleServiceError:
             return True  # who leads now has written it
         except StoreError as error:

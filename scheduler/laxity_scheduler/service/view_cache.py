@@ -24,7 +24,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.service import views
 from laxity_scheduler.service.job_faults import Faults, words_of
 from laxity_scheduler.service.views import Finish, Json, Said
-from laxity_scheduler.store.tables import JobRow, words
+from laxity_scheduler.store.tables import JobRow, storable_text
 
 LASTING = ("first_p50_at", "first_p90_at", "first_run_s", "told", "danger", "released")
 
@@ -124,13 +124,17 @@ class Board:
     def _instead(self, uid: str, manifest: Manifest, look: Look, error: Exception) -> Json | None:
         """A view that can be written: without what its workers said, else as it was, else bare."""
         metadata = manifest.get("metadata") or {}
-        named = {key: words(str(metadata.get(key, ""))) for key in ("name", "namespace", "uid")}
+        named = {
+            key: storable_text(str(metadata.get(key, ""))) for key in ("name", "namespace", "uid")
+        }
         bare = {"metadata": named}
         for shown in (manifest, bare):
             before = self._views.get(uid) if shown is bare else None
             try:
                 view = {**(before or self._made(uid, shown, look, Report())), "result": None}
-                view["error"] = words(f"laxity cannot show all of this Job: {words_of(error)}")
+                view["error"] = storable_text(
+                    f"laxity cannot show all of this Job: {words_of(error)}"
+                )
                 orjson.dumps(view)
             except Exception as worse:  # noqa: BLE001 - noted with its traceback
                 self._faults.note("view without its reports", uid, worse)
@@ -313,8 +317,8 @@ def shown(view: Json, now: float) -> Json:
 def _row(view: Json) -> JobRow:
     return JobRow(
         uid=view["uid"],
-        job=words(view["id"]),
-        namespace=words(view["id"].partition("/")[0]),
+        job=storable_text(view["id"]),
+        namespace=storable_text(view["id"].partition("/")[0]),
         state=view["state"],
         outcome=view["outcome"],
         submitted_at=view["submitted_at"] or 0.0,

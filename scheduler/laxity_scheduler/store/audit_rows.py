@@ -1,7 +1,7 @@
-"""Decisions and verdicts as rows for people: what was said anew, not what was said again.
+"""Decisions and verdicts as rows for people, without repeats.
 
-A policy may say in every cycle that a job waits. In the journal that stands each time; in the chain
-that `explain` shows it stands once, until something else is said of the job.
+A policy may decide in every cycle that a job waits. The journal has each of these decisions; the
+chain that `explain` shows has one row, until something else is decided about the job.
 """
 
 import logging
@@ -28,16 +28,16 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.store.codec import WrittenPlan, load_plan, verdict_json, written
+from laxity_scheduler.store.codec import EncodedPlan, encode_plan, load_plan, verdict_json
 from laxity_scheduler.store.journal import Journal, ReplayError
 from laxity_scheduler.store.tables import (
     DecisionRow,
-    Fresh,
+    EndedLoans,
     LoanRow,
-    Owed,
-    Returned,
+    NewRow,
+    PendingRow,
     VerdictRow,
-    words,
+    storable_text,
 )
 
 LOG: Final = logging.getLogger(__name__)
@@ -46,88 +46,92 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Journalled:
+class JournalledPlan:
     """A plan that is in the journal, and whose rows are not made yet; `uids` by job id."""
 
     state: ClusterState
     plan: Plan
-    text: WrittenPlan
+    text: EncodedPlan
     uids: Callable[[], Mapping[str, str]]
 
 
-class Records:
-    """Remembers what was said last about each job, and what of it the store does not have yet.
+class AuditRows:
+    """The last row of each job, and the rows that the store does not have yet.
 
-    Rows are made and written after a plan was carried out, as its patches had better not wait for
-    them. A service killed in between leaves them to the next one, which finds the plan in the
-    journal.
+    Rows are made and written after a plan was carried out, so that its patches need not wait for
+    them. A service that is killed in between leaves them to the next one, which finds the plan in
+    the journal.
     """
 
     def __init__(self) -> None:
         self._last: dict[str, dict[Family, object]] = {}
-        self._journalled: list[Journalled] = []
-        self._owed: list[Owed] = []
+        self._journalled: list[JournalledPlan] = []
+        self._pending: list[PendingRow] = []
 
-    def owe(self, journalled: Journalled) -> None:
-        """What this plan says anew is to be written."""
+    def add_plan(self, journalled: JournalledPlan) -> None:
+        """Make rows of this plan later, when `pending_rows` is called."""
         self._journalled.append(journalled)
 
-    def owed(self) -> list[Owed]:
-        """Rows of all decisions that say something new; owed until `paid` is called."""
+    def pending_rows(self) -> list[PendingRow]:
+        """Rows of all decisions that say something new; pending until `paid` is called."""
         while self._journalled:
-            self._owed += self._rows(self._journalled[0])
+            self._pending += self._rows_of_plan(self._journalled[0])
             del self._journalled[0]
-        return self._owed
+        return self._pending
 
-    def paid(self) -> None:
-        """What was owed is in the store, or another service has written it."""
-        self._owed = []
+    def mark_flushed(self) -> None:
+        """The pending rows are in the store, or another service has written them."""
+        self._pending = []
 
     def catch_up(self, journal: Journal, uids: Callable[[], Mapping[str, str]]) -> None:
-        """Who begins to act owes what the last one to act was killed before it could write."""
-        self._journalled, self._owed = [], []
+        """Add the last journalled plan if its rows are missing: the service before was killed."""
+        self._journalled, self._pending = [], []
         try:
-            last = journal.unsaid()
+            last = journal.entry_without_rows()
             plan = load_plan(last.plan) if last is not None else Plan()
         except (ReplayError, ValueError) as error:
             LOG.warning("what was decided last cannot be shown: %s", error)
             return
         if last is not None:
-            self.owe(Journalled(last.state, plan, written(plan), uids))
+            self.add_plan(JournalledPlan(last.state, plan, encode_plan(plan), uids))
 
-    def _rows(self, one: Journalled) -> list[Owed]:
-        found: list[Owed] = []
-        uids = one.uids() if one.plan.decisions else {}
-        text = one.text
-        for decision, said, body in zip(
-            one.plan.decisions, text.decisions, text.bodies, strict=True
+    def _rows_of_plan(self, journalled: JournalledPlan) -> list[PendingRow]:
+        new_rows: list[PendingRow] = []
+        uids = journalled.uids() if journalled.plan.decisions else {}
+        encoded = journalled.text
+        for decision, document, body in zip(
+            journalled.plan.decisions, encoded.decisions, encoded.bodies, strict=True
         ):
             try:
                 if self._is_new(decision):
-                    found += list(_rows(one.state, decision, said, body, uids))
-                    self._remember(decision)
+                    new_rows += list(
+                        _rows_of_decision(journalled.state, decision, document, body, uids)
+                    )
+                    self._remember_decision(decision)
             except Exception:
-                LOG.exception("what was decided of %s cannot be shown", subject(decision))
-        self._last = {job: said for job, said in self._last.items() if job in one.state.by_id}
-        return found
+                LOG.exception("what was decided of %s cannot be shown", subject_of(decision))
+        self._last = {
+            job: families for job, families in self._last.items() if job in journalled.state.by_id
+        }
+        return new_rows
 
-    def _remember(self, decision: Decision) -> None:
-        said = self._last.setdefault(subject(decision), {})
-        said[_family(decision)] = _words_of(decision)
-        if _family(decision) == "act":
-            said.pop("wait", None)
+    def _remember_decision(self, decision: Decision) -> None:
+        families = self._last.setdefault(subject_of(decision), {})
+        families[_family_of(decision)] = _identity_of(decision)
+        if _family_of(decision) == "act":
+            families.pop("wait", None)
 
     def _is_new(self, decision: Decision) -> bool:
-        said = self._last.get(subject(decision))
-        return said is None or said.get(_family(decision)) != _words_of(decision)
+        families = self._last.get(subject_of(decision), {})
+        return families.get(_family_of(decision)) != _identity_of(decision)
 
 
-def subject(decision: Decision) -> str:
+def subject_of(decision: Decision) -> str:
     """The job that a decision is about; "" for one about nodes."""
     return "" if isinstance(decision, Loan | Reclaim) else decision.job
 
 
-def _family(decision: Decision) -> Family:
+def _family_of(decision: Decision) -> Family:
     if isinstance(decision, Promised | Forecasted | Refuse):
         return "verdict"
     if isinstance(decision, Admit | Resize | Preempt | Continue):
@@ -135,53 +139,55 @@ def _family(decision: Decision) -> Family:
     return "wait" if isinstance(decision, Wait) else "nodes"
 
 
-def _words_of(decision: Decision) -> object:
-    """What makes a decision another one; how long a wait takes still does not."""
+def _identity_of(decision: Decision) -> object:
+    """What makes a decision new. A wait is not new when only its expected start changed."""
     return (decision.reason.code, decision.held_by) if isinstance(decision, Wait) else decision
 
 
-def _rows(
-    state: ClusterState, decision: Decision, said: Json, body: bytes, uids: Mapping[str, str]
-) -> Iterator[Owed]:
-    """`said` and `body` are the decision as the journal has it."""
+def _rows_of_decision(
+    state: ClusterState, decision: Decision, document: Json, body: bytes, uids: Mapping[str, str]
+) -> Iterator[PendingRow]:
+    """`document` and `body` are the decision as the journal has it."""
     row = {
         "cycle": state.cycle,
         "at": state.now,
-        "job": words(subject(decision)),
+        "job": storable_text(subject_of(decision)),
         "kind": type(decision).__name__.lower(),
         "reason_code": decision.reason.code,
-        "reason": words(decision.reason.within(subject(decision).partition("/")[0]).text),
+        "reason": storable_text(
+            decision.reason.within(subject_of(decision).partition("/")[0]).text
+        ),
         "body": body,
     }
-    yield Fresh(DecisionRow, row)
+    yield NewRow(DecisionRow, row)
     if isinstance(decision, Promised | Forecasted | Refuse):
-        yield _verdict_row(state, decision, said, uids.get(decision.job, ""))
+        yield _verdict_row(state, decision, document, uids.get(decision.job, ""))
     if isinstance(decision, Loan):
         for node in decision.nodes:
-            taken = {"node": words(node), "cycle": state.cycle, "taken_at": state.now}
-            yield Fresh(LoanRow, taken)
+            loan = {"node": storable_text(node), "cycle": state.cycle, "taken_at": state.now}
+            yield NewRow(LoanRow, loan)
     if isinstance(decision, Reclaim):
-        yield Returned([words(node) for node in decision.nodes], state.now)
+        yield EndedLoans([storable_text(node) for node in decision.nodes], state.now)
 
 
 def _verdict_row(
-    state: ClusterState, decision: Promised | Forecasted | Refuse, text: Json, uid: str
-) -> Fresh:
+    state: ClusterState, decision: Promised | Forecasted | Refuse, document: Json, uid: str
+) -> NewRow:
     job = state.by_id[decision.job]
-    said = verdict_after(job, decision, state.now)
+    verdict = verdict_after(job, decision, state.now)
     if isinstance(decision, Promised):  # the journal has it word by word
-        verdict = {"kind": type(said).__name__, **text["promise"]}
+        verdict_document = {"kind": type(verdict).__name__, **document["promise"]}
     else:
-        verdict = verdict_json(said)
+        verdict_document = verdict_json(verdict)
     values = {
         "uid": uid,
-        "job": words(decision.job),
+        "job": storable_text(decision.job),
         "cycle": state.cycle,
         "at": state.now,
-        "kind": type(said).__name__.lower(),
-        "deadline_at": getattr(said, "deadline_at", job.deadline_at),
-        "p50_at": getattr(said, "p50_at", FOREVER),
-        "p90_at": said.p90_at,
-        "body": orjson.dumps(verdict),
+        "kind": type(verdict).__name__.lower(),
+        "deadline_at": getattr(verdict, "deadline_at", job.deadline_at),
+        "p50_at": getattr(verdict, "p50_at", FOREVER),
+        "p90_at": verdict.p90_at,
+        "body": orjson.dumps(verdict_document),
     }
-    return Fresh(VerdictRow, values)
+    return NewRow(VerdictRow, values)

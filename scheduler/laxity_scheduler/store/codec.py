@@ -30,40 +30,40 @@ _UNSET = object()
 
 
 class CodecError(ValueError):
-    """What was read is not what was written: a field, a kind or a number is unknown."""
+    """Cannot be decoded: a field, a kind or a number is unknown."""
 
 
-def dumps(value: object) -> bytes:
+def encode_record(value: object) -> bytes:
     """Any dataclass of the core as JSON bytes; equal values give equal bytes."""
     return orjson.dumps(to_json(value))
 
 
 def to_json(value: object) -> Any:
     """Any dataclass of the core as plain JSON values."""
-    return _writer(cast("Any", type(value)))(value)
+    return _writer_for(cast("Any", type(value)))(value)
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenPlan:
-    """A plan written once, for all who keep it: each decision as plain values and as bytes."""
+class EncodedPlan:
+    """A plan encoded once for all uses: each decision as plain values and as bytes."""
 
     decisions: Sequence[dict[str, Any]]
     bodies: Sequence[bytes]
     text: bytes
 
 
-def written(plan: Plan) -> WrittenPlan:
-    """The bytes are those of `dumps`; a decision is not written again to stand among the others."""
+def encode_plan(plan: Plan) -> EncodedPlan:
+    """The bytes equal those of `encode_record(plan)`; each decision is encoded only once."""
     decisions = [decision_json(decision) for decision in plan.decisions]
     bodies = [orjson.dumps(decision) for decision in decisions]
-    said = {"decisions": [orjson.Fragment(body) for body in bodies]} if bodies else {}
-    text = orjson.dumps({**said, **to_json(Plan(wake_at=plan.wake_at))})
-    return WrittenPlan(decisions, bodies, text)
+    fragments = {"decisions": [orjson.Fragment(body) for body in bodies]} if bodies else {}
+    text = orjson.dumps({**fragments, **to_json(Plan(wake_at=plan.wake_at))})
+    return EncodedPlan(decisions, bodies, text)
 
 
 def plan_bytes(plan: Plan) -> bytes:
     """A plan; equal plans give equal bytes."""
-    return written(plan).text
+    return encode_plan(plan).text
 
 
 def load_plan(text: bytes) -> Plan:
@@ -76,7 +76,7 @@ def load_state(text: bytes) -> ClusterState:
 
 def verdict_json(verdict: Verdict | None) -> Any:
     """A verdict with its kind, or None."""
-    return _writer(Verdict | None)(verdict)
+    return _writer_for(Verdict | None)(verdict)
 
 
 def load_verdict(value: Any) -> Verdict | None:
@@ -84,7 +84,7 @@ def load_verdict(value: Any) -> Verdict | None:
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
-    return cast("dict[str, Any]", _writer(Decision)(decision))
+    return cast("dict[str, Any]", _writer_for(Decision)(decision))
 
 
 def load_decision(value: Any) -> Decision:
@@ -102,14 +102,14 @@ def load_node(value: Any) -> Node:
 def from_json(wanted: Any, value: Any) -> Any:
     """The value of the type `wanted` that `to_json` wrote. CodecError says what does not fit."""
     try:
-        return _reader(wanted)(value)
+        return _reader_for(wanted)(value)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         message = f"{value!r:.200} is no {getattr(wanted, '__name__', wanted)}: {error}"
         raise CodecError(message) from error
 
 
 @cache
-def _writer(wanted: Any) -> Write:
+def _writer_for(wanted: Any) -> Write:
     if _is_record(wanted):
         return _record_writer(cast("type", wanted))
     if wanted in _SCALARS:
@@ -118,27 +118,30 @@ def _writer(wanted: Any) -> Write:
     if origin in (Union, types.UnionType):
         return _union_writer(arguments)
     if origin is tuple and arguments[-1] is Ellipsis:
-        item = _writer(arguments[0])
+        item = _writer_for(arguments[0])
         return lambda row: [item(value) for value in row]
     if origin is frozenset:
         return sorted
     if origin is tuple:
-        return _row_writer([_writer(argument) for argument in arguments])
+        return _row_writer([_writer_for(argument) for argument in arguments])
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        item = _writer(arguments[1])
+        item = _writer_for(arguments[1])
         return lambda table: {key: item(table[key]) for key in sorted(table)}
-    return _same
+    return _pass_through
 
 
 def _row_writer(items: Sequence[Write]) -> Write:
-    """A tuple of so many values; facts of reasons are pairs, and there are many of them."""
+    """A tuple of fixed length. Pairs have a path of their own: facts of reasons are many pairs."""
     if len(items) != 2:
         return lambda row: [write(value) for write, value in zip(items, row, strict=True)]
     first, second = items
 
     def write_pair(row: Any) -> list[Any]:
-        one, two = row
-        return [one if first is _same else first(one), two if second is _same else second(two)]
+        left, right = row
+        return [
+            left if first is _pass_through else first(left),
+            right if second is _pass_through else second(right),
+        ]
 
     return write_pair
 
@@ -148,7 +151,7 @@ def _record_writer(record: type) -> Write:
     hints = get_type_hints(record)
     names = tuple(field.name for field in fields(record))
     values = attrgetter(*names) if len(names) > 1 else lambda row: (getattr(row, names[0]),)
-    writers = tuple(_writer(hints[name]) for name in names)
+    writers = tuple(_writer_for(hints[name]) for name in names)
     defaults = tuple(
         _UNSET if field.default is MISSING else field.default for field in fields(record)
     )
@@ -159,33 +162,33 @@ def _record_writer(record: type) -> Write:
     columns = tuple(zip(names, writers, defaults, texts, strict=True))
 
     def write_record(row: Any) -> dict[str, Any]:
-        written = {}
-        for (name, write, default, unsaid), value in zip(columns, values(row), strict=True):
-            if value is default:  # as nearly all are: it need not even be written to be compared
+        record = {}
+        for (name, write, default, default_text), value in zip(columns, values(row), strict=True):
+            if value is default:  # the common case, without encoding it
                 continue
-            text = value if write is _same else write(value)
-            if unsaid is _UNSET or not _alike(text, unsaid):
-                written[name] = text
-        return written
+            text = value if write is _pass_through else write(value)
+            if default_text is _UNSET or not _is_alike(text, default_text):
+                record[name] = text
+        return record
 
     return write_record
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _is_alike(value: Any, other: Any) -> bool:
     """Equal and of one type; 0.0 and -0.0 are not alike."""
-    if type(one) is not type(other) or one != other:
+    if type(value) is not type(other) or value != other:
         return False
-    return not isinstance(one, float) or copysign(1.0, one) == copysign(1.0, other)
+    return not isinstance(value, float) or copysign(1.0, value) == copysign(1.0, other)
 
 
 def _union_writer(members: tuple[Any, ...]) -> Write:
     """Records of a union carry their kind; `X | None` and plain scalars need none."""
     records: dict[Any, Write] = {
-        member: _writer(member) for member in members if _is_record(member)
+        member: _writer_for(member) for member in members if _is_record(member)
     }
     rest = [member for member in members if member not in records and member is not type(None)]
     if not records:
-        scalar = _writer(rest[0]) if len(rest) == 1 else _mixed_out
+        scalar = _writer_for(rest[0]) if len(rest) == 1 else _write_fact
         return lambda value: None if value is None else scalar(value)
 
     def write_kind(value: Any) -> Any:
@@ -197,7 +200,7 @@ def _union_writer(members: tuple[Any, ...]) -> Write:
 
 
 @cache
-def _reader(wanted: Any) -> Read:
+def _reader_for(wanted: Any) -> Read:
     if _is_record(wanted):
         return _record_reader(cast("type", wanted))
     if wanted in _SCALARS:
@@ -206,30 +209,30 @@ def _reader(wanted: Any) -> Read:
     if origin in (Union, types.UnionType):
         return _union_reader(arguments)
     if origin is tuple and arguments[-1] is Ellipsis:
-        item = _reader(arguments[0])
+        item = _reader_for(arguments[0])
         return lambda row: tuple(item(value) for value in row)
     if origin is frozenset:
         return frozenset
     if origin is tuple:
-        items = tuple(_reader(argument) for argument in arguments)
+        items = tuple(_reader_for(argument) for argument in arguments)
         return lambda row: tuple(read(value) for read, value in zip(items, row, strict=True))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        item = _reader(arguments[1])
+        item = _reader_for(arguments[1])
         return lambda table: {key: item(value) for key, value in table.items()}
-    return _same
+    return _pass_through
 
 
 def _record_reader(record: type) -> Read:
     hints = get_type_hints(record)
-    readers = {field.name: _reader(hints[field.name]) for field in fields(record)}
+    readers = {field.name: _reader_for(hints[field.name]) for field in fields(record)}
     return lambda row: record(**{name: readers[name](value) for name, value in row.items()})
 
 
 def _union_reader(members: tuple[Any, ...]) -> Read:
-    records = {member.__name__: _reader(member) for member in members if _is_record(member)}
+    records = {member.__name__: _reader_for(member) for member in members if _is_record(member)}
     rest = [m for m in members if not _is_record(m) and m is not type(None)]
     if not records:
-        scalar = _reader(rest[0]) if len(rest) == 1 else _mixed_in
+        scalar = _reader_for(rest[0]) if len(rest) == 1 else _read_fact
         return lambda value: None if value is None else scalar(value)
 
     def read_kind(value: Any) -> Any:
@@ -244,36 +247,36 @@ def _is_record(wanted: Any) -> bool:
     return is_dataclass(wanted)
 
 
-def _same(value: Any) -> Any:
+def _pass_through(value: Any) -> Any:
     return value
 
 
-def _float_out(value: Any) -> float | int | str:
+def _write_float(value: Any) -> float | int | str:
     if type(value) is float and isfinite(value):
         return value
     number = value if type(value) in (float, int) else float(value)
     if type(number) is float and not isfinite(number):
         return repr(number)
-    return number if type(number) is float else _int_out(number)
+    return number if type(number) is float else _write_int(number)
 
 
-def _float_in(value: Any) -> float | int:
+def _read_float(value: Any) -> float | int:
     if not isinstance(value, str):
         return cast("float | int", value)
     return float(value) if value in ("inf", "-inf", "nan") else int(value)
 
 
-def _int_out(value: Any) -> int | str:
+def _write_int(value: Any) -> int | str:
     number = value if type(value) is int else int(value)
     return number if -_EXACT_INT < number < _EXACT_INT else str(number)
 
 
-def _int_in(value: Any) -> int:
+def _read_int(value: Any) -> int:
     return int(value) if isinstance(value, str) else cast("int", value)
 
 
-def _mixed_out(value: Any) -> Any:
-    """A fact of a reason: text, a number or nothing; what JSON cannot say stands in a list."""
+def _write_fact(value: Any) -> Any:
+    """A fact of a reason: text, a number or None; a number that JSON lacks is text in a list."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and isfinite(value):
@@ -281,17 +284,17 @@ def _mixed_out(value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return value
     number = value if type(value) is int or isinstance(value, float) else int(value)
-    text = _int_out(number) if type(number) is int else _float_out(float(number))
+    text = _write_int(number) if type(number) is int else _write_float(float(number))
     return [text] if isinstance(text, str) else text
 
 
-def _mixed_in(value: Any) -> Any:
-    return _float_in(value[0]) if isinstance(value, list) else value
+def _read_fact(value: Any) -> Any:
+    return _read_float(value[0]) if isinstance(value, list) else value
 
 
 _SCALARS: dict[Any, tuple[Write, Read]] = {
-    float: (_float_out, _float_in),
-    int: (_int_out, _int_in),
-    str: (_same, _same),
-    bool: (_same, _same),
+    float: (_write_float, _read_float),
+    int: (_write_int, _read_int),
+    str: (_pass_through, _pass_through),
+    bool: (_pass_through, _pass_through),
 }

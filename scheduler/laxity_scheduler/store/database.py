@@ -12,7 +12,7 @@ CHECKPOINT_PAGES: Final = 1000  # SQLite's own
 MIGRATION_LOCK: Final = 0x6C617869  # one replica migrates a shared database at a time
 
 
-def engine_of(url: str) -> Engine:
+def create_database_engine(url: str) -> Engine:
     """SQLite in WAL mode, its folder made if need be, or PostgreSQL."""
     where = make_url(url)
     if where.drivername in ("postgres", "postgresql"):
@@ -22,11 +22,11 @@ def engine_of(url: str) -> Engine:
     if where.database and where.database != ":memory:":
         private_file(Path(where.database))
     engine = create_engine(where)
-    event.listen(engine, "connect", _pragmas)
+    event.listen(engine, "connect", _set_pragmas)
     return engine
 
 
-def migrate(engine: Engine) -> None:
+def migrate_schema(engine: Engine) -> None:
     """Bring the tables up to date; one process at a time on a shared database."""
     from alembic import command
 
@@ -46,7 +46,7 @@ def _alembic_config(connection: Any) -> Any:
     return config
 
 
-def _pragmas(connection: Any, _record: object) -> None:
+def _set_pragmas(connection: Any, _record: object) -> None:
     """WAL makes a commit 0.25 ms instead of 16; all but the first are per connection."""
     cursor = connection.cursor()
     for pragma in (
@@ -59,11 +59,11 @@ def _pragmas(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def put_off(connection: Connection, *, checkpoint: bool) -> None:
-    """Whether the transaction on this connection leaves SQLite's checkpoint to a later one.
+def set_checkpoint(connection: Connection, *, checkpoint: bool) -> None:
+    """Let this transaction write SQLite's checkpoint, or leave it to a later one.
 
-    A commit that finds 4 MB in the write-ahead log takes them over into the file and waits for the
-    disk: 20 to 40 ms, which a cycle that is about to act has no time for.
+    A commit that finds 4 MB in the write-ahead log copies them into the file and waits for the disk:
+    20 to 40 ms, which a cycle that is about to act does not have.
     """
     if connection.dialect.name == "sqlite":
         pages = 0 if checkpoint else CHECKPOINT_PAGES

@@ -15,86 +15,88 @@ from laxity_scheduler.store.codec import from_json, load_job, load_node, to_json
 Row = Job | Node
 
 
-def difference(old: ClusterState, new: ClusterState) -> dict[str, Any]:
-    """JSON of what is not the same in `new`; `now` and `cycle` are always there."""
-    found: dict[str, Any] = to_json(ClusterState(now=new.now, nodes=(), jobs=(), cycle=new.cycle))
-    del found["nodes"], found["jobs"]
+def snapshot_difference(old: ClusterState, new: ClusterState) -> dict[str, Any]:
+    """JSON of what differs in `new`; `now` and `cycle` are always included."""
+    changes: dict[str, Any] = to_json(ClusterState(now=new.now, nodes=(), jobs=(), cycle=new.cycle))
+    del changes["nodes"], changes["jobs"]
     for name in ("nodes", "jobs"):
         rows = _row_difference(getattr(old, name), getattr(new, name))
         if rows:
-            found[name] = rows
+            changes[name] = rows
     if old.holds != new.holds:
-        found["holds"] = [to_json(hold) for hold in new.holds]
+        changes["holds"] = [to_json(hold) for hold in new.holds]
     if old.budgets != new.budgets:
-        found["budgets"] = _shell(new).get("budgets")
+        changes["budgets"] = _fields_without_rows(new).get("budgets")
     if old.sets != new.sets:
-        found["sets"] = _shell(new).get("sets")
-    return found
+        changes["sets"] = _fields_without_rows(new).get("sets")
+    return changes
 
 
-def _shell(state: ClusterState) -> dict[str, Any]:
-    found: dict[str, Any] = to_json(replace(state, nodes=(), jobs=(), holds=()))
-    return found
+def _fields_without_rows(state: ClusterState) -> dict[str, Any]:
+    changes: dict[str, Any] = to_json(replace(state, nodes=(), jobs=(), holds=()))
+    return changes
 
 
-def patched(old: ClusterState, found: dict[str, Any]) -> ClusterState:
-    """The snapshot that `difference` was made of, without its unchanged rows being copied."""
-    budgets = _said(found, "budgets").budgets if "budgets" in found else old.budgets
-    sets = _said(found, "sets").sets if "sets" in found else old.sets
+def apply_difference(old: ClusterState, changes: dict[str, Any]) -> ClusterState:
+    """The new snapshot of a difference; unchanged rows are shared with `old`."""
+    budgets = _read_field(changes, "budgets").budgets if "budgets" in changes else old.budgets
+    sets = _read_field(changes, "sets").sets if "sets" in changes else old.sets
     holds = old.holds
-    if "holds" in found:
-        holds = tuple(from_json(Hold, hold) for hold in found["holds"])
-    now = from_json(float, found["now"])
+    if "holds" in changes:
+        holds = tuple(from_json(Hold, hold) for hold in changes["holds"])
+    now = from_json(float, changes["now"])
     return ClusterState(
         now=now,
-        nodes=_patched_rows(old.nodes, found.get("nodes", {}), load_node),
-        jobs=_patched_rows(old.jobs, found.get("jobs", {}), load_job),
+        nodes=_apply_row_difference(old.nodes, changes.get("nodes", {}), load_node),
+        jobs=_apply_row_difference(old.jobs, changes.get("jobs", {}), load_job),
         holds=holds,
         budgets=budgets,
-        cycle=from_json(int, found.get("cycle", 0)),
+        cycle=from_json(int, changes.get("cycle", 0)),
         sets=sets,
     )
 
 
-def _said(found: dict[str, Any], name: str) -> ClusterState:
-    """A snapshot with this field alone."""
-    given = {} if found[name] is None else {name: found[name]}
-    shell: ClusterState = from_json(ClusterState, {"now": 0, "nodes": [], "jobs": [], **given})
+def _read_field(changes: dict[str, Any], name: str) -> ClusterState:
+    """A snapshot that holds this field only."""
+    field = {} if changes[name] is None else {name: changes[name]}
+    shell: ClusterState = from_json(ClusterState, {"now": 0, "nodes": [], "jobs": [], **field})
     return shell
 
 
 def _row_difference(old: Sequence[Row], new: Sequence[Row]) -> dict[str, Any]:
     if old is new:
         return {}
-    before = {row.id: row for row in old}
-    changed = [row for row in new if (known := before.get(row.id)) is not row and known != row]
-    kept = {row.id for row in new}
-    gone = [row.id for row in old if row.id not in kept]
-    found: dict[str, Any] = {}
+    old_rows = {row.id: row for row in old}
+    changed = [
+        row for row in new if (old_row := old_rows.get(row.id)) is not row and old_row != row
+    ]
+    remaining_ids = {row.id for row in new}
+    gone = [row.id for row in old if row.id not in remaining_ids]
+    changes: dict[str, Any] = {}
     if changed:
-        found["rows"] = [to_json(row) for row in changed]
+        changes["rows"] = [to_json(row) for row in changed]
     if gone:
-        found["gone"] = gone
+        changes["gone"] = gone
     order = [row.id for row in new]
     if order != _natural_order(old, gone, [row.id for row in changed]):
-        found["order"] = order
-    return found
+        changes["order"] = order
+    return changes
 
 
 def _natural_order(old: Sequence[Row], gone: Sequence[str], changed: Sequence[str]) -> list[str]:
-    """Where rows stand if nothing is said: where they stood, newcomers behind."""
-    without = frozenset(gone)
-    kept = [row.id for row in old if row.id not in without]
-    known = frozenset(kept)
-    return kept + [name for name in changed if name not in known]
+    """The order of rows that a difference need not state: as before, new rows last."""
+    gone_ids = frozenset(gone)
+    old_ids = [row.id for row in old if row.id not in gone_ids]
+    old_id_set = frozenset(old_ids)
+    return old_ids + [name for name in changed if name not in old_id_set]
 
 
-def _patched_rows(
-    old: tuple[Any, ...], found: dict[str, Any], load: Callable[[Any], Any]
+def _apply_row_difference(
+    old: tuple[Any, ...], changes: dict[str, Any], load: Callable[[Any], Any]
 ) -> tuple[Any, ...]:
-    if not found:
+    if not changes:
         return old
-    changed = {row.id: row for row in map(load, found.get("rows", ()))}
+    changed = {row.id: row for row in map(load, changes.get("rows", ()))}
     rows = {row.id: row for row in old} | changed
-    order = found.get("order") or _natural_order(old, found.get("gone", ()), list(changed))
+    order = changes.get("order") or _natural_order(old, changes.get("gone", ()), list(changed))
     return tuple(rows[name] for name in order)

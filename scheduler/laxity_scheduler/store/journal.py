@@ -1,7 +1,7 @@
-"""Every decided cycle on paper before it is acted on, so that it can be decided again.
+"""Every decided cycle, written before it is acted on, so that it can be decided again.
 
 A full snapshot stands in every hundredth entry and what changed in the others; the parameters of a
-predictor stand once per version. `replay` rebuilds each snapshot, decides it again with the same
+predictor stand once per version. `replay_cycles` rebuilds each snapshot, decides it again with the same
 code, and compares bytes: the answer to "why did it do that?", and the proof that a change of the
 code changes no decision that it should not.
 """
@@ -22,7 +22,7 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store import differences
-from laxity_scheduler.store.codec import dumps, load_state, plan_bytes
+from laxity_scheduler.store.codec import encode_record, load_state, plan_bytes
 from laxity_scheduler.store.store import Store, StoreError
 from laxity_scheduler.store.tables import CycleRow, PredictorRow
 
@@ -37,8 +37,8 @@ class ReplayError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One journalled cycle, rebuilt: what was seen and, as bytes, what was decided."""
+class JournalEntry:
+    """One journalled cycle: the rebuilt snapshot and, as bytes, the plan."""
 
     cycle: int
     policy: str
@@ -49,10 +49,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """One cycle decided again. `lines` say what differs, none if nothing does.
+class ReplayedCycle:
+    """One cycle decided again. `lines` show the differences; none if the plan is the same.
 
-    `version` is the laxity that decided it first, "" for one that did not write it down.
+    `version` is the laxity that decided first, "" if its journal does not say.
     """
 
     cycle: int
@@ -61,7 +61,7 @@ class Replayed:
     lines: tuple[str, ...] = ()
 
     @property
-    def same(self) -> bool:
+    def is_same(self) -> bool:
         return not self.lines
 
     @property
@@ -70,7 +70,7 @@ class Replayed:
 
 
 class Journal:
-    """Writes entries. It remembers the last snapshot written, and nothing that a restart misses."""
+    """Writes entries. It keeps the last written snapshot in memory, which a restart can do without."""
 
     def __init__(self, store: Store, *, snapshot_every: int = SNAPSHOT_EVERY) -> None:
         self._store = store
@@ -81,7 +81,7 @@ class Journal:
         self._laxity = version("laxity")
         self.last_cycle = store.last_cycle()
 
-    def write(
+    def write_cycle(
         self, state: ClusterState, plan: Plan, predictor: Predictor, *, policy: str,
         decided_s: float, text: bytes = b"",
     ) -> None:  # fmt: skip
@@ -90,36 +90,44 @@ class Journal:
         `text` are the plan's bytes, if they have been made already.
         """
         old = None if self._since_full + 1 >= self._snapshot_every else self._last
-        found = dumps(state) if old is None else orjson.dumps(differences.difference(old, state))
+        state_bytes = (
+            encode_record(state)
+            if old is None
+            else orjson.dumps(differences.snapshot_difference(old, state))
+        )
         entry = CycleRow(
             cycle=state.cycle,
             at=state.now,
             policy=policy,
             predictor=predictor.version,
             full=old is None,
-            state=found,
+            state=state_bytes,
             plan=text or plan_bytes(plan),
             decided_s=decided_s,
             version=self._laxity,
         )
-        self._store.record([entry, *self._new_version(predictor, state.now)])
+        self._store.write_rows([entry, *self._new_version(predictor, state.now)])
         self._versions.add(predictor.version)
         self._last, self.last_cycle = state, state.cycle
         self._since_full = 0 if old is None else self._since_full + 1
 
-    def unsaid(self) -> Entry | None:
-        """The last cycle, if it decided something of which no row for people tells.
+    def entry_without_rows(self) -> JournalEntry | None:
+        """The last cycle, if it has decisions without rows for people; else None.
 
         ReplayError if it cannot be rebuilt.
         """
         store, last = self._store, self.last_cycle
-        if store.last_said() >= last or not orjson.loads(store.last_plan()).get("decisions"):
+        if store.last_audited_cycle() >= last or not orjson.loads(store.last_plan()).get(
+            "decisions"
+        ):
             return None
-        return next(entries(store, last), None)
+        return next(iter_entries(store, last), None)
 
-    def forget(self, *, kept_cycles: int, ended_before: float) -> None:
+    def drop_old(self, *, kept_cycles: int, ended_before: float) -> None:
         """Drop what is older than `kept_cycles` cycles, and jobs that ended before an instant."""
-        self._store.forget(cycles_before=self.last_cycle - kept_cycles, ended_before=ended_before)
+        self._store.delete_old(
+            cycles_before=self.last_cycle - kept_cycles, ended_before=ended_before
+        )
         self._versions = set(self._store.predictor_versions())
 
     def resync(self) -> None:
@@ -135,41 +143,39 @@ class Journal:
         return [PredictorRow(version=predictor.version, at=now, body=body)]
 
 
-def entries(store: Store, first: int = 0, last: int | None = None) -> Iterator[Entry]:
+def iter_entries(store: Store, first: int = 0, last: int | None = None) -> Iterator[JournalEntry]:
     """Rebuilt cycles from `first`; ReplayError names the one that is missing or damaged."""
     state: ClusterState | None = None
     before: int | None = None
-    for row in store.cycles(first, last):
-        with _reading(row.cycle):
+    for row in store.iter_cycles(first, last):
+        with _as_replay_error(row.cycle):
             if before is not None and row.cycle != before + 1:
                 message = f"cycle {before + 1} is missing: the next in the journal is {row.cycle}"
                 raise ReplayError(message)
             before = row.cycle
-            state = _state(row, state)
+            state = _rebuild_state(row, state)
             wanted = row.cycle >= first
         if wanted:
-            yield Entry(row.cycle, row.policy, row.predictor, state, row.plan, row.version)
+            yield JournalEntry(row.cycle, row.policy, row.predictor, state, row.plan, row.version)
     if before is not None and last is None:
-        with _reading(before):
-            if store.last_said() > before:
-                message = (
-                    f"cycle {before + 1} is missing: decisions of {store.last_said()} are kept"
-                )
+        with _as_replay_error(before):
+            if store.last_audited_cycle() > before:
+                message = f"cycle {before + 1} is missing: decisions of {store.last_audited_cycle()} are kept"
                 raise ReplayError(message)
 
 
-def _state(row: CycleRow, before: ClusterState | None) -> ClusterState:
+def _rebuild_state(row: CycleRow, before: ClusterState | None) -> ClusterState:
     if row.full:
         return load_state(row.state)
     if before is None:
         message = f"cycle {row.cycle} has no full snapshot before it: the journal is damaged"
         raise ReplayError(message)
-    return differences.patched(before, orjson.loads(row.state))
+    return differences.apply_difference(before, orjson.loads(row.state))
 
 
 @contextmanager
-def _reading(cycle: int) -> Iterator[None]:
-    """Whatever a damaged entry makes go wrong is a ReplayError that names the cycle."""
+def _as_replay_error(cycle: int) -> Iterator[None]:
+    """Turn any error that a damaged entry causes into a ReplayError that names the cycle."""
     try:
         yield
     except (ReplayError, StoreError):
@@ -179,7 +185,7 @@ def _reading(cycle: int) -> Iterator[None]:
         raise ReplayError(message) from error
 
 
-def replay(
+def replay_cycles(
     store: Store,
     policies: PolicyNamed,
     load_predictor: LoadPredictor,
@@ -187,37 +193,41 @@ def replay(
     first: int = 0,
     last: int | None = None,
     policy: str = "",
-) -> Iterator[Replayed]:
+) -> Iterator[ReplayedCycle]:
     """Decide every cycle again, by its own policy or by the one named `policy`, and compare."""
     loaded: dict[str, Predictor] = {}
     if policy:
-        policies(policy)  # a name that is none is the caller's mistake
-    for entry in entries(store, first, last):
+        policies(policy)  # an unknown name is the caller's mistake
+    for entry in iter_entries(store, first, last):
         name = policy or entry.policy
-        with _reading(entry.cycle):
+        with _as_replay_error(entry.cycle):
             if entry.predictor not in loaded:
-                loaded = {entry.predictor: predictor_of(store, entry.predictor, load_predictor)}
+                loaded = {
+                    entry.predictor: load_journalled_predictor(
+                        store, entry.predictor, load_predictor
+                    )
+                }
             again = plan_bytes(
                 with_follow_ups(policies(name))(entry.state, loaded[entry.predictor])
             )
-            lines = () if again == entry.plan else tuple(_lines(entry.plan, again))
-        yield Replayed(entry.cycle, name, entry.version, lines)
+            lines = () if again == entry.plan else tuple(_diff_lines(entry.plan, again))
+        yield ReplayedCycle(entry.cycle, name, entry.version, lines)
 
 
-def predictor_of(store: Store, name: str, load: LoadPredictor) -> Predictor:
+def load_journalled_predictor(store: Store, name: str, load: LoadPredictor) -> Predictor:
     """The predictor of a version as it was; ReplayError if it is not in the journal."""
-    body = store.predictor(name)
+    body = store.predictor_body(name)
     if body is None:
         message = f"predictor {name} is not in the journal"
         raise ReplayError(message)
     return load(json.loads(zlib.decompress(body)))
 
 
-def _lines(was: bytes, again: bytes) -> Iterator[str]:
-    """Decisions that were made then ("-") and are made now ("+")."""
+def _diff_lines(was: bytes, again: bytes) -> Iterator[str]:
+    """Decisions that were made then ("-") and that are made now ("+")."""
     before, after = orjson.loads(was), orjson.loads(again)
-    old = [_text(decision) for decision in before.get("decisions", ())]
-    new = [_text(decision) for decision in after.get("decisions", ())]
+    old = [_decision_text(decision) for decision in before.get("decisions", ())]
+    new = [_decision_text(decision) for decision in after.get("decisions", ())]
     yield from (f"- {line}" for line in old if line not in new)
     yield from (f"+ {line}" for line in new if line not in old)
     if sorted(old) == sorted(new) and old != new:
@@ -228,6 +238,6 @@ def _lines(was: bytes, again: bytes) -> Iterator[str]:
             yield f"+ {name}: {after.get(name, 'never')}"
 
 
-def _text(decision: dict[str, Any]) -> str:
+def _decision_text(decision: dict[str, Any]) -> str:
     rest = {name: value for name, value in decision.items() if name not in ("kind", "job")}
     return f"{decision['kind']} {decision.get('job', '')} {orjson.dumps(rest).decode()}"

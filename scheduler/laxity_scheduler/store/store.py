@@ -1,11 +1,11 @@
-"""The service's memory: its journal, the verdicts it gave, and the jobs it has seen end.
+"""The service's database: its journal, the verdicts it gave, and the jobs that ended.
 
 The cluster is the truth about what runs; these tables hold what no cluster keeps: why something was
 decided, what was promised, and how it came out. SQLite in WAL mode by default, PostgreSQL by URL;
 alembic brings the tables of an older laxity up to date when a store is opened. But for `tables` and
 `database`, which opens it, no other module on this floor knows SQLModel or SQLAlchemy.
 
-One cycle is one transaction before it acts; what it said to whom is another one, after that. Its
+One cycle is one transaction before it acts; its rows for people are a second one after it. The cycle's
 number is the journal's primary key, so a second service that decides the same cycle is turned away
 by the database before it has acted. Among replicas that elect a leader, only the one that began the
 last term writes either.
@@ -22,17 +22,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, col, delete, select
 
-from laxity_scheduler.store.database import engine_of, migrate, put_off
+from laxity_scheduler.store.database import create_database_engine, migrate_schema, set_checkpoint
 from laxity_scheduler.store.tables import (
     CycleRow,
     DecisionRow,
-    Fresh,
+    EndedLoans,
     JobRow,
     LeaderRow,
     LoanRow,
-    Owed,
+    NewRow,
+    PendingRow,
     PredictorRow,
-    Returned,
     Table,
     VerdictRow,
 )
@@ -61,14 +61,14 @@ class Store:
     def open(cls, url: str) -> Self:
         """Open and migrate `sqlite:///path` or `postgresql://user:password@host/name`."""
         try:
-            engine = engine_of(url)
+            engine = create_database_engine(url)
         except ArgumentError as error:  # its text may hold a password
             message = "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
             raise StoreError(message) from error
         from alembic.util import CommandError
 
         try:
-            migrate(engine)
+            migrate_schema(engine)
         except CommandError as error:
             engine.dispose()
             where = make_url(url).render_as_string()
@@ -76,8 +76,8 @@ class Store:
             raise StoreError(message) from error
         except SQLAlchemyError as error:
             engine.dispose()
-            why = getattr(error, "orig", None) or error
-            message = f"the store at {make_url(url).render_as_string()} cannot be opened: {why}"
+            cause = getattr(error, "orig", None) or error
+            message = f"the store at {make_url(url).render_as_string()} cannot be opened: {cause}"
             raise StoreError(message) from error
         return cls(engine)
 
@@ -85,53 +85,53 @@ class Store:
         if self._holds and self._leader is not None:
             with suppress(SQLAlchemyError):  # else the server lets go when it misses us
                 self._leader.execute(text(f"select pg_advisory_unlock({LEADER_LOCK})"))
-        self._resign()
+        self._release_leadership()
         self.engine.dispose()
 
     @property
-    def alone(self) -> bool:
+    def is_exclusive(self) -> bool:
         """Whether no other replica can use this store."""
         return self.engine.dialect.name != "postgresql"
 
-    def leads(self) -> bool:
-        """Whether this process is the one that acts.
+    def try_lead(self) -> bool:
+        """Take the lead unless another replica has it; returns whether this process acts.
 
-        On PostgreSQL a lock says so that goes with its connection; an SQLite file has one service,
-        whose home is locked.
+        On PostgreSQL a lock decides that ends with its connection. An SQLite file has one service,
+        whose folder is locked.
         """
-        if self.alone:
+        if self.is_exclusive:
             return True
         try:
             if self._leader is None:
                 self._leader = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-            asked = text(f"select pg_try_advisory_lock({LEADER_LOCK})")
+            query = text(f"select pg_try_advisory_lock({LEADER_LOCK})")
             if not self._holds:
-                self._holds = bool(self._leader.execute(asked).scalar_one())
+                self._holds = bool(self._leader.execute(query).scalar_one())
             else:
                 self._leader.execute(text("select 1"))
         except SQLAlchemyError as error:
-            self._resign()
+            self._release_leadership()
             raise StoreError(f"the store cannot say who leads: {error}") from error
         return self._holds
 
-    def _resign(self) -> None:
+    def _release_leadership(self) -> None:
         self._holds = False
         if self._leader is not None:
             self._leader.invalidate()
             self._leader.close()
             self._leader = None
 
-    def claim(self, holder: str, at: float) -> int:
-        """Begin a term and end all earlier ones: who began those writes no cycle any more."""
+    def claim_term(self, holder: str, since: float) -> int:
+        """Begin a term and end all earlier ones: their holders can write no more cycles."""
         with self._session() as session:
             row = session.exec(select(LeaderRow).with_for_update()).one()
-            row.term, row.holder, row.since = row.term + 1, holder, at
+            row.term, row.holder, row.since = row.term + 1, holder, since
             session.commit()
         self._term = row.term
         return row.term
 
-    def ping(self) -> None:
-        """Ask the database for nothing; StoreError if it does not answer."""
+    def check_connection(self) -> None:
+        """StoreError if the database does not answer."""
         with self._session() as session:
             session.connection().execute(text("select 1"))
 
@@ -146,29 +146,29 @@ class Store:
         with self._session() as session:
             return session.exec(query).one_or_none() or b""
 
-    def last_said(self) -> int:
-        """The last cycle of which decisions stand as rows, 0 before the first."""
+    def last_audited_cycle(self) -> int:
+        """The last cycle whose decisions have rows for people, 0 before the first."""
         with self._session() as session:
             return session.exec(select(func.max(DecisionRow.cycle))).one() or 0
 
-    def record(self, rows: Iterable[Table | Owed], jobs: Iterable[JobRow] = ()) -> None:
+    def write_rows(self, rows: Iterable[Table | PendingRow], jobs: Iterable[JobRow] = ()) -> None:
         """Write new rows, and jobs as they are now, all or nothing."""
-        given = list(rows)
-        new = [row for row in given if isinstance(row, Table)]
-        fresh = [row for row in given if isinstance(row, Fresh)]
+        all_rows = list(rows)
+        new = [row for row in all_rows if isinstance(row, Table)]
+        fresh = [row for row in all_rows if isinstance(row, NewRow)]
         cycles = any(isinstance(row, CycleRow) for row in new)
         with self._session() as session:
-            put_off(session.connection(), checkpoint=cycles)
+            set_checkpoint(session.connection(), checkpoint=cycles)
             if cycles or fresh:
                 self._check_term(session)
             session.add_all(new)
             try:
                 session.flush()
-                _insert(session.connection(), fresh)
-                for one in given:
-                    if isinstance(one, Returned):
-                        session.exec(_end_loans(one))
-                _put(session.connection(), [job.model_dump() for job in jobs])
+                _insert_rows(session.connection(), fresh)
+                for row in all_rows:
+                    if isinstance(row, EndedLoans):
+                        session.exec(_end_loans(row))
+                _upsert_jobs(session.connection(), [job.model_dump() for job in jobs])
                 session.commit()
             except IntegrityError as error:
                 if not cycles:
@@ -177,7 +177,7 @@ class Store:
                 raise StaleServiceError(message) from error
 
     def _check_term(self, session: Session) -> None:
-        """In the transaction that writes a cycle or what it said: whoever claims a term now waits for its end."""
+        """Raise StaleServiceError if the term is over. A claim of a new term waits for this transaction."""
         if self._term is None:
             return
         row = session.exec(select(LeaderRow).with_for_update(read=True)).one()
@@ -185,7 +185,7 @@ class Store:
             message = f"term {self._term} is over: {row.holder} leads in term {row.term}"
             raise StaleServiceError(message)
 
-    def cycles(self, first: int, last: int | None = None) -> Iterator[CycleRow]:
+    def iter_cycles(self, first: int, last: int | None = None) -> Iterator[CycleRow]:
         """Journalled cycles from the full snapshot at or before `first`, in order."""
         with self._session() as session:
             start = self._full_at_or_before(session, first)
@@ -194,7 +194,7 @@ class Store:
                 query = query.where(CycleRow.cycle <= last)
             yield from session.exec(query.execution_options(yield_per=100))
 
-    def predictor(self, version: str) -> bytes | None:
+    def predictor_body(self, version: str) -> bytes | None:
         with self._session() as session:
             row = session.get(PredictorRow, version)
             return None if row is None else row.body
@@ -203,7 +203,7 @@ class Store:
         with self._session() as session:
             return frozenset(session.exec(select(PredictorRow.version)))
 
-    def decisions(
+    def latest_decisions(
         self,
         jobs: Sequence[str] | None = None,
         *,
@@ -218,22 +218,22 @@ class Store:
             starts = [
                 col(DecisionRow.job).startswith(f"{name}/", autoescape=True) for name in namespaces
             ]
-            query = query.where(_any(starts))
+            query = query.where(_any_of(starts))
         with self._session() as session:
             return list(reversed(session.exec(query).all()))
 
-    def verdicts(self, uid: str) -> list[VerdictRow]:
+    def verdicts_of(self, uid: str) -> list[VerdictRow]:
         """All verdicts of one job, oldest first."""
         query = select(VerdictRow).where(VerdictRow.uid == uid).order_by(col(VerdictRow.id))
         with self._session() as session:
             return list(session.exec(query))
 
-    def jobs(self) -> list[JobRow]:
+    def load_jobs(self) -> list[JobRow]:
         """All jobs ever seen and not yet forgotten."""
         with self._session() as session:
             return list(session.exec(select(JobRow).order_by(col(JobRow.submitted_at))))
 
-    def forget(self, *, cycles_before: int, ended_before: float) -> None:
+    def delete_old(self, *, cycles_before: int, ended_before: float) -> None:
         """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
         with self._session() as session:
             start = self._full_at_or_before(session, cycles_before)
@@ -262,32 +262,32 @@ class Store:
             raise StoreError(message) from error
 
 
-def _insert(connection: Connection, rows: Iterable[Fresh]) -> None:
-    """All rows of a table in one statement, in the driver's own words.
+def _insert_rows(connection: Connection, rows: Iterable[NewRow]) -> None:
+    """Insert all rows of a table in one driver call.
 
-    SQLAlchemy would look at each value of each row again, which takes as long as inserting them.
+    SQLAlchemy would process each value again, which takes as long as the insertion itself.
     """
     by_table: defaultdict[type[Table], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_table[row.table].append(row.values)
     for table, values in by_table.items():
         columns = tuple(values[0])
-        said = insert(table).compile(dialect=connection.dialect, column_keys=columns)
-        if said.positional:
-            assert said.positiontup is not None  # noqa: S101 - what positional means
-            pick = itemgetter(*said.positiontup)
-            connection.exec_driver_sql(str(said), [pick(row) for row in values])
+        statement = insert(table).compile(dialect=connection.dialect, column_keys=columns)
+        if statement.positional:
+            assert statement.positiontup is not None  # noqa: S101 - what positional means
+            pick = itemgetter(*statement.positiontup)
+            connection.exec_driver_sql(str(statement), [pick(row) for row in values])
         else:
-            connection.exec_driver_sql(str(said), values)
+            connection.exec_driver_sql(str(statement), values)
 
 
-def _end_loans(one: Returned) -> Update:
-    lent = col(LoanRow.node).in_(one.nodes), col(LoanRow.returned_at).is_(None)
-    before = col(LoanRow.taken_at) <= one.at
-    return update(LoanRow).where(*lent, before).values(returned_at=one.at)
+def _end_loans(loans: EndedLoans) -> Update:
+    lent = col(LoanRow.node).in_(loans.nodes), col(LoanRow.returned_at).is_(None)
+    before = col(LoanRow.taken_at) <= loans.returned_at
+    return update(LoanRow).where(*lent, before).values(returned_at=loans.returned_at)
 
 
-def _put(connection: Connection, jobs: Sequence[dict[str, Any]]) -> None:
+def _upsert_jobs(connection: Connection, jobs: Sequence[dict[str, Any]]) -> None:
     """Insert jobs, or update those that are there, in one statement."""
     if not jobs:
         return
@@ -297,7 +297,7 @@ def _put(connection: Connection, jobs: Sequence[dict[str, Any]]) -> None:
     connection.execute(new.on_conflict_do_update(index_elements=["uid"], set_=changed), jobs)
 
 
-def _any(conditions: Sequence[Any]) -> Any:
+def _any_of(conditions: Sequence[Any]) -> Any:
     from sqlalchemy import false, or_
 
     return or_(false(), *conditions)

@@ -1,4 +1,4 @@
-"""The tables of the service's memory, and what text may stand in them."""
+"""The tables of the service's database, and the text that they can hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ class Table(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAM
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
-    """A row to insert as plain values: an object that watches its fields costs twenty times that."""
+class NewRow:
+    """A row to insert, as plain values: an ORM object costs twenty times as much."""
 
     table: type[Table]
     values: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
-    """Lent nodes that go back at an instant: their loans of before it end."""
+class EndedLoans:
+    """Lent nodes that go back at `returned_at`: their loans taken before it end."""
 
     nodes: Sequence[str]
-    at: float
+    returned_at: float
 
 
-Owed = Fresh | Returned
+PendingRow = NewRow | EndedLoans
 
 
 class CycleRow(Table, table=True):
@@ -141,9 +141,9 @@ class LeaderRow(Table, table=True):
     since: float
 
 
-def words(said: str) -> str:
-    """Text that every database takes: no NUL, no lone surrogate, not without end."""
-    if len(said) <= TEXT_LIMIT and said.isascii() and "\0" not in said:
-        return said
-    clean = said.replace("\0", "\ufffd").encode(errors="replace").decode()
+def storable_text(text: str) -> str:
+    """The text as every database takes it: no NUL, no lone surrogate, at most TEXT_LIMIT long."""
+    if len(text) <= TEXT_LIMIT and text.isascii() and "\0" not in text:
+        return text
+    clean = text.replace("\0", "\ufffd").encode(errors="replace").decode()
     return clean if len(clean) <= TEXT_LIMIT else clean[: TEXT_LIMIT - 1] + "\u2026"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from laxity_scheduler.ledger import USABLE, may_ever_start
+from laxity_scheduler.capacity.ledger import USABLE, may_ever_start
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, reason

@@ -11,9 +11,9 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.capacity.ledger import USABLE, Ledger
 from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.ledger import USABLE, Ledger
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Wait
 from laxity_scheduler.model.job import FOREVER, Job
@@ -28,7 +28,8 @@ Widths = tuple[Sequence[int], float]
 class Room(Protocol):
     """What `pack` spends from: a Ledger, or a Pool that ignores nodes."""
 
-    total_free: int
+    @property
+    def total_free(self) -> int: ...
 
     def place(self, workers: int, gpus_per_worker: int) -> tuple[str, ...] | None: ...
 
@@ -198,7 +199,7 @@ def _no_room(job: Job, workers: int, ledger: Ledger, state: ClusterState) -> Rea
         "no_free_gpus",
         needed_gpus=workers * job.gpus_per_worker,
         gpus_per_worker=job.gpus_per_worker,
-        free_gpus=ledger.part(state.eligible(job)).total_free,
+        free_gpus=ledger.free_among(state.eligible(job)),
     )
 
 

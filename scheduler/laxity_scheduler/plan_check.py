@@ -13,7 +13,7 @@ from itertools import chain
 from operator import attrgetter, le
 from typing import Final, TypeGuard, assert_never
 
-from laxity_scheduler.ledger import USABLE, Ledger, LedgerError
+from laxity_scheduler.capacity.ledger import USABLE, Ledger, LedgerError
 from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.decision import (
     Admit,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Refuse, Resize, Wait
 from laxity_scheduler.model.job import Job
@@ -62,7 +62,7 @@ def test_a_ledger_places_among_some_nodes_and_counts_for_all() -> None:
     assert ledger.place(1, 1) == ("a",)
     assert ledger.place(2, 1, frozenset("ac")) is None
     assert ledger.place(3, 1) == ("b", "b", "b")
-    assert ledger.part(frozenset("bc")).slots(1) == 1
+    assert ledger.slots(1, frozenset("bc")) == 1
     assert ledger.place(1, 1, frozenset("bc")) == ("b",)
     ledger.give(("c",), 1)
     assert ledger.place(1, 1, frozenset("bc")) == ("c",)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_scheduler.ledger import Ledger, LedgerError
+from laxity_scheduler.capacity.ledger import Ledger, LedgerError
 from laxity_scheduler.model.cluster import Hold
 from tests.builders import cluster, job, node
 

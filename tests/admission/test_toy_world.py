@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from laxity_scheduler.capacity.ledger import may_ever_start
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.ledger import may_ever_start
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER

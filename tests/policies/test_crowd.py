@@ -2,23 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from laxity_scheduler import ledger
-from laxity_scheduler.columns import growing, placing, tied_placing, tying
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame import compiled
 from laxity_scheduler.frame.construct import construct_many, replace_fields
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.promising import room, siting
+from laxity_scheduler.promising import room
 from laxity_scheduler.qos import crowd, crowd_promises, crowd_starts, crowd_waits
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.decisions import crowd as newcomers
@@ -29,7 +26,7 @@ from tests.builders import Curve
 from tests.contract.random_states import drawn, restricted_cases
 from tests.policies.crowded import crowded
 
-PAGES = (crowd, crowd_promises, crowd_starts, crowd_waits, ledger, room, siting)
+PAGES = (crowd, crowd_promises, crowd_starts, crowd_waits, room)
 TEN_MINUTES = Curve(epoch_s=600.0, start_s=30.0, stop_s=5.0)
 POLICIES = ("qos", "elasticflow", "laxity")
 SIZES = ((40, 10), (60, 30), (60, 4))  # jobs on nodes of 8 GPUs
@@ -136,10 +133,8 @@ def test_claims_that_do_not_fit_together_are_planned_as_one_by_one(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_placing_and_growing_decide_in_cpython_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not compiled.COMPILES:
-        pytest.skip("numba is not installed: there is only one way")
-    cases = ((1, 60, 30, 0), (2, 40, 10, 0), (1, 60, 30, 3))
+def test_jobs_are_placed_and_grown_in_cpython_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = ((1, 60, 30, 0), (2, 40, 10, 0), (1, 60, 30, 3), (2, 60, 30, 3))
 
     def decided() -> list[bytes]:
         return [
@@ -148,12 +143,11 @@ def test_placing_and_growing_decide_in_cpython_as_compiled(monkeypatch: pytest.M
             for plan in plans("qos", seed=seed, jobs=jobs, nodes=nodes, sets=sets)
         ]
 
-    fast = decided()
-    for page in (placing, tied_placing, growing):
-        loops = [name for name, value in vars(page).items() if hasattr(value, "py_func")]
-        for name in loops:
-            monkeypatch.setattr(page, name, getattr(page, name).py_func)
-    assert decided() == fast
+    plainly = decided()
+    monkeypatch.setattr(compiled, "MANY_ROWS", 1)
+    assert decided() == plainly
+    monkeypatch.setattr(compiled, "BITS", 1)
+    assert decided() == plainly, "more cells of nodes than a mask has bits"
 
 
 @pytest.mark.usefixtures("at_once")
@@ -162,33 +156,16 @@ def test_a_crowd_is_decided_alike_where_numba_is_not_installed(
     sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast = list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets))
-    for page in (ledger, crowd_starts, crowd_promises, room, siting):
+    for page in (compiled, crowd_promises, room):
         monkeypatch.setattr(page, "COMPILES", False)
     assert list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets)) == fast
 
 
-@pytest.mark.usefixtures("at_once")
-def test_jobs_that_may_use_some_nodes_only_are_decided_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """And where their sets of nodes are too many, or GPUs are freed for somebody, one by one."""
-    if not compiled.COMPILES:
-        pytest.skip("without numba they are placed one by one")
-    fast = list(plans("qos", seed=2, jobs=60, nodes=30, sets=3))
-    one_by_one = Mock(wraps=siting.Sites.place)
-    monkeypatch.setattr(siting.Sites, "place", one_by_one)
-    assert next(plans("qos", seed=2, jobs=60, nodes=30, sets=3)) == fast[0]
-    assert not one_by_one.called
-    monkeypatch.undo()
-    for page in PAGES:
-        monkeypatch.setattr(page, "MANY", 1)
-    monkeypatch.setattr(tying, "MOST_CELLS", 1)
-    assert list(plans("qos", seed=2, jobs=60, nodes=30, sets=3)) == fast
-
-
-@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("stops", [False, True])
-def test_placing_all_is_placing_one_after_the_other(*, stops: bool) -> None:
+def test_placing_all_is_placing_one_after_the_other(
+    *, stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "MANY_ROWS", 1)
     for seed in range(90):
         draw = np.random.default_rng(seed)
         free = draw.integers(0, 9, size=int(draw.integers(1, 150))).tolist()
@@ -197,7 +174,7 @@ def test_placing_all_is_placing_one_after_the_other(*, stops: bool) -> None:
         names = [f"n{at}" for at in range(len(free))]
         sets = [frozenset(name for name in names if draw.random() < 0.5) for _ in range(seed % 3)]
         among = [([*sets, None])[int(draw.integers(len(sets) + 1))] for _ in range(80)]
-        one, other = (Ledger(names, free) for _ in range(2))
+        one, other = (Ledger(names, free, sets) for _ in range(2))
         found = []
         for widths, size, may in zip(tries.tolist(), gpus.tolist(), among, strict=True):
             tried = (one.place(width, size, may) for width in widths if width)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_scheduler.allocation.victims import Need, Victim, cheapest, exact, greedy
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.decision import Admit, Preempt
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Promise

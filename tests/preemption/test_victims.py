@@ -15,8 +15,8 @@ from laxity_scheduler.allocation.victims import (
     total_cost_s,
     victim_of,
 )
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.ledger import Ledger
 from tests.builders import Curve, cluster, job
 
 

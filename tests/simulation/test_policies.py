@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from laxity_scheduler.allocation.victims import Need, Victim, cheapest
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.simulate.costs import CostName, costs

@@ -15,7 +15,7 @@ from statistics import median, quantiles
 from laxity.bench_results import Figure, figure
 from laxity_k8s.bench.ground import BenchError, Ground, Listen
 from laxity_k8s.bench.lanes import Lap, bare_lap, laxity_lap
-from laxity_scheduler.ledger import MANY
+from laxity_scheduler.capacity.ledger import MANY
 
 DRAWS = 4_000
 

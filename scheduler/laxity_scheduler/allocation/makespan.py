@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from heapq import nlargest
 from typing import Final
 
-from laxity_scheduler.ledger import USABLE
+from laxity_scheduler.capacity.ledger import USABLE
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 

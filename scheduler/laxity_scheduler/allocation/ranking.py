@@ -8,7 +8,7 @@ epoch, if a queued job that was reached finds no GPUs now.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from laxity_scheduler.ledger import USABLE, Ledger, may_ever_start
+from laxity_scheduler.capacity.ledger import USABLE, Ledger, may_ever_start
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
@@ -89,6 +89,6 @@ def _room_for(
             continue
         trial.give(victim.nodes, victim.gpus_per_worker)
         chosen.append(victim)
-        if trial.part(may).slots(job.gpus_per_worker) >= job.widths[0]:
+        if trial.slots(job.gpus_per_worker, may) >= job.widths[0]:
             return chosen
     return []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
 from laxity_scheduler.allocation.ranking import movable
-from laxity_scheduler.ledger import Ledger, may_ever_start
+from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.regions import Purse

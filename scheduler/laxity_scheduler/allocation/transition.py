@@ -6,7 +6,7 @@ follows in later cycles, once those GPUs are free.
 
 from collections.abc import Mapping, Sequence
 
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job

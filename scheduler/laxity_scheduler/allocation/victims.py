@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.model.decision import When
 from laxity_scheduler.model.job import Job
 
 MOST_EXACT: Final = 12
-FEW_NODES: Final = 64  # up to so many are looked at one by one
 SHORTLIST: Final = 64  # so many of the cheapest, and some more per worker, are enough as a rule
 MOST_DELAYS: Final = 6  # how many limits of the delay a greedy set is sought under
 
@@ -61,11 +60,8 @@ class Need:
     @cached_property
     def there(self) -> int:
         """Workers that fit without stopping anybody (else)."""
-        size = self.gpus_per_worker
-        if not self.nodes or len(self.nodes) > FEW_NODES:
-            slots = self.ledger.part(self.nodes or None).slots(size)
-            return slots + self._more({}, self.coming)
-        return sum(self._free(node) // size for node in self.nodes)
+        slots = self.ledger.slots(self.gpus_per_worker, self.nodes or None)
+        return slots + self._more({}, self.coming)
 
     def gain(self, victims: Iterable[Victim]) -> int:
         """How many more workers fit once these have stopped."""
@@ -77,9 +73,6 @@ class Need:
     def gain_on(self, node: str, gpus: int) -> int:
         """How many more workers fit with so many GPUs more on this node."""
         return self._more(self.coming, {node: gpus})
-
-    def _free(self, node: str) -> int:
-        return self.ledger.free_on(node) + self.coming.get(node, 0)
 
     def _more(self, before: Mapping[str, int], freed: Mapping[str, int]) -> int:
         size, more = self.gpus_per_worker, 0

@@ -1,6 +1,7 @@
 """Loops that numba compiles where it is installed; elsewhere the same loops run in CPython.
 
-Modules that use `jit` are imported on first use, since importing numba takes most of a second.
+Modules that use `jit` are imported on first use, since importing numba takes most of a second. A loop
+without `jit` is a plain function, which `run` compiles with all that it calls where there is much to do.
 
 Machine code is kept on disk. numba looks at the page of a loop only to see whether it has changed,
 but a loop holds the code of the loops that it calls, from other pages. So all pages count. They
@@ -12,17 +13,22 @@ from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Final, TypeVar, cast
 
+import numpy as np
+
 Loop = TypeVar("Loop", bound=Callable[..., object])
+Found = TypeVar("Found")
+MANY_ROWS: Final = 200  # from so many on machine code is worth its call
+BITS: Final = 60  # of a mask
 COMPILES: Final = find_spec("numba") is not None
 PAGES: Final = (
     "shares/arrays.py",
     "shares/plans.py",
     "shares/surplus.py",
-    "columns/placing.py",
-    "columns/tied_placing.py",
-    "columns/growing.py",
+    "capacity/placement.py",
+    "capacity/growing.py",
     "frame/loops.py",
     "promising/planning.py",
     "frame/lanes.py",
@@ -42,6 +48,54 @@ def jit(loop: Loop) -> Loop:
     if index is not None:
         index._version = f"{numba.__version__} {stamp()}"  # noqa: SLF001 - there is no other way
     return cast("Loop", compiled)
+
+
+def run(loop: Callable[..., Found], rows: int, *args: Any, most_bits: int = 0) -> Found:
+    """What the loop says; as machine code where it works on so many rows that this pays.
+
+    Whole numbers that it changes are lists, also within named tuples; arrays are only read. Plainly
+    it works on lists, compiled on arrays, and what has changed is put back into the lists.
+    """
+    if not COMPILES or rows < MANY_ROWS or most_bits > BITS:
+        return loop(*map(_plain, args))
+    arrays = [_array(arg) for arg in args]
+    found: Found = compiled(loop)(*arrays)
+    for arg, array in zip(args, arrays, strict=True):
+        _put_back(arg, array)
+    return found
+
+
+def _plain(arg: Any) -> Any:
+    return arg.tolist() if isinstance(arg, np.ndarray) else arg
+
+
+def _array(arg: Any) -> Any:
+    if isinstance(arg, list):
+        return np.array(arg, dtype=np.int64)
+    return type(arg)(*map(_array, arg)) if isinstance(arg, tuple) else arg
+
+
+def _put_back(arg: Any, array: Any) -> None:
+    if isinstance(arg, list):
+        arg[:] = array.tolist()
+    elif isinstance(arg, tuple):
+        for one, other in zip(arg, array, strict=True):
+            _put_back(one, other)
+
+
+@cache
+def compiled(loop: Loop) -> Loop:
+    """The loop as machine code, with all loops that it calls by name; itself without numba."""
+    if not isinstance(loop, FunctionType):
+        return loop  # has been compiled
+    known = loop.__globals__
+    called = {name: known[name] for name in loop.__code__.co_names if name in known}
+    own = {
+        name: compiled(other) for name, other in called.items() if isinstance(other, FunctionType)
+    }
+    twin = FunctionType(loop.__code__, {**known, **own}, loop.__name__, loop.__defaults__)
+    twin.__qualname__, twin.__annotations__ = loop.__qualname__, loop.__annotations__
+    return cast("Loop", jit(twin))
 
 
 @cache

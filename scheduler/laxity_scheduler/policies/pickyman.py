@@ -35,9 +35,9 @@ from laxity_profiler.estimate import Predictor
 from laxity_scheduler.allocation.makespan import drain_s, least_gpus
 from laxity_scheduler.allocation.ranking import movable
 from laxity_scheduler.allocation.victims import Need, Victim, cheapest, freed_by
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
@@ -173,8 +173,7 @@ class _Division:
         return ()
 
     def _fits(self, ledger: Ledger, job: Job) -> bool:
-        part = ledger.part(self.state.eligible(job))
-        return part.slots(job.gpus_per_worker) >= job.widths[0]
+        return ledger.slots(job.gpus_per_worker, self.state.eligible(job)) >= job.widths[0]
 
     def _stops(self, job: Job, place: int) -> list[Decision]:
         needs_s = self.forecasts.rest_s(job, job.widths[0], "p90")

@@ -20,8 +20,8 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.capacity.ledger import USABLE
 from laxity_scheduler.frame.remaining import stopping
-from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.reserve import SLOTS, Profile, Share

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.capacity.ledger import may_ever_start
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.frame import PROMISED_DUE_AT
 from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
-from laxity_scheduler.ledger import may_ever_start
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import (

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.capacity.ledger import MANY, USABLE, slots_in
 from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.frame.frame import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
-from laxity_scheduler.ledger import MANY, USABLE, slots_in
 from laxity_scheduler.model.cluster import CLOSED, NOTHING, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import ORDERS, Order, Terms, by_deadline, may_stop

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.frame import PROMISED_DUE_AT, SIZE, WORKERS
 from laxity_scheduler.frame.remaining import TINY_S, stopping
-from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region
@@ -34,7 +34,8 @@ class Tally:
         self._free = sum(node.free_gpus for node in nodes)
         self._ledger: Ledger | None = None
         if len(nodes) > 1 and (room.forecasts.facts.column(SIZE) > 1.0).any():
-            self._ledger = Ledger([node.id for node in nodes], [node.gpus for node in nodes])
+            names, gpus = [node.id for node in nodes], [node.gpus for node in nodes]
+            self._ledger = Ledger(names, gpus, [one.nodes for one in (state.sets or {}).values()])
             for job in room.unmoving:
                 _take_all(self._ledger, job.nodes, job.gpus_per_worker)
         self._parts = [_Part(room, region) for region in room.regions]

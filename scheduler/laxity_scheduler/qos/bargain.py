@@ -11,8 +11,8 @@ from functools import cached_property
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.allocation.victims import Need, Victim
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
@@ -22,7 +22,7 @@ from laxity_scheduler.promising.claims import Terms, deadline_in_force, promised
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.promising.siting import Sites
+from laxity_scheduler.promising.siting import PlacementRules
 from laxity_scheduler.qos.coming import Coming
 from laxity_scheduler.qos.crowd import Crowd, crowd_of
 
@@ -84,9 +84,9 @@ class Bargain:
         return crowd_of(self.forecasts)
 
     @cached_property
-    def sites(self) -> Sites:
+    def sites(self) -> PlacementRules:
         """Where workers may go; asked for when all verdicts are given."""
-        return Sites(self.state, self.reservations)
+        return PlacementRules(self.state, self.reservations)
 
     @property
     def now(self) -> float:

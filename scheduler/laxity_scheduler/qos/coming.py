@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from laxity_scheduler.allocation.victims import Need
+from laxity_scheduler.capacity.ledger import USABLE
 from laxity_scheduler.frame.frame import CHANGING, SIZE, TERMINATING
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.ledger import USABLE
 from laxity_scheduler.model.cluster import ClusterState, Hold
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.stop_requests import was_served

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.frame import (
@@ -28,7 +29,6 @@ from laxity_scheduler.frame.frame import (
 )
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.frame.waiters import MEAN, P90, Waiters, waiters_of
-from laxity_scheduler.ledger import MANY
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting, in_order, unpromised
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.frame.frame import DUE_AT, HARD, PROMISED_DUE_AT, SERVICE
 from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.frame.waiters import P90
-from laxity_scheduler.ledger import MANY
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Given
 from laxity_scheduler.qos.crowd import Crowd

@@ -1,25 +1,21 @@
 """Hundreds of waiting jobs started, and widened into idle GPUs, in one go: see `crowd`."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from laxity_scheduler.capacity.growing import Grown, Starters
+from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.frame import DUE_AT
 from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.frame.waiters import MEAN
-from laxity_scheduler.ledger import MANY, Ledger
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.bargain import Bargain, Start
 from laxity_scheduler.qos.crowd import Crowd
-
-if TYPE_CHECKING:
-    from laxity_scheduler.columns.growing import Grown
 
 
 def _plain_crowd(bargain: Bargain, ones: Sequence[Waiting]) -> Crowd | None:
@@ -130,51 +126,29 @@ def grow_starts(bargain: Bargain, jobs: Sequence[Job], without: frozenset[str]) 
     `without`: nodes that those who wait may use.
     """
     crowd, ledger = bargain.crowd, bargain.ledger
-    if crowd is None or len(jobs) < MANY or len(jobs) > len(bargain.starts) or not COMPILES:
+    if crowd is None or len(jobs) < MANY or len(jobs) > len(bargain.starts):
         return False
-    from laxity_scheduler.columns import growing, placing, tied_placing
-
-    at, sites = crowd.at(jobs), bargain.sites
+    at = crowd.at(jobs)
     if len(at) < len(jobs):
         return False
-    known = None
-    if bargain.state.sets:
-        known = sites.tied(ledger, jobs, claimed=False, without=without)
-        if known is None:
-            return False
+    by_id = np.argsort(crowd.by_id[at])
+    jobs, at = [jobs[place] for place in by_id.tolist()], at[by_id]
+    rules = bargain.sites.rules(ledger, jobs, claimed=False, without=without)
     starts = [bargain.starts[job.id] for job in jobs]
-    width = crowd.waiters.width[at]
-    held = np.array([start.workers for start in starts], dtype=np.int64)
-    level = (width == held[:, None]).argmax(axis=1)
-    many = width.size + 1
-    grown = growing.Grown(*(np.empty(room, np.int64) for room in (ledger.total_free, many, many)))
-    rest, size, ranks = crowd.waiters.rest_s(MEAN)[at], crowd.waiters.size[at], crowd.by_id[at]
-    free = np.array(ledger.free, dtype=np.int64)
-    nodes, ground = placing.nodes_of(free), None
-    if known is not None:
-        ground = tied_placing.Ground(tied_placing.spots_of(free, known.cell), known.ties)
-        nodes = nodes._replace(total=ground.spots.total)
-    steps = growing.grow(nodes, ground, level, ranks, size, rest, width, grown)
-    if ground is None or known is None:
-        ledger.count(nodes.free.tolist())
-    else:
-        ledger.count(ground.spots.spot[ground.spots.where[:, 0], 0].tolist())
-        sites.took(known)
-    for job, more in _by_job(grown, steps, ledger):
+    width, held = crowd.waiters.width[at], np.array([start.workers for start in starts])
+    starters = Starters(
+        (width == held[:, None]).argmax(axis=1).tolist(),
+        crowd.waiters.size[at].tolist(),
+        width.ravel().tolist(),
+        crowd.waiters.rest_s(MEAN)[at].ravel(),
+        width.shape[1],
+    )
+    grown = Grown([0] * ledger.total_free, *([0] * (width.size + 1) for _ in range(2)))
+    for job, more in ledger.grow(starters, rules, grown):
         start = starts[job]
         start.nodes += more
         start.workers = len(start.nodes)
     return True
-
-
-def _by_job(grown: "Grown", steps: int, ledger: Ledger) -> Iterable[tuple[int, tuple[str, ...]]]:
-    """The nodes that each job has grown by, in order."""
-    ends = grown.ends[:steps]
-    owner = np.repeat(grown.job[:steps], np.diff(ends, prepend=0))
-    order = np.argsort(owner, kind="stable")
-    owner, taken = owner[order], grown.taken[: len(order)][order]
-    cuts = np.append(np.flatnonzero(np.diff(owner)) + 1, len(owner))[: len(owner)]
-    return zip(owner[cuts - 1].tolist(), ledger.named(taken, cuts), strict=True)
 
 
 def _first_false(flags: list[bool]) -> int:

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
+from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.frame import DUE_AT, SUBMITTED_AT
 from laxity_scheduler.frame.remaining import TINY_S
 from laxity_scheduler.frame.waiters import MEAN
-from laxity_scheduler.ledger import MANY
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reserve import Profile

@@ -378,7 +378,7 @@ def _restart_wider(bargain: Bargain, job: Job) -> None:
         after_s = (curve.epochs_left - 1) * curve.epoch_s(width, "p90")
         in_time = freed_s + curve.start_s(width, "p90") + after_s <= bargain.left_s(job)
         may = bargain.state.eligible(job)
-        slots = bargain.ledger.part(may).slots(job.gpus_per_worker)
+        slots = bargain.ledger.slots(job.gpus_per_worker, may)
         if in_time and slots + job.workers >= width:
             why = reason("restart_wider", workers=width, late_s=_late_s(bargain, job))
             bargain.change(Preempt(job.id, "epoch", job.id, why))

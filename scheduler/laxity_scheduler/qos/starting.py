@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import replace
 
 from laxity_scheduler.allocation.victims import Need, Victim, freed_by
+from laxity_scheduler.capacity.ledger import may_ever_start
 from laxity_scheduler.frame.frame import WAITING
 from laxity_scheduler.frame.remaining import TINY_S
-from laxity_scheduler.ledger import may_ever_start
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.promising.promise import queue_of

@@ -32,7 +32,7 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
         may = state.nodes_of(eligible)
         free = state.on_sets.get(eligible, NOTHING).free_gpus if eligible else state.free_gpus
         holders = bargain.reservations.room.first_to_end(MOST_HOLDERS, may)
-        return free, bargain.ledger.part(may).total_free, holders
+        return free, bargain.ledger.free_among(may), holders
 
     @cache
     def missing(needed_gpus: int, gpus_per_worker: int, eligible: str) -> Why:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from laxity_scheduler.allocation.victims import Need
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -73,7 +73,7 @@ def _first_short(bargain: Bargain, takers: list[Job], kept: Kept) -> Job | None:
         if need.there < need.workers:
             return taker
         size, among = taker.gpus_per_worker, need.nodes or None
-        trial.place(min(need.workers, trial.part(among).slots(size)), size, among)
+        trial.place(min(need.workers, trial.slots(size, among)), size, among)
     return None
 
 

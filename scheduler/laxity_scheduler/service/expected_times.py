@@ -8,8 +8,8 @@ one after another until the least width fits.
 from collections.abc import Iterable
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER, Job
@@ -51,7 +51,7 @@ def expected_start(
     """Who holds what a queued job waits for, and when enough of them are expected to have ended."""
     need, size = min(job.widths), job.gpus_per_worker
     ledger, may = Ledger.of(state, job=job.id), state.eligible(job)
-    if ledger.part(may).slots(size) >= need:
+    if ledger.slots(size, may) >= need:
         return (), state.now
     ends = finishes(state, predictor, state.running)
     held: list[str] = []
@@ -60,6 +60,6 @@ def expected_start(
             continue
         ledger.give(other.nodes, other.gpus_per_worker)
         held.append(other.id)
-        if ledger.part(may).slots(size) >= need:
+        if ledger.slots(size, may) >= need:
             return tuple(held), ends[other.id].p50_at
     return tuple(held), FOREVER

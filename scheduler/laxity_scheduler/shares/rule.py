@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
+from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.eligibility import never_fits
-from laxity_scheduler.ledger import Ledger, may_ever_start
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Job

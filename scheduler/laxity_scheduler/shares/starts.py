@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.ledger import Ledger
 from laxity_scheduler.model.decision import Admit, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import Node
 
 

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.order import Order, Pool, Queue, Shape, pack
 from laxity_scheduler.simulate.outcome import Run, filled
 from laxity_scheduler.simulate.progress import Ended, nobody

@@ -31,7 +31,7 @@ from typing import Final
 import numpy as np
 
 from laxity_scheduler.allocation.victims import Need, Victim, greedy, total_cost_s
-from laxity_scheduler.ledger import Ledger
+from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.order import Packing
 from laxity_scheduler.simulate.generate import Mix
 from laxity_scheduler.simulate.run import Setting

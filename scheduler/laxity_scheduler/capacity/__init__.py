@@ -1,0 +1,1 @@
+"""Where workers go: free GPUs per node, and the choice of nodes."""

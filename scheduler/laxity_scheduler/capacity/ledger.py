@@ -1,0 +1,277 @@
+"""Free GPUs per node: the only place where capacity is counted.
+
+A worker's GPUs sit on one node, so free GPUs are not one number. Policies, `Plan.check` and the
+simulated World all spend from a Ledger. It answers by the state it is in, never by its history:
+`place` gives best fit, the lowest node number first among equals.
+
+GPUs that a preempted job freed may be held for the job they were freed for (`ClusterState.holds`).
+They count as taken until that job's holds are opened. Where a node has fewer free GPUs than are
+held on it, earlier holds of the snapshot come first.
+
+A job that may use some nodes only is placed `among` these. None stands for all nodes.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
+from typing import Final, Self
+
+from laxity_scheduler.capacity import growing, placement
+from laxity_scheduler.capacity.growing import Grown, Starters
+from laxity_scheduler.capacity.placement import ALL_CELLS, Rules
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import run
+from laxity_scheduler.model.cluster import NOTHING, ClusterState, Pool
+from laxity_scheduler.model.job import Job
+
+MANY: Final = 500  # from so many jobs on, those of whom nothing special is to be said go at once
+USABLE: tuple[Pool, ...] = ("training", "loaned")  # pools that training may use
+Among = frozenset[str] | None  # nodes; None: all
+
+
+class LedgerError(ValueError):
+    """More was taken than was free, or a node is not in the cluster."""
+
+
+class Ledger:
+    """Counts free GPUs of n nodes, which `placement` chooses from."""
+
+    def __init__(
+        self, names: Sequence[str], free: Sequence[int], sets: Iterable[frozenset[str]] = ()
+    ) -> None:
+        """`free[i]` GPUs are free on the node named `names[i]`; numbers order the choice.
+
+        `sets` of nodes are those that jobs name which may not use all of them.
+        """
+        self.names = tuple(names)
+        self._number = dict(zip(self.names, range(len(self.names)), strict=True))
+        self._held: dict[str, list[tuple[int, int]]] = {}
+        self._masks: dict[Among, int | None] = {}
+        cell = placement.cells_of(self.names, dict.fromkeys(sets))
+        self._sizes = Counter(cell)
+        self.nodes = placement.counted(list(free), cell)
+
+    @property
+    def free(self) -> list[int]:
+        return self.nodes.free
+
+    @property
+    def total_free(self) -> int:
+        return self.nodes.total[0]
+
+    @classmethod
+    def of(cls, state: ClusterState, *, job: str = "", pools: Collection[Pool] = USABLE) -> Self:
+        """The snapshot's free GPUs; GPUs held for a job count as free for that `job` alone."""
+        nodes = [node for node in state.nodes if node.pool in pools]
+        sets = [one.nodes for one in (state.sets or {}).values()]
+        ledger = cls([node.id for node in nodes], [max(0, node.free_gpus) for node in nodes], sets)
+        for hold in state.holds:
+            number = ledger._number.get(hold.node)
+            if number is not None and hold.until_at > state.now:
+                gpus = min(hold.gpus, ledger.free[number])
+                ledger._change(number, -gpus)
+                ledger._held.setdefault(hold.job, []).append((number, gpus))
+        if job:
+            ledger.open_holds(job)
+        return ledger
+
+    def copy(self) -> Self:
+        """A ledger in the same state, to try things on."""
+        other = copy(self)
+        other.nodes = placement.counted(list(self.free), self.nodes.cell)
+        other._held = {job: list(held) for job, held in self._held.items()}  # noqa: SLF001
+        return other
+
+    def open_holds(self, job: str) -> None:
+        """Make the GPUs held for this job free."""
+        for number, gpus in self._held.get(job, ()):
+            self._change(number, gpus)
+
+    def close_holds(self, job: str) -> None:
+        """Undo `open_holds`, as long as nothing was taken meanwhile."""
+        for number, gpus in self._held.get(job, ()):
+            self._change(number, -gpus)
+
+    def knows(self, node: str) -> bool:
+        """Whether the node is in the cluster, and for training."""
+        return node in self._number
+
+    def free_on(self, node: str) -> int:
+        """Free GPUs of one node; 0 if it is not in the cluster."""
+        number = self._number.get(node)
+        return 0 if number is None else self.free[number]
+
+    def cells(self, among: Among) -> int:
+        """These nodes as a mask of cells. LedgerError if they cut one."""
+        cells = self._cells(among)
+        if cells is None:
+            raise LedgerError(
+                f"{len(among or ())} nodes are asked for that no set of nodes tells apart"
+            )
+        return cells
+
+    def _cells(self, among: Among) -> int | None:
+        if among is None:
+            return ALL_CELLS
+        if among not in self._masks:
+            mine = [self._number[name] for name in among if name in self._number]
+            sizes = Counter(map(self.nodes.cell.__getitem__, mine))
+            whole = all(self._sizes[cell] == size for cell, size in sizes.items())
+            self._masks[among] = sum(1 << cell for cell in sizes) if whole else None
+        return self._masks[among]
+
+    def slots(self, gpus_per_worker: int, among: Among = None) -> int:
+        """How many workers of that size fit, each on one node of these."""
+        return sum(
+            nodes * (free // gpus_per_worker)
+            for free, nodes in self._nodes_with(among)
+            if free >= gpus_per_worker
+        )
+
+    def free_among(self, among: Among) -> int:
+        """Free GPUs of these nodes."""
+        return sum(free * nodes for free, nodes in self._nodes_with(among))
+
+    def _nodes_with(self, among: Among) -> Iterable[tuple[int, int]]:
+        """(free GPUs, how many of these nodes have so many)."""
+        cells, (_, _, counts, _, _, _, levels, _) = self._cells(among), self.nodes
+        if cells is None:
+            return Counter(map(self.free_on, among or ())).items()
+        mine = [first for first in range(0, len(counts), levels) if cells >> first // levels & 1]
+        return ((free, counts[first + free]) for first in mine for free in range(1, levels))
+
+    def place(
+        self, workers: int, gpus_per_worker: int, among: Among = None
+    ) -> tuple[str, ...] | None:
+        """Nodes for so many workers, one name per worker, taken; None (nothing taken) if no fit.
+
+        Best fit: each worker goes to the fullest node that still holds it; of equals, the lowest.
+        """
+        cells = self._cells(among)
+        if cells is None:
+            return self.place_on(among or (), workers, gpus_per_worker)
+        taken = [0] * workers
+        if not placement.place(self.nodes, workers, gpus_per_worker, cells, taken, 0):
+            return None
+        return tuple([self.names[number] for number in taken])
+
+    def place_all(
+        self, tries: Ints, gpus: Ints, *, stops: bool = False, among: Sequence[Among] = ()
+    ) -> list[tuple[str, ...]]:
+        """`place` for one after the other, each on the first of its `tries` that fits; () if none.
+
+        Shapes (n, K) and (n,). A try of 0 workers is none. `stops`: the list ends at the first that
+        has no place.
+        """
+        among = among or [None] * len(gpus)
+        kinds = {may: kind for kind, may in enumerate(dict.fromkeys(among))}
+        masks = [self.cells(may) for may in kinds]
+        rules = placement.without_claims([kinds[may] for may in among], masks)
+        return self.site_all(tries, gpus, rules, stops=stops)
+
+    def site(self, workers: int, gpus_per_worker: int, rules: Rules) -> tuple[str, ...] | None:
+        """`place` by the rules for one job."""
+        taken = [0] * workers
+        if not placement.site(self.nodes, rules, 0, workers, gpus_per_worker, taken, 0):
+            return None
+        return tuple([self.names[number] for number in taken])
+
+    def site_on(self, nodes: Sequence[str], gpus_per_worker: int, rules: Rules) -> bool:
+        """Whether the rules let one job have these nodes, which it has taken; what is left changes."""
+        taken = [self._number[name] for name in nodes]
+        return placement.site_on(self.nodes, rules, 0, len(nodes), gpus_per_worker, taken, 0)
+
+    def site_all(
+        self, tries: Ints, gpus: Ints, rules: Rules, *, stops: bool
+    ) -> list[tuple[str, ...]]:
+        """The same by rules, of which what is left on regions is changed."""
+        taken, ends = [0] * int(tries.max(axis=1, initial=0).sum()), [0] * len(gpus)
+        args = (self.nodes, rules, tries, gpus, stops, taken, ends)
+        many = run(placement.place_all, len(gpus), *args, most_bits=len(self._sizes))
+        return self.named(taken, ends[:many])
+
+    def grow(
+        self, jobs: Starters, rules: Rules, grown: Grown
+    ) -> Iterable[tuple[int, tuple[str, ...]]]:
+        """Widen these jobs while GPUs are free: who has grown by which nodes, in order."""
+        args = (self.nodes, rules, jobs, grown)
+        steps = run(growing.grow, len(jobs.level), *args, most_bits=len(self._sizes))
+        more: dict[int, list[str]] = {}
+        for job, begin, end in zip(grown.job[:steps], [0, *grown.ends], grown.ends, strict=False):
+            more.setdefault(job, []).extend(map(self.names.__getitem__, grown.taken[begin:end]))
+        return ((job, tuple(names)) for job, names in more.items())
+
+    def named(self, taken: Sequence[int], ends: Sequence[int]) -> list[tuple[str, ...]]:
+        """Names of nodes, cut at these ends."""
+        names = list(map(self.names.__getitem__, taken[: ends[-1] if len(ends) else 0]))
+        return [tuple(names[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+
+    def place_on(
+        self, nodes: Iterable[str], workers: int, gpus_per_worker: int
+    ) -> tuple[str, ...] | None:
+        """The same on these nodes only: where a running job may grow."""
+        numbers = sorted({self._number[name] for name in nodes if name in self._number})
+        taken: list[int] = []
+        for _ in range(workers):
+            fits = [number for number in numbers if self.free[number] >= gpus_per_worker]
+            if not fits:
+                self._undo(taken, gpus_per_worker)
+                return None
+            number = min(fits, key=lambda number: (self.free[number], number))
+            self._change(number, -gpus_per_worker)
+            taken.append(number)
+        return tuple([self.names[number] for number in taken])
+
+    def take(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
+        """Take one worker's GPUs on each named node (a name may recur). LedgerError if not free."""
+        for name, workers in _by_node(nodes):
+            number = self._number.get(name)
+            if number is None:
+                raise LedgerError(f"node {name!r} is not in the cluster")
+            if self.free[number] < workers * gpus_per_worker:
+                left = self.free[number] % gpus_per_worker
+                raise LedgerError(f"node {name} has {left} free GPU(s), {gpus_per_worker} asked")
+            self._change(number, -workers * gpus_per_worker)
+
+    def give(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
+        """Give one worker's GPUs back on each named node; a node that is gone is passed over."""
+        for name, workers in _by_node(nodes):
+            number = self._number.get(name)
+            if number is not None:
+                self._change(number, workers * gpus_per_worker)
+
+    def set_aside(self, node: str, gpus: int) -> None:
+        """Make up to `gpus` free GPUs of a node unavailable (somebody else will need them)."""
+        number = self._number[node]
+        self._change(number, -min(gpus, self.free[number]))
+
+    def _undo(self, taken: list[int], gpus: int) -> None:
+        for number in taken:
+            self._change(number, gpus)
+
+    def _change(self, number: int, gpus: int) -> None:
+        if not gpus:
+            return
+        free = self.free[number] + gpus
+        if free >= self.nodes.levels:
+            self.nodes = placement.counted(self.free, self.nodes.cell, levels=2 * free)
+        placement.change(self.nodes, number, gpus)
+
+
+def may_ever_start(state: ClusterState, job: Job) -> bool:
+    """Whether the nodes that it may use would hold its least width if they were empty."""
+    if not job.eligible:
+        gpus = [node.gpus for node in state.nodes if node.pool in USABLE]
+        return sum(one // job.gpus_per_worker for one in gpus) >= job.widths[0]
+    return slots_in(state.on_sets.get(job.eligible, NOTHING).usable, job) >= job.widths[0]
+
+
+def slots_in(sizes: Mapping[int, int], job: Job) -> int:
+    """How many of its workers empty nodes of these sizes hold."""
+    return sum(many * (gpus // job.gpus_per_worker) for gpus, many in sizes.items())
+
+
+def _by_node(nodes: Iterable[str]) -> Iterable[tuple[str, int]]:
+    """(name, how often it recurs), in order of first mention."""
+    names = tuple(nodes)
+    return ((names[0], 1),) if len(names) == 1 else Counter(names).items()

@@ -1,0 +1,287 @@
+# ruff: noqa: FBT001, PLR0917 - compiled loops take arrays, by place
+"""Best fit: which nodes workers get, one job after the other, on nodes that some jobs may not use.
+
+Nodes that are alike to all jobs, since they lie in the same sets of nodes, are a *cell*; a set of
+nodes is a bit mask of cells. Where every job may use every node there is one cell. Nodes are counted
+by cell, by free GPUs and by block of 8 node numbers, so the lowest node with c free GPUs is looked
+for in one block; a hint says which is the lowest block that may have one.
+
+These functions work on lists, and are compiled for arrays (`frame.compiled`): one source for both.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+Ints = list[int]  # or an array of them
+BLOCK: Final = 8
+ALL_CELLS: Final = (1 << 60) - 1
+NO_LIMIT: Final = 1 << 60
+
+
+class Nodes(NamedTuple):
+    """n nodes in C cells, none with `levels` or more GPUs free, in `blocks` blocks."""
+
+    free: Ints  # (n,): GPUs
+    cell: Ints  # (n,)
+    counts: Ints  # (C * levels,): how many nodes of a cell have so many free
+    hints: Ints  # (C * levels,): the lowest block that may have such a node
+    in_block: Ints  # (C * levels * blocks,): how many such nodes a block has
+    total: Ints  # (1,): free GPUs in all
+    levels: int
+    blocks: int
+
+
+def change(nodes: Nodes, number: int, gpus: int) -> None:
+    """So many GPUs more are free on a node."""
+    block, before = number // BLOCK, nodes.free[number]
+    old = nodes.cell[number] * nodes.levels + before
+    new = old + gpus
+    nodes.counts[old] -= 1
+    nodes.counts[new] += 1
+    nodes.in_block[old * nodes.blocks + block] -= 1
+    nodes.in_block[new * nodes.blocks + block] += 1
+    nodes.hints[new] = min(nodes.hints[new], block)
+    nodes.free[number] = before + gpus
+    nodes.total[0] += gpus
+
+
+def best_fit(nodes: Nodes, gpus: int, cells: int) -> int:
+    """The fullest node of these cells with so many GPUs free, of equals the lowest; -1: none."""
+    best, most = -1, nodes.levels - 1
+    for cell in range(len(nodes.counts) // nodes.levels):
+        if not (cells >> cell) & 1:
+            continue
+        count, first = gpus, cell * nodes.levels
+        while count <= most and not nodes.counts[first + count]:
+            count += 1
+        if count <= most:
+            number = lowest(nodes, cell, count)
+            best = number if best < 0 or count < most else min(best, number)
+            most = count
+    return best
+
+
+def lowest(nodes: Nodes, cell: int, count: int) -> int:
+    """The lowest node of a cell that has so many GPUs free; there must be one."""
+    kind = cell * nodes.levels + count
+    block = nodes.hints[kind]
+    while not nodes.in_block[kind * nodes.blocks + block]:
+        block += 1
+    nodes.hints[kind] = block
+    number = block * BLOCK
+    while nodes.free[number] != count or nodes.cell[number] != cell:
+        number += 1
+    return number
+
+
+def place_some(nodes: Nodes, workers: int, gpus: int, cells: int, taken: Ints, at: int) -> int:
+    """Node numbers of up to so many workers into `taken` from `at` on; how many have a place."""
+    placed = 0
+    while placed < workers:
+        number = best_fit(nodes, gpus, cells)
+        if number < 0:
+            break
+        # with one worker more it is fuller still: the best fit stays there while one fits
+        more = min(workers - placed, nodes.free[number] // gpus)
+        change(nodes, number, -more * gpus)
+        for worker in range(at + placed, at + placed + more):
+            taken[worker] = number
+        placed += more
+    return placed
+
+
+def place(nodes: Nodes, workers: int, gpus: int, cells: int, taken: Ints, at: int) -> bool:
+    """Places for all of so many workers; False (nothing taken) if there are none."""
+    if workers * gpus > nodes.total[0]:
+        return False
+    placed = place_some(nodes, workers, gpus, cells, taken, at)
+    if placed < workers:
+        give_back(nodes, taken, at, at + placed, gpus)
+    return placed == workers
+
+
+def give_back(nodes: Nodes, taken: Ints, first: int, last: int, gpus: int) -> None:
+    """Undo what was taken for these workers."""
+    for worker in range(first, last):
+        change(nodes, taken[worker], gpus)
+
+
+class Rules(NamedTuple):
+    """Who may use which nodes: n jobs of K kinds, R regions on which claims are counted.
+
+    `left` is what no claim needs; `spare` the same for one job, as it is placed.
+    """
+
+    kind: Ints  # (n,)
+    claims: Ints  # (n,): 1 for who has a claim
+    limited: Ints  # (n,): 1 for who must leave what claims need
+    widest: Ints  # (n,): workers
+    awaited: Ints  # (n * R,): GPUs that are freed or held for a job in a region
+    may: Ints  # (K,): cells of the nodes that a kind may use
+    inside: Ints  # (K * R,): 1 for the regions that a kind cannot leave
+    region: Ints  # (R,): cells of a region, small regions first
+    left: Ints  # (R,): GPUs
+    spare: Ints  # (R,): GPUs
+    shut: Ints  # (1,): cells that nobody may use
+
+
+def counted_workers(rules: Rules, job: int, region: int, workers: int, gpus: int) -> int:
+    """How many of its new workers a job's claim was counted with on a region."""
+    regions = len(rules.region)
+    if not rules.claims[job]:
+        return 0
+    if rules.inside[rules.kind[job] * regions + region]:
+        return workers
+    return min(workers, rules.awaited[job * regions + region] // gpus)
+
+
+def look_up_spare(rules: Rules, job: int, gpus: int) -> int:
+    """GPUs of each region that no claim needs, for one job; how many of them it may have at most.
+
+    A claim was counted on the regions that it cannot leave; who has none must find spare GPUs there.
+    """
+    most, first = NO_LIMIT, rules.kind[job] * len(rules.region)
+    for region in range(len(rules.region)):
+        inside = rules.inside[first + region]
+        if not rules.limited[job] or (rules.claims[job] and inside):
+            rules.spare[region] = NO_LIMIT
+            continue
+        mine = counted_workers(rules, job, region, rules.widest[job], gpus) * gpus
+        rules.spare[region] = rules.left[region] + mine
+        if inside:
+            most = min(most, rules.spare[region])
+    return most
+
+
+def outside(rules: Rules, kind: int, gpus: int, closed: int, workers: int) -> tuple[int, int]:
+    """Cells without the first regions and those where no worker is spare; and how many may go there."""
+    cells, most = rules.may[kind] & ~rules.shut[0], workers
+    for region in range(len(rules.region)):
+        if rules.inside[kind * len(rules.region) + region]:
+            continue
+        if region < closed or rules.spare[region] < gpus:
+            cells &= ~rules.region[region]
+        else:
+            most = min(most, rules.spare[region] // gpus)
+    return cells, most
+
+
+def held_in(nodes: Nodes, cells: int, taken: Ints, first: int, last: int) -> int:
+    """How many of these workers are on nodes of these cells."""
+    held = 0
+    for worker in range(first, last):
+        held += (cells >> nodes.cell[taken[worker]]) & 1
+    return held
+
+
+def place_in_stages(
+    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
+) -> int:
+    """Outside all regions that it can leave first, then with the largest of them, and so on."""
+    kind, placed = rules.kind[job], 0
+    for closed in range(len(rules.region), -1, -1):
+        while placed < workers:
+            cells, most = outside(rules, kind, gpus, closed, workers - placed)
+            more = place_some(nodes, most, gpus, cells, taken, at + placed)
+            if not more:
+                break
+            for region in range(len(rules.region)):
+                held = held_in(nodes, rules.region[region], taken, at + placed, at + placed + more)
+                rules.spare[region] -= held * gpus
+            placed += more
+    return placed
+
+
+def take(
+    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
+) -> None:
+    """A job has started on these nodes: what it was not counted with is no longer left."""
+    for region in range(len(rules.region)):
+        held = held_in(nodes, rules.region[region], taken, at, at + workers)
+        more = held - counted_workers(rules, job, region, workers, gpus)
+        if rules.limited[job] and more > 0:
+            rules.left[region] -= more * gpus
+
+
+def site(
+    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
+) -> bool:
+    """Places for all workers of a job, where it harms no claim; False (nothing taken) if none."""
+    if workers * gpus > nodes.total[0] or workers * gpus > look_up_spare(rules, job, gpus):
+        return False
+    placed = place_in_stages(nodes, rules, job, workers, gpus, taken, at)
+    if placed < workers:
+        give_back(nodes, taken, at, at + placed, gpus)
+        return False
+    take(nodes, rules, job, workers, gpus, taken, at)
+    return True
+
+
+def site_on(
+    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
+) -> bool:
+    """Whether a job may have these nodes, which it has taken; then less is left for others."""
+    if workers * gpus > look_up_spare(rules, job, gpus):
+        return False
+    first = rules.kind[job] * len(rules.region)
+    for region in range(len(rules.region)):
+        held = held_in(nodes, rules.region[region], taken, at, at + workers)
+        if not rules.inside[first + region] and held * gpus > rules.spare[region]:
+            return False
+    take(nodes, rules, job, workers, gpus, taken, at)
+    return True
+
+
+def place_all(
+    nodes: Nodes,
+    rules: Rules,
+    tries: Sequence[Ints],
+    gpus: Ints,
+    stops: bool,
+    taken: Ints,
+    ends: Ints,
+) -> int:
+    """One job after the other on the first of its tries (n, K) that fits; 0 workers are no try.
+
+    Node numbers go into `taken`, where each one's end into `ends`. `stops`: at the first that has no
+    place. How many were looked at.
+    """
+    at = 0
+    for job in range(len(gpus)):
+        placed = False
+        for workers in tries[job]:
+            if workers > 0 and site(nodes, rules, job, workers, gpus[job], taken, at):
+                placed = True
+                at += workers
+                break
+        if stops and not placed:
+            return job
+        ends[job] = at
+    return len(gpus)
+
+
+def counted(free: Ints, cell: Ints, *, levels: int = 0) -> Nodes:
+    """The nodes with so many GPUs free, each in its cell."""
+    levels, blocks = max(levels, max(free, default=0) + 1), len(free) // BLOCK + 1
+    kinds = (max(cell, default=0) + 1) * levels
+    counts, in_block = [0] * kinds, [0] * (kinds * blocks)
+    for number, (mine, gpus) in enumerate(zip(cell, free, strict=True)):
+        kind = mine * levels + gpus
+        counts[kind] += 1
+        in_block[kind * blocks + number // BLOCK] += 1
+    return Nodes(free, cell, counts, [0] * kinds, in_block, [sum(free)], levels, blocks)
+
+
+def cells_of(names: Sequence[str], sets: Iterable[frozenset[str]]) -> Ints:
+    """The cell of each node: nodes of one cell lie in the same sets."""
+    within = [0] * len(names)
+    for bit, nodes in enumerate(sets):
+        within = [known | (name in nodes) << bit for known, name in zip(within, names, strict=True)]
+    numbers = {known: number for number, known in enumerate(dict.fromkeys(within))}
+    return [numbers[known] for known in within]
+
+
+def without_claims(kind: Ints, masks: Ints) -> Rules:
+    """Rules for jobs of these kinds, which may use these cells, where nobody has a claim."""
+    none = [0] * len(kind)
+    return Rules(kind, none, none, none, [], masks, [], [], [], [], [0])

@@ -112,7 +112,7 @@ TAG_CLASS: Final = "laxity.class"
 TAG_DEADLINE: Final = "laxity.deadline"
 TAG_VERDICT: Final = "laxity.verdict"
 TAG_OUTCOME: Final = (
-    "laxity.api.outcome"  # kept | broken | late | finished | refused | failed | cancelled
+    "laxity.outcome"  # kept | broken | late | finished | refused | failed | cancelled
 )
 TAG_REASON: Final = "laxity.reason"
 TAG_FLOW_RUN: Final = "laxity.flow_run"  # address of the Prefect flow run

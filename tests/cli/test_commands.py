@@ -2,6 +2,7 @@ import errno
 import json
 import os
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +101,64 @@ def test_what_cannot_be_done_has_its_exit_code_and_a_sentence(
 ) -> None:
     assert laxity(monkeypatch, *arguments) == code
     assert "rror" in capsys.readouterr().err
+
+
+TRAIN = """
+from laxity import Training, deadline_flow
+
+@deadline_flow(deadline="20m", epochs=8, epoch_estimate="2s")
+def train(training: Training, alpha: float = 0.1) -> float: ...
+"""
+TRAIN_PY = ("submit", "train.py:train")
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        pytest.param((*TRAIN_PY, "--deadline", "20"), "20s, 20m or 20h", id="no unit"),
+        pytest.param((*TRAIN_PY, "--deadline", "2027-01-01T06:00"), "no time zone", id="no zone"),
+        pytest.param((*TRAIN_PY, "--deadline", "1x"), "1h30m", id="an unknown unit"),
+        pytest.param((*TRAIN_PY, "--deadlin", "1h"), "--deadline", id="a misspelt option"),
+        pytest.param((*TRAIN_PY, "--estimate", "5"), "5s, 5m or 5h", id="an estimate, no unit"),
+        pytest.param((*TRAIN_PY, "--class", "gold"), "hard, soft, best_effort", id="a class"),
+        pytest.param(
+            (*TRAIN_PY, "--class", "best_effort", "--deadline", "1h"),
+            "leave the deadline out",
+            id="best effort by a deadline",
+        ),
+        pytest.param((*TRAIN_PY, "--workers", "0"), "from 1 to", id="no workers"),
+        pytest.param((*TRAIN_PY, "--workers", "4..1"), "write 1..4", id="a backward range"),
+        pytest.param((*TRAIN_PY, "--epochs", "0"), "greater than", id="no epochs"),
+        pytest.param((*TRAIN_PY, "--name", "Hello World"), "a-z, 0-9", id="a name with a space"),
+        pytest.param((*TRAIN_PY, "--key", ""), "idempotency_key", id="an empty key"),
+        pytest.param((*TRAIN_PY, "--pass-env", "A B"), "FOO_*", id="a variable with a space"),
+        pytest.param((*TRAIN_PY, "--timeout", "5s"), "add --follow", id="a limit of nothing"),
+        pytest.param((*TRAIN_PY, "-p", "alpha=nan"), "alpha is a float", id="NaN"),
+        pytest.param((*TRAIN_PY, "-p", "alhpa=1"), "alhpa", id="a misspelt parameter"),
+        pytest.param((*TRAIN_PY, "-p", "alpha"), "KEY=VALUE", id="a parameter without a value"),
+        pytest.param(("submit", "train.py:trian"), "it has: train", id="a misspelt function"),
+        pytest.param(("submit", "tarin.py:train"), "no file", id="a misspelt file"),
+        pytest.param(("submit", "train.py"), "train.py:FUNCTION", id="a file without a function"),
+        pytest.param(("whatif", "train.py:train", "--deadline", "soon"), "1h30m", id="what if"),
+        pytest.param(("predict", "train.py:train", "--workers", "x"), '"auto"', id="predict"),
+        pytest.param(("profile", "tarin.py:train"), "no file", id="profile"),
+        pytest.param(("bench", "nothing"), "No such command", id="bench"),
+        pytest.param(("up", "--slots", "0"), "--slots", id="no slots"),
+    ],
+)
+def test_what_is_typed_wrong_is_told_before_any_service_is_asked(
+    typed: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(names.ENV_URL, "http://127.0.0.1:9")
+
+    assert laxity(monkeypatch, *typed) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_job_is_released_and_taken_back(

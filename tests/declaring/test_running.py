@@ -295,6 +295,7 @@ def test_the_log_has_a_line_for_each_tenth_and_says_broken_when_it_happens(
     assert [line for line in lines if line.startswith(("endangered", "broken"))] == [
         f"endangered: P90 finish 2026-11-21T18:01:30Z is 1m30s after the deadline {due}",
         f"broken: the deadline {due} has passed; P90 finish 2026-11-21T18:01:30Z",
+        f"broken: finished 1m30s after the deadline {due}",
     ]
     assert [line.split(",")[0] for line in lines if "of 40 epochs, running" in line] == [
         f"{done} of 40 epochs" for done in (0, 4, 8)

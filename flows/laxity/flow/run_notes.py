@@ -84,6 +84,7 @@ class RunNotes:
         self._note_identity(job)
         self._note_state(job)
         self._note_standing(job)
+        self._note_verdict(job)
         self._note_progress(job)
 
     def cancelled(self) -> bool:
@@ -154,11 +155,14 @@ class RunNotes:
             self._log.warning("%s: a worker failed: %s", job.id, job.error)
 
     def _note_standing(self, job: JobView) -> None:
-        """One event for each change; the verdict's artifact follows whatever it shows."""
+        """One event for each change; the log also tells by how much a broken promise was missed."""
         said = standing(job)
-        if said != "none" and self._changed("standing", (said, job.deadline_at)):
+        if said == "none":
+            return
+        if self._changed("standing text", (said, job.deadline_at, job.ended)):
             level = logging.WARNING if said in _WARN else logging.INFO
             self._log.log(level, "%s: %s", job.id, standing_text(job))
+        if self._changed("standing", (said, job.deadline_at)):
             with _Harmless(self._log):
                 emit_event(
                     f"laxity.job.{said}",
@@ -168,6 +172,8 @@ class RunNotes:
                     },
                     payload={key: value for key, value in job.raw.items() if key != "result"},
                 )
+
+    def _note_verdict(self, job: JobView) -> None:
         if self._changed(VERDICT_KEY, story(job)):
             self._write(VERDICT_KEY, job)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from laxity_profiler.learning.backtest import Outcome, Point
+from laxity_profiler.learning.backtest import CalibrationPoint, Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,11 +20,11 @@ MOST_NAMED: Final = 6
 Rows = Sequence[tuple[int, float, float, float]]  # workers, P10, P50, P90 in seconds
 
 
-def calibration_chart(curves: Mapping[str, Sequence[Point]]) -> "Figure":
+def calibration_chart(curves: Mapping[str, Sequence[CalibrationPoint]]) -> "Figure":
     """Measured against nominal coverage, with 95 % intervals; the diagonal is what is wanted."""
     figure, axes = _figure()
     axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, linestyle="--", label="calibrated")
-    for at, (name, points) in enumerate(sorted(curves.items())):
+    for series, (name, points) in enumerate(sorted(curves.items())):
         if not points:
             continue
         levels = [point.level for point in points]
@@ -36,8 +36,8 @@ def calibration_chart(curves: Mapping[str, Sequence[Point]]) -> "Figure":
             levels,
             shares,
             yerr=[below, above],
-            color=COLOURS[at % len(COLOURS)],
-            marker=MARKERS[at % len(MARKERS)],
+            color=COLOURS[series % len(COLOURS)],
+            marker=MARKERS[series % len(MARKERS)],
             markersize=5,
             linewidth=1.2,
             capsize=3,
@@ -61,15 +61,15 @@ def scatter_chart(outcomes: Sequence[Outcome]) -> "Figure":
     for row in recent:
         by_model.setdefault(row.model, []).append(row)
     ordered = sorted(by_model.items(), key=lambda item: (-len(item[1]), item[0]))
-    for at, (model, rows) in enumerate(ordered):
+    for series, (model, rows) in enumerate(ordered):
         axes.scatter(
             [row.actual_s for row in rows],
             [row.predicted_s for row in rows],
             s=14,
             alpha=0.6,
-            color=COLOURS[at % len(COLOURS)],
-            marker=MARKERS[at % len(MARKERS)],
-            label=model[:40] if at < MOST_NAMED else None,
+            color=COLOURS[series % len(COLOURS)],
+            marker=MARKERS[series % len(MARKERS)],
+            label=model[:40] if series < MOST_NAMED else None,
         )
     if recent:
         _diagonal(axes, recent)
@@ -85,9 +85,9 @@ def curve_chart(
 ) -> "Figure":
     """Epoch time over workers: P50 with the band from P10 to P90, and what was measured."""
     figure, axes = _figure()
-    for at, (name, rows) in enumerate(curves.items()):
+    for series, (name, rows) in enumerate(curves.items()):
         widths = [row[0] for row in rows]
-        colour = COLOURS[at % len(COLOURS)]
+        colour = COLOURS[series % len(COLOURS)]
         axes.plot(widths, [row[2] for row in rows], color=colour, marker=".", label=name)
         axes.fill_between(
             widths, [row[1] for row in rows], [row[3] for row in rows], color=colour, alpha=0.15

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_profiler.history.report_fold import StopSeen
+from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.overhead.costs import LOCAL, Costs, Part, fit_costs
 from tests.live.world import HERE, KINDS_OF_TRAINING, Kind, World, best_effort, until, world
 
@@ -117,7 +117,7 @@ def urgent(name: str, due: str) -> TrainingSpec:
     )
 
 
-def append(table: Path, stops: Iterable[StopSeen]) -> None:
+def append(table: Path, stops: Iterable[ObservedStop]) -> None:
     """Add events to a CSV."""
     fresh = not table.exists()
     with table.open("a", newline="") as file:
@@ -128,10 +128,10 @@ def append(table: Path, stops: Iterable[StopSeen]) -> None:
             rows.writerow([getattr(stop, column) for column in COLUMNS])
 
 
-def read(table: Path) -> list[StopSeen]:
+def read(table: Path) -> list[ObservedStop]:
     with table.open(newline="") as file:
         return [
-            StopSeen(
+            ObservedStop(
                 row["model"],
                 row["kind"],
                 int(row["workers"]),
@@ -142,13 +142,13 @@ def read(table: Path) -> list[StopSeen]:
         ]
 
 
-def judge(stops: Sequence[StopSeen], split: Split = "half") -> list[Judged]:
+def judge(stops: Sequence[ObservedStop], split: Split = "half") -> list[Judged]:
     """Fit on one half of the events of each model and kind; the others are the truth.
 
     "half": the earlier ones teach. "other": every other one does, so that both halves saw the same
     weather; what is left of the error is that of the prediction, not of a changed machine.
     """
-    first: list[StopSeen] = []
+    first: list[ObservedStop] = []
     held: dict[Key, list[float]] = {}
     places = sorted({(stop.model, stop.workers) for stop in stops})
     for (model, workers), kind in product(places, ("save", "load", "suspend", "resume")):

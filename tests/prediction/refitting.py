@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from laxity_profiler.cli.commands import register
 from laxity_profiler.learning.learner import Learner
-from laxity_profiler.registry.refit import Refit, refit
+from laxity_profiler.registry.refit import RefitResult, refit
 from tests.prediction.builders import START_AT, history_in, trained, workload
 
 
@@ -48,7 +48,7 @@ class Place:
                     at=START_AT + number,
                 )
 
-    def refit(self) -> Refit:
+    def refit(self) -> RefitResult:
         return refit(self.history.engine, self.uri, say=lambda _: None)
 
     @property

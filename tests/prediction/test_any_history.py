@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from laxity.job.widths import MOST_WORKERS
 from laxity_profiler.estimate import NO_PROGRESS, Ask, Progress, Workload
 from laxity_profiler.history.history import Epoch, Run
-from laxity_profiler.history.report_fold import StopSeen
+from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
-from laxity_profiler.learning.fit_model import fit_model, node_workers, stretches
-from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level, read
+from laxity_profiler.learning.fit_model import fit_model, node_workers, split_runs
+from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level, interpolate
 from laxity_profiler.overhead.costs import PRIORS, fit_costs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
@@ -56,7 +56,7 @@ def runs(draw: st.DrawFn) -> Run:
 
 
 def fitted(history: Sequence[Run], gpus_per_node: int | None) -> HistoryPredictor:
-    found = stretches(history, gpus_per_node=gpus_per_node)
+    found = split_runs(history, gpus_per_node=gpus_per_node)
     fit = fit_model("m", found, node_workers=node_workers(history))
     return HistoryPredictor((fit,), gpus_per_node=gpus_per_node)
 
@@ -64,7 +64,7 @@ def fitted(history: Sequence[Run], gpus_per_node: int | None) -> HistoryPredicto
 @pytest.mark.parametrize("nodes", [1, 2, 3])
 def test_a_width_that_ran_on_other_nodes_only_is_read(nodes: int) -> None:
     """A model that ran on 4 workers on one node and 8 on three is asked for 8 on two."""
-    seconds, error = read([Level(8, 10.0, 0.1, 1, 5, nodes=2)], ONE_WIDTH, 8, nodes)
+    seconds, error = interpolate([Level(8, 10.0, 0.1, 1, 5, nodes=2)], ONE_WIDTH, 8, nodes)
     assert seconds == pytest.approx(10.0)
     assert error >= 0.1
 
@@ -80,7 +80,7 @@ def test_any_levels_are_read_at_any_width_on_any_nodes(
 ) -> None:
     ordered = sorted(levels, key=lambda row: (row[0], row[1] or 0))
     known = [Level(wide, seconds, 0.1, 1, 1, lay_on) for wide, lay_on, seconds in ordered]
-    seconds, error = read(known, curve, width, nodes)
+    seconds, error = interpolate(known, curve, width, nodes)
     assert 0.0 < seconds < math.inf
     assert 0.0 < error < math.inf
 
@@ -129,7 +129,7 @@ def test_any_history_is_learned_from_and_answers_with_positive_figures(
 def test_any_stops_are_learned_from_and_cost_finite_time(
     seen: list[tuple[str, int, float, int | None]], width: int
 ) -> None:
-    stops = [StopSeen("m", kind, wide, took, size) for kind, wide, took, size in seen]
+    stops = [ObservedStop("m", kind, wide, took, size) for kind, wide, took, size in seen]
     predictor = HistoryPredictor(costs=fit_costs(stops, warm_up_s={}, prior=PRIORS["local"]))
     for cost in (predictor.suspend_cost, predictor.resume_cost):
         told = cost(Workload("m", 10), width)

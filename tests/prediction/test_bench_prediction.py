@@ -11,9 +11,14 @@ from typer.testing import CliRunner, Result
 
 from laxity.cli.exit_codes import CommandError
 from laxity_profiler.bench.held_out import beyond_a_node, judge_tables, node_gpus
-from laxity_profiler.bench.report_tables import cells
+from laxity_profiler.bench.report_tables import table_cells
 from laxity_profiler.bench.throughput_tables import TableError, read_table
-from laxity_profiler.bench.tuning_split import by_pull, left_out, of_folder, of_model
+from laxity_profiler.bench.tuning_split import (
+    group_by_folder,
+    group_by_model,
+    judge_by_pull,
+    judge_left_out,
+)
 from laxity_profiler.cli.commands import benches
 from tests.prediction.tables import step_s, write_table
 
@@ -63,7 +68,7 @@ def test_all_points_but_the_four_are_held_out(tmp_path: Path) -> None:
     assert len(table.profiled) == 4
     assert not set(table.profiled).intersection((held.batch, held.gpus) for held in table.held)
     assert len(table.held) == 21 - 4
-    assert cells(table)[6] == f"{table.covered}/17"
+    assert table_cells(table)[6] == f"{table.covered}/17"
 
 
 def test_the_choice_of_the_four_does_not_look_at_the_speeds(tmp_path: Path) -> None:
@@ -217,14 +222,14 @@ def test_what_lies_beyond_a_node_is_predicted_from_inside_it(tmp_path: Path) -> 
 def test_a_setting_chosen_on_some_tables_is_judged_on_the_others(tmp_path: Path) -> None:
     for name in ("A100/a", "A100/b", "T4/c"):
         write_table(tmp_path / f"{name}.csv")
-    found = by_pull(tmp_path)
+    found = judge_by_pull(tmp_path)
 
-    models, folders = left_out(found, of_model), left_out(found, of_folder)
+    models, folders = judge_left_out(found, group_by_model), judge_left_out(found, group_by_folder)
 
     assert models is not None
     assert folders is not None
     assert [table.table for table in models.tables] == ["A100/a", "A100/b", "T4/c"]
-    assert left_out(by_pull(tmp_path / "A100"), of_folder) is None
+    assert judge_left_out(judge_by_pull(tmp_path / "A100"), group_by_folder) is None
     named = json.loads(bench(tmp_path, "--json").stdout)
     assert named["folder_left_out_under_10pct"]["value"] == folders.models_under_10pct
 

@@ -7,7 +7,7 @@ import pytest
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.learning.fit_model import Stretch, fit_model
-from laxity_profiler.model.calibration import Coverage, adapted_level, coverage, factors, quantiles
+from laxity_profiler.model.calibration import Coverage, adapt_level, coverage, factors, quantiles
 from laxity_profiler.model.model_fit import Setting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.prediction.builders import World
@@ -90,8 +90,8 @@ def test_without_scores_the_assumed_ones_count() -> None:
 
 
 def test_a_level_that_misses_rises_and_one_that_never_misses_falls() -> None:
-    assert adapted_level([False] * 10) > 0.9 > adapted_level([True] * 100)
-    assert 0.8 <= adapted_level([True] * 100_000) <= adapted_level([False] * 100_000) <= 0.985
+    assert adapt_level([False] * 10) > 0.9 > adapt_level([True] * 100)
+    assert 0.8 <= adapt_level([True] * 100_000) <= adapt_level([False] * 100_000) <= 0.985
 
 
 def test_coverage_counts_what_was_kept_by_stage() -> None:

@@ -13,7 +13,7 @@ from laxity_profiler.estimate import NO_PROGRESS, Workload
 from laxity_profiler.history.history import History
 from laxity_profiler.learning.fit_model import Stretch, fit_model
 from laxity_profiler.learning.learner import Learner
-from laxity_profiler.model.calibration import adapted_level
+from laxity_profiler.model.calibration import adapt_level
 from laxity_profiler.model.drift import Drift, drift_of, places
 from laxity_profiler.model.model_fit import Setting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
@@ -63,7 +63,7 @@ def _rows(path: Levels, seed: int, taught: int, judged: int) -> Iterator[tuple[b
         world = World(1_000 * seed + run, epoch_s=10.0 * math.exp(level), spread=SPREAD)
         epochs = world.run(EPOCHS)
         if run >= taught:
-            fit = fit_model("mlp", found, level=adapted_level(hits))
+            fit = fit_model("mlp", found, level=adapt_level(hits))
             said = HistoryPredictor((fit,)).remaining(Workload("mlp", EPOCHS), NO_PROGRESS, 2)
             hits.append(sum(epochs) <= said.p90_s)
             yield hits[-1], said.p90_s / said.p50_s

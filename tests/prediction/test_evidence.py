@@ -8,22 +8,27 @@ import pytest
 from laxity_profiler.charts import calibration_chart, curve_chart, scatter_chart
 from laxity_profiler.history.history import Epoch, Run
 from laxity_profiler.learning.backtest import (
-    Lesson,
+    CalibrationPoint,
     Outcome,
-    Point,
-    backtests,
-    calibration,
-    errors,
-    live,
+    TrainingSummary,
+    calibration_curve,
+    error_metrics,
+    live_outcomes,
+    run_backtests,
 )
 from laxity_profiler.learning.fit_model import Stretch
 from laxity_profiler.model.model_fit import ModelFit, Setting
-from laxity_profiler.registry.calibration_run import coverage_of, digest_of, note, table
+from laxity_profiler.registry.calibration_run import (
+    coverage_of,
+    digest_of,
+    markdown_note,
+    outcomes_csv,
+)
 from laxity_profiler.registry.predictor_entry import (
-    Trained,
+    TrainedModel,
     description_of,
     params_of,
-    registered_name,
+    registry_name,
 )
 from tests.prediction.builders import World, workload
 
@@ -34,10 +39,10 @@ def outcome(actual_s: float, *, model: str = "mlp", stage: str = "start") -> Out
 
 def test_a_quantile_of_past_runs_holds_as_often_as_it_says() -> None:
     world = World(3, spread=0.08, noise=0.06)
-    found = backtests("mlp", [Stretch(Setting(), 2, world.run(20)) for _ in range(400)])
+    found = run_backtests("mlp", [Stretch(Setting(), 2, world.run(20)) for _ in range(400)])
 
     for stage in ("start", "half"):
-        points = calibration([one for one in found if one.stage == stage])
+        points = calibration_curve([one for one in found if one.stage == stage])
         assert [point.n for point in points] == [200] * 9
         for point in points:
             low, high = point.interval
@@ -47,14 +52,16 @@ def test_a_quantile_of_past_runs_holds_as_often_as_it_says() -> None:
 def test_an_error_that_the_model_does_not_know_of_shows_as_missed_quantiles() -> None:
     runs = [(10.0 + 0.1 * (k % 3),) * 6 for k in range(40)]
     runs += [(13.0 + 3.0 * (k % 2),) * 6 for k in range(6)]
-    found = backtests("mlp", [Stretch(Setting(), 1, run) for run in runs])
+    found = run_backtests("mlp", [Stretch(Setting(), 1, run) for run in runs])
 
     last = [one for one in found if one.stage == "start"][-6:]
     assert sum(one.actual_s <= one.quantiles_s[-1] for one in last) < 6
 
 
 def test_the_first_runs_are_judged_by_assumed_factors() -> None:
-    found = backtests("mlp", [Stretch(Setting(), 1, (2.0, 2.1)), Stretch(Setting(), 1, (2.2, 2.0))])
+    found = run_backtests(
+        "mlp", [Stretch(Setting(), 1, (2.0, 2.1)), Stretch(Setting(), 1, (2.2, 2.0))]
+    )
 
     assert [one.stage for one in found] == ["start", "half", "start", "half"]
     assert all(
@@ -65,18 +72,18 @@ def test_the_first_runs_are_judged_by_assumed_factors() -> None:
 
 
 def test_one_run_has_no_others_to_be_predicted_from() -> None:
-    assert backtests("mlp", [Stretch(Setting(), 1, (2.0, 2.1, 1.9))]) == []
-    assert errors([]) == {}
+    assert run_backtests("mlp", [Stretch(Setting(), 1, (2.0, 2.1, 1.9))]) == []
+    assert error_metrics([]) == {}
 
 
 def test_an_interval_is_that_of_wilson() -> None:
-    low, high = Point(0.9, 0.9, 60).interval
+    low, high = CalibrationPoint(0.9, 0.9, 60).interval
 
     assert (low, high) == pytest.approx((0.7985, 0.9534), abs=1e-4)
 
 
 def test_errors_and_coverage_are_metrics_by_name() -> None:
-    found = errors([outcome(10.0), outcome(12.5), outcome(8.0), outcome(11.0, stage="half")])
+    found = error_metrics([outcome(10.0), outcome(12.5), outcome(8.0), outcome(11.0, stage="half")])
 
     assert found["error/n"] == 3.0
     assert found["error/median_ape"] == pytest.approx(0.2)
@@ -88,7 +95,7 @@ def test_only_predictions_that_came_to_an_end_are_live_outcomes() -> None:
     row = {"model": "mlp", "stage": "start", "p10_s": 1.0, "p50_s": 2.0, "p90_s": 3.0}
     rows = [SimpleNamespace(**row, actual_s=actual_s) for actual_s in (None, 2.5)]
 
-    (found,) = live(rows)
+    (found,) = live_outcomes(rows)
 
     assert (found.predicted_s, found.actual_s) == (2.0, 2.5)
 
@@ -99,11 +106,12 @@ def test_the_view_is_the_same_for_the_same_outcomes_and_another_for_others() -> 
     assert digest_of(one) == digest_of({"backtest": [outcome(9.0)], "live": [outcome(10.0)]})
     assert digest_of(one) != digest_of({"live": [outcome(10.0)], "backtest": [outcome(9.1)]})
     assert set(coverage_of(one)) >= {"coverage/live_start_p90", "error/backtest_start_median_ape"}
-    assert "| live, start | 1 | 0.0 % | 100.0 % | 100.0 % (20.7 to 100.0) | 0.0 % |" in note(
-        "r", one
+    assert (
+        "| live, start | 1 | 0.0 % | 100.0 % | 100.0 % (20.7 to 100.0) | 0.0 % |"
+        in markdown_note("r", one)
     )
     assert (
-        table({"live": [outcome(9.0, model='a "b", c')]})
+        outcomes_csv({"live": [outcome(9.0, model='a "b", c')]})
         .splitlines()[1]
         .startswith('live,"a ""b"", c",start,8,10,12,9')
     )
@@ -111,7 +119,7 @@ def test_the_view_is_the_same_for_the_same_outcomes_and_another_for_others() -> 
 
 def test_what_a_fit_was_made_of_is_counted() -> None:
     epochs = tuple(Epoch(n, 1 + n % 2, 2.0, at=100.0 * n) for n in (1, 2, 3))
-    lesson = Lesson.of(
+    lesson = TrainingSummary.of(
         [Run("u", workload(batch_size=32), epochs), Run("v", workload(), epochs[:1])]
     )
 
@@ -121,7 +129,7 @@ def test_what_a_fit_was_made_of_is_counted() -> None:
 
 
 def test_a_fit_without_past_runs_says_so_by_saying_nothing_of_errors() -> None:
-    trained = Trained(ModelFit("a/b", ()), Lesson.of([]))
+    trained = TrainedModel(ModelFit("a/b", ()), TrainingSummary.of([]))
 
     assert params_of(trained)["model"] == "a/b"
     assert "first_epoch_at" not in params_of(trained)
@@ -129,9 +137,9 @@ def test_a_fit_without_past_runs_says_so_by_saying_nothing_of_errors() -> None:
 
 
 def test_models_have_names_that_the_registry_takes() -> None:
-    assert registered_name("mlp-digits_2.0") == "laxity.mlp-digits_2.0"
-    assert registered_name("a/b").startswith("laxity.a-b-")
-    assert registered_name("a/b") != registered_name("a:b")
+    assert registry_name("mlp-digits_2.0") == "laxity.mlp-digits_2.0"
+    assert registry_name("a/b").startswith("laxity.a-b-")
+    assert registry_name("a/b") != registry_name("a:b")
 
 
 def legend_of(axes: Any) -> set[str]:
@@ -139,7 +147,7 @@ def legend_of(axes: Any) -> set[str]:
 
 
 def test_the_pictures_hold_what_they_are_given() -> None:
-    points = [Point(0.5, 0.4, 10), Point(0.9, 0.95, 10)]
+    points = [CalibrationPoint(0.5, 0.4, 10), CalibrationPoint(0.9, 0.95, 10)]
     calibrated = calibration_chart({"live, start": points, "nothing": []}).axes[0]
     scattered = scatter_chart([outcome(9.0), outcome(11.0, model="cnn")]).axes[0]
     curved = curve_chart("mlp", {"mlp": [(1, 1.0, 2.0, 3.0), (4, 0.5, 1.0, 1.5)]}, [(1, 2.0)]).axes[

@@ -23,7 +23,7 @@ from laxity.worker.io_meter import (
 from laxity_profiler.estimate import NO_PROGRESS, Workload
 from laxity_profiler.history.history import History
 from laxity_profiler.learning.learner import Learner
-from laxity_profiler.model.traffic import NotBelieved, Reading, TrafficFit, epoch_of
+from laxity_profiler.model.traffic import NotBelieved, Reading, TrafficFit, epoch_from_reading
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line
 
@@ -84,7 +84,7 @@ def test_the_epoch_time_is_known_within_a_tenth_from_the_first_tenth(
 ) -> None:
     lines, actual_s = told(Link(epoch_s=epoch_s, seed=seed))
 
-    found = epoch_of(reading(within(lines, 0.1 * actual_s)), DATA_BYTES)
+    found = epoch_from_reading(reading(within(lines, 0.1 * actual_s)), DATA_BYTES)
 
     assert isinstance(found, TrafficFit)
     assert found.epoch_s == pytest.approx(actual_s, rel=0.10)
@@ -93,7 +93,7 @@ def test_the_epoch_time_is_known_within_a_tenth_from_the_first_tenth(
 def test_worker_0_of_several_reads_its_part() -> None:
     lines, actual_s = told(Link(), width=3)
 
-    found = epoch_of(replace(reading(lines[5], 3), storage_bytes=None), DATA_BYTES)
+    found = epoch_from_reading(replace(reading(lines[5], 3), storage_bytes=None), DATA_BYTES)
 
     assert isinstance(found, TrafficFit)
     assert found.epoch_s == pytest.approx(actual_s, rel=0.10)
@@ -108,14 +108,14 @@ def test_data_out_of_a_cache_are_recognised_and_not_believed(cached: float) -> N
                   "file_bytes": 10**9, "storage_bytes": 0}]  # fmt: skip
     early = reading(within(lines, max(10.0, 0.1 * actual_s)))
 
-    assert epoch_of(early, DATA_BYTES) == NotBelieved("cached")
+    assert epoch_from_reading(early, DATA_BYTES) == NotBelieved("cached")
 
 
 def test_a_data_set_that_is_loaded_before_it_is_used_is_not_believed() -> None:
     at = np.arange(0.0, 40.0, 0.5)
     loaded = np.minimum(DATA_BYTES, at / 30.0 * DATA_BYTES).astype(int)
 
-    found = epoch_of(Reading(1, tuple(at), tuple(loaded.tolist())), DATA_BYTES)
+    found = epoch_from_reading(Reading(1, tuple(at), tuple(loaded.tolist())), DATA_BYTES)
 
     assert found in (NotBelieved("read ahead"), NotBelieved("cached"))
 
@@ -141,7 +141,7 @@ def test_a_training_that_counts_nothing_is_measured_by_the_kernel() -> None:
 
     assert lines[-1]["by"] == "kernel"
     assert lines[-1]["read_bytes"][-1] > 1e7
-    assert isinstance(epoch_of(reading(lines[-1]), 10**8), TrafficFit)
+    assert isinstance(epoch_from_reading(reading(lines[-1]), 10**8), TrafficFit)
 
 
 def test_a_training_that_reads_nothing_tells_nothing() -> None:
@@ -184,10 +184,10 @@ def test_real_reads_from_disk_are_told_from_those_out_of_the_cache(tmp_path: Pat
         pytest.skip("this file system does not tell what came from storage, or cannot forget")
     assert cold.file_bytes == warm.file_bytes == size
     assert cold.storage_bytes == pytest.approx(size, rel=0.2)
-    found = epoch_of(cold, 4 * size)
+    found = epoch_from_reading(cold, 4 * size)
     assert isinstance(found, TrafficFit)
     assert found.epoch_s == pytest.approx(40.0, rel=0.01)
-    assert epoch_of(warm, 4 * size) == NotBelieved("cached")
+    assert epoch_from_reading(warm, 4 * size) == NotBelieved("cached")
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not tell")
@@ -283,7 +283,7 @@ def test_a_cached_data_set_is_set_aside_once_with_the_reason(tmp_path: Path) -> 
         after(history, read_line(seq, fields, storage_bytes=0))
         assert math.isinf(learner.predictor().epoch_time(unseen(), 1).p50_s)
 
-    assert [row[1] for row in history.aside()] == ["its traffic is not believed: cached"]
+    assert [row[1] for row in history.rejections()] == ["its traffic is not believed: cached"]
 
 
 def test_news_make_a_version_and_repetition_does_not(tmp_path: Path) -> None:
@@ -316,5 +316,5 @@ def test_readings_that_cannot_be_are_set_aside(tmp_path: Path, wrong: dict[str, 
 
     after(history, line(1, "read", **{"epoch": 1, "width": 1, **good, **wrong}))
 
-    assert len(history.aside()) == 1
+    assert len(history.rejections()) == 1
     assert history.first_epochs() == []

@@ -62,7 +62,7 @@ def test_a_standby_that_becomes_leader_predicts_as_the_one_before(pair: Pair) ->
     assert known
     assert not standby.coverage(), "it has judged none"
 
-    leads = taking_over(lambda: pair.led[1], standby.catch_up)
+    leads = taking_over(lambda: pair.led[1], standby.reload_outcomes)
     assert not leads()
     pair.led = [False, True]
     assert leads()
@@ -81,7 +81,7 @@ def test_its_p90_is_as_careful_as_the_outcomes_ask_for(pair: Pair) -> None:
     for number in range(12):
         pair.finishes(number, took=1.6)
     unaware_s = standby.predictor().remaining(MLP, Progress(0, (), ()), 1).p90_s
-    pair.learners[1].catch_up()
+    pair.learners[1].reload_outcomes()
     aware_s = standby.predictor().remaining(MLP, Progress(0, (), ()), 1).p90_s
     assert aware_s > unaware_s, "it would have promised what the one before it would not"
 
@@ -89,7 +89,7 @@ def test_its_p90_is_as_careful_as_the_outcomes_ask_for(pair: Pair) -> None:
 def test_catching_up_with_nothing_new_changes_nothing(pair: Pair) -> None:
     trained(pair.histories[0], "first", "mlp", epoch_s=EPOCHS)
     before = pair.replicas[1].predictor()
-    pair.learners[1].catch_up()
+    pair.learners[1].reload_outcomes()
     assert pair.replicas[1].predictor() is before
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_profiler.history.database import HistoryError
 from laxity_profiler.history.history import Epoch, History
-from laxity_profiler.history.report_fold import NOTHING_SAID, Said
+from laxity_profiler.history.report_fold import NO_REPORT, ReportState
 from tests.prediction.builders import (
     LATER_AT,
     START_AT,
@@ -36,11 +36,11 @@ def epochs_of(history: History, model: str = "mlp") -> list[int]:
 
 
 def reasons(history: History) -> list[str]:
-    return [row[1] for row in history.aside(UID)]
+    return [row[1] for row in history.rejections(UID)]
 
 
 def test_a_job_that_said_nothing_has_a_report_of_zeros(tmp_path: Path) -> None:
-    assert history_in(tmp_path).report("nobody") == NOTHING_SAID
+    assert history_in(tmp_path).report("nobody") == NO_REPORT
 
 
 def test_a_training_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_lines_in_any_order_and_number_come_to_the_same(shuffle: random.Random) 
     lines = [epoch_line(n, n, epoch_s=1.0 + n) for n in range(1, 9)]
     mixed = lines + shuffle.sample(lines, 5)
     shuffle.shuffle(mixed)
-    said = Said()
+    said = ReportState()
     epochs: set[int] = set()
 
     while mixed:

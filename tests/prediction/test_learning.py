@@ -114,7 +114,7 @@ def test_another_process_learns_the_same_version(tmp_path: Path) -> None:
     history, learner = taught(tmp_path)
 
     assert Learner(history_in(tmp_path)).predictor() == learner.predictor()
-    assert history.aside() == []
+    assert history.rejections() == []
 
 
 def test_a_predictor_from_the_journal_says_the_same_to_the_last_bit(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_stop_that_cannot_be_is_set_aside(tmp_path: Path) -> None:
         history.observe_stop("u", workload(), kind="resume", workers=1, seconds=seconds, at=1.0)
 
     assert history.stops() == []
-    assert len(history.aside("u")) == 3
+    assert len(history.rejections("u")) == 3
 
 
 def test_live_predictions_are_held_against_what_came(tmp_path: Path) -> None:

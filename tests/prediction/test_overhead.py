@@ -10,10 +10,14 @@ from statistics import fmean
 import pytest
 
 from laxity_profiler.estimate import Estimate, Workload
-from laxity_profiler.history.report_fold import StopSeen
+from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.overhead.costs import CLUSTER, Costs, fit_costs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
-from laxity_profiler.registry.overhead_entry import held_back, held_back_errors, overhead_entry
+from laxity_profiler.registry.overhead_entry import (
+    cross_validate,
+    cross_validation_errors,
+    overhead_entry,
+)
 
 SEEDS = range(40)
 
@@ -27,7 +31,9 @@ class Machine:
     spread: float = 0.2
     tail: float = 0.1
 
-    def draw(self, seed: int, n: int, widths: Sequence[int], model: str = "mlp") -> list[StopSeen]:
+    def draw(
+        self, seed: int, n: int, widths: Sequence[int], model: str = "mlp"
+    ) -> list[ObservedStop]:
         drawn = random.Random(f"{seed} {model}")
         return [self._one(drawn, model, drawn.choice(widths)) for _ in range(n)]
 
@@ -35,12 +41,12 @@ class Machine:
         usual_s = (self.alone_s + self.per_worker_s * width) * math.exp(self.spread**2 / 2)
         return usual_s * (1.0 + self.tail * 4.5)
 
-    def _one(self, drawn: random.Random, model: str, width: int) -> StopSeen:
+    def _one(self, drawn: random.Random, model: str, width: int) -> ObservedStop:
         usual_s = self.alone_s + self.per_worker_s * width
         seconds = usual_s * math.exp(drawn.gauss(0.0, self.spread))
         if drawn.random() < self.tail:
             seconds *= drawn.uniform(3.0, 8.0)
-        return StopSeen(model, "resume", width, seconds, None)
+        return ObservedStop(model, "resume", width, seconds, None)
 
 
 CALM = Machine(tail=0.0)
@@ -54,7 +60,7 @@ def error_of_mean(machine: Machine, n: int, *, quantile: str = "mean_s", width: 
     return fmean(abs(getattr(one, quantile) / truth - 1.0) for one in said)
 
 
-def resume(seen: Iterable[StopSeen], model: str, width: int) -> Estimate:
+def resume(seen: Iterable[ObservedStop], model: str, width: int) -> Estimate:
     return fit_costs(seen).estimate(model, ("resume",), width)
 
 
@@ -92,7 +98,7 @@ def test_one_absurd_event_does_not_move_the_mean() -> None:
     seen = CALM.draw(3, 24, (1, 2))
     before = resume(seen, "mlp", 1)
 
-    after = resume([*seen, StopSeen("mlp", "resume", 1, 4_000.0, None)], "mlp", 1)
+    after = resume([*seen, ObservedStop("mlp", "resume", 1, 4_000.0, None)], "mlp", 1)
 
     assert after.p50_s == pytest.approx(before.p50_s, rel=0.05)
     assert after.mean_s == pytest.approx(before.mean_s, rel=0.1)
@@ -170,7 +176,7 @@ def test_held_back_events_are_predicted_at_their_own_width() -> None:
     steep = Machine(alone_s=1.0, per_worker_s=3.0, tail=0.0)
     seen = steep.draw(1, 60, (1, 8))
 
-    found = held_back_errors(held_back(seen, prior=CLUSTER))
+    found = cross_validation_errors(cross_validate(seen, prior=CLUSTER))
 
     assert found["error/resume_mean_ape"] < 0.25
     assert found["error/resume_of_mean"] < 0.05

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 from laxity_profiler.estimate import Estimate
 from laxity_profiler.history import database
 from laxity_profiler.history.history import Epoch, History, HistoryError
-from laxity_profiler.history.lease import LeaseHeldError, held
+from laxity_profiler.history.lease import LeaseHeldError, hold_lease
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.store.store import Store
 from tests.kube.postgres import WHY_NOT, postgresql, programs
@@ -66,7 +66,7 @@ def test_the_same_reports_come_to_the_same_predictor(history: History, tmp_path:
     assert [run.epochs for run in history.epochs("mlp")] == [
         run.epochs for run in other.epochs("mlp")
     ]
-    assert [row[:3] for row in history.aside()] == [row[:3] for row in other.aside()]
+    assert [row[:3] for row in history.rejections()] == [row[:3] for row in other.rejections()]
     assert history.report("a0") == other.report("a0")
     other.engine.dispose()
 
@@ -104,7 +104,7 @@ def test_replicas_that_are_told_the_same_at_once_count_it_once(history: History,
     assert failed == []
     (run,) = history.epochs("mlp")
     assert [epoch.epoch for epoch in run.epochs] == list(range(1, 41))
-    assert history.aside("u") == []
+    assert history.rejections("u") == []
     for one in others:
         one.engine.dispose()
 
@@ -154,7 +154,7 @@ def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> 
     def want(engine: object) -> None:
         gate.wait()
         try:
-            with held(engine, "exam") as lease:  # type: ignore[arg-type]
+            with hold_lease(engine, "exam") as lease:  # type: ignore[arg-type]
                 got.append(lease.position)
                 let_go.wait(60.0)
         except LeaseHeldError:
@@ -169,7 +169,7 @@ def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> 
         thread.join()
 
     assert got.count("") == 5
-    with held(history.engine, "exam"):
+    with hold_lease(history.engine, "exam"):
         pass
     for engine in engines:
         engine.dispose()

@@ -18,7 +18,7 @@ from laxity.api.views import JobView
 from laxity.cli.exit_codes import CommandError
 from laxity_profiler.cli.commands import register
 from laxity_profiler.cli.profiling import run
-from laxity_profiler.learning.profile_fit import Measured, fit
+from laxity_profiler.learning.profile_fit import ProfiledRun, fit_profile
 from tests.prediction.builders import history_in, trained
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ def test_runs_that_do_not_fit_together_make_every_interval_wide() -> None:
     sound = {point: epoch_of(*point) for point in times}
 
     wild, calm = (
-        fit(
-            [Measured(width, batch, seconds, 2) for (batch, width), seconds in given.items()],
+        fit_profile(
+            [ProfiledRun(width, batch, seconds, 2) for (batch, width), seconds in given.items()],
             (1, 2, 4),
             (64, 256),
             gpus_per_node=8,

@@ -10,7 +10,7 @@ import pytest
 
 from laxity.cli.exit_codes import FAILED, CommandError
 from laxity_profiler.history import database
-from laxity_profiler.history.lease import LeaseHeldError, held
+from laxity_profiler.history.lease import LeaseHeldError, hold_lease
 from tests.prediction.refitting import Place, command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 def test_two_refits_at_once_are_one(place: Place) -> None:
     with (
-        held(place.history.engine, "refit"),
+        hold_lease(place.history.engine, "refit"),
         pytest.raises(LeaseHeldError, match=rf"process {os.getpid()} on {socket.gethostname()}"),
     ):
         place.refit()
@@ -35,7 +35,7 @@ def test_the_lease_of_a_dead_process_is_taken_over(place: Place) -> None:
     ).stdout.strip()
     write_lease(place, f"{socket.gethostname()} {dead} {time.time() + 600:.3f}")
 
-    with held(place.history.engine, "refit"):
+    with hold_lease(place.history.engine, "refit"):
         pass
 
 
@@ -46,12 +46,12 @@ def test_a_lease_of_another_machine_is_waited_for(left_s: float, place: Place) -
     write_lease(place, f"elsewhere 1 {time.time() + left_s:.3f}")
 
     if left_s < 0.0:
-        with held(place.history.engine, "refit") as lease:
+        with hold_lease(place.history.engine, "refit") as lease:
             lease.renew()
     else:
         with (
             pytest.raises(LeaseHeldError, match="on elsewhere"),
-            held(place.history.engine, "refit"),
+            hold_lease(place.history.engine, "refit"),
         ):
             pass
         answer = command(place)
@@ -61,7 +61,7 @@ def test_a_lease_of_another_machine_is_waited_for(left_s: float, place: Place) -
 
 
 def test_a_lease_that_was_lost_is_not_renewed(place: Place) -> None:
-    with held(place.history.engine, "refit") as lease:
+    with hold_lease(place.history.engine, "refit") as lease:
         write_lease(place, f"elsewhere 1 {time.time() + 600:.3f}")
         with pytest.raises(LeaseHeldError, match="taken over"):
             lease.renew()
@@ -70,4 +70,4 @@ def test_a_lease_that_was_lost_is_not_renewed(place: Place) -> None:
 
 def write_lease(place: Place, position: str) -> None:
     with database.transaction(place.history.engine) as connection:
-        database.write_watermark(connection, "lease:refit", position)
+        database.write_setting(connection, "lease:refit", position)

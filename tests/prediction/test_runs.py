@@ -7,7 +7,7 @@ import pytest
 
 from laxity import names
 from laxity_profiler.history.history import History
-from laxity_profiler.history.mlflow_runs import Runs
+from laxity_profiler.history.mlflow_runs import MlflowRuns
 from tests.prediction.builders import epoch_line, history_in, workload
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def seen(history: History, model: str) -> list[list[int]]:
 
 def test_a_run_that_goes_on_is_read_on(store: Store, tmp_path: Path) -> None:
     history = history_in(tmp_path)
-    runs = Runs(history, store.uri)
+    runs = MlflowRuns(history, store.uri)
     run_id = store.run({**MODEL, names.TAG_MODEL: "on"}, {"batch_size": 32, "samples": 900})
 
     store.epochs(run_id, {1: 2.0, 2: 1.0})
@@ -88,13 +88,13 @@ def test_a_run_that_goes_on_is_read_on(store: Store, tmp_path: Path) -> None:
 
 def test_what_was_logged_while_nobody_read_is_read_later(store: Store, tmp_path: Path) -> None:
     history = history_in(tmp_path)
-    Runs(history, store.uri).read()
+    MlflowRuns(history, store.uri).read()
     for n in range(3):
         run_id = store.run({**MODEL, names.TAG_MODEL: "away"})
         store.epochs(run_id, {1: 2.0, 2: 1.0 + n})
         store.end(run_id)
 
-    Runs(history_in(tmp_path), store.uri).read()
+    MlflowRuns(history_in(tmp_path), store.uri).read()
 
     assert seen(history, "away") == [[1, 2]] * 3
 
@@ -106,7 +106,7 @@ def test_a_job_that_reported_itself_counts_once(store: Store, tmp_path: Path) ->
     run_id = store.run({names.TAG_MODEL: "both", names.TAG_UID: "uid-7"})
     store.epochs(run_id, {1: 9.0, 2: 9.0, 3: 6.0})
 
-    Runs(history, store.uri).read()
+    MlflowRuns(history, store.uri).read()
 
     (run,) = history.epochs("both")
     assert [epoch.epoch_s for epoch in run.epochs] == [5.0, 5.0, 6.0]
@@ -118,7 +118,7 @@ def test_an_epoch_logged_again_keeps_its_first_time(store: Store, tmp_path: Path
     store.epochs(run_id, {1: 1.0, 2: 2.0})
     store.epochs(run_id, {2: 7.0}, at_ms=60_000)
 
-    Runs(history, store.uri).read()
+    MlflowRuns(history, store.uri).read()
 
     (run,) = history.epochs("again")
     assert [epoch.epoch_s for epoch in run.epochs] == [1.0, 2.0]
@@ -132,7 +132,7 @@ def test_the_epoch_after_a_stop_or_a_resize_holds_a_warm_up(store: Store, tmp_pa
     store.epochs(run_id, {4: 1.0}, at_ms=900_000, width=4)
     store.epochs(run_id, {5: 1.0}, at_ms=900_000, width=4)
 
-    Runs(history, store.uri).read()
+    MlflowRuns(history, store.uri).read()
 
     (run,) = history.epochs("stops")
     assert [epoch.warmup for epoch in run.epochs] == [True, False, True, True, False]
@@ -145,15 +145,15 @@ def test_foreign_and_broken_runs_are_set_aside_with_a_reason(store: Store, tmp_p
     broken = store.run({names.TAG_MODEL: "broken"})
     store.epochs(broken, {0: 1.0, 1: -3.0, 2: 2.0})
     store.epochs(broken, {3: 2.0}, width=0)
-    runs = Runs(history, store.uri)
+    runs = MlflowRuns(history, store.uri)
 
     runs.read()
     runs.read()
 
     assert seen(history, "broken") == [[2]]
-    (doubt,) = history.aside(f"mlflow:{foreign}")
+    (doubt,) = history.rejections(f"mlflow:{foreign}")
     assert "no tag laxity.model" in doubt[1]
-    (doubt,) = history.aside(f"mlflow:{broken}")
+    (doubt,) = history.rejections(f"mlflow:{broken}")
     assert "epoch 0 of 1.0 s" in doubt[1]
     assert "epoch 1 of -3.0 s" in doubt[1]
     assert "on 0.0 workers" in doubt[1]
@@ -183,6 +183,6 @@ def test_a_run_says_on_how_many_nodes_its_workers_lay(
     store.epochs(run_id, {1: 2.0, 2: 2.0, 3: 2.0}, width=4)
     store.end(run_id)
 
-    Runs(history, store.uri).read()
+    MlflowRuns(history, store.uri).read()
 
     assert [epoch.nodes for epoch in history.epochs(model)[0].epochs] == kept

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from laxity_profiler.model.curve import Curve, Level, paying_widths, peak_width, read
+from laxity_profiler.model.curve import Curve, Level, interpolate, paying_widths, peak_width
 from laxity_profiler.model.scaling import EpochTime, StepTime, fit_curve, four_points
 from tests.prediction.tables import TRUTH, grid, step_s
 
@@ -145,14 +145,14 @@ def test_a_curve_is_positive_everywhere(points: list[tuple[int, float]]) -> None
     curve = fit_curve([width for width, _ in points], [seconds for _, seconds in points])
 
     assert min(curve.alpha, curve.beta, curve.gamma) >= 0.0
-    assert all(curve.at(width) > 0.0 for width in range(1, 129))
+    assert all(curve.epoch_s(width) > 0.0 for width in range(1, 129))
 
 
 def test_a_curve_goes_through_what_was_measured_and_is_unsure_away_from_it() -> None:
     levels = [Level(1, 10.0, 0.02, 3, 9), Level(4, 4.0, 0.02, 3, 9)]
     curve = Curve(2.0, 8.0)
 
-    at = {width: read(levels, curve, width) for width in (1, 2, 4, 16)}
+    at = {width: interpolate(levels, curve, width) for width in (1, 2, 4, 16)}
 
     assert (at[1], at[4]) == ((10.0, 0.02), (4.0, 0.02))
     assert 4.0 < at[2][0] < 10.0

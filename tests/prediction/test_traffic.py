@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 from laxity_profiler.model.traffic import (
     NotBelieved,
     TrafficFit,
-    doubted,
-    from_traffic,
-    rates,
+    epoch_from_rates,
+    is_doubtful,
+    reading_rates,
 )
 
 RATE = 50e6
@@ -33,7 +33,7 @@ def dataset(epoch_s: float, pause_s: float = 4.0) -> int:
 
 @pytest.mark.parametrize("epoch_s", [20.0, 47.0, 120.5])
 def test_a_known_size_gives_the_epoch_time_after_two_epochs(epoch_s: float) -> None:
-    found = from_traffic(reading(epoch_s, int(2.2 * epoch_s)), dataset(epoch_s))
+    found = epoch_from_rates(reading(epoch_s, int(2.2 * epoch_s)), dataset(epoch_s))
 
     assert isinstance(found, TrafficFit)
     assert found.how == "dataset"
@@ -41,7 +41,7 @@ def test_a_known_size_gives_the_epoch_time_after_two_epochs(epoch_s: float) -> N
 
 
 def test_a_part_of_the_first_epoch_already_says_something() -> None:
-    found = from_traffic(reading(200.0, 60, pause_s=0.0), dataset(200.0, 0.0))
+    found = epoch_from_rates(reading(200.0, 60, pause_s=0.0), dataset(200.0, 0.0))
 
     assert isinstance(found, TrafficFit)
     assert found.epoch_s == pytest.approx(200.0, rel=0.10)
@@ -51,7 +51,7 @@ def test_a_part_of_the_first_epoch_already_says_something() -> None:
 @pytest.mark.parametrize("epoch_s", [20.0, 33.4, 61.0, 120.5])
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_size_the_period_is_the_epoch_time(epoch_s: float, seed: int) -> None:
-    found = from_traffic(reading(epoch_s, int(3.5 * epoch_s), seed=seed))
+    found = epoch_from_rates(reading(epoch_s, int(3.5 * epoch_s), seed=seed))
 
     assert isinstance(found, TrafficFit)
     assert found.how == "period"
@@ -62,34 +62,34 @@ def test_without_a_size_the_period_is_the_epoch_time(epoch_s: float, seed: int) 
 def test_a_cached_data_set_is_not_believed(size: int | None) -> None:
     cached = reading(40.0, 160, cached_after=1)
 
-    assert from_traffic(cached, size) == NotBelieved("cached")
+    assert epoch_from_rates(cached, size) == NotBelieved("cached")
 
 
 def test_steady_reading_has_no_period() -> None:
     noise = np.random.default_rng(3).normal(RATE, 0.1 * RATE, 300)
 
-    assert from_traffic(noise) == NotBelieved("no period")
+    assert epoch_from_rates(noise) == NotBelieved("no period")
 
 
 def test_too_little_is_too_little() -> None:
-    assert from_traffic(np.zeros(50), 1_000) == NotBelieved("nothing read")
-    assert from_traffic(np.full(20, 1.0), 10_000) == NotBelieved("too little seen")
+    assert epoch_from_rates(np.zeros(50), 1_000) == NotBelieved("nothing read")
+    assert epoch_from_rates(np.full(20, 1.0), 10_000) == NotBelieved("too little seen")
 
 
 def test_rates_come_from_readings_at_any_instants() -> None:
     at = [0.0, 1.5, 2.0, 4.0]
 
-    assert rates(at, [0, 150, 200, 400]) == pytest.approx([100.0] * 4)
+    assert reading_rates(at, [0, 150, 200, 400]) == pytest.approx([100.0] * 4)
 
 
 def test_a_counter_that_starts_anew_does_not_go_back() -> None:
-    assert rates([0.0, 1.0, 2.0, 3.0], [500, 600, 100, 200]) == pytest.approx([100.0] * 3)
+    assert reading_rates([0.0, 1.0, 2.0, 3.0], [500, 600, 100, 200]) == pytest.approx([100.0] * 3)
 
 
 @pytest.mark.parametrize("at", [[0.0], [1.0, 1.0], [2.0, 1.0]])
 def test_readings_without_time_between_them_are_refused(at: list[float]) -> None:
     with pytest.raises(ValueError, match=r"needed|grow"):
-        rates(at, [0] * len(at))
+        reading_rates(at, [0] * len(at))
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_readings_without_time_between_them_are_refused(at: list[float]) -> None
     ],
 )
 def test_bytes_by_epoch_betray_a_cache(read: list[int], size: int | None, want: object) -> None:
-    assert doubted(read, size) is want
+    assert is_doubtful(read, size) is want

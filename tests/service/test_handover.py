@@ -45,7 +45,7 @@ class Replica:
             report_of=reports_of(self.history),
             policy=qos.decide,
             lessons=Lessons(self.history, self.learner),
-            leads=taking_over(lambda: self.elected, self.learner.catch_up),
+            leads=taking_over(lambda: self.elected, self.learner.reload_outcomes),
         )
 
     def step(self) -> None:

@@ -38,10 +38,10 @@ def answers(
     """Milliseconds to predict thousands of jobs at eight widths."""
     from laxity.bench_results import show
 
-    show(measure(jobs), as_json=json_)
+    show(measure_answers(jobs), as_json=json_)
 
 
-def measure(jobs: int) -> "dict[str, Figure]":
+def measure_answers(jobs: int) -> "dict[str, Figure]":
     """Cold and cached, against the same rows one by one."""
     from laxity.bench_results import figure
 
@@ -49,13 +49,13 @@ def measure(jobs: int) -> "dict[str, Figure]":
     draw = np.random.default_rng(0)
     rows = [_job(number, draw) for number in range(jobs)]
     later = [
-        (workload, _ended(progress) if number % CHANGED == 0 else progress)
+        (workload, _one_epoch_later(progress) if number % CHANGED == 0 else progress)
         for number, (workload, progress) in enumerate(rows)
     ]
     asks, again = _asks(rows), _asks(later)
     fitted.table(_asks([_job(jobs, draw)]))  # loads what is loaded once
-    alone_ms = _alone_ms(replace(fitted), asks[:ALONE]) * len(asks) / min(ALONE, len(asks))
-    cold_ms, cached_ms = _ms(fitted, asks), _ms(fitted, again)
+    alone_ms = _time_rows_ms(replace(fitted), asks[:ALONE]) * len(asks) / min(ALONE, len(asks))
+    cold_ms, cached_ms = _time_table_ms(fitted, asks), _time_table_ms(fitted, again)
     return {
         "rows": figure(len(asks), "rows"),
         "cold_ms": figure(cold_ms, "ms", baseline=alone_ms),
@@ -63,13 +63,13 @@ def measure(jobs: int) -> "dict[str, Figure]":
     }
 
 
-def _ms(predictor: HistoryPredictor, asks: Sequence[Ask]) -> float:
+def _time_table_ms(predictor: HistoryPredictor, asks: Sequence[Ask]) -> float:
     began_s = time.process_time()
     predictor.table(asks)
     return 1e3 * (time.process_time() - began_s)
 
 
-def _alone_ms(predictor: HistoryPredictor, asks: Sequence[Ask]) -> float:
+def _time_rows_ms(predictor: HistoryPredictor, asks: Sequence[Ask]) -> float:
     began_s = time.process_time()
     for ask in asks:
         predictor.remaining(ask.workload, ask.progress, ask.workers)
@@ -79,12 +79,12 @@ def _alone_ms(predictor: HistoryPredictor, asks: Sequence[Ask]) -> float:
 def _model(number: int) -> "ModelFit":
     """Runs on 1 to 8 workers, as fast as these share the work, with noise of 5 %."""
     draw = np.random.default_rng(number)
-    found = [
+    stretches = [
         Stretch(Setting(), width, tuple((60.0 / width * draw.uniform(0.95, 1.05, 20)).tolist()))
         for width in (1, 2, 4, 8)
         for _ in range(3)
     ]
-    return fit_model(f"model-{number}", found)
+    return fit_model(f"model-{number}", stretches)
 
 
 def _job(number: int, draw: np.random.Generator) -> tuple[Workload, Progress]:
@@ -93,7 +93,7 @@ def _job(number: int, draw: np.random.Generator) -> tuple[Workload, Progress]:
     return workload, Progress(OWN_EPOCHS, epochs, (1,) * OWN_EPOCHS)
 
 
-def _ended(progress: Progress) -> Progress:
+def _one_epoch_later(progress: Progress) -> Progress:
     """One epoch later, as long as the one before."""
     return Progress(
         progress.epochs_done + 1,

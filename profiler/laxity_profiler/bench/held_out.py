@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final
 
-from laxity_profiler.bench.throughput_tables import Measured, TableError, is_table, read_table
+from laxity_profiler.bench.throughput_tables import MeasuredPoints, TableError, is_table, read_table
 from laxity_profiler.model.scaling import GPUS_PER_NODE, PULL, StepTime, four_points
 
 NODE_GPUS: Final = {"T4": 4, "A100": 8}
@@ -113,14 +113,14 @@ def judge_tables(where: Path, *, gpus_per_node: int | None = None) -> Judgement:
             skipped.append((name, "its first line is not that of a table"))
             continue
         node = gpus_per_node or node_gpus(path.parent.name)
-        found = judge(read_table(path), name=name, gpus_per_node=node)
-        if isinstance(found, str):
-            skipped.append((name, found))
+        result = judge_table(read_table(path), name=name, gpus_per_node=node)
+        if isinstance(result, str):
+            skipped.append((name, result))
         else:
-            results.append(found)
+            results.append(result)
     if not results:
-        why = "".join(f"; {name}: {reason}" for name, reason in skipped)
-        raise TableError(f"{where} holds no table that can be judged{why}")
+        reasons = "".join(f"; {name}: {reason}" for name, reason in skipped)
+        raise TableError(f"{where} holds no table that can be judged{reasons}")
     return Judgement(tuple(results), tuple(skipped))
 
 
@@ -132,12 +132,12 @@ def tables_in(where: Path) -> list[Path]:
 
 def node_gpus(folder: str) -> int:
     """GPUs per node of the machines that a folder's name tells of."""
-    found = (gpus for gpu, gpus in NODE_GPUS.items() if gpu in folder.upper())
-    return next(found, GPUS_PER_NODE)
+    matches = (gpus for gpu, gpus in NODE_GPUS.items() if gpu in folder.upper())
+    return next(matches, GPUS_PER_NODE)
 
 
-def judge(
-    measured: Measured, *, name: str, gpus_per_node: int = GPUS_PER_NODE, pull: float = PULL
+def judge_table(
+    measured: MeasuredPoints, *, name: str, gpus_per_node: int = GPUS_PER_NODE, pull: float = PULL
 ) -> TableResult | str:
     """One table, or in words why it says nothing."""
     if not measured:
@@ -154,14 +154,14 @@ def judge(
         name,
         gpus_per_node,
         profiled,
-        predicted(fitted, measured, profiled, held),
+        predict_held_out(fitted, measured, profiled, held),
         fmean(abs(float(p) / a - 1.0) for p, a in form),
     )
 
 
 def beyond_a_node(where: Path, *, gpus_per_node: int | None = None) -> tuple[TableResult, ...]:
     """Tables that go on beyond a node, predicted from four points inside one."""
-    found = []
+    results = []
     for path in tables_in(where):
         if not is_table(path):
             continue
@@ -172,14 +172,14 @@ def beyond_a_node(where: Path, *, gpus_per_node: int | None = None) -> tuple[Tab
         if len(inside) < 2 or not beyond:
             continue
         profiled = four_points(*zip(*inside, strict=True), gpus_per_node=node, has=inside)
-        held = predicted(StepTime(gpus_per_node=node), measured, profiled, beyond)
+        held = predict_held_out(StepTime(gpus_per_node=node), measured, profiled, beyond)
         name = f"{path.parent.name}/{path.stem}"
-        found.append(TableResult(name, node, profiled, held, 0.0))
-    return tuple(found)
+        results.append(TableResult(name, node, profiled, held, 0.0))
+    return tuple(results)
 
 
-def predicted(
-    model: StepTime, measured: Measured, profiled: Sequence[Point], held: Iterable[Point]
+def predict_held_out(
+    model: StepTime, measured: MeasuredPoints, profiled: Sequence[Point], held: Iterable[Point]
 ) -> tuple[HeldOut, ...]:
     """Fit on the profiled points, predict the others."""
     held = list(held)

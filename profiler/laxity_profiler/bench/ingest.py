@@ -35,10 +35,10 @@ def ingest(
     """Epochs per second into the history, and its memory."""
     from laxity.bench_results import show
 
-    show(measure(rows), as_json=json_)
+    show(measure_ingest(rows), as_json=json_)
 
 
-def measure(rows: int) -> "dict[str, Figure]":
+def measure_ingest(rows: int) -> "dict[str, Figure]":
     """Rows per CPU second, MiB of memory while doing so and kept, and of the first predictor."""
     from laxity.bench_results import figure
     from laxity_profiler.history.database import open_engine
@@ -49,8 +49,8 @@ def measure(rows: int) -> "dict[str, Figure]":
         path = Path(folder) / "laxity.db"
         engine = open_engine(f"sqlite:///{path}")
         history = History(engine)
-        spent_s = _timed(history, rows)
-        peak, kept = _memory(history)
+        spent_s = _time_ingest(history, rows)
+        peak, remaining = _measure_memory(history)
         began_s = time.process_time()
         Learner(history).predictor()
         learned_s = time.process_time() - began_s
@@ -59,37 +59,37 @@ def measure(rows: int) -> "dict[str, Figure]":
             "epochs_per_cpu_s": figure(rows / spent_s, "1/s"),
             "ingest_cpu_s": figure(spent_s, "s"),
             "memory_peak_mib": figure(peak / MIB, "MiB"),
-            "memory_kept_mib": figure(kept / MIB, "MiB"),
+            "memory_kept_mib": figure(remaining / MIB, "MiB"),
             "database_mib": figure(path.stat().st_size / MIB, "MiB"),
             "first_predictor_cpu_s": figure(learned_s, "s"),
         }
 
 
-def _timed(history: "History", rows: int) -> float:
+def _time_ingest(history: "History", rows: int) -> float:
     spent_s = 0.0
     for job in range(JOBS):
-        for lines in _calls(rows // JOBS):
+        for lines in _calls_of_lines(rows // JOBS):
             began_s = time.process_time()
             history.ingest(f"u-{job}", f"default/{job}", _workload(job), lines)
             spent_s += time.process_time() - began_s
     return spent_s
 
 
-def _memory(history: "History") -> tuple[int, int]:
+def _measure_memory(history: "History") -> tuple[int, int]:
     """Peak and remaining bytes while as many more jobs hand in a call each (traced, not timed)."""
     tracemalloc.start()
     for job in range(JOBS, 2 * JOBS):
-        history.ingest(f"u-{job}", f"default/{job}", _workload(job), next(_calls(LINES)))
-    kept, peak = tracemalloc.get_traced_memory()
+        history.ingest(f"u-{job}", f"default/{job}", _workload(job), next(_calls_of_lines(LINES)))
+    remaining, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return peak, kept
+    return peak, remaining
 
 
 def _workload(job: int) -> Workload:
     return Workload(f"model-{job % MODELS}", 10_000_000)
 
 
-def _calls(epochs: int) -> Iterator[list[dict[str, Any]]]:
+def _calls_of_lines(epochs: int) -> Iterator[list[dict[str, Any]]]:
     for first in range(1, epochs + 1, LINES):
         yield [_line(epoch) for epoch in range(first, min(first + LINES, epochs + 1))]
 

@@ -38,39 +38,44 @@ def prediction(
     """Errors of prediction from four profiled points per table, all others held out."""
     from laxity.cli.exit_codes import USAGE, CommandError
     from laxity_profiler.bench.held_out import beyond_a_node, judge_tables
-    from laxity_profiler.bench.report_tables import document, figures, rows
+    from laxity_profiler.bench.report_tables import document, figures, points_csv
     from laxity_profiler.bench.throughput_tables import TableError
-    from laxity_profiler.bench.tuning_split import by_pull, left_out, of_folder, of_model
+    from laxity_profiler.bench.tuning_split import (
+        group_by_folder,
+        group_by_model,
+        judge_by_pull,
+        judge_left_out,
+    )
 
     try:
         judged = judge_tables(tables, gpus_per_node=gpus_per_node)
         beyond = beyond_a_node(tables, gpus_per_node=gpus_per_node)
-        pulled = by_pull(tables, gpus_per_node=gpus_per_node)
+        pulled = judge_by_pull(tables, gpus_per_node=gpus_per_node)
     except TableError as error:
         raise CommandError(str(error), code=USAGE) from error
     for name, reason in judged.skipped:
         typer.echo(f"{name} is passed over: {reason}", err=True)
     splits = {
-        "model_left_out": left_out(pulled, of_model),
-        "folder_left_out": left_out(pulled, of_folder),
+        "model_left_out": judge_left_out(pulled, group_by_model),
+        "folder_left_out": judge_left_out(pulled, group_by_folder),
     }
-    found = figures(judged, beyond, splits)
+    figures_by_name = figures(judged, beyond, splits)
     if points is not None:
-        points.write_text(rows(judged), encoding="utf-8")
+        points.write_text(points_csv(judged), encoding="utf-8")
     if json_:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(figures_by_name))
     elif markdown:
-        typer.echo(document(judged, found))
+        typer.echo(document(judged, figures_by_name))
     else:
-        _print(judged, found)
+        _print(judged, figures_by_name)
 
 
-def _print(judged: "Judgement", found: dict[str, dict[str, Any]]) -> None:
+def _print(judged: "Judgement", figures_by_name: dict[str, dict[str, Any]]) -> None:
     from rich.console import Console
 
     console = Console()
     console.print(_table(judged, is_wide=console.width >= WIDE))
-    for name, figure in found.items():
+    for name, figure in figures_by_name.items():
         value = figure["value"]
         shown = f"{value:,.4f}" if isinstance(value, float) else str(value)
         typer.echo(f"{name:<26} {shown:>26} {figure['unit']}")
@@ -80,14 +85,20 @@ def _table(judged: "Judgement", *, is_wide: bool) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from laxity_profiler.bench.report_tables import COLUMNS, ONLY_WIDE, cells
+    from laxity_profiler.bench.report_tables import COLUMNS, ONLY_WIDE, table_cells
 
     table = Table(title="Held-out points, predicted from four", title_justify="left")
     table.box, table.collapse_padding, table.pad_edge = SIMPLE_HEAD, True, False
-    shown = [at for at, column in enumerate(COLUMNS) if is_wide or column not in ONLY_WIDE]
-    for at in shown:
-        table.add_column(COLUMNS[at], justify="right" if at else "left", no_wrap=True)
+    shown = [
+        column_index
+        for column_index, column in enumerate(COLUMNS)
+        if is_wide or column not in ONLY_WIDE
+    ]
+    for column_index in shown:
+        table.add_column(
+            COLUMNS[column_index], justify="right" if column_index else "left", no_wrap=True
+        )
     for result in judged.tables:
-        row = cells(result)
-        table.add_row(*(row[at] for at in shown))
+        row = table_cells(result)
+        table.add_row(*(row[column_index] for column_index in shown))
     return table

@@ -26,7 +26,7 @@ def figures(
 ) -> dict[str, dict[str, Any]]:
     """Each as value and unit; shares are fractions of 1. `splits`: judged by a choice elsewhere."""
     worst = judged.worst
-    found = {
+    figures_by_name = {
         "median_ape": _figure(judged.median_ape, "share"),
         "models_under_10pct": _figure(judged.models_under_10pct, "share of models"),
         "p90_coverage": _figure(judged.p90_coverage, "share of held-out points"),
@@ -39,30 +39,34 @@ def figures(
     points = [point for table in beyond for point in table.held]
     if points:
         covered = fmean(point.is_covered for point in points)
-        found["beyond_node_p90_coverage"] = _figure(covered, "share of points beyond a node")
+        figures_by_name["beyond_node_p90_coverage"] = _figure(
+            covered, "share of points beyond a node"
+        )
     for name, split in (splits or {}).items():
         if split is not None:
-            found[f"{name}_median_ape"] = _figure(split.median_ape, "share")
-            found[f"{name}_under_10pct"] = _figure(split.models_under_10pct, "share of models")
-    return found
+            figures_by_name[f"{name}_median_ape"] = _figure(split.median_ape, "share")
+            figures_by_name[f"{name}_under_10pct"] = _figure(
+                split.models_under_10pct, "share of models"
+            )
+    return figures_by_name
 
 
-def cells(result: TableResult) -> tuple[str, ...]:
+def table_cells(result: TableResult) -> tuple[str, ...]:
     """A row: mean, median and worst relative error; `form` is the error if fitted on all points."""
     worst = result.worst
     return (
         result.table,
         " ".join(f"{batch}x{gpus}" for batch, gpus in result.profiled),
         str(len(result.held)),
-        _percent(result.mape),
-        _percent(result.median_ape),
+        _format_percent(result.mape),
+        _format_percent(result.median_ape),
         f"{100 * worst.error:+.0f} % at {worst.batch}x{worst.gpus}",
         f"{result.covered}/{len(result.held)}",
-        _percent(result.form_mape),
+        _format_percent(result.form_mape),
     )
 
 
-def rows(judged: Judgement) -> str:
+def points_csv(judged: Judgement) -> str:
     """Every held-out point as CSV, times in seconds per iteration."""
     lines = ["table,gpus_per_node,batch,gpus,measured_s,predicted_s,p90_s"]
     lines += [
@@ -74,10 +78,16 @@ def rows(judged: Judgement) -> str:
     return "\n".join(lines) + "\n"
 
 
-def document(judged: Judgement, found: Mapping[str, Mapping[str, Any]]) -> str:
+def document(judged: Judgement, figures_by_name: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole table per model and the figures, as documents show them (Markdown)."""
-    named = [(name, _words(one["value"]), one["unit"]) for name, one in found.items()]
-    tables = ((COLUMNS, [cells(table) for table in judged.tables]), (("figure", "", ""), named))
+    named = [
+        (name, _format_value(figure["value"]), figure["unit"])
+        for name, figure in figures_by_name.items()
+    ]
+    tables = (
+        (COLUMNS, [table_cells(table) for table in judged.tables]),
+        (("figure", "", ""), named),
+    )
     return "\n\n".join(_markdown(columns, lines) for columns, lines in tables)
 
 
@@ -86,7 +96,7 @@ def _markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in every)
 
 
-def _words(value: float | str) -> str:
+def _format_value(value: float | str) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
@@ -94,5 +104,5 @@ def _figure(value: float | str, unit: str) -> dict[str, Any]:
     return {"value": value, "unit": unit}
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"

@@ -13,7 +13,7 @@ from typing import Final
 
 FIRST_COLUMN: Final = "global_batch_size"
 MOST: Final = 2**31  # of a batch size or of GPUs
-Measured = dict[tuple[int, int], float]  # (global batch size, GPUs): seconds per iteration
+MeasuredPoints = dict[tuple[int, int], float]  # (global batch size, GPUs): seconds per iteration
 
 
 class TableError(ValueError):
@@ -22,18 +22,20 @@ class TableError(ValueError):
 
 def is_table(path: Path) -> bool:
     """Whether the first line begins as that of a table does."""
-    rows = _rows(path)
+    rows = _read_rows(path)
     return bool(rows) and bool(rows[0]) and rows[0][0].strip() == FIRST_COLUMN
 
 
-def read_table(path: Path) -> Measured:
+def read_table(path: Path) -> MeasuredPoints:
     """Seconds per iteration at each measured point, in the order of the file."""
-    rows = _rows(path)
+    rows = _read_rows(path)
     if not rows or not rows[0] or rows[0][0].strip() != FIRST_COLUMN:
-        found = rows[0][0] if rows and rows[0] else ""
-        raise TableError(f"{path}, line 1, column 1: {FIRST_COLUMN} is wanted, not {found[:40]!r}")
-    widths = _widths(path, rows[0])
-    points: Measured = {}
+        first_cell = rows[0][0] if rows and rows[0] else ""
+        raise TableError(
+            f"{path}, line 1, column 1: {FIRST_COLUMN} is wanted, not {first_cell[:40]!r}"
+        )
+    widths = _parse_widths(path, rows[0])
+    points: MeasuredPoints = {}
     lines: dict[int, int] = {}
     for line, row in enumerate(rows[1:], 2):
         if not any(cell.strip() for cell in row):
@@ -41,19 +43,19 @@ def read_table(path: Path) -> Measured:
         if len(row) > len(widths) + 1:
             cells = f"{len(row)} cells, and the first line has {len(widths) + 1}"
             raise TableError(f"{path}, line {line}, column {len(widths) + 2}: {cells}")
-        batch = _whole(row[0], f"{path}, line {line}, column 1 ({FIRST_COLUMN})")
+        batch = _whole_number(row[0], f"{path}, line {line}, column 1 ({FIRST_COLUMN})")
         if batch in lines:
-            said = f"batch size {batch} is there already, on line {lines[batch]}"
-            raise TableError(f"{path}, line {line}, column 1 ({FIRST_COLUMN}): {said}")
+            problem = f"batch size {batch} is there already, on line {lines[batch]}"
+            raise TableError(f"{path}, line {line}, column 1 ({FIRST_COLUMN}): {problem}")
         lines[batch] = line
         for column, (width, text) in enumerate(zip(widths, row[1:], strict=False), 2):
-            speed = _speed(text, f"{path}, line {line}, column {column} ({width} GPUs)")
+            speed = _parse_speed(text, f"{path}, line {line}, column {column} ({width} GPUs)")
             if speed > 0.0:
                 points[batch, width] = 1.0 / speed
     return points
 
 
-def _rows(path: Path) -> list[list[str]]:
+def _read_rows(path: Path) -> list[list[str]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             return list(csv.reader(file))
@@ -65,11 +67,11 @@ def _rows(path: Path) -> list[list[str]]:
         raise TableError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _widths(path: Path, header: Sequence[str]) -> list[int]:
+def _parse_widths(path: Path, header: Sequence[str]) -> list[int]:
     widths: list[int] = []
     for column, text in enumerate(header[1:], 2):
         where = f"{path}, line 1, column {column}"
-        width = _whole(text, where)
+        width = _whole_number(text, where)
         if width in widths:
             raise TableError(f"{where}: {width} GPUs have a column already")
         widths.append(width)
@@ -78,7 +80,7 @@ def _widths(path: Path, header: Sequence[str]) -> list[int]:
     return widths
 
 
-def _whole(text: str, where: str) -> int:
+def _whole_number(text: str, where: str) -> int:
     try:
         value = int(text)
     except ValueError:
@@ -88,7 +90,7 @@ def _whole(text: str, where: str) -> int:
     return value
 
 
-def _speed(text: str, where: str) -> float:
+def _parse_speed(text: str, where: str) -> float:
     """Iterations per second; 0.0 if it was not measured."""
     if not text.strip():
         return 0.0

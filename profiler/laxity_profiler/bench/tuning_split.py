@@ -10,57 +10,68 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final
 
-from laxity_profiler.bench.held_out import GOOD, Judgement, TableResult, judge, node_gpus, tables_in
+from laxity_profiler.bench.held_out import (
+    GOOD,
+    Judgement,
+    TableResult,
+    judge_table,
+    node_gpus,
+    tables_in,
+)
 from laxity_profiler.bench.throughput_tables import is_table, read_table
 
 PULLS: Final = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 ByPull = dict[float, tuple[TableResult, ...]]
 
 
-def by_pull(where: Path, *, gpus_per_node: int | None = None) -> ByPull:
+def judge_by_pull(where: Path, *, gpus_per_node: int | None = None) -> ByPull:
     """Every table of a folder judged at each setting; tables in the same order."""
     read = [
         (f"{path.parent.name}/{path.stem}", path.parent.name, read_table(path))
         for path in tables_in(where)
         if is_table(path)
     ]
-    found: ByPull = {}
+    by_pull: ByPull = {}
     for pull in PULLS:
         judged = [
-            judge(points, name=name, gpus_per_node=gpus_per_node or node_gpus(folder), pull=pull)
+            judge_table(
+                points, name=name, gpus_per_node=gpus_per_node or node_gpus(folder), pull=pull
+            )
             for name, folder, points in read
         ]
-        found[pull] = tuple(result for result in judged if not isinstance(result, str))
-    return found
+        by_pull[pull] = tuple(result for result in judged if not isinstance(result, str))
+    return by_pull
 
 
-def left_out(found: ByPull, group: Callable[[str], str]) -> Judgement | None:
+def judge_left_out(by_pull: ByPull, group: Callable[[str], str]) -> Judgement | None:
     """Each table at the setting that is best for all tables of other groups; None with one group."""
-    names = [result.table for result in found[PULLS[0]]]
+    names = [result.table for result in by_pull[PULLS[0]]]
     if len({group(name) for name in names}) < 2:
         return None
     rows = []
-    for at, name in enumerate(names):
-        others = [other for other, one in enumerate(names) if group(one) != group(name)]
-        rows.append(found[_best(found, others)][at])
+    for index, name in enumerate(names):
+        others = [
+            other for other, other_name in enumerate(names) if group(other_name) != group(name)
+        ]
+        rows.append(by_pull[_best_pull(by_pull, others)][index])
     return Judgement(tuple(rows))
 
 
-def of_model(table: str) -> str:
+def group_by_model(table: str) -> str:
     """Groups of one table: each model is left out by itself."""
     return table
 
 
-def of_folder(table: str) -> str:
+def group_by_folder(table: str) -> str:
     """Groups by folder: all models of one kind of machine are left out together."""
     return table.rpartition("/")[0]
 
 
-def _best(found: ByPull, chosen: list[int]) -> float:
+def _best_pull(by_pull: ByPull, chosen: list[int]) -> float:
     """Most models under 10 % on these tables; of equals, the least median error."""
 
     def loss(pull: float) -> tuple[float, float]:
-        tables = [found[pull][at] for at in chosen]
+        tables = [by_pull[pull][index] for index in chosen]
         errors = [error for table in tables for error in table.errors]
         return fmean(table.mape >= GOOD for table in tables), median(errors)
 

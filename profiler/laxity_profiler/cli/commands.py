@@ -61,58 +61,60 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Say how long a model will train, and how sure."""
-    from laxity_profiler.cli.predict_source import asked, known_words
+    from laxity_profiler.cli.predict_source import unknown_model_text, workload_and_widths
 
-    given = {"epochs": epochs, "samples": samples, "batch_size": batch_size}
-    workload, widths = asked(model, given, workers=workers, estimate=estimate, params=param or ())
+    options = {"epochs": epochs, "samples": samples, "batch_size": batch_size}
+    workload, widths = workload_and_widths(
+        model, options, workers=workers, estimate=estimate, params=param or ()
+    )
     predictor = _predictor(store)
-    rows = _rows(predictor, workload, widths)
+    rows = _predict_rows(predictor, workload, widths)
     if as_json:
         named = {"model": workload.model, "version": predictor.version}
         typer.echo(json.dumps({**named, "widths": rows}))
         return
-    _print(_table(workload, rows))
-    known = [fit.model for fit in predictor.models]
-    if workload.model not in known:
-        typer.echo(known_words(workload.model, known))
+    _print_table(_rich_table(workload, rows))
+    known_models = [fit.model for fit in predictor.models]
+    if workload.model not in known_models:
+        typer.echo(unknown_model_text(workload.model, known_models))
 
 
 def _predictor(store: str) -> "HistoryPredictor":
     """What the history of the store comes to."""
-    from laxity_profiler.cli.open_store import opened
+    from laxity_profiler.cli.open_store import open_store
     from laxity_profiler.history.history import History
     from laxity_profiler.learning.learner import Learner
 
-    with opened(store) as engine:
+    with open_store(store) as engine:
         return Learner(History(engine)).predictor()
 
 
-def _rows(
+def _predict_rows(
     predictor: "HistoryPredictor", workload: "Workload", widths: tuple[int, ...]
 ) -> list[dict[str, Any]]:
     from laxity_profiler.estimate import NO_PROGRESS, Ask
 
     whole = predictor.table([Ask(workload, NO_PROGRESS, width) for width in widths])
-    seen = [predictor.seen_at(workload, width) for width in widths]
+    epochs_seen = [predictor.epochs_seen_at(workload, width) for width in widths]
     return [
         {
             "workers": width,
-            "epoch": _figures(predictor.epoch_time(workload, width)),
-            "whole": _figures(whole[row]),
-            "source": _source(whole.sources[row], seen[row]),
+            "epoch": _figures_of(predictor.epoch_time(workload, width)),
+            "whole": _figures_of(whole[row]),
+            "source": _source_text(whole.sources[row], epochs_seen[row]),
             "n_points": int(whole.n_points[row]),
-            "seen": seen[row],
+            "seen": epochs_seen[row],
         }
         for row, width in enumerate(widths)
     ]
 
 
-def _source(source: str, seen: int) -> str:
+def _source_text(source: str, epochs_seen: int) -> str:
     """What an answer rests on: the history of a model holds no epoch of a width never run."""
-    return "extrapolated" if source == "history" and not seen else source
+    return "extrapolated" if source == "history" and not epochs_seen else source
 
 
-def _figures(estimate: "Estimate") -> dict[str, float | None]:
+def _figures_of(estimate: "Estimate") -> dict[str, float | None]:
     """Seconds by quantile; null for what cannot be known."""
     figures = {
         "p10_s": estimate.p10_s,
@@ -123,11 +125,11 @@ def _figures(estimate: "Estimate") -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in figures.items()}
 
 
-def _table(workload: "Workload", rows: list[dict[str, Any]]) -> "Table":
+def _rich_table(workload: "Workload", rows: list[dict[str, Any]]) -> "Table":
     """One row per width; the bars compare the speeds."""
     from rich.table import Table
 
-    from laxity_profiler.cli.format import bar, seconds_words
+    from laxity_profiler.cli.format import draw_bar, format_duration
 
     several = workload.epochs > 1
     title = f"{workload.model}, {workload.epochs} epochs" if several else workload.model
@@ -140,13 +142,13 @@ def _table(workload: "Workload", rows: list[dict[str, Any]]) -> "Table":
     fastest = min((row["epoch"]["p50_s"] or math.inf for row in rows), default=math.inf)
     for row in rows:
         parts = (row["epoch"], row["whole"]) if several else (row["epoch"],)
-        words = [seconds_words(part[name]) for part in parts for name in ("p50_s", "p90_s")]
-        speed = bar(fastest / row["epoch"]["p50_s"]) if row["epoch"]["p50_s"] else ""
-        table.add_row(str(row["workers"]), *words, speed, row["source"], str(row["seen"]))
+        durations = [format_duration(part[name]) for part in parts for name in ("p50_s", "p90_s")]
+        speed = draw_bar(fastest / row["epoch"]["p50_s"]) if row["epoch"]["p50_s"] else ""
+        table.add_row(str(row["workers"]), *durations, speed, row["source"], str(row["seen"]))
     return table
 
 
-def _print(table: "Table") -> None:
+def _print_table(table: "Table") -> None:
     from rich.console import Console
 
     Console().print(table)

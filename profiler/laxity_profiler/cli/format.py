@@ -6,7 +6,7 @@ BAR: Final = "\u2588"
 BARS: Final = 12
 
 
-def seconds_words(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     from laxity.human_time import words
 
     if seconds is None:
@@ -14,6 +14,6 @@ def seconds_words(seconds: float | None) -> str:
     return f"{1_000 * seconds:.0f}ms" if 0.0 < seconds < 0.95 else words(seconds)
 
 
-def bar(share: float) -> str:
+def draw_bar(share: float) -> str:
     """A bar for a share of one."""
     return BAR * round(BARS * share)

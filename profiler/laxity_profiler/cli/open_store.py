@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(store: str, *, may_make: bool = False) -> Iterator["Engine"]:
+def open_store(store: str, *, may_make: bool = False) -> Iterator["Engine"]:
     """The database of that URL; CommandError if there is none, or if it does not do its work.
 
     `may_make`: one that is named and not there is made.
@@ -21,7 +21,7 @@ def opened(store: str, *, may_make: bool = False) -> Iterator["Engine"]:
 
     url = store or f"sqlite:///{home() / 'laxity.db'}"
     if not (store and may_make):
-        _there(url)
+        _check_exists(url)
     try:
         engine = open_engine(url)
         try:
@@ -32,7 +32,7 @@ def opened(store: str, *, may_make: bool = False) -> Iterator["Engine"]:
         raise CommandError(str(error), code=AWAY) from error
 
 
-def _there(url: str) -> None:
+def _check_exists(url: str) -> None:
     """A command that only reads does not make an empty file of a misspelt name."""
     from laxity.cli.exit_codes import NOT_FOUND, CommandError
 

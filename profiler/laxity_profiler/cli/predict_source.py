@@ -11,9 +11,9 @@ WIDTHS: Final = (1, 2, 4, 8)
 MOST_NAMED: Final = 8
 
 
-def asked(
+def workload_and_widths(
     source: str,
-    given: Mapping[str, int | None],
+    options: Mapping[str, int | None],
     *,
     workers: str,
     estimate: str | None,
@@ -30,13 +30,13 @@ def asked(
         user_s = parse_duration(estimate).total_seconds() if estimate else None
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
-    declared, own = _declared(source, params)
-    told = {**given, "user_epoch_s": user_s}
-    changes: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    declared, own = _workload_of_source(source, params)
+    fields = {**options, "user_epoch_s": user_s}
+    changes: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     return replace(declared, **changes), widths or own or WIDTHS
 
 
-def _declared(source: str, params: Sequence[str]) -> tuple[Workload, tuple[int, ...]]:
+def _workload_of_source(source: str, params: Sequence[str]) -> tuple[Workload, tuple[int, ...]]:
     """One epoch of a model, or what a file or a function declares."""
     from laxity.cli.exit_codes import USAGE, CommandError
     from laxity.cli.job_source import asked_jobs, names_jobs
@@ -59,7 +59,7 @@ def _declared(source: str, params: Sequence[str]) -> tuple[Workload, tuple[int, 
     return Workload.of(spec), tuple(spec.qos.widths or ())
 
 
-def known_words(model: str, known: Sequence[str]) -> str:
+def unknown_model_text(model: str, known: Sequence[str]) -> str:
     """That a model has no history, and which have: those named alike first."""
     if not known:
         return f"{model} was never trained here, nor was any other model"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from laxity_profiler.cli.profiling import Probes
+    from laxity_profiler.cli.profiling import ProfilingPlan
     from laxity_profiler.history.history import Run
-    from laxity_profiler.learning.profile_fit import Fitted, Measured
+    from laxity_profiler.learning.profile_fit import ProfiledRun, ProfileFit
 
 
 def profile(
@@ -36,39 +36,41 @@ def profile(
     from laxity.api.client import Client
     from laxity.cli.exit_codes import USAGE, CommandError
     from laxity.job.widths import parse_widths
-    from laxity_profiler.cli.open_store import opened
-    from laxity_profiler.cli.profiling import Wish, probes, run
-    from laxity_profiler.learning.profile_fit import fit
+    from laxity_profiler.cli.open_store import open_store
+    from laxity_profiler.cli.profiling import ProfileRequest, plan_runs, run
+    from laxity_profiler.learning.profile_fit import fit_profile
 
     try:
         widths = parse_widths(workers) or (1,)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
-    sizes = _sizes(batch_sizes)
+    sizes = _parse_batch_sizes(batch_sizes)
     if plot is not None and not plot.resolve().parent.is_dir():
         raise CommandError(f"--plot {plot}: there is no folder {plot.parent}", code=USAGE)
-    wanted = probes(
-        Wish(source, widths, sizes, epochs, model, tuple(param or ()), gpus_per_node=gpus_per_node)
+    plan = plan_runs(
+        ProfileRequest(
+            source, widths, sizes, epochs, model, tuple(param or ()), gpus_per_node=gpus_per_node
+        )
     )
-    with opened(store):
+    with open_store(store):
         pass  # a store that is not there is missed now, and not after hours of training
     client = Client(patience_s=5.0)
-    for at, probe in enumerate(wanted.runs, 1):
+    for number, probe in enumerate(plan.runs, 1):
         size = "" if probe.batch_size is None else f", batch {probe.batch_size}"
-        which = f"{epochs} epochs on {probe.width}{size} ({at} of {len(wanted.runs)})"
-        typer.echo(f"{wanted.model}: {which}", err=True)
+        which = f"{epochs} epochs on {probe.width}{size} ({number} of {len(plan.runs)})"
+        typer.echo(f"{plan.model}: {which}", err=True)
         run(client, probe.manifest)
-    measured, version = _measured(store, wanted)
-    fitted = fit(measured, widths, wanted.batch_sizes, gpus_per_node=gpus_per_node)
+    measured, version = _read_measurements(store, plan)
+    fitted = fit_profile(measured, widths, plan.batch_sizes, gpus_per_node=gpus_per_node)
     if plot is not None:
-        _draw(plot, wanted.model, measured, fitted)
+        _draw_curve(plot, plan.model, measured, fitted)
     if as_json:
-        typer.echo(json.dumps(_json(wanted.model, version, fitted)))
+        typer.echo(json.dumps(_json_document(plan.model, version, fitted)))
     else:
-        _print(wanted.model, fitted)
+        _print_table(plan.model, fitted)
 
 
-def _sizes(text: str) -> tuple[int, ...]:
+def _parse_batch_sizes(text: str) -> tuple[int, ...]:
     """Batch sizes as they were typed; CommandError if one is none."""
     from laxity.cli.exit_codes import USAGE, CommandError
 
@@ -79,31 +81,31 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def _measured(store: str, wanted: "Probes") -> "tuple[list[Measured], str]":
+def _read_measurements(store: str, plan: "ProfilingPlan") -> "tuple[list[ProfiledRun], str]":
     """The epochs of the runs just made, as the store has them, and the predictor's version now."""
     from laxity.cli.exit_codes import CommandError
-    from laxity_profiler.cli.open_store import opened
+    from laxity_profiler.cli.open_store import open_store
     from laxity_profiler.history.history import History
     from laxity_profiler.learning.learner import Learner
 
-    with opened(store) as engine:
+    with open_store(store) as engine:
         history = History(engine)
-        runs = history.epochs(wanted.model)
+        runs = history.epochs(plan.model)
         version = Learner(history).predictor().version
-    found = []
-    for probe in wanted.runs:
-        one = _mean(runs, probe.width, probe.batch_size)
-        if one is None:
+    measurements = []
+    for probe in plan.runs:
+        measurement = _mean_epoch(runs, probe.width, probe.batch_size)
+        if measurement is None:
             size = "" if probe.batch_size is None else f", batch {probe.batch_size}"
-            message = f"no epochs of {wanted.model} on {probe.width}{size} are in the store"
+            message = f"no epochs of {plan.model} on {probe.width}{size} are in the store"
             raise CommandError(f"{message}; is it the service's? name it with --store")
-        found.append(one)
-    return found, version
+        measurements.append(measurement)
+    return measurements, version
 
 
-def _mean(runs: "list[Run]", width: int, batch_size: int | None) -> "Measured | None":
+def _mean_epoch(runs: "list[Run]", width: int, batch_size: int | None) -> "ProfiledRun | None":
     """The latest run in this configuration: its warmed-up epochs, or what there is."""
-    from laxity_profiler.learning.profile_fit import Measured
+    from laxity_profiler.learning.profile_fit import ProfiledRun
 
     for run in reversed(runs):
         epochs = [epoch for epoch in run.epochs if epoch.width == width]
@@ -111,11 +113,11 @@ def _mean(runs: "list[Run]", width: int, batch_size: int | None) -> "Measured | 
             continue
         warm = [epoch.epoch_s for epoch in epochs if not epoch.warmup]
         seconds = warm or [epoch.epoch_s for epoch in epochs]
-        return Measured(width, batch_size, sum(seconds) / len(seconds), len(seconds))
+        return ProfiledRun(width, batch_size, sum(seconds) / len(seconds), len(seconds))
     return None
 
 
-def _json(model: str, version: str, fitted: "Fitted") -> dict[str, Any]:
+def _json_document(model: str, version: str, fitted: "ProfileFit") -> dict[str, Any]:
     rows = [
         {
             "workers": point.width,
@@ -129,11 +131,11 @@ def _json(model: str, version: str, fitted: "Fitted") -> dict[str, Any]:
     return {"model": model, "version": version, "left_out_error": left_out, "widths": rows}
 
 
-def _print(model: str, fitted: "Fitted") -> None:
+def _print_table(model: str, fitted: "ProfileFit") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from laxity_profiler.cli.format import bar, seconds_words
+    from laxity_profiler.cli.format import draw_bar, format_duration
 
     table = Table(title=model, title_justify="left")
     has_batch = any(point.batch_size is not None for point in fitted.points)
@@ -144,13 +146,13 @@ def _print(model: str, fitted: "Fitted") -> None:
     table.add_column("from")
     fastest = min(point.p50_s for point in fitted.points)
     for point in fitted.points:
-        words = [seconds_words(value) for value in (point.p10_s, point.p50_s, point.p90_s)]
+        durations = [format_duration(value) for value in (point.p10_s, point.p50_s, point.p90_s)]
         table.add_row(
             str(point.width),
             *((str(point.batch_size),) if has_batch else ()),
-            *words,
+            *durations,
             f"+{100 * (point.p90_s / point.p50_s - 1.0):.0f} %",
-            bar(fastest / point.p50_s),
+            draw_bar(fastest / point.p50_s),
             "profiled" if point.is_profiled else "curve",
         )
     Console().print(table)
@@ -159,7 +161,9 @@ def _print(model: str, fitted: "Fitted") -> None:
         typer.echo(f"each run predicted from the others is off by {off} (median)")
 
 
-def _draw(path: Path, model: str, measured: "list[Measured]", fitted: "Fitted") -> None:
+def _draw_curve(
+    path: Path, model: str, measured: "list[ProfiledRun]", fitted: "ProfileFit"
+) -> None:
     from laxity_profiler.charts import curve_chart
 
     curves: dict[str, list[tuple[int, float, float, float]]] = {}

@@ -29,7 +29,7 @@ _SETTING: Final = {names.SAMPLES: "samples", names.DATASET_BYTES: "dataset_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class ProfilingRun:
     """One run: its configuration and its Job. Without a batch size, the training's own."""
 
     width: int
@@ -38,17 +38,17 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class Probes:
+class ProfilingPlan:
     """The runs; the model's key and its setting as the history will know them; all batch sizes asked."""
 
     model: str
     setting: dict[str, Any]
     batch_sizes: tuple[int | None, ...]
-    runs: tuple[Probe, ...]
+    runs: tuple[ProfilingRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ProfileRequest:
     """What to profile. No batch sizes: the function's own and half of it, if it has one."""
 
     source: str
@@ -60,30 +60,32 @@ class Wish:
     gpus_per_node: int = 8
 
 
-def probes(wish: Wish) -> Probes:
+def plan_runs(request: ProfileRequest) -> ProfilingPlan:
     """One Job per chosen configuration, without a deadline."""
-    given = {
-        names.WIDTHS: str(wish.widths[0]),
-        names.EPOCHS: str(wish.epochs),
-        names.MODEL: wish.model,
+    options = {
+        names.WIDTHS: str(request.widths[0]),
+        names.EPOCHS: str(request.epochs),
+        names.MODEL: request.model,
     }
-    first = _asked(wish, given, name=None)
+    first = _job_of_source(request, options, name=None)
     base = first["metadata"]["name"][:LONGEST_BASE].rstrip("-")
-    said = first["metadata"]["annotations"]
-    given[names.MODEL] = said.get(names.MODEL, base)
-    takes = batch_parameter(said)
-    batches = _batches(wish, takes, said)
+    annotations = first["metadata"]["annotations"]
+    options[names.MODEL] = annotations.get(names.MODEL, base)
+    takes = batch_parameter(annotations)
+    batches = _batch_sizes(request, takes, annotations)
     runs = []
-    for batch, width in _chosen(batches, wish):
+    for batch, width in _choose_configurations(batches, request):
         suffix = f"w{width}" if batch is None or len(batches) < 2 else f"w{width}-b{batch}"
         name = f"{base}-{suffix}-{uuid.uuid4().hex[:6]}"
-        params = [*wish.params, f"{takes}={batch}"] if takes and batch else wish.params
-        given[names.WIDTHS] = str(width)
-        asked = _asked(wish, given, name=name, params=params)
-        runs.append(Probe(width, batch, _probe(asked, batch)))
-    setting = {field: int(said[key]) for key, field in _SETTING.items() if key in said}
-    key = model_key(first["metadata"].get("namespace") or DEFAULT, str(given[names.MODEL]))
-    return Probes(key, setting, tuple(batches), tuple(runs))
+        params = [*request.params, f"{takes}={batch}"] if takes and batch else request.params
+        options[names.WIDTHS] = str(width)
+        manifest = _job_of_source(request, options, name=name, params=params)
+        runs.append(ProfilingRun(width, batch, _profiling_manifest(manifest, batch)))
+    setting = {
+        field: int(annotations[key]) for key, field in _SETTING.items() if key in annotations
+    }
+    key = model_key(first["metadata"].get("namespace") or DEFAULT, str(options[names.MODEL]))
+    return ProfilingPlan(key, setting, tuple(batches), tuple(runs))
 
 
 def batch_parameter(annotations: Json) -> str | None:
@@ -113,31 +115,33 @@ def run(client: "Client", manifest: Json) -> None:
         )
 
 
-def _batches(wish: Wish, takes: str | None, said: Json) -> list[int | None]:
+def _batch_sizes(request: ProfileRequest, takes: str | None, annotations: Json) -> list[int | None]:
     """All batch sizes to predict for; [None] where the training has none that we could set."""
     if not takes:
-        if wish.batch_sizes:
-            known = " or ".join(BATCH_PARAMETERS)
-            message = f"{wish.source} has no parameter {known}: --batch-sizes cannot be passed on"
+        if request.batch_sizes:
+            parameter_names = " or ".join(BATCH_PARAMETERS)
+            message = f"{request.source} has no parameter {parameter_names}: --batch-sizes cannot be passed on"
             raise CommandError(message, code=USAGE)
-        return [int(said[names.BATCH_SIZE]) if names.BATCH_SIZE in said else None]
-    own = int(json.loads(said[names.PARAMETERS])[takes])
-    return [*sorted(set(wish.batch_sizes or {max(1, own // 2), own}))]
+        return [int(annotations[names.BATCH_SIZE]) if names.BATCH_SIZE in annotations else None]
+    own = int(json.loads(annotations[names.PARAMETERS])[takes])
+    return [*sorted(set(request.batch_sizes or {max(1, own // 2), own}))]
 
 
-def _chosen(batches: Sequence[int | None], wish: Wish) -> list[tuple[int | None, int]]:
+def _choose_configurations(
+    batches: Sequence[int | None], request: ProfileRequest
+) -> list[tuple[int | None, int]]:
     """Four configurations, least width first: what takes longest shows first whether it works."""
     if batches[0] is None:
-        widths = four_points([1], wish.widths, gpus_per_node=wish.gpus_per_node)
+        widths = four_points([1], request.widths, gpus_per_node=request.gpus_per_node)
         return [(None, width) for _, width in widths]
     sizes = [size for size in batches if size is not None]
-    points = four_points(sizes, wish.widths, gpus_per_node=wish.gpus_per_node)
+    points = four_points(sizes, request.widths, gpus_per_node=request.gpus_per_node)
     return sorted(points, key=lambda point: (point[1], point[0]))
 
 
-def _asked(
-    wish: Wish,
-    given: dict[str, str | None],
+def _job_of_source(
+    request: ProfileRequest,
+    options: dict[str, str | None],
     *,
     name: str | None,
     params: Sequence[str] | None = None,
@@ -145,20 +149,22 @@ def _asked(
     """The one Job of a source. Its name stands in the pods' environment too: it is given here."""
     from laxity.cli.job_source import asked_jobs
 
-    params = wish.params if params is None else params
-    found = asked_jobs(wish.source, given, name=name, namespace=None, params=params)
-    if len(found) != 1:
-        raise CommandError(f"{wish.source} holds {len(found)} Jobs; name one", code=USAGE)
-    return found[0]
+    params = request.params if params is None else params
+    jobs = asked_jobs(request.source, options, name=name, namespace=None, params=params)
+    if len(jobs) != 1:
+        raise CommandError(f"{request.source} holds {len(jobs)} Jobs; name one", code=USAGE)
+    return jobs[0]
 
 
-def _probe(manifest: Json, batch: int | None) -> Json:
+def _profiling_manifest(manifest: Json, batch: int | None) -> Json:
     """The Job without a deadline, as best effort; its batch size is said, so that it is remembered."""
     metadata = manifest["metadata"]
-    said = {key: text for key, text in metadata["annotations"].items() if key not in _NOT_OURS}
+    annotations = {
+        key: text for key, text in metadata["annotations"].items() if key not in _NOT_OURS
+    }
     size = {} if batch is None else {names.BATCH_SIZE: str(batch)}
     changed = {
-        "annotations": said | {names.CLASS: "best_effort"} | size,
+        "annotations": annotations | {names.CLASS: "best_effort"} | size,
         "labels": metadata.get("labels", {}) | {names.CLASS_LABEL: "best_effort"},
     }
     return manifest | {"metadata": metadata | changed}

@@ -10,7 +10,7 @@ import typer
 from laxity.cli.exit_codes import AWAY, FAILED, USAGE, CommandError
 
 if TYPE_CHECKING:
-    from laxity_profiler.registry.refit import Refit
+    from laxity_profiler.registry.refit import RefitResult
 
 # MLflow's own defaults try a dead server for four minutes, print addresses among our JSON, and
 # draw a bar for each small file.
@@ -48,7 +48,7 @@ def refit(
     uri = tracking_uri or f"sqlite:///{home() / 'mlflow.db'}"
     while True:
         try:
-            _say(_once(store, uri), as_json=json_)
+            _print_result(_refit_once(store, uri), as_json=json_)
         except CommandError as error:
             if not every:
                 raise
@@ -58,14 +58,14 @@ def refit(
         time.sleep(pause_s)
 
 
-def _once(store: str, uri: str) -> "Refit":
-    from laxity_profiler.cli.open_store import opened
+def _refit_once(store: str, uri: str) -> "RefitResult":
+    from laxity_profiler.cli.open_store import open_store
     from laxity_profiler.history.lease import LeaseHeldError
     from laxity_profiler.registry.mlflow_errors import MlflowAwayError
     from laxity_profiler.registry.refit import refit as refitted
 
     try:
-        with opened(store, may_make=True) as engine:
+        with open_store(store, may_make=True) as engine:
             return refitted(engine, uri, say=lambda words: typer.echo(words, err=True))
     except MlflowAwayError as error:
         raise CommandError(str(error), code=AWAY) from error
@@ -73,22 +73,26 @@ def _once(store: str, uri: str) -> "Refit":
         raise CommandError(f"another refit is running: {error}", code=FAILED) from error
 
 
-def _say(done: "Refit", *, as_json: bool) -> None:
-    said: dict[str, Any] = {
-        "predictor": done.predictor,
-        "runs_read": done.runs_read,
-        "models": len(done.published),
-        "new_versions": [{"model": one.name, "version": one.version} for one in done.new],
-        "view": done.view,
-        "view_is_new": done.is_view_new,
+def _print_result(result: "RefitResult", *, as_json: bool) -> None:
+    document: dict[str, Any] = {
+        "predictor": result.predictor,
+        "runs_read": result.runs_read,
+        "models": len(result.published),
+        "new_versions": [
+            {"model": published.name, "version": published.version} for published in result.new
+        ],
+        "view": result.view,
+        "view_is_new": result.is_view_new,
     }
     if as_json:
-        typer.echo(json.dumps(said))
+        typer.echo(json.dumps(document))
         return
-    versions = ", ".join(f"{one.name} {one.version}" for one in done.new) or "none"
-    typer.echo(
-        f"predictor {done.predictor}: {len(done.published)} models, new versions: {versions}"
+    versions = (
+        ", ".join(f"{published.name} {published.version}" for published in result.new) or "none"
     )
     typer.echo(
-        f"calibration in MLflow run {done.view}" + ("" if done.is_view_new else ", unchanged")
+        f"predictor {result.predictor}: {len(result.published)} models, new versions: {versions}"
+    )
+    typer.echo(
+        f"calibration in MLflow run {result.view}" + ("" if result.is_view_new else ", unchanged")
     )

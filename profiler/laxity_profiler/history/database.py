@@ -50,7 +50,7 @@ class Table(SQLModel, registry=registry(metadata=MetaData())):
     """Tables of this floor; apart from those of other floors in the same database."""
 
 
-class ObservedRun(Table, table=True):
+class RunRecord(Table, table=True):
     """One job (by uid): what it trains, how far its reports were taken, and what they came to."""
 
     __tablename__ = "observed_runs"
@@ -65,7 +65,7 @@ class ObservedRun(Table, table=True):
     at: float = Field(default=0.0, index=True)
 
 
-class ObservedEpoch(Table, table=True):
+class EpochRecord(Table, table=True):
     """One epoch that was trained, once, whatever was reported how often."""
 
     __tablename__ = "observed_epochs"
@@ -86,7 +86,7 @@ class ObservedEpoch(Table, table=True):
     nodes: int | None = None  # that the workers lay on; null: nobody knows
 
 
-class ObservedStop(Table, table=True):
+class StopRecord(Table, table=True):
     """One save, stop, start, load or re-forming, with what it took."""
 
     __tablename__ = "observed_stops"
@@ -105,7 +105,7 @@ class ObservedStop(Table, table=True):
     at: float
 
 
-class SetAside(Table, table=True):
+class RejectedReport(Table, table=True):
     """A line, or a run, that was not believed, and why."""
 
     __tablename__ = "set_aside"
@@ -117,7 +117,7 @@ class SetAside(Table, table=True):
     at: float
 
 
-class Prediction(Table, table=True):
+class PredictionRecord(Table, table=True):
     """A remaining time as it was predicted, and in the end what it really was."""
 
     __tablename__ = "predictions"
@@ -135,7 +135,7 @@ class Prediction(Table, table=True):
     actual_s: float | None = None
 
 
-class Watermark(Table, table=True):
+class StoredSetting(Table, table=True):
     """How far another source (an MLflow store) was read."""
 
     __tablename__ = "watermarks"
@@ -164,7 +164,7 @@ def _engine_of(where: URL) -> Engine:
         if where.database and where.database != ":memory:":
             private_file(Path(where.database))
         engine = create_engine(where)
-        event.listen(engine, "connect", _pragmas)
+        event.listen(engine, "connect", _set_pragmas)
     return engine
 
 
@@ -177,15 +177,15 @@ def create_tables(engine: Engine) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"select pg_advisory_xact_lock({TABLES_LOCK})"))
         Table.metadata.create_all(connection)
-    missing = _missing(engine, "observed_epochs", "nodes")
+    missing = _is_missing(engine, "observed_epochs", "nodes")
     if missing:
         _add_column(engine, "observed_epochs", "nodes INTEGER")
 
 
-def _missing(engine: Engine, table: str, column: str) -> bool:
+def _is_missing(engine: Engine, table: str, column: str) -> bool:
     """Whether a store of an earlier laxity has the table without this column."""
     with transaction(engine) as connection:
-        return column not in {found["name"] for found in inspect(connection).get_columns(table)}
+        return column not in {info["name"] for info in inspect(connection).get_columns(table)}
 
 
 def _add_column(engine: Engine, table: str, column: str) -> None:
@@ -194,7 +194,7 @@ def _add_column(engine: Engine, table: str, column: str) -> None:
         with transaction(engine) as connection:
             connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
     except HistoryError:
-        if _missing(engine, table, column.partition(" ")[0]):
+        if _is_missing(engine, table, column.partition(" ")[0]):
             raise
 
 
@@ -206,8 +206,8 @@ def transaction(engine: Engine) -> Iterator[Connection]:
             yield connection
     except SQLAlchemyError as error:
         where = engine.url.render_as_string()
-        why = getattr(error, "orig", None) or error
-        raise HistoryError(f"the history at {where} did not do it: {why}") from error
+        cause = getattr(error, "orig", None) or error
+        raise HistoryError(f"the history at {where} did not do it: {cause}") from error
 
 
 def insert_new(
@@ -222,111 +222,115 @@ def insert_new(
 
 def lock_run(connection: Connection, uid: str, *, job: str, model: str, at: float) -> Any:
     """The run's row, made if it is not there, ours until the transaction ends."""
-    insert_new(connection, ObservedRun, [_new_run(uid, job=job, model=model, at=at)])
-    asked = _pick(ObservedRun.acked, ObservedRun.folds, ObservedRun.said, ObservedRun.model)
-    return connection.execute(asked.where(_is(ObservedRun.uid, uid)).with_for_update()).one()
+    insert_new(connection, RunRecord, [_new_run(uid, job=job, model=model, at=at)])
+    statement = _select(RunRecord.acked, RunRecord.folds, RunRecord.said, RunRecord.model)
+    return connection.execute(statement.where(_equals(RunRecord.uid, uid)).with_for_update()).one()
 
 
 def write_run(connection: Connection, uid: str, values: Mapping[str, Any]) -> None:
-    connection.execute(update(ObservedRun).where(_is(ObservedRun.uid, uid)).values(**values))
+    connection.execute(update(RunRecord).where(_equals(RunRecord.uid, uid)).values(**values))
 
 
 def read_run(connection: Connection, uid: str) -> Any:
     """(uid, model, workload, folds, said) of one run, or None."""
-    return connection.execute(_standing().where(_is(ObservedRun.uid, uid))).one_or_none()
+    return connection.execute(_select_runs().where(_equals(RunRecord.uid, uid))).one_or_none()
 
 
 def runs_since(connection: Connection, at: float) -> Sequence[Any]:
     """The same of the runs that reported at or after this instant."""
-    return connection.execute(_standing().where(_column(ObservedRun.at) >= at)).all()
+    return connection.execute(_select_runs().where(_column(RunRecord.at) >= at)).all()
 
 
-def _standing() -> Any:
-    row = ObservedRun
-    return _pick(row.uid, row.model, row.workload, row.folds, row.said)
+def _select_runs() -> Any:
+    row = RunRecord
+    return _select(row.uid, row.model, row.workload, row.folds, row.said)
 
 
 def runs_of(connection: Connection, model: str) -> Sequence[Any]:
     """(uid, workload) of the runs of a model."""
-    asked = _pick(ObservedRun.uid, ObservedRun.workload)
-    return connection.execute(asked.where(_is(ObservedRun.model, model))).all()
+    statement = _select(RunRecord.uid, RunRecord.workload)
+    return connection.execute(statement.where(_equals(RunRecord.model, model))).all()
 
 
 def epochs_of(connection: Connection, model: str, most: int) -> Sequence[Any]:
     """(uid, epoch, width, epoch_s, bytes, warmup, at, nodes), the latest `most`, newest first."""
-    row = ObservedEpoch
-    asked = _pick(
+    row = EpochRecord
+    statement = _select(
         row.uid, row.epoch, row.width, row.epoch_s, row.bytes, row.warmup, row.at, row.nodes
     )
-    newest = asked.where(_is(row.model, model)).order_by(_column(row.id).desc()).limit(most)
+    newest = statement.where(_equals(row.model, model)).order_by(_column(row.id).desc()).limit(most)
     return connection.execute(newest).all()
 
 
 def stops_of(connection: Connection, most: int) -> Sequence[Any]:
     """(model, kind, workers, seconds, bytes), the latest `most`, newest first."""
-    row = ObservedStop
-    asked = _pick(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
-    return connection.execute(asked.order_by(_column(row.id).desc()).limit(most)).all()
+    row = StopRecord
+    statement = _select(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
+    return connection.execute(statement.order_by(_column(row.id).desc()).limit(most)).all()
 
 
 def counts_after(connection: Connection, table: type[Table], row_id: int) -> Sequence[Any]:
     """(model, new rows, greatest id) by model, of the rows after this one."""
     columns: Any = table
-    asked = _pick(columns.model, func.count(), func.max(columns.id))
-    return connection.execute(asked.where(columns.id > row_id).group_by(columns.model)).all()
+    statement = _select(columns.model, func.count(), func.max(columns.id))
+    return connection.execute(statement.where(columns.id > row_id).group_by(columns.model)).all()
 
 
-def asides_of(connection: Connection, uid: str | None) -> Sequence[Any]:
+def rejections_of(connection: Connection, uid: str | None) -> Sequence[Any]:
     """(uid, reason, line, at), oldest first; of one uid, or of all."""
-    asked = _pick(SetAside.uid, SetAside.reason, SetAside.line, SetAside.at)
+    statement = _select(
+        RejectedReport.uid, RejectedReport.reason, RejectedReport.line, RejectedReport.at
+    )
     if uid is not None:
-        asked = asked.where(_is(SetAside.uid, uid))
-    return connection.execute(asked.order_by(_column(SetAside.id))).all()
+        statement = statement.where(_equals(RejectedReport.uid, uid))
+    return connection.execute(statement.order_by(_column(RejectedReport.id))).all()
 
 
 def predictions_of(connection: Connection, uid: str | None) -> Sequence[Any]:
     """Predictions of one job, or all that came to an end, oldest first."""
-    row = Prediction
-    asked = _pick(
+    row = PredictionRecord
+    statement = _select(
         row.uid, row.model, row.stage, row.at, row.p10_s, row.p50_s, row.p90_s, row.actual_s
     )
-    chosen = _column(row.actual_s).is_not(None) if uid is None else _is(row.uid, uid)
-    return connection.execute(asked.where(chosen).order_by(_column(row.id))).all()
+    chosen = _column(row.actual_s).is_not(None) if uid is None else _equals(row.uid, uid)
+    return connection.execute(statement.where(chosen).order_by(_column(row.id))).all()
 
 
 def write_actual(connection: Connection, uid: str, stage: str, actual_s: float) -> None:
     connection.execute(
-        update(Prediction)
-        .where(_is(Prediction.uid, uid), _is(Prediction.stage, stage))
+        update(PredictionRecord)
+        .where(_equals(PredictionRecord.uid, uid), _equals(PredictionRecord.stage, stage))
         .values(actual_s=actual_s)
     )
 
 
 def drop_predictions(connection: Connection, uid: str) -> None:
     """Those that have not come to an end."""
-    row = Prediction
+    row = PredictionRecord
     open_ones = _column(row.actual_s).is_(None)
-    connection.execute(delete(Prediction).where(_is(row.uid, uid), open_ones))
+    connection.execute(delete(PredictionRecord).where(_equals(row.uid, uid), open_ones))
 
 
-def read_watermark(connection: Connection, source: str) -> str:
-    found = connection.execute(_pick(Watermark.position).where(_is(Watermark.source, source)))
-    return str(found.scalar_one_or_none() or "")
+def read_setting(connection: Connection, source: str) -> str:
+    position = connection.execute(
+        _select(StoredSetting.position).where(_equals(StoredSetting.source, source))
+    )
+    return str(position.scalar_one_or_none() or "")
 
 
-def write_watermark(connection: Connection, source: str, position: str) -> None:
-    insert_new(connection, Watermark, [{"source": source, "position": position}])
+def write_setting(connection: Connection, source: str, position: str) -> None:
+    insert_new(connection, StoredSetting, [{"source": source, "position": position}])
     connection.execute(
-        update(Watermark).where(_is(Watermark.source, source)).values(position=position)
+        update(StoredSetting).where(_equals(StoredSetting.source, source)).values(position=position)
     )
 
 
-def swap_watermark(connection: Connection, source: str, before: str, after: str) -> bool:
+def swap_setting(connection: Connection, source: str, before: str, after: str) -> bool:
     """Write the position if it still is `before` ("": there is none); whether it was."""
-    insert_new(connection, Watermark, [{"source": source, "position": ""}])
+    insert_new(connection, StoredSetting, [{"source": source, "position": ""}])
     changed = connection.execute(
-        update(Watermark)
-        .where(_is(Watermark.source, source), _is(Watermark.position, before))
+        update(StoredSetting)
+        .where(_equals(StoredSetting.source, source), _equals(StoredSetting.position, before))
         .values(position=after)
     )
     return bool(changed.rowcount)
@@ -345,7 +349,7 @@ def _new_run(uid: str, *, job: str, model: str, at: float) -> dict[str, Any]:
     }
 
 
-def _pick(*columns: Any) -> Any:
+def _select(*columns: Any) -> Any:
     """A SELECT of class attributes; their declared types are those of the values."""
     return select(*columns)
 
@@ -355,11 +359,11 @@ def _column(attribute: Any) -> Any:
     return attribute
 
 
-def _is(attribute: Any, value: object) -> Any:
+def _equals(attribute: Any, value: object) -> Any:
     return _column(attribute) == value
 
 
-def _pragmas(connection: Any, _record: object) -> None:
+def _set_pragmas(connection: Any, _record: object) -> None:
     """WAL makes a commit 0.25 ms instead of 16; all but the first are per connection."""
     cursor = connection.cursor()
     for pragma in (

@@ -17,22 +17,22 @@ from laxity.parsing import finite_number
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import database
 from laxity_profiler.history.database import HistoryError, transaction
-from laxity_profiler.history.first_epoch import Seen
+from laxity_profiler.history.first_epoch import FirstEpochReading
 from laxity_profiler.history.report_fold import (
-    NOTHING_SAID,
+    NO_REPORT,
     Epoch,
-    Folded,
+    FoldResult,
+    ObservedStop,
     Report,
-    Said,
+    ReportState,
     Stop,
-    StopSeen,
 )
-from laxity_profiler.history.report_values import clean
+from laxity_profiler.history.report_values import clean_text
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["Epoch", "History", "HistoryError", "Report", "Run", "Stop", "StopSeen"]
+__all__ = ["Epoch", "History", "HistoryError", "ObservedStop", "Report", "Run", "Stop"]
 
 LOG: Final = logging.getLogger(__name__)
 LONGEST_STOP_S: Final = 999_999.0  # eleven days
@@ -53,8 +53,8 @@ class Run:
 
 
 @dataclass(slots=True)
-class _Kept:
-    said: Said
+class _CachedReport:
+    state: ReportState
     folds: int
     report: Report
     workload: Workload | None = None  # as its workers' reports came with it
@@ -66,10 +66,10 @@ class History:
     def __init__(self, engine: "Engine") -> None:
         database.create_tables(engine)
         self.engine = engine
-        self._kept: dict[str, _Kept] = {}
+        self._reports: dict[str, _CachedReport] = {}
         self._silent: set[str] = set()  # runs that nobody had said anything of when asked
-        self._aside: dict[str, int] = {}
-        self._first: dict[str, Seen] = {}
+        self._rejected_counts: dict[str, int] = {}
+        self._first: dict[str, FirstEpochReading] = {}
         self.first_changes = 0  # so often what jobs read in their first epochs has changed
         self._lock = RLock()
         self._refreshed_at = time.time() - CLOCKS_APART_S
@@ -93,20 +93,22 @@ class History:
         """
         now = time.time() if received_at is None else received_at
         with self._lock:
-            kept = self._kept.get(uid)
-            if not lines and kept is not None:
-                return kept.said.acked
+            cached = self._reports.get(uid)
+            if not lines and cached is not None:
+                return cached.state.acked
             with transaction(self.engine) as connection:
                 row = database.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
-                fresh = kept is not None and kept.folds == row.folds
-                said = _unfolded(uid, kept.said.to_json() if kept and fresh else row.said)
-                folded = said.fold(lines, epochs=workload.epochs, received_at=now)
-                folded.epochs = [_placed(epoch, nodes, since) for epoch in folded.epochs]
+                fresh = cached is not None and cached.folds == row.folds
+                state = _restore_state(
+                    uid, cached.state.to_json() if cached and fresh else row.said
+                )
+                folded = state.fold(lines, epochs=workload.epochs, received_at=now)
+                folded.epochs = [_with_nodes(epoch, nodes, since) for epoch in folded.epochs]
                 self._write(connection, uid, workload.model, folded, now)
-                database.write_run(connection, uid, _row(job, workload, said, row.folds + 1))
-            self._keep(uid, said, row.folds + 1).workload = workload
-            self._note_reading(uid, workload, said)
-            return said.acked
+                database.write_run(connection, uid, _run_row(job, workload, state, row.folds + 1))
+            self._cache_report(uid, state, row.folds + 1).workload = workload
+            self._note_reading(uid, workload, state)
+            return state.acked
 
     def add_epochs(self, uid: str, job: str, workload: Workload, epochs: Sequence[Epoch]) -> None:
         """Epochs known from elsewhere (MLflow). Those of a job that reports itself count once."""
@@ -115,15 +117,17 @@ class History:
             if row.folds == 0:
                 values = {"workload": _workload_json(workload), "model": workload.model}
                 database.write_run(connection, uid, values)
-            self._write(connection, uid, workload.model, Folded(epochs=list(epochs)), time.time())
+            self._write(
+                connection, uid, workload.model, FoldResult(epochs=list(epochs)), time.time()
+            )
 
     def report(self, uid: str) -> Report:
         """How a job stands, from memory where it can; zeros before its workers said anything."""
-        kept = self._kept.get(uid)
-        if kept is not None:
-            return kept.report
+        cached = self._reports.get(uid)
+        if cached is not None:
+            return cached.report
         if uid in self._silent:
-            return NOTHING_SAID
+            return NO_REPORT
         with self._lock:
             with transaction(self.engine) as connection:
                 row = database.read_run(connection, uid)
@@ -131,8 +135,8 @@ class History:
                 if len(self._silent) >= RUNS_KEPT:
                     self._silent.clear()
                 self._silent.add(uid)  # until it is heard here, or `refresh` sees it elsewhere
-                return NOTHING_SAID
-            return self._read(row).report
+                return NO_REPORT
+            return self._load_report(row).report
 
     def refresh(self) -> None:
         """See what other replicas were told since the last time. Not needed with one."""
@@ -141,9 +145,9 @@ class History:
             with transaction(self.engine) as connection:
                 rows = database.runs_since(connection, self._refreshed_at - CLOCKS_APART_S)
             for row in rows:
-                kept = self._kept.get(row.uid)
-                if kept is None or kept.folds < row.folds:
-                    self._read(row)
+                cached = self._reports.get(row.uid)
+                if cached is None or cached.folds < row.folds:
+                    self._load_report(row)
             self._refreshed_at = asked_at
 
     def observe_stop(
@@ -164,38 +168,36 @@ class History:
         """
         took_s = finite_number(seconds, least=0.0, most=LONGEST_STOP_S)
         if took_s is None or finite_number(at) is None:
-            self.set_aside(
-                uid, f"{kind} of {seconds} s at {at} is not believed", "", at=time.time()
-            )
+            self.reject(uid, f"{kind} of {seconds} s at {at} is not believed", "", at=time.time())
             return
         with self._lock, transaction(self.engine) as connection:
             stops = [Stop(kind, max(1, workers), took_s, float(at), size_bytes)]
-            self._write(connection, uid, workload.model, Folded(stops=stops), at)
+            self._write(connection, uid, workload.model, FoldResult(stops=stops), at)
 
     def observe_finish(self, uid: str, *, at: float) -> None:
         """The job was complete at this instant: how long after its last epoch, if that is known."""
-        kept = self._kept.get(uid)
-        if kept is None or kept.workload is None or kept.said.epoch_ended_at is None:
+        cached = self._reports.get(uid)
+        if cached is None or cached.workload is None or cached.state.epoch_ended_at is None:
             return
-        ended_at, width = kept.said.epoch_ended_at, kept.said.formed
+        ended_at, width = cached.state.epoch_ended_at, cached.state.formed
         self.observe_stop(
             uid,
-            kept.workload,
+            cached.workload,
             kind="finish",
             workers=width,
             seconds=max(0.0, at - ended_at),
             at=ended_at,
         )
 
-    def set_aside(self, uid: str, reason: str, line: str, *, at: float) -> None:
+    def reject(self, uid: str, reason: str, line: str, *, at: float) -> None:
         """Remember what was not believed, and why."""
         with self._lock, transaction(self.engine) as connection:
-            self._write(connection, uid, "", Folded(aside=[(reason, line)]), at)
+            self._write(connection, uid, "", FoldResult(rejected=[(reason, line)]), at)
 
-    def aside(self, uid: str | None = None) -> list[tuple[str, str, str, float]]:
+    def rejections(self, uid: str | None = None) -> list[tuple[str, str, str, float]]:
         """(uid, reason, line, at) of all that was set aside, oldest first."""
         with transaction(self.engine) as connection:
-            return [tuple(row) for row in database.asides_of(connection, uid)]
+            return [tuple(row) for row in database.rejections_of(connection, uid)]
 
     def epochs(self, model: str, *, most: int = EPOCHS_READ) -> list[Run]:
         """The latest epochs of a model, by run; runs in the order in which they were last heard of."""
@@ -208,28 +210,28 @@ class History:
         return [
             Run(
                 uid,
-                _workload(workloads.get(uid, "{}"), model),
+                _workload_from_json(workloads.get(uid, "{}"), model),
                 tuple(sorted(epochs, key=lambda epoch: epoch.epoch)),
             )
             for uid, epochs in reversed(by_uid.items())
         ]
 
-    def first_epochs(self) -> list[Seen]:
+    def first_epochs(self) -> list[FirstEpochReading]:
         """What jobs read whose first epoch lasts; in memory only, the next line tells it again."""
         with self._lock:
             return list(self._first.values())
 
-    def stops(self, *, most: int = STOPS_READ) -> list[StopSeen]:
+    def stops(self, *, most: int = STOPS_READ) -> list[ObservedStop]:
         """The latest stops of all models, oldest first."""
         with transaction(self.engine) as connection:
             rows = database.stops_of(connection, most)
-        return [StopSeen(*row) for row in reversed(rows)]
+        return [ObservedStop(*row) for row in reversed(rows)]
 
     def news(self, *, epochs_after: int, stops_after: int) -> "News":
         """Which models have rows beyond these ids: how many, and the greatest ids now."""
         with transaction(self.engine) as connection:
-            epochs = database.counts_after(connection, database.ObservedEpoch, epochs_after)
-            stops = database.counts_after(connection, database.ObservedStop, stops_after)
+            epochs = database.counts_after(connection, database.EpochRecord, epochs_after)
+            stops = database.counts_after(connection, database.StopRecord, stops_after)
         return News(
             {str(model): int(count) for model, count, _ in epochs},
             max((int(row[2]) for row in epochs), default=epochs_after),
@@ -238,49 +240,49 @@ class History:
         )
 
     def _write(
-        self, connection: "Connection", uid: str, model: str, folded: Folded, now: float
+        self, connection: "Connection", uid: str, model: str, folded: FoldResult, now: float
     ) -> None:
         if folded.epochs:
             rows = [_epoch_row(uid, model, epoch) for epoch in folded.epochs]
-            database.insert_new(connection, database.ObservedEpoch, rows)
+            database.insert_new(connection, database.EpochRecord, rows)
         if folded.stops:
             stops = [asdict(stop) | {"uid": uid, "model": model} for stop in folded.stops]
-            database.insert_new(connection, database.ObservedStop, stops)
-        known = self._aside.get(uid, 0)
-        aside = folded.aside[: max(0, ASIDES_KEPT - known)]
-        if aside:
-            self._aside[uid] = known + len(aside)
+            database.insert_new(connection, database.StopRecord, stops)
+        rejected_before = self._rejected_counts.get(uid, 0)
+        rejected = folded.rejected[: max(0, ASIDES_KEPT - rejected_before)]
+        if rejected:
+            self._rejected_counts[uid] = rejected_before + len(rejected)
             rows = [
-                {"uid": uid, "reason": clean(reason), "line": clean(line), "at": now}
-                for reason, line in aside
+                {"uid": uid, "reason": clean_text(reason), "line": clean_text(line), "at": now}
+                for reason, line in rejected
             ]
-            database.insert_new(connection, database.SetAside, rows)
+            database.insert_new(connection, database.RejectedReport, rows)
 
-    def _note_reading(self, uid: str, workload: Workload, said: Said) -> None:
-        reading = said.first_reading()
+    def _note_reading(self, uid: str, workload: Workload, state: ReportState) -> None:
+        reading = state.first_reading()
         before = self._first.pop(uid, None)
         if reading is not None:
-            self._first[uid] = Seen(uid, workload, reading)
+            self._first[uid] = FirstEpochReading(uid, workload, reading)
             if len(self._first) > RUNS_KEPT:
                 del self._first[next(iter(self._first))]
         self.first_changes += self._first.get(uid) != before
 
-    def _read(self, row: Any) -> _Kept:
+    def _load_report(self, row: Any) -> _CachedReport:
         """What was told before a restart, or to another replica, as if it had been told here."""
-        kept = self._keep(row.uid, _unfolded(row.uid, row.said), row.folds)
+        cached = self._cache_report(row.uid, _restore_state(row.uid, row.said), row.folds)
         if row.folds:
-            kept.workload = _workload(row.workload, row.model)
-            self._note_reading(row.uid, kept.workload, kept.said)
-        return kept
+            cached.workload = _workload_from_json(row.workload, row.model)
+            self._note_reading(row.uid, cached.workload, cached.state)
+        return cached
 
-    def _keep(self, uid: str, said: Said, folds: int) -> _Kept:
-        kept = _Kept(said, folds, said.report())
-        self._kept.pop(uid, None)
-        self._kept[uid] = kept
+    def _cache_report(self, uid: str, state: ReportState, folds: int) -> _CachedReport:
+        cached = _CachedReport(state, folds, state.report())
+        self._reports.pop(uid, None)
+        self._reports[uid] = cached
         self._silent.discard(uid)
-        if len(self._kept) > RUNS_KEPT:
-            del self._kept[next(iter(self._kept))]
-        return kept
+        if len(self._reports) > RUNS_KEPT:
+            del self._reports[next(iter(self._reports))]
+        return cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,22 +295,22 @@ class News:
     last_stop_id: int
 
 
-def _unfolded(uid: str, text: str) -> Said:
+def _restore_state(uid: str, text: str) -> ReportState:
     """What was folded of a run; nothing if that cannot be read any more: its reports come again."""
     try:
-        return Said.from_json(text)
+        return ReportState.from_json(text)
     except Exception:
         LOG.exception("what %s reported cannot be read; it counts as nothing", uid)
-        return Said()
+        return ReportState()
 
 
-def _row(job: str, workload: Workload, said: Said, folds: int) -> dict[str, Any]:
+def _run_row(job: str, workload: Workload, state: ReportState, folds: int) -> dict[str, Any]:
     return {
         "job": job,
         "model": workload.model,
         "workload": _workload_json(workload),
-        "acked": said.acked,
-        "said": clean(said.to_json()),
+        "acked": state.acked,
+        "said": clean_text(state.to_json()),
         "folds": folds,
         "at": time.time(),
     }
@@ -328,7 +330,7 @@ def _epoch_row(uid: str, model: str, epoch: Epoch) -> dict[str, Any]:
     }
 
 
-def _placed(epoch: Epoch, nodes: Sequence[str], since: float) -> Epoch:
+def _with_nodes(epoch: Epoch, nodes: Sequence[str], since: float) -> Epoch:
     """With the number of nodes that it ran on, if all its workers have been where they are now."""
     if len(nodes) < epoch.width or epoch.at < since:
         return epoch
@@ -339,7 +341,7 @@ def _workload_json(workload: Workload) -> str:
     return json.dumps(asdict(workload), separators=(",", ":"))
 
 
-def _workload(text: str, model: str) -> Workload:
+def _workload_from_json(text: str, model: str) -> Workload:
     try:
         return Workload(**{"model": model, "epochs": 1} | json.loads(text))
     except (TypeError, ValueError):

@@ -34,41 +34,41 @@ class Lease:
 
     def renew(self) -> None:
         """LeaseHeldError if it was lost in between."""
-        after = _position()
+        after = _new_position()
         with database.transaction(self.engine) as connection:
-            kept = database.swap_watermark(connection, self.source, self.position, after)
-        if not kept:
+            is_renewed = database.swap_setting(connection, self.source, self.position, after)
+        if not is_renewed:
             raise LeaseHeldError(f"{self.source} was taken over by another process")
         self.position = after
 
 
 @contextmanager
-def held(engine: "Engine", name: str) -> Iterator[Lease]:
+def hold_lease(engine: "Engine", name: str) -> Iterator[Lease]:
     """Hold the lease of this name; LeaseHeldError if another process does."""
     source = f"lease:{name}"
     with database.transaction(engine) as connection:
-        before = database.read_watermark(connection, source)
-    if before and _lives(before):
+        before = database.read_setting(connection, source)
+    if before and _is_alive(before):
         host, pid, until = before.rsplit(" ", 2)
         left_s = float(until) - time.time()
         raise LeaseHeldError(f"process {pid} on {host} is at it, for {left_s:.0f} s more at most")
-    after = _position()
+    after = _new_position()
     with database.transaction(engine) as connection:
-        if not database.swap_watermark(connection, source, before, after):
+        if not database.swap_setting(connection, source, before, after):
             raise LeaseHeldError(f"another process took {source} at the same moment")
     lease = Lease(engine, source, after)
     try:
         yield lease
     finally:
         with database.transaction(engine) as connection:
-            database.swap_watermark(connection, source, lease.position, "")
+            database.swap_setting(connection, source, lease.position, "")
 
 
-def _position() -> str:
+def _new_position() -> str:
     return f"{socket.gethostname()} {os.getpid()} {time.time() + LEASE_S:.3f}"
 
 
-def _lives(position: str) -> bool:
+def _is_alive(position: str) -> bool:
     """Whether the lease goes on and its holder, as far as can be seen, is there."""
     host, pid, until = position.rsplit(" ", 2)
     if float(until) <= time.time():

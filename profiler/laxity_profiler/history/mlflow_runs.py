@@ -29,7 +29,7 @@ GAP_S: Final = 5.0
 MOST_EPOCHS: Final = 10_000_000
 
 
-class Runs:
+class MlflowRuns:
     """Reads one MLflow store into a history. `read` may be called at any time, by anybody."""
 
     def __init__(self, history: History, tracking_uri: str) -> None:
@@ -44,45 +44,47 @@ class Runs:
 
         client = self._client = self._client or MlflowClient(tracking_uri=self._uri)
         with database.transaction(self._history.engine) as connection:
-            before = int(database.read_watermark(connection, self._source) or 0)
+            before = int(database.read_setting(connection, self._source) or 0)
         experiments = [row.experiment_id for row in _all_experiments(client)]
-        found = {run.info.run_id: run for run in _changed(client, experiments, before)}
-        for run in found.values():
-            self._take(client, run)
-        latest = max((int(run.info.end_time or 0) for run in found.values()), default=0)
+        epochs = {run.info.run_id: run for run in _search_changed(client, experiments, before)}
+        for run in epochs.values():
+            self._add_run(client, run)
+        latest = max((int(run.info.end_time or 0) for run in epochs.values()), default=0)
         position = max(before, min(latest, round(1000 * time.time())))
         with database.transaction(self._history.engine) as connection:
-            database.write_watermark(connection, self._source, str(position))
-        return len(found)
+            database.write_setting(connection, self._source, str(position))
+        return len(epochs)
 
-    def _take(self, client: "MlflowClient", run: "Run") -> None:
+    def _add_run(self, client: "MlflowClient", run: "Run") -> None:
         run_id = run.info.run_id
         tags: Mapping[str, str] = run.data.tags
         uid = tags.get(names.TAG_UID) or f"mlflow:{run_id}"
         model = tags.get(names.TAG_MODEL, "")
         if not model:
-            self._doubt(uid, run_id, f"it has epoch times and no tag {names.TAG_MODEL}")
+            self._reject(uid, run_id, f"it has epoch times and no tag {names.TAG_MODEL}")
             return
         actual = client.get_metric_history(run_id, names.EPOCH_ACTUAL)
         widths = client.get_metric_history(run_id, names.WORKERS_SERIES)
         sizes = client.get_metric_history(run_id, names.BYTES_SERIES)
         nodes = client.get_metric_history(run_id, names.NODES_SERIES)
-        placed = _latest_by_step(nodes) or {0: float(_whole(run.data.params.get("nodes")) or 0)}
-        epochs, doubts = _epochs(actual, _by_step(widths), _by_step(sizes), placed)
+        placed = _latest_by_step(nodes) or {
+            0: float(_whole_number(run.data.params.get("nodes")) or 0)
+        }
+        epochs, doubts = _epochs_of_run(actual, _by_step(widths), _by_step(sizes), placed)
         if doubts:
-            self._doubt(uid, run_id, "; ".join(doubts[:5]))
+            self._reject(uid, run_id, "; ".join(doubts[:5]))
         if epochs:
             job = tags.get(names.TAG_JOB, "")
             key = model_key(job.rpartition("/")[0] or DEFAULT, model)
-            workload = _workload(key, run.data.params, epochs)
+            workload = _workload_of_run(key, run.data.params, epochs)
             self._history.add_epochs(uid, job, workload, epochs)
 
-    def _doubt(self, uid: str, run_id: str, reason: str) -> None:
+    def _reject(self, uid: str, run_id: str, reason: str) -> None:
         """Set aside, once: the same doubt about the same run is not written again."""
         line = f"MLflow run {run_id}"
-        known = {(row[1], row[2]) for row in self._history.aside(uid)}
-        if (reason, line) not in known:
-            self._history.set_aside(uid, reason, line, at=time.time())
+        rejections = {(row[1], row[2]) for row in self._history.rejections(uid)}
+        if (reason, line) not in rejections:
+            self._history.reject(uid, reason, line, at=time.time())
 
 
 def _all_experiments(client: "MlflowClient") -> Iterator[Any]:
@@ -95,21 +97,29 @@ def _all_experiments(client: "MlflowClient") -> Iterator[Any]:
             return
 
 
-def _changed(client: "MlflowClient", experiments: Sequence[str], before_ms: int) -> Iterator["Run"]:
+def _search_changed(
+    client: "MlflowClient", experiments: Sequence[str], before_ms: int
+) -> Iterator["Run"]:
     """Runs that end after the last reading or go on; with a model's tag, or with epoch times."""
     if not experiments:
         return
     since = f"attributes.end_time > {max(0, before_ms - OVERLAP_MS)}"
     for which in (f"tags.`{names.TAG_MODEL}` LIKE '%'", f"metrics.`{names.EPOCH_ACTUAL}` > 0"):
         for state in (since, "attributes.status = 'RUNNING'"):
-            yield from _search(client, experiments, f"{which} AND {state}")
+            yield from _search_pages(client, experiments, f"{which} AND {state}")
 
 
-def _search(client: "MlflowClient", experiments: Sequence[str], asked: str) -> Iterator["Run"]:
+def _search_pages(
+    client: "MlflowClient", experiments: Sequence[str], condition: str
+) -> Iterator["Run"]:
     token = None
     while True:
         page = client.search_runs(
-            list(experiments), asked, max_results=PAGE, page_token=token, order_by=["end_time ASC"]
+            list(experiments),
+            condition,
+            max_results=PAGE,
+            page_token=token,
+            order_by=["end_time ASC"],
         )
         yield from page
         token = page.token
@@ -117,7 +127,7 @@ def _search(client: "MlflowClient", experiments: Sequence[str], asked: str) -> I
             return
 
 
-def _epochs(
+def _epochs_of_run(
     actual: Sequence["Metric"],
     widths: Mapping[int, float],
     sizes: Mapping[int, float],
@@ -127,7 +137,7 @@ def _epochs(
 
     `nodes` by step; at step 0 that of the whole run. What cannot be true is not known.
     """
-    found: list[Epoch] = []
+    epochs: list[Epoch] = []
     doubts: list[str] = []
     for step, point in sorted(_first_by_step(actual).items()):
         seconds, width = float(point.value), widths.get(step, 1.0)
@@ -136,21 +146,23 @@ def _epochs(
         elif not (1.0 <= width <= MOST_WORKERS and width == int(width)):
             doubts.append(f"epoch {step} on {width} workers is not believed")
         else:
-            at = point.timestamp / 1000.0
+            logged_at = point.timestamp / 1000.0
             size = sizes.get(step, 0.0)
             read = int(size) if 0.0 <= size < 2.0**63 else 0
-            first = _is_first(found[-1] if found else None, step, int(width), seconds, at)
+            first = _is_first(epochs[-1] if epochs else None, step, int(width), seconds, logged_at)
             lay_on = nodes.get(step, nodes.get(0, 0.0))
             placed = int(lay_on) if 1.0 <= lay_on <= width and lay_on == int(lay_on) else None
-            found.append(Epoch(step, int(width), seconds, read, first, at, placed))
-    return found, doubts
+            epochs.append(Epoch(step, int(width), seconds, read, first, logged_at, placed))
+    return epochs, doubts
 
 
-def _is_first(before: Epoch | None, step: int, width: int, seconds: float, at: float) -> bool:
+def _is_first(
+    before: Epoch | None, step: int, width: int, seconds: float, logged_at: float
+) -> bool:
     """Whether an epoch holds a warm-up: the first one, another width, or a stop in between."""
     if before is None or before.width != width or step != before.epoch + 1:
         return True
-    return at - before.at > GAP * seconds + GAP_S
+    return logged_at - before.at > GAP * seconds + GAP_S
 
 
 def _first_by_step(points: Sequence["Metric"]) -> dict[int, "Metric"]:
@@ -172,17 +184,17 @@ def _by_step(points: Sequence["Metric"]) -> dict[int, float]:
     return {step: value for step, value in values.items() if math.isfinite(value)}
 
 
-def _workload(model: str, params: Mapping[str, str], epochs: Sequence[Epoch]) -> Workload:
+def _workload_of_run(model: str, params: Mapping[str, str], epochs: Sequence[Epoch]) -> Workload:
     """What the run says of itself in its parameters, as far as it does."""
     return Workload(
         model,
-        max(_whole(params.get("epochs")) or 0, epochs[-1].epoch),
-        _whole(params.get("samples")),
-        _whole(params.get("batch_size")),
-        _whole(params.get("dataset_bytes")),
-        _whole(params.get("parameters")),
+        max(_whole_number(params.get("epochs")) or 0, epochs[-1].epoch),
+        _whole_number(params.get("samples")),
+        _whole_number(params.get("batch_size")),
+        _whole_number(params.get("dataset_bytes")),
+        _whole_number(params.get("parameters")),
     )
 
 
-def _whole(text: str | None) -> int | None:
+def _whole_number(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -18,16 +18,16 @@ from laxity.parsing import LAST_AT, finite_number
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_profiler.history.report_values import (
     SHORTEST_S,
-    BeliefError,
+    InvalidReportError,
     bytes_in,
-    clean,
+    clean_text,
     count_in,
-    grows,
+    is_growing,
     is_number,
     is_size,
     seconds_in,
     seq_of,
-    short,
+    shorten,
     text_of,
     width_in,
 )
@@ -59,7 +59,7 @@ class Report:
     epoch_ended_at: float | None = None
 
 
-NOTHING_SAID: Final = Report()
+NO_REPORT: Final = Report()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class StopSeen:
+class ObservedStop:
     """One observed stop with the model it belongs to."""
 
     model: str
@@ -99,16 +99,16 @@ class StopSeen:
 
 
 @dataclass(slots=True)
-class Folded:
+class FoldResult:
     """What new lines came to: rows to keep."""
 
     epochs: list[Epoch] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
-    aside: list[tuple[str, str]] = field(default_factory=list)  # (reason, line)
+    rejected: list[tuple[str, str]] = field(default_factory=list)  # (reason, line)
 
 
 @dataclass(slots=True)
-class Said:
+class ReportState:
     """The state of the folding. `acked`: every line up to this seq was taken."""
 
     acked: int = 0
@@ -154,27 +154,29 @@ class Said:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """What `to_json` wrote, by any laxity; ValueError if nobody wrote that."""
-        kept = json.loads(text) if text else {}
-        if not isinstance(kept, dict):
+        document = json.loads(text) if text else {}
+        if not isinstance(document, dict):
             raise ValueError(f"{text[:80]!r} is no folded report")  # noqa: TRY004 - as bad JSON is
-        known = {one.name: kept[one.name] for one in fields(cls) if one.name in kept}
-        found = cls(**known | {"ahead": set(known.get("ahead", ()))})
-        found.failed = clean(found.failed)
-        found._keep_result(found.result)
-        return found
+        values = {
+            field.name: document[field.name] for field in fields(cls) if field.name in document
+        }
+        state = cls(**values | {"ahead": set(values.get("ahead", ()))})
+        state.failed = clean_text(state.failed)
+        state._keep_result(state.result)
+        return state
 
-    def fold(self, lines: Sequence[object], *, epochs: int, received_at: float) -> Folded:
+    def fold(self, lines: Sequence[object], *, epochs: int, received_at: float) -> FoldResult:
         """Take the lines that are new. `epochs` is the job's total."""
-        folded = Folded()
+        folded = FoldResult()
         for line in sorted(lines, key=seq_of):
             if not isinstance(line, Mapping) or not seq_of(line):
-                folded.aside.append(
-                    ("no seq from 1 up: it cannot be told from others", short(line))
+                folded.rejected.append(
+                    ("no seq from 1 up: it cannot be told from others", shorten(line))
                 )
             elif line["seq"] > max(self.acked, self.newest) + MOST_SKIPPED:
-                folded.aside.append((f"seq jumps from {self.newest}", short(line)))
+                folded.rejected.append((f"seq jumps from {self.newest}", shorten(line)))
             elif self._is_new(line):
-                self._take(line, folded, epochs=epochs, received_at=received_at)
+                self._fold_line(line, folded, epochs=epochs, received_at=received_at)
         return folded
 
     def _is_new(self, line: Mapping[str, Any]) -> bool:
@@ -184,42 +186,42 @@ class Said:
             self.acked, self.ahead, self.newest = 0, set(), 0
         return seq > self.acked and seq not in self.ahead
 
-    def _take(
-        self, line: Mapping[str, Any], folded: Folded, *, epochs: int, received_at: float
+    def _fold_line(
+        self, line: Mapping[str, Any], folded: FoldResult, *, epochs: int, received_at: float
     ) -> None:
         seq = int(line["seq"])
         if seq == 1:
             self.first_at = line["at"] if is_number(line.get("at")) else None
-        self._mark(seq, folded)
-        at, doubt = self._instant(line.get("at"), received_at)
+        self._acknowledge(seq, folded)
+        at, doubt = self._event_time(line.get("at"), received_at)
         if doubt:
-            folded.aside.append((doubt, short(line)))
+            folded.rejected.append((doubt, shorten(line)))
         try:
-            self._believe(line, folded, at=at, epochs=epochs)
-        except BeliefError as error:
-            folded.aside.append((str(error), short(line)))
+            self._apply_line(line, folded, at=at, epochs=epochs)
+        except InvalidReportError as error:
+            folded.rejected.append((str(error), shorten(line)))
         if seq >= self.newest:
             self.newest, self.at = seq, at
 
-    def _mark(self, seq: int, folded: Folded) -> None:
+    def _acknowledge(self, seq: int, folded: FoldResult) -> None:
         if seq == self.acked + 1 and not self.ahead:
             self.acked = seq
             return
         self.ahead.add(seq)
         if len(self.ahead) > MOST_AHEAD:
             first = min(self.ahead)
-            folded.aside.append((f"lines {self.acked + 1} to {first - 1} never came", ""))
+            folded.rejected.append((f"lines {self.acked + 1} to {first - 1} never came", ""))
             self.acked = first - 1
         while self.acked + 1 in self.ahead:
             self.acked += 1
             self.ahead.remove(self.acked)
 
-    def _instant(self, said: object, received_at: float) -> tuple[float, str]:
+    def _event_time(self, value: object, received_at: float) -> tuple[float, str]:
         """When it happened, by a clock that does not go back and is not ahead of ours."""
-        at = finite_number(said, least=0.0, most=LAST_AT)
+        at = finite_number(value, least=0.0, most=LAST_AT)
         if at is None:
             arrived = max(self.at, received_at)
-            return arrived, f"at {short(said, 40)} is no instant; the arrival counts"
+            return arrived, f"at {shorten(value, 40)} is no instant; the arrival counts"
         if at > received_at + CLOCK_SLACK_S:
             late = at - received_at
             return received_at, f"the worker's clock is {late:.0f} s ahead; the arrival counts"
@@ -228,28 +230,30 @@ class Said:
             return self.at, f"the worker's clock went back by {back:.0f} s; the line before counts"
         return max(at, self.at), ""
 
-    def _believe(self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int) -> None:
+    def _apply_line(
+        self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int
+    ) -> None:
         kind = line.get("kind")
         current = int(line["seq"]) >= self.newest  # else something newer was said already
         if kind == "epoch":
-            self._epoch(line, folded, at=at, epochs=epochs, current=current)
+            self._note_epoch(line, folded, at=at, epochs=epochs, current=current)
         elif kind in ("saved", "resumed"):
-            self._moved(line, folded, at=at, epochs=epochs, current=current)
+            self._note_checkpoint(line, folded, at=at, epochs=epochs, current=current)
         elif kind == "formed":
-            self._form(line, folded, at=at, epochs=epochs, current=current)
+            self._note_formed(line, folded, at=at, epochs=epochs, current=current)
         elif kind == "read":
-            self._read(line, current=current)
+            self._note_reading(line, current=current)
         elif not isinstance(kind, str) or kind not in KINDS:
-            raise BeliefError(f"kind {short(kind, 40)} is none that laxity knows")
+            raise InvalidReportError(f"kind {shorten(kind, 40)} is none that laxity knows")
         elif current:
-            self._note(line, folded, epochs=epochs)
+            self._note_state(line, folded, epochs=epochs)
 
-    def _epoch(
-        self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
+    def _note_epoch(
+        self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int, current: bool
     ) -> None:
         epoch = count_in(line, "epoch")
         if epoch > epochs:
-            raise BeliefError(f"epoch {epoch} of {epochs}: beyond the total")
+            raise InvalidReportError(f"epoch {epoch} of {epochs}: beyond the total")
         if current:
             self.epochs_done, self.epoch_started_at, self.reading = epoch, at, None
             self.epoch_ended_at = at
@@ -264,8 +268,8 @@ class Said:
             self.epoch_s = [*self.epoch_s, seconds][-EPOCHS_KEPT:]
             self.widths = [*self.widths, width][-EPOCHS_KEPT:]
 
-    def _moved(
-        self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
+    def _note_checkpoint(
+        self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int, current: bool
     ) -> None:
         """A checkpoint was written (`saved`) or read (`resumed`)."""
         resumed = line["kind"] == "resumed"
@@ -276,8 +280,8 @@ class Said:
         kind = "load" if resumed else "save"
         folded.stops.append(Stop(kind, max(1, self.formed), seconds, at, bytes_in(line)))
 
-    def _form(
-        self, line: Mapping[str, Any], folded: Folded, *, at: float, epochs: int, current: bool
+    def _note_formed(
+        self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int, current: bool
     ) -> None:
         width, done = width_in(line), min(epochs, count_in(line, "epoch", least=0))
         if not current:
@@ -288,28 +292,30 @@ class Said:
         self.epoch_started_at, self.parked_epoch, self.failed = at, None, ""
         self.training = True
 
-    def _read(self, line: Mapping[str, Any], *, current: bool) -> None:
+    def _note_reading(self, line: Mapping[str, Any], *, current: bool) -> None:
         """What was read so far in an epoch; each line holds all of it."""
         seconds, read = line.get("read_s"), line.get("read_bytes")
-        if not grows(seconds, is_number) or not grows(read, is_size, strictly=False):
-            raise BeliefError("read_s and read_bytes are no lists of numbers that grow")
+        if not is_growing(seconds, is_number) or not is_growing(read, is_size, strictly=False):
+            raise InvalidReportError("read_s and read_bytes are no lists of numbers that grow")
         if len(seconds) != len(read) or not 2 <= len(read) <= MOST_READINGS:
-            raise BeliefError(f"{len(seconds)} seconds and {len(read)} readings do not go together")
+            raise InvalidReportError(
+                f"{len(seconds)} seconds and {len(read)} readings do not go together"
+            )
         if not 0.0 <= seconds[0] <= seconds[-1] <= LONGEST_READING_S:
-            raise BeliefError(f"read_s runs from {seconds[0]:g} to {seconds[-1]:g}")
+            raise InvalidReportError(f"read_s runs from {seconds[0]:g} to {seconds[-1]:g}")
         if current and not self.epochs_done:
             self.reading = {
                 "width": width_in(line),
                 "read_s": seconds,
                 "read_bytes": read,
-                "by": short(line.get("by"), 20).strip('"'),
+                "by": shorten(line.get("by"), 20).strip('"'),
                 "file_bytes": line["file_bytes"] if is_size(line.get("file_bytes")) else 0,
                 "storage_bytes": (
                     line["storage_bytes"] if is_size(line.get("storage_bytes")) else None
                 ),
             }
 
-    def _note(self, line: Mapping[str, Any], folded: Folded, *, epochs: int) -> None:
+    def _note_state(self, line: Mapping[str, Any], folded: FoldResult, *, epochs: int) -> None:
         """started, parked, finished, failed: nothing trains between these and the next `formed`."""
         kind = line["kind"]
         self.epoch_started_at, self.training = None, False
@@ -321,14 +327,14 @@ class Said:
         elif kind == "failed":
             self.failed = text_of(line.get("error")) or "failed without saying why"
         elif problem := self._keep_result(line.get("result")):
-            folded.aside.append((problem, short(line)))
+            folded.rejected.append((problem, shorten(line)))
 
     def _keep_result(self, result: object) -> str:
         """Why the result cannot be kept, "" if it is: the training is finished all the same."""
         try:
             text = orjson.dumps(result)
         except TypeError as error:
-            problem = f"its result is no JSON that can be kept: {clean(str(error))}"
+            problem = f"its result is no JSON that can be kept: {clean_text(str(error))}"
         else:
             self.result = orjson.loads(text)
             if len(text) <= RESULT_LIMIT:

@@ -17,19 +17,19 @@ MOST_SEQ: Final = 2**31
 TEXT_LIMIT: Final = 8_000
 
 
-class BeliefError(ValueError):
+class InvalidReportError(ValueError):
     """A field of a line cannot be true; the message says which and why."""
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Text that every database and every writer of JSON takes: no NUL, no half of a character."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def text_of(value: object) -> str:
     """A text that can be kept of any JSON value; "" for nothing."""
-    said = value if isinstance(value, str) else short(value, TEXT_LIMIT) if value else ""
-    return clean(said[:TEXT_LIMIT])
+    text = value if isinstance(value, str) else shorten(value, TEXT_LIMIT) if value else ""
+    return clean_text(text[:TEXT_LIMIT])
 
 
 def _number(value: object, *, least: int, most: int = MOST) -> int | None:
@@ -51,10 +51,10 @@ def is_size(value: object) -> TypeGuard[int]:
     return _number(value, least=0) is not None
 
 
-def grows(
-    values: object, is_one: Callable[[object], bool], *, strictly: bool = True
+def is_growing(
+    values: object, is_valid: Callable[[object], bool], *, strictly: bool = True
 ) -> TypeGuard[list[Any]]:
-    if not isinstance(values, list) or not all(is_one(value) for value in values):
+    if not isinstance(values, list) or not all(is_valid(value) for value in values):
         return False
     return all(b > a or (b == a and not strictly) for a, b in pairwise(values))
 
@@ -63,22 +63,22 @@ def count_in(line: Mapping[str, Any], name: str, *, least: int = 1) -> int:
     value = line.get(name)
     count = _number(value, least=least, most=MOST_SEQ)
     if count is None:
-        raise BeliefError(f"{name} {short(value, 40)} is no whole number from {least} up")
+        raise InvalidReportError(f"{name} {shorten(value, 40)} is no whole number from {least} up")
     return count
 
 
 def width_in(line: Mapping[str, Any]) -> int:
     width = count_in(line, "width")
     if width > MOST_WORKERS:
-        raise BeliefError(f"width {width}: no job has more than {MOST_WORKERS} workers")
+        raise InvalidReportError(f"width {width}: no job has more than {MOST_WORKERS} workers")
     return width
 
 
 def seconds_in(line: Mapping[str, Any], name: str, *, least: float = 0.0) -> float:
     seconds = finite_number(line.get(name), least=least, most=LONGEST_S)
     if seconds is None:
-        shown = short(line.get(name), 40)
-        raise BeliefError(f"{name} {shown} is no believable number of seconds")
+        shown = shorten(line.get(name), 40)
+        raise InvalidReportError(f"{name} {shown} is no believable number of seconds")
     return seconds
 
 
@@ -87,7 +87,7 @@ def bytes_in(line: Mapping[str, Any]) -> int | None:
     return None if size is None else int(size)
 
 
-def short(line: object, limit: int = 500) -> str:
+def shorten(line: object, limit: int = 500) -> str:
     """A line as text; one that is no JSON as Python shows it. Never fails."""
     try:
         text = json.dumps(line, default=str)

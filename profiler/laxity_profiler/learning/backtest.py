@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from laxity_profiler.history.history import Run
-from laxity_profiler.learning.fit_model import Stretch, Trial, tried
+from laxity_profiler.learning.fit_model import Stretch, Trial, backtest_trials
 from laxity_profiler.model.calibration import factor, quantiles
 
 LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -44,7 +44,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CalibrationPoint:
     """One point of a calibration curve: of n, this share was at or below the quantile."""
 
     level: float
@@ -61,7 +61,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingSummary:
     """What a model's fit was made of: counts and ranges, as a registry shows them."""
 
     runs: int
@@ -74,7 +74,7 @@ class Lesson:
     last_at: float
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> "Lesson":
+    def of(cls, runs: Sequence[Run]) -> "TrainingSummary":
         epochs = [epoch for run in runs for epoch in run.epochs]
         works = [run.workload for run in runs]
         return cls(
@@ -89,18 +89,18 @@ class Lesson:
         )
 
 
-def backtests(model: str, found: Sequence[Stretch]) -> list[Outcome]:
+def run_backtests(model: str, stretches: Sequence[Stretch]) -> list[Outcome]:
     """Past runs of a model predicted from its others, in their order."""
     outcomes: list[Outcome] = []
     scores: dict[str, list[float]] = {}
-    for trial in tried(found):
+    for trial in backtest_trials(stretches):
         before = scores.setdefault(trial.stage, [])
-        outcomes.append(_outcome(model, trial, before))
+        outcomes.append(_backtest_outcome(model, trial, before))
         before.append(trial.score)
     return outcomes
 
 
-def live(rows: Iterable[Any]) -> list[Outcome]:
+def live_outcomes(rows: Iterable[Any]) -> list[Outcome]:
     """Of rows with model, stage, p10_s, p50_s, p90_s and actual_s, those that came to an end."""
     return [
         Outcome(
@@ -116,35 +116,37 @@ def live(rows: Iterable[Any]) -> list[Outcome]:
     ]
 
 
-def calibration(outcomes: Sequence[Outcome]) -> list[Point]:
+def calibration_curve(outcomes: Sequence[Outcome]) -> list[CalibrationPoint]:
     """The curve of these outcomes, by level."""
     held: dict[float, list[bool]] = {}
     for outcome in outcomes:
         for level, quantile_s in zip(outcome.levels, outcome.quantiles_s, strict=True):
             held.setdefault(level, []).append(outcome.actual_s <= quantile_s)
-    return [Point(level, fmean(hits), len(hits)) for level, hits in sorted(held.items())]
+    return [CalibrationPoint(level, fmean(hits), len(hits)) for level, hits in sorted(held.items())]
 
 
-def errors(outcomes: Sequence[Outcome], *, stage: str = "start") -> dict[str, float]:
+def error_metrics(outcomes: Sequence[Outcome], *, stage: str = "start") -> dict[str, float]:
     """Errors and coverage at one stage, as metrics; nothing without outcomes."""
     chosen = [outcome for outcome in outcomes if outcome.stage == stage]
     if not chosen:
         return {}
-    found = {
+    metrics = {
         "error/mean_ape": fmean(outcome.ape for outcome in chosen),
         "error/median_ape": median(outcome.ape for outcome in chosen),
         "error/n": float(len(chosen)),
     }
     means = [outcome.mean_s for outcome in chosen if outcome.mean_s is not None]
     if len(means) == len(chosen):
-        found["error/of_mean"] = abs(sum(means) / sum(one.actual_s for one in chosen) - 1.0)
-    for point in calibration(chosen):
+        metrics["error/of_mean"] = abs(
+            sum(means) / sum(outcome.actual_s for outcome in chosen) - 1.0
+        )
+    for point in calibration_curve(chosen):
         if point.level in LIVE_LEVELS:
-            found[f"coverage/p{100 * point.level:.0f}"] = point.share
-    return found
+            metrics[f"coverage/p{100 * point.level:.0f}"] = point.share
+    return metrics
 
 
-def _outcome(model: str, trial: Trial, before: Sequence[float]) -> Outcome:
+def _backtest_outcome(model: str, trial: Trial, before: Sequence[float]) -> Outcome:
     z = np.asarray(quantiles(before, LEVELS))
     up = factor(z * trial.sigma)
     middle = trial.predicted_s * float(up[LEVELS.index(0.5)])
@@ -154,5 +156,5 @@ def _outcome(model: str, trial: Trial, before: Sequence[float]) -> Outcome:
         middle,
         trial.actual_s,
         LEVELS,
-        tuple(float(trial.predicted_s * one) for one in up),
+        tuple(float(trial.predicted_s * ratio) for ratio in up),
     )

@@ -18,10 +18,10 @@ from laxity_profiler.history.history import Run
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.model.calibration import P90, factors, score
 from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
-from laxity_profiler.model.drift import Drift, Place, drift_of, places
+from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
 from laxity_profiler.model.model_fit import NOISE, SPREAD, ModelFit, Setting, SettingFit, StepFit
 from laxity_profiler.model.node_count import fewest_nodes
-from laxity_profiler.model.run_factor import Belief, last_jump, update
+from laxity_profiler.model.run_factor import Belief, last_jump, update_belief
 
 SPREAD_POINTS: Final = 2.0  # how many runs the assumed spread is worth
 NOISE_POINTS: Final = 4.0
@@ -85,44 +85,50 @@ class Scores:
     later: tuple[float, ...] = ()
 
 
-def stretches(runs: Sequence[Run], *, gpus_per_node: int | None = None) -> list[Stretch]:
+def split_runs(runs: Sequence[Run], *, gpus_per_node: int | None = None) -> list[Stretch]:
     """The stretches of all runs. A run that has only warm-up epochs is not thrown away.
 
     Where nobody knows the nodes, they are the fewest that hold the workers.
     """
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     densest = node_workers(runs)
     for run in runs:
         setting = Setting.of(run.workload)
         lay_on = partial(fewest_nodes, run.workload, gpus_per_node, densest)
-        places = groupby(run.epochs, key=lambda one: (one.width, one.nodes or lay_on(one.width)))
+        places = groupby(
+            run.epochs, key=lambda stretch: (stretch.width, stretch.nodes or lay_on(stretch.width))
+        )
         for (width, nodes), epochs in places:
             seconds = [(epoch.epoch_s, epoch.warmup) for epoch in epochs]
             warm = tuple(epoch_s for epoch_s, warmup in seconds if not warmup)
             every = tuple(epoch_s for epoch_s, _ in seconds)
-            found.append(Stretch(setting, width, warm or every, only_warm_up=not warm, nodes=nodes))
-    return found
+            stretches.append(
+                Stretch(setting, width, warm or every, only_warm_up=not warm, nodes=nodes)
+            )
+    return stretches
 
 
 def node_workers(runs: Iterable[Run]) -> int | None:
     """The most workers that were seen on one node; None where nobody knows the nodes."""
-    known = (-(-epoch.width // epoch.nodes) for run in runs for epoch in run.epochs if epoch.nodes)
-    return max(known, default=None)
+    densities = (
+        -(-epoch.width // epoch.nodes) for run in runs for epoch in run.epochs if epoch.nodes
+    )
+    return max(densities, default=None)
 
 
 def fit_model(
     model: str,
-    found: Sequence[Stretch],
+    stretches: Sequence[Stretch],
     *,
     level: float = P90,
     later_level: float = P90,
     node_workers: int | None = None,
 ) -> ModelFit:
     """All numbers of one model. The levels are the adapted ones of its P90 at a start and later."""
-    noise2 = _noise2(found)
-    regimes = _regimes(found, noise2)
-    drift = _drift(regimes, noise2)
-    settings = _settings(regimes, drift, noise2)
+    noise2 = _fit_noise2(stretches)
+    regimes = _split_into_regimes(stretches, noise2)
+    drift = _fit_drift(regimes, noise2)
+    settings = _fit_settings(regimes, drift, noise2)
     scores = backtest(regimes, drift=drift, noise2=noise2)
     return ModelFit(
         model,
@@ -131,59 +137,63 @@ def fit_model(
         noise2,
         factors(scores.start, level=level),
         factors(scores.later, level=later_level),
-        _step_fit(settings),
+        _fit_step_times(settings),
         node_workers,
     )
 
 
 def backtest(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Scores:
     """Predict each stretch from others of its regime; scores of the misses."""
-    found = list(trials(regimes, drift=drift, noise2=noise2))
+    results = list(predict_trials(regimes, drift=drift, noise2=noise2))
     return Scores(
-        tuple(trial.score for trial in found if trial.stage == "start"),
-        tuple(trial.score for trial in found if trial.stage == "half"),
+        tuple(trial.score for trial in results if trial.stage == "start"),
+        tuple(trial.score for trial in results if trial.stage == "half"),
     )
 
 
-def trials(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Iterator[Trial]:
+def predict_trials(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Iterator[Trial]:
     """Each stretch as others of its regime predict it: before its start, and at its half.
 
     Where the level stands still these are all others, where it moves those before it.
     """
     for regime in regimes:
-        before = _before if drift.step2 > 0.0 else _others
-        for one, place in before(regime, drift, noise2):
+        before = _from_those_before if drift.step2 > 0.0 else _leave_one_out
+        for stretch, place in before(regime, drift, noise2):
             level_s = place.level_s
             belief = Belief(1.0, drift.spread2 + place.error2, 0.0, noise2, 0)
-            ratios = [seconds / level_s for seconds in one.epoch_s]
-            yield _trial("start", regime, level_s, belief, ratios)
+            ratios = [seconds / level_s for seconds in stretch.epoch_s]
+            yield _make_trial("start", regime, level_s, belief, ratios)
             if half := len(ratios) // 2:
-                after = update(belief, ratios[max(0, half - EPOCHS_KEPT) : half])
-                yield _trial("half", regime, level_s, after, ratios[half:])
+                after = update_belief(belief, ratios[max(0, half - EPOCHS_KEPT) : half])
+                yield _make_trial("half", regime, level_s, after, ratios[half:])
 
 
-def _others(regime: Regime, drift: Drift, noise2: float) -> Iterator[tuple[Stretch, Place]]:
+def _leave_one_out(
+    regime: Regime, drift: Drift, noise2: float
+) -> Iterator[tuple[Stretch, LevelEstimate]]:
     """The latest stretches, each with the weighted mean of all the others."""
     group = regime.stretches
-    weights = [1.0 / (drift.spread2 + noise2 / len(one.epoch_s)) for one in group]
+    weights = [1.0 / (drift.spread2 + noise2 / len(stretch.epoch_s)) for stretch in group]
     total = sum(weights)
-    sums = sum(weight * one.mean_s for weight, one in zip(weights, group, strict=True))
-    for weight, one in list(zip(weights, group, strict=True))[-RUNS_SCORED:]:
+    sums = sum(weight * stretch.mean_s for weight, stretch in zip(weights, group, strict=True))
+    for weight, stretch in list(zip(weights, group, strict=True))[-RUNS_SCORED:]:
         rest = total - weight
-        if rest > 1e-9 * total and not one.only_warm_up:
-            yield one, Place((sums - weight * one.mean_s) / rest, 1.0 / rest)
+        if rest > 1e-9 * total and not stretch.only_warm_up:
+            yield stretch, LevelEstimate((sums - weight * stretch.mean_s) / rest, 1.0 / rest)
 
 
-def _before(regime: Regime, drift: Drift, noise2: float) -> Iterator[tuple[Stretch, Place]]:
+def _from_those_before(
+    regime: Regime, drift: Drift, noise2: float
+) -> Iterator[tuple[Stretch, LevelEstimate]]:
     """The latest stretches but the first, each with the level as it was known before it."""
     if regime.stretches[0].only_warm_up:
         return
-    known = places(_means(regime), drift, noise2)
-    later = zip(regime.stretches[1:], known, strict=False)
+    estimates = places(_run_means(regime), drift, noise2)
+    later = zip(regime.stretches[1:], estimates, strict=False)
     yield from list(later)[-RUNS_SCORED:]
 
 
-def _trial(
+def _make_trial(
     stage: str, regime: Regime, level_s: float, belief: Belief, rest: Sequence[float]
 ) -> Trial:
     sigma = math.sqrt(belief.left2 + belief.noise2 / len(rest))
@@ -191,37 +201,37 @@ def _trial(
     return Trial(stage, regime.width, level_s * belief.factor, actual_s, sigma)
 
 
-def tried(found: Sequence[Stretch]) -> list[Trial]:
+def backtest_trials(stretches: Sequence[Stretch]) -> list[Trial]:
     """The trials that a fit of these stretches is calibrated with, in the order of the runs."""
-    noise2 = _noise2(found)
-    regimes = _regimes(found, noise2)
-    return list(trials(regimes, drift=_drift(regimes, noise2), noise2=noise2))
+    noise2 = _fit_noise2(stretches)
+    regimes = _split_into_regimes(stretches, noise2)
+    return list(predict_trials(regimes, drift=_fit_drift(regimes, noise2), noise2=noise2))
 
 
-def _regimes(found: Sequence[Stretch], noise2: float) -> list[Regime]:
+def _split_into_regimes(stretches: Sequence[Stretch], noise2: float) -> list[Regime]:
     """Stretches that can be compared, oldest first; cut where the model became slower or faster."""
     groups: dict[tuple[Setting, int, int | None], list[Stretch]] = {}
-    for one in found:
-        groups.setdefault((one.setting, one.width, one.nodes), []).append(one)
+    for stretch in stretches:
+        groups.setdefault((stretch.setting, stretch.width, stretch.nodes), []).append(stretch)
     regimes = []
     for (setting, width, nodes), group in groups.items():
-        rest = [one for one in group if not one.only_warm_up] or group
-        while cut := last_jump([one.mean_s for one in rest], noise2):
+        rest = [stretch for stretch in group if not stretch.only_warm_up] or group
+        while cut := last_jump([stretch.mean_s for stretch in rest], noise2):
             regimes.append(Regime(setting, width, tuple(rest[:cut]), is_current=False, nodes=nodes))
             rest = rest[cut:]
         regimes.append(Regime(setting, width, tuple(rest), nodes=nodes))
     return regimes
 
 
-def _noise2(found: Sequence[Stretch]) -> float:
+def _fit_noise2(stretches: Sequence[Stretch]) -> float:
     """Relative variance of one epoch as it counts in a mean: inflated where neighbours resemble."""
     squares, points, steps = 0.0, 0.0, 0.0
-    for one in found:
-        n, mean = len(one.epoch_s), one.mean_s
-        if n < 2 or one.only_warm_up:
+    for stretch in stretches:
+        n, mean = len(stretch.epoch_s), stretch.mean_s
+        if n < 2 or stretch.only_warm_up:
             continue
-        squares += sum((seconds / mean - 1.0) ** 2 for seconds in one.epoch_s)
-        pairs = pairwise(one.epoch_s)
+        squares += sum((seconds / mean - 1.0) ** 2 for seconds in stretch.epoch_s)
+        pairs = pairwise(stretch.epoch_s)
         steps += sum(((after - before) / mean) ** 2 for before, after in pairs) / 2 * n / (n - 1)
         points += n - 1
     noise2 = (NOISE_POINTS * NOISE * NOISE + squares) / (NOISE_POINTS + points)
@@ -232,67 +242,69 @@ def _noise2(found: Sequence[Stretch]) -> float:
     return noise2 * min(LONGEST_MEMORY, (1.0 + rho) / (1.0 - rho) if rho < 1.0 else math.inf)
 
 
-def _spread2(regimes: Sequence[Regime], noise2: float) -> float:
+def _fit_spread2(regimes: Sequence[Regime], noise2: float) -> float:
     """Relative variance between runs, what epoch noise makes of it taken off."""
     squares, points = 0.0, 0.0
     for regime in regimes:
         group = regime.stretches
-        means = [one.mean_s for one in group]
+        means = [stretch.mean_s for stretch in group]
         middle = sum(means) / len(means)
         squares += sum((mean / middle - 1.0) ** 2 for mean in means)
         points += len(group) - 1
-        noise = sum(noise2 / len(one.epoch_s) for one in group) / len(group)
+        noise = sum(noise2 / len(stretch.epoch_s) for stretch in group) / len(group)
         squares -= noise * (len(group) - 1)
     return max(
         1e-6, (SPREAD_POINTS * SPREAD * SPREAD + max(0.0, squares)) / (SPREAD_POINTS + points)
     )
 
 
-def _drift(regimes: Sequence[Regime], noise2: float) -> Drift:
+def _fit_drift(regimes: Sequence[Regime], noise2: float) -> Drift:
     """How much runs differ, and how fast their level moves between jumps."""
-    sequences = [_means(one) for one in regimes if not one.stretches[0].only_warm_up]
-    return drift_of(sequences, spread2=_spread2(regimes, noise2), noise2=noise2)
+    sequences = [_run_means(regime) for regime in regimes if not regime.stretches[0].only_warm_up]
+    return drift_of(sequences, spread2=_fit_spread2(regimes, noise2), noise2=noise2)
 
 
-def _means(regime: Regime) -> list[tuple[float, int]]:
-    return [(one.mean_s, len(one.epoch_s)) for one in regime.stretches]
+def _run_means(regime: Regime) -> list[tuple[float, int]]:
+    return [(stretch.mean_s, len(stretch.epoch_s)) for stretch in regime.stretches]
 
 
-def _settings(regimes: Sequence[Regime], drift: Drift, noise2: float) -> tuple[SettingFit, ...]:
+def _fit_settings(regimes: Sequence[Regime], drift: Drift, noise2: float) -> tuple[SettingFit, ...]:
     by_setting: dict[Setting, list[Level]] = {}
     for regime in regimes:
         if regime.is_current:
-            level = _level(regime, drift, noise2)
+            level = _fit_level(regime, drift, noise2)
             by_setting.setdefault(regime.setting, []).append(level)
     fits = []
     for setting, levels in by_setting.items():
         levels.sort(key=lambda level: (level.width, level.nodes or 0))
-        fits.append(SettingFit(setting, tuple(levels), _curve(levels)))
+        fits.append(SettingFit(setting, tuple(levels), _fit_level_curve(levels)))
     return tuple(sorted(fits, key=lambda fit: repr(fit.setting)))
 
 
-def _level(regime: Regime, drift: Drift, noise2: float) -> Level:
+def _fit_level(regime: Regime, drift: Drift, noise2: float) -> Level:
     """Where it is now if it moves, else the weighted mean of the runs' means."""
     group = regime.stretches
-    n = sum(len(one.epoch_s) for one in group)
+    n = sum(len(stretch.epoch_s) for stretch in group)
     if drift.step2 > 0.0 and not group[0].only_warm_up:
-        *_, place = places(_means(regime), drift, noise2)
+        *_, place = places(_run_means(regime), drift, noise2)
         return Level(
             regime.width, place.level_s, math.sqrt(place.error2), len(group), n, regime.nodes
         )
-    weights = [1.0 / (drift.spread2 + noise2 / len(one.epoch_s)) for one in group]
+    weights = [1.0 / (drift.spread2 + noise2 / len(stretch.epoch_s)) for stretch in group]
     total = sum(weights)
-    mean = sum(weight * one.mean_s for weight, one in zip(weights, group, strict=True)) / total
+    mean = (
+        sum(weight * stretch.mean_s for weight, stretch in zip(weights, group, strict=True)) / total
+    )
     error2 = 1.0 / total
     if group[0].only_warm_up:
         error2 += WARM_UP_ERROR * WARM_UP_ERROR
     return Level(regime.width, mean, math.sqrt(error2), len(group), n, regime.nodes)
 
 
-def _curve(levels: Sequence[Level]) -> Curve:
+def _fit_level_curve(levels: Sequence[Level]) -> Curve:
     """Fitted on the levels; with one width the parallel share is assumed."""
     if len(levels) == 1:
-        scale = levels[0].epoch_s / ONE_WIDTH.at(levels[0].width)
+        scale = levels[0].epoch_s / ONE_WIDTH.epoch_s(levels[0].width)
         return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale)
     from laxity_profiler.model.scaling import fit_curve
 
@@ -300,7 +312,7 @@ def _curve(levels: Sequence[Level]) -> Curve:
     return fit_curve([level.width for level in levels], [level.epoch_s for level in levels], beyond)
 
 
-def _step_fit(settings: Sequence[SettingFit]) -> StepFit | None:
+def _fit_step_times(settings: Sequence[SettingFit]) -> StepFit | None:
     """Step times over batch sizes and widths, if there are four points of two of each at least."""
     points = [
         (fit.setting.samples, fit.setting.batch_size, level)
@@ -320,8 +332,8 @@ def _step_fit(settings: Sequence[SettingFit]) -> StepFit | None:
         if samples and batch
     ]
     a, b, c, d, e = fit_steps(rows)
-    known = [level.nodes for _, _, level in points if level.nodes is not None]
-    fit = StepFit(a, b, c, 0.0, min(widths), max(widths), d, e, max(known, default=None))
+    node_counts = [level.nodes for _, _, level in points if level.nodes is not None]
+    fit = StepFit(a, b, c, 0.0, min(widths), max(widths), d, e, max(node_counts, default=None))
     errors = [
         abs(fit.epoch_s(batch, batch, width, nodes) / step_s - 1.0)
         for batch, width, step_s, nodes in rows

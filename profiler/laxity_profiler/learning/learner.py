@@ -19,9 +19,9 @@ from laxity_profiler.estimate import Estimate, Workload
 from laxity_profiler.history import database
 from laxity_profiler.history.first_epoch import first_epochs, is_news
 from laxity_profiler.history.history import History, HistoryError, Run
-from laxity_profiler.history.report_fold import StopSeen
-from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, stretches
-from laxity_profiler.model.calibration import Coverage, adapted_level, coverage
+from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
+from laxity_profiler.model.calibration import Coverage, adapt_level, coverage
 from laxity_profiler.model.model_fit import ModelFit, SettingFit
 from laxity_profiler.overhead.costs import PRIORS, Costs, fit_costs, warm_ups
 from laxity_profiler.overhead.part import PartFit
@@ -30,12 +30,12 @@ from laxity_profiler.predictor.history_predictor import HistoryPredictor
 LOG: Final = logging.getLogger(__name__)
 GROWTH: Final = 0.1  # a model is fitted again when it has so many more epochs
 REFITS: Final = 8  # per call; the first call fits all
-PRIORS_KEPT: Final = "priors"  # the store's row that says which
+PRIORS_SETTING: Final = "priors"  # the store's row that says which
 RUNS: Final = 400  # the latest of a model
 
 
 @dataclass(slots=True)
-class _Learned:
+class _ModelState:
     fit: ModelFit | None = None
     fitted: int = 0  # epochs at the last fit
     seen: int = 0
@@ -47,7 +47,7 @@ class _Learned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _LiveOutcome:
     model: str
     stage: str
     p10_s: float
@@ -67,39 +67,39 @@ class Learner:
         self, history: History, *, priors: Literal["local", "cluster"] | None = None
     ) -> None:
         self._history = history
-        self._prior = PRIORS[_kept_priors(history, priors)]
-        self._learned: dict[str, _Learned] = {}
+        self._prior = PRIORS[_read_priors(history, priors)]
+        self._states: dict[str, _ModelState] = {}
         self._last_epoch = self._last_stop = 0
         self._stops_seen = self._stops_fitted = 0
         self._first: dict[str, tuple[SettingFit, ...]] = {}  # models in their first epoch
         self._first_seen = 0
-        self._doubted: set[tuple[str, str]] = set()
+        self._rejected_readings: set[tuple[str, str]] = set()
         self._surprised: set[str] = set()  # models that were not as predicted since the last fit
         self._outcomes = self._read_outcomes()
         self._is_first = True
         self._gpus_per_node: int | None = None
-        self._is_stale = False  # fits are as they were, and stand in another cluster
+        self._needs_rebuild = False  # fits are as they were, and stand in another cluster
         self._lock = RLock()
         self._current = HistoryPredictor(costs=Costs((), self._prior))
 
     def predictor(self) -> HistoryPredictor:
         """The newest predictor; the same object while nothing was learned."""
         with self._lock:
-            self._look()
-            due = [model for model in self._learned if self._is_due(model)]
+            self._count_news()
+            due = [model for model in self._states if self._is_due(model)]
             chosen = sorted(due)[: None if self._is_first else REFITS]
             self._is_first = False
             for model in chosen:
                 self._fit_or_keep(model)
-            read = self._look_at_first_epochs()
+            read = self._update_first_epochs()
             stops_due = self._stops_seen >= (1.0 + GROWTH) * self._stops_fitted
             if (
                 chosen
                 or read
-                or self._is_stale
+                or self._needs_rebuild
                 or (self._stops_seen > self._stops_fitted and stops_due)
             ):
-                self._current = self._made()
+                self._current = self._build_predictor()
             return self._current
 
     def observe_nodes(self, gpus_per_node: int) -> None:
@@ -111,17 +111,17 @@ class Learner:
             if gpus_per_node <= 0 or gpus_per_node == self._gpus_per_node:
                 return
             self._gpus_per_node = gpus_per_node
-            self._is_stale = True
-            for learned in self._learned.values():
-                if learned.fit is not None and _is_unplaced(learned.fit):
-                    learned.fitted = 0
+            self._needs_rebuild = True
+            for state in self._states.values():
+                if state.fit is not None and _is_unplaced(state.fit):
+                    state.fitted = 0
 
     @property
     def prior(self) -> tuple[PartFit, ...]:
         """What stops and starts are taken to cost before any was seen."""
         return self._prior
 
-    def overheads(self) -> list[StopSeen]:
+    def overheads(self) -> list[ObservedStop]:
         """All that the costs of the newest predictor were fitted on: stops, starts and warm-ups."""
         with self._lock:
             return [*self._history.stops(), *warm_ups(self._warm_up_s())]
@@ -151,7 +151,7 @@ class Learner:
             "actual_s": None,
         }
         with database.transaction(self._history.engine) as connection:
-            database.insert_new(connection, database.Prediction, [row])
+            database.insert_new(connection, database.PredictionRecord, [row])
 
     def observe_finish(self, uid: str, *, at: float, idle_s: float = 0.0) -> None:
         """A job has finished: its predictions meet the truth. `idle_s` of the time it did not run."""
@@ -162,7 +162,7 @@ class Learner:
                 if row.actual_s is None and actual_s > 0.0:
                     database.write_actual(connection, uid, row.stage, actual_s)
                     quantiles = (row.p10_s, row.p50_s, row.p90_s)
-                    self._outcomes.append(_Outcome(row.model, row.stage, *quantiles, actual_s))
+                    self._outcomes.append(_LiveOutcome(row.model, row.stage, *quantiles, actual_s))
                     if not row.p10_s <= actual_s <= row.p90_s:
                         self._surprised.add(row.model)
 
@@ -171,16 +171,16 @@ class Learner:
         with database.transaction(self._history.engine) as connection:
             database.drop_predictions(connection, uid)
 
-    def catch_up(self) -> None:
+    def reload_outcomes(self) -> None:
         """Take in how predictions came out elsewhere: the replica that led until now judged them.
 
         Their models are fitted again, all at the next call, with the levels that follow.
         """
         with self._lock:
             before, self._outcomes = set(self._outcomes), self._read_outcomes()
-            for model in {one.model for one in self._outcomes if one not in before}:
-                if model in self._learned:
-                    self._learned[model].fitted = 0
+            for model in {outcome.model for outcome in self._outcomes if outcome not in before}:
+                if model in self._states:
+                    self._states[model].fitted = 0
             self._is_first = True
 
     def coverage(self) -> tuple[Coverage, ...]:
@@ -188,81 +188,87 @@ class Learner:
         rows = [(o.stage, o.p10_s, o.p50_s, o.p90_s, o.actual_s) for o in self._outcomes]
         return coverage(rows)
 
-    def _look(self) -> None:
+    def _count_news(self) -> None:
         """Count what is new."""
         news = self._history.news(epochs_after=self._last_epoch, stops_after=self._last_stop)
         self._last_epoch, self._last_stop = news.last_epoch_id, news.last_stop_id
         self._stops_seen += news.stops
         for model, n in news.epochs.items():
-            self._learned.setdefault(model, _Learned()).seen += n
+            self._states.setdefault(model, _ModelState()).seen += n
 
-    def _look_at_first_epochs(self) -> bool:
+    def _update_first_epochs(self) -> bool:
         """Whether what unknown models read has news. What is not believed is set aside, once."""
         changes = self._history.first_changes
         if changes == self._first_seen and not any(map(self._is_known, self._first)):
             return False
         self._first_seen = changes
-        seen = self._history.first_epochs()
-        found = first_epochs(one for one in seen if not self._is_known(one.workload.model))
-        for uid, why in set(found.doubted) - self._doubted:
-            self._doubted.add((uid, why))
-            reason = f"its traffic is not believed: {why}"
-            self._history.set_aside(uid, reason, "read", at=time.time())
-        before, self._first = self._first, dict(found.by_model)
+        readings = self._history.first_epochs()
+        estimates = first_epochs(
+            reading for reading in readings if not self._is_known(reading.workload.model)
+        )
+        for uid, doubt in set(estimates.doubts) - self._rejected_readings:
+            self._rejected_readings.add((uid, doubt))
+            reason = f"its traffic is not believed: {doubt}"
+            self._history.reject(uid, reason, "read", at=time.time())
+        before, self._first = self._first, dict(estimates.by_model)
         for model, old in before.items():
             if model in self._first and not is_news(old, self._first[model]):
                 self._first[model] = old
         return before != self._first
 
     def _is_known(self, model: str) -> bool:
-        return model in self._learned and self._learned[model].fit is not None
+        return model in self._states and self._states[model].fit is not None
 
     def _is_due(self, model: str) -> bool:
-        learned = self._learned[model]
-        return learned.is_due or (model in self._surprised and learned.seen > learned.fitted)
+        state = self._states[model]
+        return state.is_due or (model in self._surprised and state.seen > state.fitted)
 
     def _fit_or_keep(self, model: str) -> None:
         """Fit; a history that cannot be fitted leaves that model as it was, and all others alone."""
         try:
-            self._fit(model)
+            self._fit_model(model)
         except HistoryError:
             raise
         except Exception:
             LOG.exception("model %s cannot be fitted: what was known of it before is used", model)
 
-    def _fit(self, model: str) -> None:
-        learned = self._learned[model]
+    def _fit_model(self, model: str) -> None:
+        state = self._states[model]
         runs = self._history.epochs(model)[-RUNS:]
-        found = stretches(runs, gpus_per_node=self._gpus_per_node)
-        learned.fitted = learned.seen
+        stretches = split_runs(runs, gpus_per_node=self._gpus_per_node)
+        state.fitted = state.seen
         self._surprised.discard(model)
-        if found:
-            start, later = self._levels(model)
-            learned.fit = fit_model(
-                model, found, level=start, later_level=later, node_workers=node_workers(runs)
+        if stretches:
+            start, later = self._adapt_levels(model)
+            state.fit = fit_model(
+                model, stretches, level=start, later_level=later, node_workers=node_workers(runs)
             )
-            learned.warm_up_s = _warm_up_s(runs, found)
+            state.warm_up_s = _warm_up_times(runs, stretches)
 
-    def _levels(self, model: str) -> tuple[float, float]:
+    def _adapt_levels(self, model: str) -> tuple[float, float]:
         """The levels for its P90 at a start, and later in a run: each from its own outcomes."""
         mine = [outcome for outcome in self._outcomes if outcome.model == model]
         start, later = (
-            adapted_level(one.actual_s <= one.p90_s for one in mine if (one.stage == "start") is at)
-            for at in (True, False)
+            adapt_level(
+                outcome.actual_s <= outcome.p90_s
+                for outcome in mine
+                if (outcome.stage == "start") is is_start
+            )
+            for is_start in (True, False)
         )
         return start, later
 
-    def _made(self) -> HistoryPredictor:
-        self._is_stale = False
+    def _build_predictor(self) -> HistoryPredictor:
+        self._needs_rebuild = False
         stops = self._history.stops()
         self._stops_fitted = self._stops_seen
-        fits = [row.fit for _, row in sorted(self._learned.items()) if row.fit is not None]
+        fits = [row.fit for _, row in sorted(self._states.items()) if row.fit is not None]
         fits += [ModelFit(model, (), traffic=read) for model, read in sorted(self._first.items())]
-        costs = self._costs(stops)
+        costs = self._fit_costs(stops)
         made = HistoryPredictor(tuple(fits), costs, self._gpus_per_node)
         return self._current if made == self._current else made
 
-    def _costs(self, stops: Sequence[StopSeen]) -> Costs:
+    def _fit_costs(self, stops: Sequence[ObservedStop]) -> Costs:
         """Of stops and starts; those of before if these cannot be fitted."""
         try:
             return fit_costs(stops, warm_up_s=self._warm_up_s(), prior=self._prior)
@@ -271,25 +277,25 @@ class Learner:
             return self._current.costs
 
     def _warm_up_s(self) -> dict[str, tuple[float, ...]]:
-        return {model: row.warm_up_s for model, row in self._learned.items() if row.warm_up_s}
+        return {model: row.warm_up_s for model, row in self._states.items() if row.warm_up_s}
 
-    def _read_outcomes(self) -> list[_Outcome]:
+    def _read_outcomes(self) -> list[_LiveOutcome]:
         with database.transaction(self._history.engine) as connection:
             rows = database.predictions_of(connection, None)
         return [
-            _Outcome(row.model, row.stage, row.p10_s, row.p50_s, row.p90_s, row.actual_s)
+            _LiveOutcome(row.model, row.stage, row.p10_s, row.p50_s, row.p90_s, row.actual_s)
             for row in rows
         ]
 
 
-def _kept_priors(history: History, told: str | None) -> str:
+def _read_priors(history: History, wanted: str | None) -> str:
     """What is told, written down for who is not told; else what was written, else local."""
     with database.transaction(history.engine) as connection:
-        kept = database.read_watermark(connection, PRIORS_KEPT)
-        if told and told != kept:
-            database.write_watermark(connection, PRIORS_KEPT, told)
-    found = told or kept
-    return found if found in PRIORS else "local"
+        stored = database.read_setting(connection, PRIORS_SETTING)
+        if wanted and wanted != stored:
+            database.write_setting(connection, PRIORS_SETTING, wanted)
+    priors = wanted or stored
+    return priors if priors in PRIORS else "local"
 
 
 def _is_unplaced(fit: ModelFit) -> bool:
@@ -297,12 +303,12 @@ def _is_unplaced(fit: ModelFit) -> bool:
     return any(level.nodes is None and level.width > 1 for level in levels)
 
 
-def _warm_up_s(runs: Sequence[Run], found: Sequence[Stretch]) -> tuple[float, ...]:
+def _warm_up_times(runs: Sequence[Run], stretches: Sequence[Stretch]) -> tuple[float, ...]:
     """How much longer first epochs took than the later ones of their width, latest last."""
     means: dict[int, list[float]] = {}
-    for one in found:
-        if not one.only_warm_up:
-            means.setdefault(one.width, []).append(one.mean_s)
+    for stretch in stretches:
+        if not stretch.only_warm_up:
+            means.setdefault(stretch.width, []).append(stretch.mean_s)
     usual = {width: sum(values) / len(values) for width, values in means.items()}
     return tuple(
         epoch.epoch_s - usual[epoch.width]

@@ -14,12 +14,12 @@ from itertools import product
 from statistics import fmean, median
 
 from laxity_profiler.model.calibration import NORMAL_90
-from laxity_profiler.model.curve import Level, read
+from laxity_profiler.model.curve import Level, interpolate
 from laxity_profiler.model.scaling import StepTime, fit_curve
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ProfiledRun:
     """One profiled run: its mean epoch in seconds, and how many epochs that is the mean of."""
 
     width: int
@@ -41,33 +41,36 @@ class CurvePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class ProfileFit:
     """The curve; `left_out_error` is the median relative error of runs predicted from the others."""
 
     points: tuple[CurvePoint, ...]
     left_out_error: float | None
 
 
-def fit(
-    runs: Sequence[Measured],
+def fit_profile(
+    runs: Sequence[ProfiledRun],
     widths: Sequence[int],
     batch_sizes: Sequence[int | None],
     *,
     gpus_per_node: int,
-) -> Fitted:
+) -> ProfileFit:
     """Every combination of these widths and batch sizes, from the profiled ones."""
-    asked = list(product(batch_sizes, widths))
+    configurations = list(product(batch_sizes, widths))
     profiled = {(run.batch_size, run.width) for run in runs}
-    rows = _predicted(runs, asked, gpus_per_node=gpus_per_node)
+    rows = _predict_epochs(runs, configurations, gpus_per_node=gpus_per_node)
     points = [
-        CurvePoint(width, batch, *_around(epoch_s, error), (batch, width) in profiled)
-        for (batch, width), (epoch_s, error) in zip(asked, rows, strict=True)
+        CurvePoint(width, batch, *_quantiles_around(epoch_s, error), (batch, width) in profiled)
+        for (batch, width), (epoch_s, error) in zip(configurations, rows, strict=True)
     ]
-    return Fitted(tuple(points), _left_out(runs, gpus_per_node=gpus_per_node))
+    return ProfileFit(tuple(points), _leave_out_error(runs, gpus_per_node=gpus_per_node))
 
 
-def _predicted(
-    runs: Sequence[Measured], asked: Sequence[tuple[int | None, int]], *, gpus_per_node: int
+def _predict_epochs(
+    runs: Sequence[ProfiledRun],
+    configurations: Sequence[tuple[int | None, int]],
+    *,
+    gpus_per_node: int,
 ) -> list[tuple[float, float]]:
     """(seconds, relative error) for each (batch size, width)."""
     sizes = {run.batch_size for run in runs}
@@ -77,7 +80,7 @@ def _predicted(
             [(run.batch_size or 1, run.width) for run in runs],
             [run.epoch_s * (run.batch_size or 1) for run in runs],
         )
-        points = [(batch or 1, width) for batch, width in asked]
+        points = [(batch or 1, width) for batch, width in configurations]
         misfit = math.sqrt(fmean(float(miss) ** 2 for miss in model.misses_))
         steps, wrong = model.predict(points), model.relative_error(points)
         return [
@@ -89,22 +92,22 @@ def _predicted(
         for run in sorted(runs, key=lambda run: run.width)
     ]
     curve = fit_curve([level.width for level in levels], [level.epoch_s for level in levels])
-    return [read(levels, curve, width) for _, width in asked]
+    return [interpolate(levels, curve, width) for _, width in configurations]
 
 
-def _left_out(runs: Sequence[Measured], *, gpus_per_node: int) -> float | None:
+def _leave_out_error(runs: Sequence[ProfiledRun], *, gpus_per_node: int) -> float | None:
     if len(runs) < 3:
         return None
     errors = []
     for run in runs:
         others = [other for other in runs if other is not run]
-        asked = [(run.batch_size, run.width)]
-        ((epoch_s, _),) = _predicted(others, asked, gpus_per_node=gpus_per_node)
+        configurations = [(run.batch_size, run.width)]
+        ((epoch_s, _),) = _predict_epochs(others, configurations, gpus_per_node=gpus_per_node)
         errors.append(abs(epoch_s / run.epoch_s - 1.0))
     return median(errors)
 
 
-def _around(epoch_s: float, error: float) -> tuple[float, float, float]:
+def _quantiles_around(epoch_s: float, error: float) -> tuple[float, float, float]:
     x = NORMAL_90 * error
     up = x + math.sqrt(1.0 + x * x)
     return epoch_s / up, epoch_s, epoch_s * up

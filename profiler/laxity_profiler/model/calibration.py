@@ -95,21 +95,21 @@ def factors(scores: Sequence[float], *, level: float = P90) -> Factors:
 
 def quantiles(scores: Sequence[float], levels: Sequence[float]) -> tuple[float, ...]:
     """Weighted quantiles at (n + 1) p, with assumed scores while there are few."""
-    known = np.asarray(scores, dtype=np.float64)
-    age = np.arange(len(known) - 1, -1, -1, dtype=np.float64)
+    values = np.asarray(scores, dtype=np.float64)
+    age = np.arange(len(values) - 1, -1, -1, dtype=np.float64)
     weights = 0.5 ** (age / HALF_LIFE)
-    missing = ASSUMED_WEIGHT * max(0.0, 1.0 - len(known) / ENOUGH)
+    missing = ASSUMED_WEIGHT * max(0.0, 1.0 - len(values) / ENOUGH)
     if missing > 0.0:
         assumed = ASSUMED_WIDTH * np.asarray(_NORMAL)
-        known = np.concatenate([known, assumed])
+        values = np.concatenate([values, assumed])
         weights = np.concatenate([weights, np.full(len(assumed), missing / len(assumed))])
-    order = np.argsort(known, kind="stable")
+    order = np.argsort(values, kind="stable")
     places = np.cumsum(weights[order])
     places = places / (places[-1] + weights.max(initial=0.0))
-    return tuple(float(value) for value in np.interp(levels, places, known[order]))
+    return tuple(float(value) for value in np.interp(levels, places, values[order]))
 
 
-def adapted_level(hits: Iterable[bool]) -> float:
+def adapt_level(hits: Iterable[bool]) -> float:
     """The level to use for a P90, after live finishes (oldest first) that kept it or did not."""
     level = P90
     for hit in hits:

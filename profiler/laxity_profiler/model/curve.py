@@ -49,7 +49,7 @@ class Curve:
     gamma: float = 0.0
     delta: float = 0.0
 
-    def at(self, width: int, *, is_beyond: bool = False) -> float:
+    def epoch_s(self, width: int, *, is_beyond: bool = False) -> float:
         inside = self.alpha + self.beta / width + self.gamma * width
         return inside + self.delta if is_beyond else inside
 
@@ -57,7 +57,7 @@ class Curve:
 ONE_WIDTH: Final = Curve(1.0 - PARALLEL_SHARE, PARALLEL_SHARE)
 
 
-def read(
+def interpolate(
     levels: Sequence[Level], curve: Curve, width: int, nodes: int | None = None
 ) -> tuple[float, float]:
     """Epoch time at a width in seconds, and its relative error. `levels` by width, at least one.
@@ -68,7 +68,7 @@ def read(
     exact = [level for level in same if nodes is None or level.nodes in (None, nodes)]
     if exact:
         return exact[0].epoch_s, exact[0].error
-    is_beyond = nodes > 1 if nodes is not None else _is_beyond_at(levels, width)
+    is_beyond = nodes > 1 if nodes is not None else _lies_beyond_node(levels, width)
     side = _one_per_width([level for level in levels if level.is_beyond == is_beyond])
     unseen = 0.0 if side else ERROR_UNSEEN
     side = side or _one_per_width(levels)
@@ -79,10 +79,10 @@ def read(
         per_doubling = ERROR_BETWEEN if inside else ERROR_BEYOND
     away = per_doubling * doublings(nearest.width, width)
     error = math.sqrt(nearest.error * nearest.error + away * away + unseen * unseen)
-    return curve.at(width, is_beyond=is_beyond) * _bend(side, curve, width), error
+    return curve.epoch_s(width, is_beyond=is_beyond) * _bend_factor(side, curve, width), error
 
 
-def _is_beyond_at(levels: Sequence[Level], width: int) -> bool:
+def _lies_beyond_node(levels: Sequence[Level], width: int) -> bool:
     """Whether so many workers lie on several nodes, as far as the nearest narrower runs say."""
     return any(level.is_beyond for level in levels if level.width <= width) and not any(
         level.width >= width and not level.is_beyond for level in levels
@@ -91,16 +91,16 @@ def _is_beyond_at(levels: Sequence[Level], width: int) -> bool:
 
 def _one_per_width(levels: Sequence[Level]) -> list[Level]:
     """Of levels at one width that on the fewest nodes, which comes first."""
-    found: dict[int, Level] = {}
+    levels_by_width: dict[int, Level] = {}
     for level in levels:
-        found.setdefault(level.width, level)
-    return list(found.values())
+        levels_by_width.setdefault(level.width, level)
+    return list(levels_by_width.values())
 
 
 @lru_cache(maxsize=65_536)
-def doublings(one: int, other: int) -> float:
+def doublings(width: int, other_width: int) -> float:
     """How many doublings lie between two widths."""
-    return abs(math.log2(one) - math.log2(other))
+    return abs(math.log2(width) - math.log2(other_width))
 
 
 def peak_width(levels: Sequence[Level]) -> int:
@@ -119,7 +119,7 @@ def paying_widths(widths: Sequence[int], epoch_s: Sequence[float]) -> tuple[int,
     return tuple(chosen)
 
 
-def _bend(levels: Sequence[Level], curve: Curve, width: int) -> float:
+def _bend_factor(levels: Sequence[Level], curve: Curve, width: int) -> float:
     """What the measured levels say of the curve here: interpolated over log2 of the width.
 
     A level of this very width (on other nodes) is believed alone; beyond the levels the last counts.
@@ -127,7 +127,7 @@ def _bend(levels: Sequence[Level], curve: Curve, width: int) -> float:
     below = [level for level in levels if level.width <= width]
     above = [level for level in levels if level.width >= width]
     left, right = below[-1] if below else above[0], above[0] if above else below[-1]
-    low, high = _off_the_curve(left, curve), _off_the_curve(right, curve)
+    low, high = _ratio_to_curve(left, curve), _ratio_to_curve(right, curve)
     if left.width == right.width:
         return low
     span = math.log2(right.width) - math.log2(left.width)
@@ -135,6 +135,6 @@ def _bend(levels: Sequence[Level], curve: Curve, width: int) -> float:
     return low + part * (high - low)
 
 
-def _off_the_curve(level: Level, curve: Curve) -> float:
+def _ratio_to_curve(level: Level, curve: Curve) -> float:
     """How many times as long as on the curve an epoch takes at this level."""
-    return level.epoch_s / curve.at(level.width, is_beyond=level.is_beyond)
+    return level.epoch_s / curve.epoch_s(level.width, is_beyond=level.is_beyond)

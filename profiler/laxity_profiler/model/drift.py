@@ -30,7 +30,7 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LevelEstimate:
     """What is known of the level before a run: its mean in seconds, its relative variance."""
 
     level_s: float
@@ -43,28 +43,33 @@ Sequences = Sequence[Sequence[tuple[float, int]]]
 
 def drift_of(sequences: Sequences, *, spread2: float, noise2: float) -> Drift:
     """`spread2` is the variance between runs as it seems if the level stands still."""
-    told = [runs[-LATEST:] for runs in sequences if len(runs) >= LEAST_RUNS]
+    long_sequences = [runs[-LATEST:] for runs in sequences if len(runs) >= LEAST_RUNS]
     still = Drift(spread2)
-    if not told:
+    if not long_sequences:
         return still
-    best, likelihood = still, CLEARLY + sum(_likelihood(runs, still, noise2) for runs in told)
+    best, likelihood = (
+        still,
+        CLEARLY + sum(_likelihood(runs, still, noise2) for runs in long_sequences),
+    )
     for scale in SCALES:
         for share in SHARES:
             moving = Drift(spread2 * scale, spread2 * scale * share)
-            found = sum(_likelihood(runs, moving, noise2) for runs in told)
-            if found > likelihood:
-                best, likelihood = moving, found
+            log_likelihood = sum(_likelihood(runs, moving, noise2) for runs in long_sequences)
+            if log_likelihood > likelihood:
+                best, likelihood = moving, log_likelihood
     return best
 
 
-def places(runs: Sequence[tuple[float, int]], drift: Drift, noise2: float) -> Iterator[Place]:
+def places(
+    runs: Sequence[tuple[float, int]], drift: Drift, noise2: float
+) -> Iterator[LevelEstimate]:
     """Before each run but the first, from those before it; at last before the run to come."""
     level_s, error2 = runs[0][0], drift.spread2 + noise2 / runs[0][1]
-    for at in range(len(runs)):
+    for index in range(len(runs)):
         error2 += drift.step2
-        yield Place(level_s, error2)
-        if at + 1 < len(runs):
-            mean_s, epochs = runs[at + 1]
+        yield LevelEstimate(level_s, error2)
+        if index + 1 < len(runs):
+            mean_s, epochs = runs[index + 1]
             gain = error2 / (error2 + drift.spread2 + noise2 / epochs)
             level_s += gain * (mean_s - level_s)
             error2 *= 1.0 - gain
@@ -72,9 +77,9 @@ def places(runs: Sequence[tuple[float, int]], drift: Drift, noise2: float) -> It
 
 def _likelihood(runs: Sequence[tuple[float, int]], drift: Drift, noise2: float) -> float:
     """Logarithm, of each run after the first given those before it."""
-    found = 0.0
+    log_likelihood = 0.0
     for place, (mean_s, epochs) in zip(places(runs, drift, noise2), runs[1:], strict=False):
         variance = place.error2 + drift.spread2 + noise2 / epochs
         off = math.log(mean_s / place.level_s)
-        found -= 0.5 * (math.log(variance) + off * off / variance)
-    return found
+        log_likelihood -= 0.5 * (math.log(variance) + off * off / variance)
+    return log_likelihood

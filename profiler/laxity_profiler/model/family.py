@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from laxity_profiler.model.curve import read
+from laxity_profiler.model.curve import interpolate
 from laxity_profiler.model.model_fit import ModelFit, Setting, SettingFit
 from laxity_profiler.model_key import SHARED, model_of, pool_of
 
@@ -35,8 +35,8 @@ class Borrowed:
 
 def family_of(key: str) -> str:
     """The family of a model's key: its namespace and the first word of its name; "" for none."""
-    found = _WORD.search(model_of(key).removeprefix(SHARED))
-    stem = found.group().lower() if found else ""
+    match = _WORD.search(model_of(key).removeprefix(SHARED))
+    stem = match.group().lower() if match else ""
     return pool_of(key) + stem if len(stem) > 1 else ""
 
 
@@ -48,7 +48,7 @@ def relatives(model: str, fits: Sequence[ModelFit]) -> list[ModelFit]:
     return [fit for fit in fits if fit.model != model and family_of(fit.model) == family]
 
 
-def borrow(wanted: Setting, width: int, family: Sequence[ModelFit]) -> Borrowed | None:
+def borrow_epoch_time(wanted: Setting, width: int, family: Sequence[ModelFit]) -> Borrowed | None:
     """What the relatives say, or None if there are none. The middle one of the nearest counts."""
     if not family:
         return None
@@ -67,13 +67,15 @@ def borrow(wanted: Setting, width: int, family: Sequence[ModelFit]) -> Borrowed 
     return Borrowed(middle, min(2.0, error), len(family), sum(fit.n for fit in family))
 
 
-def _row(fit: ModelFit, known: SettingFit, wanted: Setting, width: int) -> tuple[float, float, str]:
+def _row(
+    fit: ModelFit, fit_setting: SettingFit, wanted: Setting, width: int
+) -> tuple[float, float, str]:
     """(seconds, what the missing comparison adds to the error, name for a stable order)."""
-    epoch_s, _ = read(known.levels, known.curve, width)
+    epoch_s, _ = interpolate(fit_setting.levels, fit_setting.curve, width)
     factor, compared = 1.0, 0
     pairs = (
-        (known.setting.samples, wanted.samples),
-        (known.setting.parameters, wanted.parameters),
+        (fit_setting.setting.samples, wanted.samples),
+        (fit_setting.setting.parameters, wanted.parameters),
     )
     for old, new in pairs:
         if old and new:

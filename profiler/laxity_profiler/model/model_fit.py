@@ -131,20 +131,20 @@ def _setting_fit(fields: Mapping[str, Any]) -> SettingFit:
     )
 
 
-def nearest(fit: ModelFit, wanted: Setting) -> tuple[SettingFit, float, float]:
+def nearest_setting(fit: ModelFit, wanted: Setting) -> tuple[SettingFit, float, float]:
     """The setting most like the wanted one, the factor from it, and the factor's relative error."""
-    scaled = [(known, *_scale(known.setting, wanted)) for known in fit.settings]
+    scaled = [(candidate, *_scale_between(candidate.setting, wanted)) for candidate in fit.settings]
     return min(scaled, key=lambda row: row[2])
 
 
-def _scale(known: Setting, wanted: Setting) -> tuple[float, float]:
+def _scale_between(candidate: Setting, wanted: Setting) -> tuple[float, float]:
     """(factor, relative error): an epoch's work grows with what it reads."""
-    if known == wanted:
+    if candidate == wanted:
         return 1.0, 0.0
     factor, error = 1.0, 0.1
     for old, new in (
-        (known.samples, wanted.samples),
-        (known.dataset_bytes, wanted.dataset_bytes),
+        (candidate.samples, wanted.samples),
+        (candidate.dataset_bytes, wanted.dataset_bytes),
     ):
         if old and new:
             factor = new / old
@@ -152,10 +152,10 @@ def _scale(known: Setting, wanted: Setting) -> tuple[float, float]:
             break
     else:
         error += 0.1
-    if known.batch_size and wanted.batch_size:
-        error += 0.1 * min(3.0, doublings(known.batch_size, wanted.batch_size))
-    if known.parameters and wanted.parameters:
-        error += 0.15 * min(4.0, doublings(known.parameters, wanted.parameters))
-    if known.gpu_type != wanted.gpu_type:
+    if candidate.batch_size and wanted.batch_size:
+        error += 0.1 * min(3.0, doublings(candidate.batch_size, wanted.batch_size))
+    if candidate.parameters and wanted.parameters:
+        error += 0.15 * min(4.0, doublings(candidate.parameters, wanted.parameters))
+    if candidate.gpu_type != wanted.gpu_type:
         error += 0.3
     return factor, error

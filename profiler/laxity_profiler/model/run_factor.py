@@ -32,14 +32,14 @@ class Belief:
     n: int
 
 
-def update(belief: Belief, ratios: Sequence[float]) -> Belief:
+def update_belief(belief: Belief, ratios: Sequence[float]) -> Belief:
     """The belief after these ratios of observed to expected epoch time, oldest first."""
     recent = ratios[last_jump(ratios, belief.noise2) :]
     n = len(recent)
     if n == 0:
         return belief
     mean = sum(recent) / n
-    noise2 = _noise(recent, mean, belief)
+    noise2 = _epoch_noise2(recent, mean, belief)
     error2 = mean * mean * noise2 / n
     scale2 = belief.factor * belief.factor
     off = mean - belief.factor
@@ -52,7 +52,7 @@ def update(belief: Belief, ratios: Sequence[float]) -> Belief:
     return Belief(middle, left2, belief.gain + (1.0 - belief.gain) * gain, noise2, belief.n + n)
 
 
-def _noise(ratios: Sequence[float], mean: float, belief: Belief) -> float:
+def _epoch_noise2(ratios: Sequence[float], mean: float, belief: Belief) -> float:
     """Relative variance of one epoch: the model's, corrected by what these epochs show."""
     squares = sum((ratio - mean) ** 2 for ratio in ratios) / (mean * mean)
     return (NOISE_POINTS * belief.noise2 + squares) / (NOISE_POINTS + len(ratios) - 1)
@@ -68,12 +68,12 @@ def last_jump(ratios: Sequence[float], noise2: float) -> int:
     steps2 = sum((after - first) ** 2 for first, after in pairwise(ratios)) / (2 * (n - 1))
     noise2 = max(noise2, steps2 * n * n / (total * total))
     before = 0.0
-    for at in range(1, n - 1):
-        before += ratios[at - 1]
-        if at < 2:
+    for index in range(1, n - 1):
+        before += ratios[index - 1]
+        if index < 2:
             continue
-        left, right = before / at, (total - before) / (n - at)
-        error = math.sqrt(noise2 * (1.0 / at + 1.0 / (n - at))) * min(left, right)
+        left, right = before / index, (total - before) / (n - index)
+        error = math.sqrt(noise2 * (1.0 / index + 1.0 / (n - index))) * min(left, right)
         if error > 0.0 and abs(right - left) / error > best:
-            best, start = abs(right - left) / error, at
+            best, start = abs(right - left) / error, index
     return start

@@ -52,20 +52,20 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.bend = bend
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
-        points, seconds = self._placed(X), _times(y)
+        points, seconds = self._with_nodes(X), _check_times(y)
         self.coef_ = _relative_nnls(self._terms(points), seconds, pull=self.pull)
         self.n_features_in_ = np.asarray(X).shape[1]
         self.points_ = points
-        self.misses_ = np.log(seconds / self._straight(points))
+        self.misses_ = np.log(seconds / self._predict_unbent(points))
         return self
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
         check_is_fitted(self, "coef_")
-        points = self._placed(X)
-        straight = self._straight(points)
+        points = self._with_nodes(X)
+        straight = self._predict_unbent(points)
         if not self.bend:
             return straight
-        weights = 1.0 / np.maximum(self._away2(points), 1e-18)
+        weights = 1.0 / np.maximum(self._distances2(points), 1e-18)
         return np.asarray(straight * np.exp(weights @ self.misses_ / weights.sum(axis=1)))
 
     def relative_error(self, X: ArrayLike) -> Floats:  # noqa: N803
@@ -75,15 +75,15 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         a node does to a curve that was only profiled inside one cannot be known: half or twice.
         """
         check_is_fitted(self, "coef_")
-        points = self._placed(X)
-        nearest = np.sqrt(self._away2(points).min(axis=1))
+        points = self._with_nodes(X)
+        nearest = np.sqrt(self._distances2(points).min(axis=1))
         sizes, profiled = points[:, :2], self.points_[:, :2]
         least, most = profiled.min(axis=0), profiled.max(axis=0)
         outside = np.log2(np.maximum(sizes / most, 1.0)) + np.log2(np.maximum(least / sizes, 1.0))
         crossed = points[:, 2] > 1
         error2 = ERROR**2 + (ERROR_PER_DOUBLING * nearest) ** 2
-        seen = bool((self.points_[:, 2] > 1).any())
-        across = ERROR_ACROSS if seen else ERROR_UNSEEN
+        crossed_before = bool((self.points_[:, 2] > 1).any())
+        across = ERROR_ACROSS if crossed_before else ERROR_UNSEEN
         error2 += (ERROR_OUTSIDE * outside.sum(axis=1)) ** 2 + (across * crossed) ** 2
         return np.asarray(np.sqrt(error2))
 
@@ -92,20 +92,20 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         x = NORMAL_90 * self.relative_error(X)
         return np.asarray(self.predict(X) * factor(x))
 
-    def _straight(self, points: Floats) -> Floats:
+    def _predict_unbent(self, points: Floats) -> Floats:
         """What the coefficients alone say."""
         return np.asarray(np.maximum(self._terms(points) @ self.coef_, 1e-12))
 
-    def _away2(self, points: Floats) -> Floats:
+    def _distances2(self, points: Floats) -> Floats:
         """Squared distances to the profiled points, in doublings; shape (n, profiled)."""
         away = np.log2(points[:, None, :2]) - np.log2(self.points_[None, :, :2])
         return np.asarray((away**2).sum(axis=2))
 
-    def _placed(self, X: ArrayLike) -> Floats:  # noqa: N803
+    def _with_nodes(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Batch size, GPUs and nodes."""
         if np.ndim(X) == 2 and np.shape(X)[1] == 3:
-            return _points(X, columns=3)
-        points = _points(X, columns=2)
+            return _check_points(X, columns=3)
+        points = _check_points(X, columns=2)
         return np.column_stack([points, np.ceil(points[:, 1] / self.gpus_per_node)])
 
     def _terms(self, points: Floats) -> Floats:
@@ -121,7 +121,7 @@ class EpochTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803
-        points, seconds = _points(X, columns=1), _times(y)
+        points, seconds = _check_points(X, columns=1), _check_times(y)
         curve = fit_curve([int(width) for width in points[:, 0]], [float(s) for s in seconds])
         self.coef_ = np.array([curve.alpha, curve.beta, curve.gamma])
         self.n_features_in_ = 1
@@ -129,7 +129,7 @@ class EpochTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> Floats:  # noqa: N803
         check_is_fitted(self, "coef_")
-        widths = _points(X, columns=1)[:, 0]
+        widths = _check_points(X, columns=1)[:, 0]
         terms = np.column_stack([np.ones(len(widths)), 1.0 / widths, widths])
         return np.asarray(terms @ self.coef_)
 
@@ -147,19 +147,21 @@ def fit_curve(
     crosses = bool(beyond.any()) and not bool(beyond.all())
     distinct = len(set(widths))
     if distinct == 1:
-        return _one_width(widths[0], seconds, beyond, crosses=crosses)
+        return _curve_of_one_width(widths[0], seconds, beyond, crosses=crosses)
     terms = [np.ones(len(width)), 1.0 / width]
     terms += [beyond] if crosses else []
     terms += [width] if len(set(zip(widths, beyond, strict=True))) > len(terms) else []
-    found = [float(one) for one in _relative_nnls(np.column_stack(terms), seconds)]
-    delta = found.pop(2) if crosses else 0.0
-    return Curve(found[0], found[1], found[2] if len(found) > 2 else 0.0, delta)
+    coefficients = [float(value) for value in _relative_nnls(np.column_stack(terms), seconds)]
+    delta = coefficients.pop(2) if crosses else 0.0
+    return Curve(
+        coefficients[0], coefficients[1], coefficients[2] if len(coefficients) > 2 else 0.0, delta
+    )
 
 
-def _one_width(width: int, seconds: Floats, beyond: Floats, *, crosses: bool) -> Curve:
+def _curve_of_one_width(width: int, seconds: Floats, beyond: Floats, *, crosses: bool) -> Curve:
     """A parallel share is assumed; what leaving the node costs is the difference, if it was seen."""
     inside = float(seconds[beyond == 0.0].mean() if crosses else seconds.mean())
-    scale = inside / ONE_WIDTH.at(width)
+    scale = inside / ONE_WIDTH.epoch_s(width)
     delta = max(0.0, float(seconds[beyond > 0.0].mean()) - inside) if crosses else 0.0
     return Curve(ONE_WIDTH.alpha * scale, ONE_WIDTH.beta * scale, delta=delta)
 
@@ -191,9 +193,9 @@ def four_points(
         raise ValueError("no batch size or no width to choose from")
     small, large, least, most = batches[0], batches[-1], widths[0], widths[-1]
     if small == large:
-        wanted = [(small, width) for width in _spread(widths, 4)]
+        wanted = [(small, width) for width in _spread_evenly(widths, 4)]
     elif least == most:
-        wanted = [(batch, least) for batch in _spread(batches, 4)]
+        wanted = [(batch, least) for batch in _spread_evenly(batches, 4)]
     else:
         inside = [width for width in widths if width <= gpus_per_node]
         edge = inside[-1] if inside else widths[len(widths) // 2]
@@ -203,25 +205,25 @@ def four_points(
     chosen: list[tuple[int, int]] = []
     for point in dict.fromkeys(wanted):
         if len(chosen) < 4:
-            left = [point] if has is None else [one for one in has if one not in chosen]
-            chosen += [min(left, key=partial(_away2, point))] if left else []
+            left = [point] if has is None else [other for other in has if other not in chosen]
+            chosen += [min(left, key=partial(_distance2, point))] if left else []
     return tuple(chosen)
 
 
-def _away2(one: tuple[int, int], other: tuple[int, int]) -> tuple[float, tuple[int, int]]:
+def _distance2(point: tuple[int, int], other: tuple[int, int]) -> tuple[float, tuple[int, int]]:
     """How far two configurations are apart in doublings, squared; the least of equals first."""
-    away = sum(math.log2(a / b) ** 2 for a, b in zip(one, other, strict=True))
+    away = sum(math.log2(a / b) ** 2 for a, b in zip(point, other, strict=True))
     return away, other
 
 
-def _spread(values: Sequence[int], n: int) -> list[int]:
+def _spread_evenly(values: Sequence[int], n: int) -> list[int]:
     """Choose n of the values (ascending), ends included, evenly over the doublings."""
     if len(values) <= n:
         return list(values)
     logs = [math.log2(value) for value in values]
     wanted = np.linspace(logs[0], logs[-1], n)
-    chosen = {min(range(len(values)), key=lambda at: abs(logs[at] - log)) for log in wanted}
-    return [values[at] for at in sorted(chosen)]
+    chosen = {min(range(len(values)), key=lambda index: abs(logs[index] - log)) for log in wanted}
+    return [values[index] for index in sorted(chosen)]
 
 
 def _relative_nnls(terms: Floats, seconds: Floats, *, pull: float = 0.0) -> Floats:
@@ -231,11 +233,11 @@ def _relative_nnls(terms: Floats, seconds: Floats, *, pull: float = 0.0) -> Floa
     if pull > 0.0:
         small = math.sqrt(pull) / seconds.mean() * np.eye(terms.shape[1])
         rows, wanted = np.vstack([rows, small]), np.append(wanted, np.zeros(terms.shape[1]))
-    found, _ = nnls(rows, wanted)
-    return np.asarray(found / scale)
+    coefficients, _ = nnls(rows, wanted)
+    return np.asarray(coefficients / scale)
 
 
-def _points(X: ArrayLike, *, columns: int) -> Floats:  # noqa: N803
+def _check_points(X: ArrayLike, *, columns: int) -> Floats:  # noqa: N803
     points = np.asarray(X, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != columns:
         raise ValueError(f"X has shape {points.shape}, (n, {columns}) is wanted")
@@ -244,7 +246,7 @@ def _points(X: ArrayLike, *, columns: int) -> Floats:  # noqa: N803
     return points
 
 
-def _times(y: ArrayLike) -> Floats:
+def _check_times(y: ArrayLike) -> Floats:
     seconds = np.asarray(y, dtype=np.float64)
     if seconds.ndim != 1 or not np.all(np.isfinite(seconds)) or not np.all(seconds > 0):
         raise ValueError("y must be one positive number of seconds per row")
@@ -255,5 +257,5 @@ def fit_line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
     """k0, k1 >= 0 of y = k0 + k1 x, on the relative error."""
     values = np.asarray(x, dtype=np.float64)
     seconds = np.maximum(np.asarray(y, dtype=np.float64), 1e-6)
-    found = _relative_nnls(np.column_stack([np.ones(len(values)), values]), seconds)
-    return float(found[0]), float(found[1])
+    coefficients = _relative_nnls(np.column_stack([np.ones(len(values)), values]), seconds)
+    return float(coefficients[0]), float(coefficients[1])

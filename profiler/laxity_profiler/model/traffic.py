@@ -66,31 +66,33 @@ class Reading:
     storage_bytes: int | None = None
 
 
-def epoch_of(reading: Reading, dataset_bytes: int | None) -> TrafficFit | NotBelieved:
+def epoch_from_reading(reading: Reading, dataset_bytes: int | None) -> TrafficFit | NotBelieved:
     """One epoch on as many workers as read now, each an equal part of the data."""
-    known = reading.storage_bytes is not None and reading.by == "training"
-    if known and (reading.storage_bytes or 0) < FIRST_SHARE * reading.file_bytes:
+    is_known = reading.storage_bytes is not None and reading.by == "training"
+    if is_known and (reading.storage_bytes or 0) < FIRST_SHARE * reading.file_bytes:
         return NotBelieved("cached")
     if len(reading.read_s) < 2:
         return NotBelieved("too little seen")
-    fit = from_traffic(rates(reading.read_s, reading.read_bytes) * reading.width, dataset_bytes)
+    fit = epoch_from_rates(
+        reading_rates(reading.read_s, reading.read_bytes) * reading.width, dataset_bytes
+    )
     if isinstance(fit, TrafficFit) and fit.how == "dataset" and fit.n_epochs > 1.0 - LEAST_ERROR:
         return NotBelieved("read ahead")  # all is read, and the epoch is not over
     return fit
 
 
-def from_traffic(rate: Floats, dataset_bytes: int | None = None) -> TrafficFit | NotBelieved:
+def epoch_from_rates(rate: Floats, dataset_bytes: int | None = None) -> TrafficFit | NotBelieved:
     """What the rates, shape (seconds,) in bytes per second, say of one epoch."""
     began = np.flatnonzero(rate > 0)
     if not len(began):
         return NotBelieved("nothing read")
     rate = rate[began[0] :]
     if dataset_bytes:
-        return _by_dataset(rate, dataset_bytes)
-    return _by_period(rate)
+        return _epoch_by_dataset(rate, dataset_bytes)
+    return _epoch_by_period(rate)
 
 
-def rates(at: Sequence[float], read_bytes: Sequence[int]) -> Floats:
+def reading_rates(at: Sequence[float], read_bytes: Sequence[int]) -> Floats:
     """Bytes per second in whole seconds, from readings of a growing counter.
 
     A counter that falls was started anew (another process): the new reading counts as it is.
@@ -107,7 +109,7 @@ def rates(at: Sequence[float], read_bytes: Sequence[int]) -> Floats:
     return np.diff(np.interp(whole, instants, total))
 
 
-def doubted(epoch_bytes: Sequence[int], dataset_bytes: int | None) -> bool:
+def is_doubtful(epoch_bytes: Sequence[int], dataset_bytes: int | None) -> bool:
     """Whether bytes by epoch, as a worker reports them, betray a cache."""
     if not epoch_bytes:
         return False
@@ -118,7 +120,7 @@ def doubted(epoch_bytes: Sequence[int], dataset_bytes: int | None) -> bool:
     return any(read < CACHED * full for read in epoch_bytes[1:])
 
 
-def _by_dataset(rate: Floats, dataset_bytes: int) -> TrafficFit | NotBelieved:
+def _epoch_by_dataset(rate: Floats, dataset_bytes: int) -> TrafficFit | NotBelieved:
     """The size is known: the mean rate over whole epochs, else over what was seen of the first."""
     total = np.cumsum(rate)
     if total[-1] < LEAST_SEEN * dataset_bytes or len(rate) <= WARM_UP_S:
@@ -130,20 +132,20 @@ def _by_dataset(rate: Floats, dataset_bytes: int) -> TrafficFit | NotBelieved:
     if done >= 1:
         last = float(np.searchsorted(total, done * dataset_bytes)) + 1.0
         return TrafficFit(last / done, LEAST_ERROR, "dataset", total[-1] / dataset_bytes)
-    seen = total[-1] / dataset_bytes
+    epochs_seen = total[-1] / dataset_bytes
     noise = float(warm.std() / warm.mean()) / math.sqrt(len(warm))
-    error = math.sqrt(LEAST_ERROR**2 + noise**2 + (0.1 * (1.0 - seen)) ** 2)
-    return TrafficFit(dataset_bytes / float(warm.mean()), error, "dataset", float(seen))
+    error = math.sqrt(LEAST_ERROR**2 + noise**2 + (0.1 * (1.0 - epochs_seen)) ** 2)
+    return TrafficFit(dataset_bytes / float(warm.mean()), error, "dataset", float(epochs_seen))
 
 
-def _by_period(rate: Floats) -> TrafficFit | NotBelieved:
-    period = _period(rate)
+def _epoch_by_period(rate: Floats) -> TrafficFit | NotBelieved:
+    period = _find_period(rate)
     if period is None:
         return NotBelieved("cached" if _has_fallen(rate) else "no period")
     edges = np.arange(0, len(rate) - period + 1e-9, period)
     total = np.concatenate([[0.0], np.cumsum(rate)])
-    at = np.arange(len(total), dtype=np.float64)
-    per_epoch = np.interp(edges + period, at, total) - np.interp(edges, at, total)
+    seconds = np.arange(len(total), dtype=np.float64)
+    per_epoch = np.interp(edges + period, seconds, total) - np.interp(edges, seconds, total)
     if per_epoch.min() < CACHED * per_epoch[0] or _has_fallen(rate):
         return NotBelieved("cached")
     return TrafficFit(period, PERIOD_ERROR, "period", len(rate) / period)
@@ -157,7 +159,7 @@ def _has_fallen(rate: Floats) -> bool:
     return bool(rate[cut:].mean() < FALLEN * rate[:cut].mean())
 
 
-def _period(rate: Floats) -> float | None:
+def _find_period(rate: Floats) -> float | None:
     """The lag of the first clear peak of the autocorrelation, sharpened by its multiples."""
     n = len(rate)
     if n < 2 * LEAST_PERIOD_S + SMOOTH_S + 2:
@@ -172,20 +174,20 @@ def _period(rate: Floats) -> float | None:
         return None
     highest = max(half[lag] for lag in peaks)
     first = next(lag for lag in peaks if half[lag] >= NEAR_HIGHEST * highest)
-    return _sharpened(likeness, first, peaks)
+    return _sharpen_period(likeness, first, peaks)
 
 
-def _sharpened(likeness: Floats, first: int, peaks: Sequence[int]) -> float:
+def _sharpen_period(likeness: Floats, first: int, peaks: Sequence[int]) -> float:
     """The furthest peak near a multiple of the first one, divided by that multiple."""
-    period = _top(likeness, first)
+    period = _parabola_top(likeness, first)
     for lag in peaks:
         times = round(lag / period)
         if times > 1 and abs(lag - times * period) < 0.2 * period:
-            period = _top(likeness, lag) / times
+            period = _parabola_top(likeness, lag) / times
     return period
 
 
-def _top(likeness: Floats, lag: int) -> float:
+def _parabola_top(likeness: Floats, lag: int) -> float:
     """The top of the parabola through a peak and its neighbours."""
     left, middle, right = likeness[lag - 1 : lag + 2]
     bend = left - 2.0 * middle + right

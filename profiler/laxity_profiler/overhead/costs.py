@@ -18,10 +18,10 @@ from statistics import median
 from typing import Any, Final, Literal, Self
 
 from laxity_profiler.estimate import Estimate, Source
-from laxity_profiler.history.report_fold import StopSeen
+from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.model.family import family_of
 from laxity_profiler.model_key import pool_of
-from laxity_profiler.overhead.part import PartFit, fit_part, together
+from laxity_profiler.overhead.part import PartFit, fit_part, pool_fits
 
 Part = Literal["save", "suspend", "resume", "load", "reform", "warmup", "finish"]
 ERROR: Final = 0.35  # relative, of a prior
@@ -63,22 +63,22 @@ class Costs:
 
     def estimate(self, model: str, parts: Sequence[Part], workers: int = 1) -> Estimate:
         """The sum of these parts on so many workers. Deviations of parts add as squares."""
-        own = _of(self.models, model)
+        own = _parts_of(self.models, model)
         family = family_of(model)
-        kin = _of(self.families, family) if family else ()
-        known = [own, kin, _of(self.families, pool_of(model)), self.pooled]
-        found = [fit for part in parts if (fit := _first(known, part)) is not None]
-        said = [fit.at(max(1, workers)) for fit in found]
-        middle_s = sum(p50 for _, p50, _, _ in said)
-        below_s = math.sqrt(sum((p50 - p10) ** 2 for p10, p50, _, _ in said))
-        above_s = math.sqrt(sum((p90 - p50) ** 2 for _, p50, _, p90 in said))
-        n = min((fit.n for fit in found), default=0)
+        kin = _parts_of(self.families, family) if family else ()
+        tables = [own, kin, _parts_of(self.families, pool_of(model)), self.pooled]
+        fits = [fit for part in parts if (fit := _first_part(tables, part)) is not None]
+        quantiles = [fit.seconds_at(max(1, workers)) for fit in fits]
+        middle_s = sum(p50 for _, p50, _, _ in quantiles)
+        below_s = math.sqrt(sum((p50 - p10) ** 2 for p10, p50, _, _ in quantiles))
+        above_s = math.sqrt(sum((p90 - p50) ** 2 for _, p50, _, p90 in quantiles))
+        n = min((fit.n for fit in fits), default=0)
         return Estimate(
             middle_s - below_s,
             middle_s,
-            sum(mean for _, _, mean, _ in said),
+            sum(mean for _, _, mean, _ in quantiles),
             middle_s + above_s,
-            _source((*own, *kin), n),
+            _source_of((*own, *kin), n),
             n,
         )
 
@@ -89,88 +89,93 @@ class Costs:
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Also what was written before costs had widths and families."""
         return cls(
-            tuple(ModelCosts(row["model"], _parts(row["parts"])) for row in fields["models"]),
-            _parts(fields["pooled"]),
             tuple(
-                ModelCosts(row["model"], _parts(row["parts"])) for row in fields.get("families", ())
+                ModelCosts(row["model"], _parts_from_json(row["parts"])) for row in fields["models"]
+            ),
+            _parts_from_json(fields["pooled"]),
+            tuple(
+                ModelCosts(row["model"], _parts_from_json(row["parts"]))
+                for row in fields.get("families", ())
             ),
         )
 
 
 def fit_costs(
-    stops: Iterable[StopSeen],
+    stops: Iterable[ObservedStop],
     *,
     warm_up_s: Mapping[str, Sequence[float]] | None = None,
     prior: tuple[PartFit, ...] = LOCAL,
 ) -> Costs:
     """Learn from observed stops; `warm_up_s` says by model how much longer first epochs took."""
-    seen: dict[str, list[StopSeen]] = {}
+    by_pool: dict[str, list[ObservedStop]] = {}
     for stop in (*stops, *warm_ups(warm_up_s or {})):
-        seen.setdefault(pool_of(stop.model), []).append(stop)
+        by_pool.setdefault(pool_of(stop.model), []).append(stop)
     models: dict[str, list[PartFit]] = {}
     families: dict[str, list[PartFit]] = {}
-    for pool, each in seen.items():
+    for pool, each in by_pool.items():
         families[pool] = _fit_pool(each, prior, models, families)
-    return Costs(_sorted(models), prior, _sorted(families))
+    return Costs(_model_costs(models), prior, _model_costs(families))
 
 
 def _fit_pool(
-    stops: Iterable[StopSeen],
+    stops: Iterable[ObservedStop],
     prior: tuple[PartFit, ...],
     models: dict[str, list[PartFit]],
     families: dict[str, list[PartFit]],
 ) -> list[PartFit]:
     """What all models of one pool cost together; each model and family is added to its table."""
-    seen: dict[str, dict[str, list[StopSeen]]] = {}
+    by_part: dict[str, dict[str, list[ObservedStop]]] = {}
     for stop in stops:
-        seen.setdefault(stop.kind, {}).setdefault(stop.model, []).append(stop)
+        by_part.setdefault(stop.kind, {}).setdefault(stop.model, []).append(stop)
     pooled = []
     for start in prior:
-        by_model = seen.get(start.part, {})
-        alone = {model: fit_part(_rows(rows), start) for model, rows in by_model.items()}
-        every = together(list(alone.values()), start)
+        by_model = by_part.get(start.part, {})
+        alone = {model: fit_part(_observations(rows), start) for model, rows in by_model.items()}
+        every = pool_fits(list(alone.values()), start)
         pooled.append(every)
-        for family, members in _families(alone).items():
-            families.setdefault(family, []).append(together(list(members.values()), every))
+        for family, members in _group_by_family(alone).items():
+            families.setdefault(family, []).append(pool_fits(list(members.values()), every))
         for model, rows in by_model.items():
-            kin = [fit for other, fit in alone.items() if other != model and _alike(other, model)]
-            expected = _by_bytes(by_model, rows, every) or together(kin, every)
-            models.setdefault(model, []).append(fit_part(_rows(rows), expected))
+            kin = [
+                fit for other, fit in alone.items() if other != model and _are_alike(other, model)
+            ]
+            expected = _fit_by_bytes(by_model, rows, every) or pool_fits(kin, every)
+            models.setdefault(model, []).append(fit_part(_observations(rows), expected))
     return pooled
 
 
-def warm_ups(warm_up_s: Mapping[str, Sequence[float]]) -> list[StopSeen]:
+def warm_ups(warm_up_s: Mapping[str, Sequence[float]]) -> list[ObservedStop]:
     """How much longer first epochs took, by model, in the form of the other observations."""
     return [
-        StopSeen(model, "warmup", 1, max(0.0, seconds), None)
+        ObservedStop(model, "warmup", 1, max(0.0, seconds), None)
         for model, each in warm_up_s.items()
         for seconds in each
     ]
 
 
-def _rows(stops: Sequence[StopSeen]) -> list[tuple[int, float]]:
+def _observations(stops: Sequence[ObservedStop]) -> list[tuple[int, float]]:
     return [(stop.workers, stop.seconds) for stop in stops[-LATEST:]]
 
 
-def _families(fits: Mapping[str, PartFit]) -> dict[str, dict[str, PartFit]]:
+def _group_by_family(fits: Mapping[str, PartFit]) -> dict[str, dict[str, PartFit]]:
     """The fits of models by their family."""
-    found: dict[str, dict[str, PartFit]] = {}
+    groups: dict[str, dict[str, PartFit]] = {}
     for model, fit in fits.items():
         if family := family_of(model):
-            found.setdefault(family, {})[model] = fit
-    return found
+            groups.setdefault(family, {})[model] = fit
+    return groups
 
 
-def _alike(one: str, other: str) -> bool:
+def _are_alike(one: str, other: str) -> bool:
     return family_of(one) == family_of(other) != ""
 
 
-def _sorted(fits: Mapping[str, Sequence[PartFit]]) -> tuple[ModelCosts, ...]:
+def _model_costs(fits: Mapping[str, Sequence[PartFit]]) -> tuple[ModelCosts, ...]:
     return tuple(ModelCosts(name, tuple(parts)) for name, parts in sorted(fits.items()))
 
 
-def _by_bytes(
-    by_model: Mapping[str, Sequence[StopSeen]], rows: Sequence[StopSeen], every: PartFit
+def _fit_by_bytes(
+    by_model: Mapping[str, Sequence[ObservedStop]], rows: Sequence[ObservedStop], every: PartFit
 ) -> PartFit | None:
     """k0 + k1 * bytes over all models, read at this model's checkpoint; None without bytes.
 
@@ -192,21 +197,21 @@ def _by_bytes(
     return replace(every, seconds=seconds, error=0.25, per_worker=every.slope * seconds, width=1.0)
 
 
-def _of(rows: Sequence[ModelCosts], name: str) -> tuple[PartFit, ...]:
+def _parts_of(rows: Sequence[ModelCosts], name: str) -> tuple[PartFit, ...]:
     return next((row.parts for row in rows if row.model == name), ())
 
 
-def _first(known: Sequence[Sequence[PartFit]], part: str) -> PartFit | None:
-    """The first that is known of this part."""
-    return next((fit for parts in known for fit in parts if fit.part == part), None)
+def _first_part(tables: Sequence[Sequence[PartFit]], part: str) -> PartFit | None:
+    """The first fit of this part; None without one."""
+    return next((fit for parts in tables for fit in parts if fit.part == part), None)
 
 
-def _source(near: Sequence[PartFit], n: int) -> Source:
+def _source_of(near: Sequence[PartFit], n: int) -> Source:
     """`near` is what was observed of this model or of those like it."""
     if n > 0:
         return "history"
     return "family" if near else "prior"
 
 
-def _parts(rows: Iterable[Mapping[str, Any]]) -> tuple[PartFit, ...]:
+def _parts_from_json(rows: Iterable[Mapping[str, Any]]) -> tuple[PartFit, ...]:
     return tuple(PartFit(**row) for row in rows)

@@ -57,10 +57,10 @@ class PartFit:
 
     def usual_s(self, workers: int) -> float:
         """Half of the occurrences on so many workers take longer."""
-        seen = float(workers)
+        width = float(workers)
         if workers > self.line_to and self.per_worker > 0.0:
-            seen = self.line_to * (1.0 + math.log2(workers / self.line_to))
-        return max(0.0, self.seconds + self.per_worker * (seen - self.width))
+            width = self.line_to * (1.0 + math.log2(workers / self.line_to))
+        return max(0.0, self.seconds + self.per_worker * (width - self.width))
 
     @property
     def slope(self) -> float:
@@ -68,7 +68,7 @@ class PartFit:
         alone_s = self.usual_s(1)
         return self.per_worker / alone_s if alone_s > 0.0 else 0.0
 
-    def at(self, workers: int) -> tuple[float, float, float, float]:
+    def seconds_at(self, workers: int) -> tuple[float, float, float, float]:
         """P10, P50, mean and P90 on so many workers, in seconds."""
         usual_s = self.usual_s(workers)
         away = ERROR_BEYOND * self._doublings_away(workers) if self.n else 0.0
@@ -84,22 +84,22 @@ class PartFit:
         return math.log2(max(workers / self.most, self.least / workers, 1.0))
 
 
-def fit_part(seen: Sequence[tuple[int, float]], expected: PartFit) -> PartFit:
-    """From (workers, seconds), at least one, over what was expected before they were seen."""
-    widths = np.asarray([row[0] for row in seen], dtype=np.float64)
-    seconds = np.asarray([row[1] for row in seen], dtype=np.float64)
+def fit_part(observations: Sequence[tuple[int, float]], expected: PartFit) -> PartFit:
+    """From (workers, seconds), at least one, over what was expected before them."""
+    widths = np.asarray([row[0] for row in observations], dtype=np.float64)
+    seconds = np.asarray([row[1] for row in observations], dtype=np.float64)
     seconds[seconds < SHORTEST_S] = 0.0
-    n, middle = len(seen), float(widths.mean())
+    n, middle = len(observations), float(widths.mean())
     least, most = int(widths.min()), int(widths.max())
-    slope = _slope(widths, seconds, expected)
+    slope = _fit_slope(widths, seconds, expected)
     weight = n / (n + PRIOR_POINTS) if n < ENOUGH else 1.0
     own_s = float(np.median(seconds / (1.0 + slope * (widths - middle))))
     usual_s = weight * own_s + (1.0 - weight) * expected.usual_s(round(middle))
     if usual_s <= 0.0:
         return PartFit(expected.part, 0.0, LEAST_ERROR, n)
     ratios = seconds / (usual_s * (1.0 + slope * (widths - middle)))
-    error = _error(ratios, expected)
-    x10, x90 = _places(ratios, error)
+    error = _fit_error(ratios, expected)
+    x10, x90 = _tail_positions(ratios, error)
     return PartFit(
         expected.part,
         usual_s,
@@ -110,38 +110,40 @@ def fit_part(seen: Sequence[tuple[int, float]], expected: PartFit) -> PartFit:
         least,
         most,
         max(most, expected.line_to),
-        _mean(ratios, error),
+        _fit_mean(ratios, error),
         x10,
         x90,
     )
 
 
-def _slope(widths: Floats, seconds: Floats, expected: PartFit) -> float:
+def _fit_slope(widths: Floats, seconds: Floats, expected: PartFit) -> float:
     """Over the usual time: b at the mean width; between 0 and what makes a zero."""
     middle = float(widths.mean())
-    told = expected.per_worker / max(1e-9, expected.usual_s(round(middle)))
-    one, other = np.triu_indices(len(widths), 1)
-    apart = widths[one] != widths[other]
+    slope = expected.per_worker / max(1e-9, expected.usual_s(round(middle)))
+    left, right = np.triu_indices(len(widths), 1)
+    apart = widths[left] != widths[right]
     if apart.any():
-        one, other = one[apart], other[apart]
-        found = float(np.median((seconds[other] - seconds[one]) / (widths[other] - widths[one])))
-        usual_s = float(np.median(seconds - found * (widths - middle)))
+        left, right = left[apart], right[apart]
+        median_slope = float(
+            np.median((seconds[right] - seconds[left]) / (widths[right] - widths[left]))
+        )
+        usual_s = float(np.median(seconds - median_slope * (widths - middle)))
         if usual_s > 0.0:
-            error = _error((seconds - found * (widths - middle)) / usual_s, expected)
+            error = _fit_error((seconds - median_slope * (widths - middle)) / usual_s, expected)
             unsure2 = 1.1 * error * error / float(((widths - middle) ** 2).sum())
             weight = SLOPE_SPREAD**2 / (SLOPE_SPREAD**2 + unsure2)
-            told = weight * found / usual_s + (1.0 - weight) * told
-    return min(max(told, 0.0), 1.0 / middle)
+            slope = weight * median_slope / usual_s + (1.0 - weight) * slope
+    return min(max(slope, 0.0), 1.0 / middle)
 
 
-def _error(ratios: Floats, expected: PartFit) -> float:
+def _fit_error(ratios: Floats, expected: PartFit) -> float:
     """Of one occurrence, from the middle half of the observations; the prior's while there are few."""
     n = len(ratios)
     off = 1.4826 * float(np.median(np.abs(ratios - 1.0)))
     return max(LEAST_ERROR, min(1.0, math.sqrt((expected.error**2 + n * off * off) / (n + 1))))
 
 
-def _places(ratios: Floats, error: float) -> tuple[float, float]:
+def _tail_positions(ratios: Floats, error: float) -> tuple[float, float]:
     """Of P10 and P90; while there are few observations, with assumed ones among them."""
     believed = np.maximum(ratios, 1e-6)
     scores = ((believed - 1.0 / believed) / 2.0 / error).tolist()
@@ -149,24 +151,26 @@ def _places(ratios: Floats, error: float) -> tuple[float, float]:
     return min(0.0, z10 * error), max(0.0, z90 * error)
 
 
-def _mean(ratios: Floats, error: float) -> float:
+def _fit_mean(ratios: Floats, error: float) -> float:
     """Over the usual time: the very largest count as the next one; few are mixed with the assumed."""
     ordered = np.sort(ratios)
     n, cut = len(ordered), math.ceil(WINSORISED * len(ordered))
-    kept = np.minimum(ordered, ordered[max(0, n - 1 - cut)]) if n > ENOUGH else ordered[:0]
+    capped = np.minimum(ordered, ordered[max(0, n - 1 - cut)]) if n > ENOUGH else ordered[:0]
     assumed = 1.0 + error * error / 2.0
-    seen = float(kept.sum()) if len(kept) else n * assumed
-    return min(MOST_TAIL, (TAIL_POINTS * assumed + seen) / (TAIL_POINTS + n))
+    total = float(capped.sum()) if len(capped) else n * assumed
+    return min(MOST_TAIL, (TAIL_POINTS * assumed + total) / (TAIL_POINTS + n))
 
 
-def together(fits: Sequence[PartFit], prior: PartFit) -> PartFit:
+def pool_fits(fits: Sequence[PartFit], prior: PartFit) -> PartFit:
     """Over several models, on one worker: the middle one, sure as far as they agree."""
     if not fits:
         return prior
     n = len(fits)
     alone = [fit.usual_s(1) for fit in fits]
-    seconds = _mixed(prior.usual_s(1), median(alone), n)
-    spread = [abs(one - seconds) / seconds if seconds > 0.0 else 0.0 for one in alone]
+    seconds = _mix_with_prior(prior.usual_s(1), median(alone), n)
+    spread = [
+        abs(seconds_alone - seconds) / seconds if seconds > 0.0 else 0.0 for seconds_alone in alone
+    ]
     error = max(0.25, min(1.0, 1.4826 * median(spread)))
     slopes = [prior.slope, *(fit.slope for fit in fits if fit.most > fit.least)]
     slope = (slopes[0] + (len(slopes) - 1) * median(slopes[1:] or slopes)) / len(slopes)
@@ -178,7 +182,7 @@ def together(fits: Sequence[PartFit], prior: PartFit) -> PartFit:
     )
 
 
-def _mixed(prior_s: float, seen_s: float, n: int) -> float:
+def _mix_with_prior(prior_s: float, seen_s: float, n: int) -> float:
     """Of n models and what was assumed before; as a ratio, for costs differ by factors."""
     weight = n / (n + PRIOR_POINTS)
     if min(prior_s, seen_s) > 0.0:

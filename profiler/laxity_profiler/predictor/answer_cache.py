@@ -17,7 +17,7 @@ MOST_ROWS: Final = 400_000
 _WIDTHS: Final = 1 << 24
 
 
-class Answers:
+class AnswerCache:
     """A memory of rows. Not for several threads at once: its owner has a lock."""
 
     def __init__(self) -> None:
@@ -29,16 +29,16 @@ class Answers:
         self._points: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._filled = 0
 
-    def __reduce__(self) -> tuple[type["Answers"], tuple[()]]:
-        return (Answers, ())  # a copy starts with an empty memory
+    def __reduce__(self) -> tuple[type["AnswerCache"], tuple[()]]:
+        return (AnswerCache, ())  # a copy starts with an empty memory
 
     def table(self, asks: Sequence[Ask], answer: Callable[[Sequence[Ask]], Estimates]) -> Estimates:
         """Answers to all asks; `answer` is called once, with those that are new."""
         if self._filled > MOST_ROWS:
             self.__init__()  # type: ignore[misc]
         keys = self._keys(asks)
-        if None in (found := list(map(self._rows.get, keys))):
-            self._learn(asks, keys, found, answer)
+        if None in (known_rows := list(map(self._rows.get, keys))):
+            self._learn(asks, keys, known_rows, answer)
         rows = list(map(self._rows.__getitem__, keys))
         index = np.array(rows, dtype=np.int64)
         numbers = self._numbers[:, index]
@@ -64,8 +64,8 @@ class Answers:
         for work, made, width in zip(workloads, progress, widths, strict=True):
             if work is not old_work or made is not old_progress:
                 old_work, old_progress = work, made
-                found = jobs.get((id(work), id(made)))
-                start = self._number(work, made) if found is None else found
+                job_number = jobs.get((id(work), id(made)))
+                start = self._number(work, made) if job_number is None else job_number
             keys.append(start + width)
         return keys
 
@@ -83,14 +83,14 @@ class Answers:
         answer: Callable[[Sequence[Ask]], Estimates],
     ) -> None:
         new = {key: ask for key, ask, row in zip(keys, asks, rows, strict=True) if row is None}
-        found = answer(list(new.values()))
+        estimates = answer(list(new.values()))
         first, last = self._filled, self._filled + len(new)
         self._grow(last)
-        columns = (found.p10_s, found.p50_s, found.mean_s, found.p90_s)
-        for at, column in enumerate(columns):
-            self._numbers[at, first:last] = column
-        self._points[first:last] = found.n_points
-        self._sources += found.sources
+        columns = (estimates.p10_s, estimates.p50_s, estimates.mean_s, estimates.p90_s)
+        for quantile, column in enumerate(columns):
+            self._numbers[quantile, first:last] = column
+        self._points[first:last] = estimates.n_points
+        self._sources += estimates.sources
         self._rows.update(zip(new, range(first, last), strict=True))
         self._filled = last
 

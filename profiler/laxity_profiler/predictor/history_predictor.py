@@ -21,9 +21,15 @@ from typing import Any, Final, Self
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workload
 from laxity_profiler.model.model_fit import ModelFit
 from laxity_profiler.overhead.costs import Costs
-from laxity_profiler.predictor.answer_cache import Answers
-from laxity_profiler.predictor.prior import Expectations, Outlook
-from laxity_profiler.predictor.remaining import Own, Row, estimates, expected, one_epoch
+from laxity_profiler.predictor.answer_cache import AnswerCache
+from laxity_profiler.predictor.prior import PriorCache, WorkloadPrior
+from laxity_profiler.predictor.remaining import (
+    OwnEpochs,
+    Row,
+    estimate_rows,
+    row_of_one_epoch,
+    row_of_prior,
+)
 
 FORMAT: Final = 1
 
@@ -39,8 +45,8 @@ class HistoryPredictor:
     models: tuple[ModelFit, ...] = ()
     costs: Costs = field(default_factory=Costs)
     gpus_per_node: int | None = None
-    _answers: Answers = field(
-        default_factory=Answers, init=False, repr=False, compare=False, hash=False
+    _answers: AnswerCache = field(
+        default_factory=AnswerCache, init=False, repr=False, compare=False, hash=False
     )
     _lock: Any = field(default_factory=Lock, init=False, repr=False, compare=False, hash=False)
 
@@ -51,13 +57,15 @@ class HistoryPredictor:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @cached_property
-    def _expectations(self) -> Expectations:
-        return Expectations(self.models, self.costs, self.gpus_per_node)
+    def _prior_cache(self) -> PriorCache:
+        return PriorCache(self.models, self.costs, self.gpus_per_node)
 
     def epoch_time(self, workload: Workload, workers: int) -> Estimate:
         """One epoch on `workers` workers, warmed up."""
         with self._lock:
-            return estimates([one_epoch(self._expectations.of(workload).at(workers))])[0]
+            return estimate_rows(
+                [row_of_one_epoch(self._prior_cache.of(workload).prior_at(workers))]
+            )[0]
 
     def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
         """All epochs that are left, as one sum."""
@@ -90,31 +98,33 @@ class HistoryPredictor:
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """The same value again; ValueError for a format this laxity does not know."""
         if fields.get("format") != FORMAT or fields.get("kind") != "history":
-            said = f"{fields.get('kind')!r} in format {fields.get('format')!r}"
+            text = f"{fields.get('kind')!r} in format {fields.get('format')!r}"
             raise ValueError(
-                f"a predictor of kind {said} cannot be read; 'history' in {FORMAT} can"
+                f"a predictor of kind {text} cannot be read; 'history' in {FORMAT} can"
             )
         models = tuple(ModelFit.from_json(fit) for fit in fields["models"])
         return cls(models, Costs.from_json(fields["costs"]), fields.get("gpus_per_node"))
 
-    def seen_at(self, workload: Workload, workers: int) -> int:
+    def epochs_seen_at(self, workload: Workload, workers: int) -> int:
         """Epochs seen of this model on so many workers; 0: answers for them are extrapolated."""
-        return self._expectations.of(workload).seen_at(workers)
+        return self._prior_cache.of(workload).epochs_seen_at(workers)
 
     def _answer(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""
         rows: list[Row] = []
         last: Ask | None = None
-        outlook: Outlook = self._expectations.of(asks[0].workload)
-        own: Own | None = None
+        workload_prior: WorkloadPrior = self._prior_cache.of(asks[0].workload)
+        own: OwnEpochs | None = None
         left = 0
         for ask in asks:
             workload, progress = ask.workload, ask.progress
             if last is None or workload is not last.workload or progress is not last.progress:
                 last = ask
                 left = max(0, workload.epochs - progress.epochs_done)
-                outlook = self._expectations.of(workload)
-                own = Own.of(outlook, progress) if progress.epoch_s else None
-            cell = outlook.at(ask.workers)
-            rows.append(own.row(cell, ask.workers, left) if own else expected(cell, left))
-        return estimates(rows)
+                workload_prior = self._prior_cache.of(workload)
+                own = OwnEpochs.of(workload_prior, progress) if progress.epoch_s else None
+            width_prior = workload_prior.prior_at(ask.workers)
+            rows.append(
+                own.row(width_prior, ask.workers, left) if own else row_of_prior(width_prior, left)
+            )
+        return estimate_rows(rows)

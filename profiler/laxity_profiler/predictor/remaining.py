@@ -8,8 +8,8 @@ import numpy as np
 from laxity_profiler.estimate import Estimates, Floats, Progress, Source
 from laxity_profiler.model.calibration import factor
 from laxity_profiler.model.curve import ERROR_ONE_WIDTH, ONE_WIDTH, doublings
-from laxity_profiler.model.run_factor import Belief, update
-from laxity_profiler.predictor.prior import NO_END, Cell, Outlook, finite
+from laxity_profiler.model.run_factor import Belief, update_belief
+from laxity_profiler.predictor.prior import NO_END, WidthPrior, WorkloadPrior, assume_shape
 
 # (epochs left, seconds per epoch, relative variance that is left, noise of one epoch, z10, z50, z90,
 # and P10, P50, P90 of the seconds from the last epoch to the end)
@@ -18,79 +18,103 @@ Row = tuple[Numbers, Source, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class OwnEpochs:
     """What a job's own epochs say: the belief about widths it ran at, and about all others.
 
-    `seen` are those widths; elsewhere the shape of the curve adds its error.
+    `widths` are those; elsewhere the shape of the curve adds its error.
     """
 
     here: Mapping[int, Belief]
     elsewhere: Belief
-    seen: tuple[int, ...]
+    widths: tuple[int, ...]
     n: int
     one_worker_s: float
 
     @classmethod
-    def of(cls, outlook: Outlook, progress: Progress) -> "Own":
-        seen = tuple(sorted(set(progress.widths)))
-        one_worker_s = progress.epoch_s[-1] / ONE_WIDTH.at(progress.widths[-1])
-        cells = {width: finite(outlook.at(width), width, one_worker_s) for width in seen}
+    def of(cls, workload_prior: WorkloadPrior, progress: Progress) -> "OwnEpochs":
+        widths = tuple(sorted(set(progress.widths)))
+        one_worker_s = progress.epoch_s[-1] / ONE_WIDTH.epoch_s(progress.widths[-1])
+        width_priors = {
+            width: assume_shape(workload_prior.prior_at(width), width, one_worker_s)
+            for width in widths
+        }
         ratios = [
-            (width, seconds / cells[width].epoch_s)
+            (width, seconds / width_priors[width].epoch_s)
             for width, seconds in zip(progress.widths, progress.epoch_s, strict=True)
         ]
-        anchor = cells[progress.widths[-1]]
+        anchor = width_priors[progress.widths[-1]]
         prior = Belief(1.0, anchor.spread2 + anchor.error2, 0.0, anchor.noise2, 0)
-        everywhere = update(prior, [ratio for _, ratio in ratios])
-        here = {seen[0]: everywhere}
-        if len(seen) > 1:
-            here = {width: _at(width, ratios, prior, cells[width]) for width in seen}
-        return cls(here, everywhere, seen, len(ratios), one_worker_s)
+        everywhere = update_belief(prior, [ratio for _, ratio in ratios])
+        here = {widths[0]: everywhere}
+        if len(widths) > 1:
+            here = {
+                width: _update_width(width, ratios, prior, width_priors[width]) for width in widths
+            }
+        return cls(here, everywhere, widths, len(ratios), one_worker_s)
 
-    def row(self, cell: Cell, width: int, left: int) -> Row:
+    def row(self, width_prior: WidthPrior, width: int, left: int) -> Row:
         """The rest on `width` workers."""
-        cell = finite(cell, width, self.one_worker_s)
+        width_prior = assume_shape(width_prior, width, self.one_worker_s)
         belief = self.here.get(width)
-        left2 = belief.left2 if belief else self.elsewhere.left2 + _shape2(cell, self.seen, width)
+        left2 = (
+            belief.left2
+            if belief
+            else self.elsewhere.left2 + _shape_variance(width_prior, self.widths, width)
+        )
         belief = belief or self.elsewhere
-        z = cell.later
+        z = width_prior.later
         numbers = (
-            left, cell.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
-            *cell.end_s
+            left, width_prior.epoch_s * belief.factor, left2, belief.noise2, z.z10, z.z50, z.z90,
+            *width_prior.end_s
         )  # fmt: skip
-        return numbers, "observed" if belief.gain > 0.5 else cell.source, cell.n + self.n
+        return (
+            numbers,
+            "observed" if belief.gain > 0.5 else width_prior.source,
+            width_prior.n + self.n,
+        )
 
 
-def _at(width: int, ratios: Sequence[tuple[int, float]], prior: Belief, cell: Cell) -> Belief:
+def _update_width(
+    width: int, ratios: Sequence[tuple[int, float]], prior: Belief, width_prior: WidthPrior
+) -> Belief:
     """A width among several that the job ran at: first what the others say, then its own epochs."""
     others = [ratio for other, ratio in ratios if other != width]
-    carried = update(prior, others)
-    error2 = _shape2(cell, [other for other, _ in ratios if other != width], width)
+    carried = update_belief(prior, others)
+    error2 = _shape_variance(width_prior, [other for other, _ in ratios if other != width], width)
     unsure = Belief(carried.factor, carried.left2 + error2, carried.gain, carried.noise2, carried.n)
-    return update(unsure, [ratio for other, ratio in ratios if other == width])
+    return update_belief(unsure, [ratio for other, ratio in ratios if other == width])
 
 
-def _shape2(cell: Cell, seen: Sequence[int], width: int) -> float:
+def _shape_variance(width_prior: WidthPrior, widths: Sequence[int], width: int) -> float:
     """Relative variance of going from widths that the job ran at to another one."""
-    away = ERROR_ONE_WIDTH * min(doublings(other, width) for other in seen)
-    known = bool(cell.n) or cell.source == "user"
-    return min(cell.error2, away * away) if known else away * away
+    away = ERROR_ONE_WIDTH * min(doublings(other, width) for other in widths)
+    has_history = bool(width_prior.n) or width_prior.source == "user"
+    return min(width_prior.error2, away * away) if has_history else away * away
 
 
-def one_epoch(cell: Cell) -> Row:
+def row_of_one_epoch(width_prior: WidthPrior) -> Row:
     """A row of a single epoch in the middle of a training."""
-    return expected(replace(cell, end_s=NO_END), 1)
+    return row_of_prior(replace(width_prior, end_s=NO_END), 1)
 
 
-def expected(cell: Cell, left: int) -> Row:
+def row_of_prior(width_prior: WidthPrior, left: int) -> Row:
     """A row of a job without epochs of its own."""
-    z = cell.start
-    left2 = cell.spread2 + cell.error2
-    numbers = (left, cell.epoch_s, left2, cell.noise2, z.z10, z.z50, z.z90, *cell.end_s)
-    return numbers, cell.source, cell.n
+    z = width_prior.start
+    left2 = width_prior.spread2 + width_prior.error2
+    numbers = (
+        left,
+        width_prior.epoch_s,
+        left2,
+        width_prior.noise2,
+        z.z10,
+        z.z50,
+        z.z90,
+        *width_prior.end_s,
+    )
+    return numbers, width_prior.source, width_prior.n
 
 
-def estimates(rows: Sequence[Row]) -> Estimates:
+def estimate_rows(rows: Sequence[Row]) -> Estimates:
     """Quantiles of all rows at once; arrays of shape (rows,). Only exact operations are used."""
     numbers = np.array([row[0] for row in rows], dtype=np.float64).reshape(-1, 10)
     epochs, level, left2, noise2 = numbers[:, :4].T
@@ -105,8 +129,8 @@ def estimates(rows: Sequence[Row]) -> Estimates:
     p10, p90 = total * up[:, 0], total * up[:, 2]
     p50 = middle + end_s
     ends = high > 0.0  # two spans, each unsure by itself: their deviations add as squares
-    p10[ends] = (p50 - _joined(middle - p10, end_s - low))[ends]
-    p90[ends] = (p50 + _joined(p90 - middle, high - end_s))[ends]
+    p10[ends] = (p50 - _root_sum_of_squares(middle - p10, end_s - low))[ends]
+    p90[ends] = (p50 + _root_sum_of_squares(p90 - middle, high - end_s))[ends]
     never = unknown & (epochs > 0.0)
     for column in (p50, mean, p90):
         column[never] = np.inf
@@ -120,6 +144,6 @@ def estimates(rows: Sequence[Row]) -> Estimates:
     )
 
 
-def _joined(one: Floats, other: Floats) -> Floats:
+def _root_sum_of_squares(one: Floats, other: Floats) -> Floats:
     """The root of the sum of squares, by exact operations (hypot is not the same everywhere)."""
     return np.asarray(np.sqrt(one * one + other * other))

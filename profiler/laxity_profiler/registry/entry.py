@@ -39,13 +39,13 @@ class Entry:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def said_params(said: Mapping[str, object]) -> dict[str, str]:
+def mlflow_params(said: Mapping[str, object]) -> dict[str, str]:
     """Parameters as MLflow takes them, with laxity's version; empty ones are left out."""
     own = {**said, "laxity": own_version()}
     return {name: str(value)[:PARAM_LIMIT] for name, value in own.items() if str(value)}
 
 
-def listed(values: tuple[int, ...]) -> str:
+def join_numbers(values: tuple[int, ...]) -> str:
     return ",".join(str(value) for value in values)
 
 

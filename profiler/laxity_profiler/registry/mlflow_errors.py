@@ -20,7 +20,7 @@ class MlflowAwayError(RuntimeError):
 
 
 @contextmanager
-def answering(uri: str) -> Iterator[None]:
+def translate_mlflow_errors(uri: str) -> Iterator[None]:
     """What MLflow and its stores raise becomes one error with the address in it."""
     import_mlflow()
     from mlflow.exceptions import MlflowException
@@ -28,8 +28,8 @@ def answering(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, OSError, *DATABASE_ERRORS) as error:
-        words = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-        raise MlflowAwayError(f"MLflow at {uri} does not do it: {words}") from error
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+        raise MlflowAwayError(f"MLflow at {uri} does not do it: {first_line}") from error
 
 
 def check_answers(uri: str) -> None:
@@ -43,8 +43,8 @@ def check_answers(uri: str) -> None:
                 return
             raise MlflowAwayError(f"MLflow at {uri} answers {error.code}") from error
         except (URLError, HTTPException, OSError) as error:
-            why = getattr(error, "reason", error)
-            raise MlflowAwayError(f"MLflow at {uri} does not answer: {why}") from error
+            reason = getattr(error, "reason", error)
+            raise MlflowAwayError(f"MLflow at {uri} does not answer: {reason}") from error
     if uri.startswith(SQLITE):
         folder = Path(uri.removeprefix(SQLITE)).parent
         if not folder.is_dir():

@@ -17,11 +17,11 @@ from typing import Final, cast, get_args
 
 from laxity.durations import format_instant
 from laxity_profiler.estimate import Estimate
-from laxity_profiler.history.report_fold import StopSeen
-from laxity_profiler.learning.backtest import LIVE_LEVELS, Outcome, errors
+from laxity_profiler.history.report_fold import ObservedStop
+from laxity_profiler.learning.backtest import LIVE_LEVELS, Outcome, error_metrics
 from laxity_profiler.overhead.costs import LOCAL, Costs, Part, fit_costs
 from laxity_profiler.overhead.part import PartFit
-from laxity_profiler.registry.entry import QUANTILES, Column, Entry, listed, said_params
+from laxity_profiler.registry.entry import QUANTILES, Column, Entry, join_numbers, mlflow_params
 
 NAME: Final = "laxity-overhead"  # not "laxity.": what follows there is the key of some model
 SERVED: Final = "served_costs.py"
@@ -32,12 +32,12 @@ SIDES: Final = ("suspend", "resume")
 
 
 def overhead_entry(
-    costs: Costs, seen: Sequence[StopSeen], *, prior: tuple[PartFit, ...] = LOCAL
+    costs: Costs, stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...] = LOCAL
 ) -> Entry:
     """These costs, and the observations that they were fitted on, over this prior."""
     document = {"kind": "overhead", "costs": costs.to_json()}
     digest = sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:12]
-    metrics = held_back_errors(held_back(seen, prior=prior))
+    metrics = cross_validation_errors(cross_validate(stops, prior=prior))
     seconds = [Column("double", f"{side}_{name}") for side, name in product(SIDES, QUANTILES)]
     sources = [Column("string", f"{side}_source") for side in SIDES]
     return Entry(
@@ -45,90 +45,90 @@ def overhead_entry(
         digest=digest,
         predicts="overhead",
         about=ABOUT,
-        description=_description(seen, metrics),
+        description=_description(stops, metrics),
         fit=document,
         served=SERVED,
         inputs=(Column("string", "model"), Column("long", "workers", required=False)),
         outputs=(*seconds, *sources),
-        params=_params(seen, digest),
+        params=_params(stops, digest),
         metrics=metrics,
     )
 
 
-def held_back(seen: Sequence[StopSeen], *, prior: tuple[PartFit, ...]) -> list[Outcome]:
+def cross_validate(stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...]) -> list[Outcome]:
     """Every observation predicted from the other folds; its part is the outcome's stage."""
     outcomes: list[Outcome] = []
-    folds = _folds([stop for stop in seen if stop.kind in get_args(Part)])
+    folds = _deal_into_folds([stop for stop in stops if stop.kind in get_args(Part)])
     for number, fold in enumerate(folds):
-        others = [stop for at, other in enumerate(folds) if at != number for stop in other]
+        others = [stop for index, other in enumerate(folds) if index != number for stop in other]
         costs = fit_costs(others, prior=prior)
-        said: dict[tuple[str, str, int], Estimate] = {}
+        estimates: dict[tuple[str, str, int], Estimate] = {}
         for stop in fold:
             key = (stop.model, stop.kind, stop.workers)
-            if key not in said:
+            if key not in estimates:
                 part = cast("Part", stop.kind)
-                said[key] = costs.estimate(stop.model, (part,), stop.workers)
-            if stop.seconds > 0.0 and said[key].p50_s > 0.0:
-                outcomes.append(_outcome(stop, said[key]))
+                estimates[key] = costs.estimate(stop.model, (part,), stop.workers)
+            if stop.seconds > 0.0 and estimates[key].p50_s > 0.0:
+                outcomes.append(_fold_outcome(stop, estimates[key]))
     return outcomes
 
 
-def held_back_errors(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def cross_validation_errors(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """Metrics over all parts (`error/median_ape`), and by part (`error/resume_median_ape`)."""
-    found = errors([replace(one, stage=ALL) for one in outcomes], stage=ALL)
-    for part in sorted({one.stage for one in outcomes}):
-        for name, value in errors(outcomes, stage=part).items():
+    metrics = error_metrics([replace(outcome, stage=ALL) for outcome in outcomes], stage=ALL)
+    for part in sorted({outcome.stage for outcome in outcomes}):
+        for name, value in error_metrics(outcomes, stage=part).items():
             prefix, _, figure = name.partition("/")
-            found[f"{prefix}/{part}_{figure}"] = value
-    return found
+            metrics[f"{prefix}/{part}_{figure}"] = value
+    return metrics
 
 
-def _folds(seen: Sequence[StopSeen]) -> list[list[StopSeen]]:
+def _deal_into_folds(stops: Sequence[ObservedStop]) -> list[list[ObservedStop]]:
     """Dealt out in turn within each model and part, so that no fold has all of one."""
-    folds: list[list[StopSeen]] = [[] for _ in range(FOLDS)]
+    folds: list[list[ObservedStop]] = [[] for _ in range(FOLDS)]
     dealt: Counter[tuple[str, str]] = Counter()
-    for stop in seen:
+    for stop in stops:
         folds[dealt[stop.model, stop.kind] % FOLDS].append(stop)
         dealt[stop.model, stop.kind] += 1
     return folds
 
 
-def _outcome(stop: StopSeen, said: Estimate) -> Outcome:
-    quantiles = (said.p10_s, said.p50_s, said.p90_s)
+def _fold_outcome(stop: ObservedStop, estimate: Estimate) -> Outcome:
+    quantiles = (estimate.p10_s, estimate.p50_s, estimate.p90_s)
     return Outcome(
-        stop.model, stop.kind, said.p50_s, stop.seconds, LIVE_LEVELS, quantiles, said.mean_s
+        stop.model, stop.kind, estimate.p50_s, stop.seconds, LIVE_LEVELS, quantiles, estimate.mean_s
     )
 
 
-def _params(seen: Sequence[StopSeen], digest: str) -> dict[str, str]:
+def _params(stops: Sequence[ObservedStop], digest: str) -> dict[str, str]:
     """What they were fitted on: observations in all and by part, of which models and widths."""
-    by_part = Counter(stop.kind for stop in seen)
-    models = sorted({stop.model for stop in seen})
-    instants = [stop.at for stop in seen if stop.at > 0.0]
-    said: dict[str, object] = {
+    by_part = Counter(stop.kind for stop in stops)
+    models = sorted({stop.model for stop in stops})
+    instants = [stop.at for stop in stops if stop.at > 0.0]
+    params: dict[str, object] = {
         "digest": digest,
-        "observations": len(seen),
+        "observations": len(stops),
         "models": len(models),
         "model_keys": ", ".join(models),
-        "widths": listed(tuple(sorted({stop.workers for stop in seen}))),
+        "widths": join_numbers(tuple(sorted({stop.workers for stop in stops}))),
         "first_observed_at": _instant(min(instants, default=0.0)),
         "last_observed_at": _instant(max(instants, default=0.0)),
     }
-    return said_params(said | {f"n_{part}": n for part, n in sorted(by_part.items())})
+    return mlflow_params(params | {f"n_{part}": n for part, n in sorted(by_part.items())})
 
 
-def _description(seen: Sequence[StopSeen], metrics: Mapping[str, float]) -> str:
-    models = {stop.model for stop in seen}
-    said = f"Fitted on {len(seen)} stops, starts and warm-ups of {len(models)} models."
+def _description(stops: Sequence[ObservedStop], metrics: Mapping[str, float]) -> str:
+    models = {stop.model for stop in stops}
+    text = f"Fitted on {len(stops)} stops, starts and warm-ups of {len(models)} models."
     if "error/median_ape" in metrics:
-        said += (
+        text += (
             f" Of {metrics['error/n']:.0f} held back: mean error "
             f"{100 * metrics['error/mean_ape']:.1f} %, median {100 * metrics['error/median_ape']:.1f} %, "
             f"{100 * metrics['coverage/p90']:.0f} % within P90, all together "
             f"{100 * metrics['error/of_mean']:.1f} % from their predicted sum."
         )
-    return said
+    return text
 
 
-def _instant(at: float) -> str:
-    return format_instant(datetime.fromtimestamp(at, UTC)) if at > 0.0 else ""
+def _instant(index: float) -> str:
+    return format_instant(datetime.fromtimestamp(index, UTC)) if index > 0.0 else ""

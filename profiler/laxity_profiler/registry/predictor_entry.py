@@ -9,10 +9,10 @@ from hashlib import sha256
 from typing import Final
 
 from laxity.durations import format_instant
-from laxity_profiler.learning.backtest import Lesson
+from laxity_profiler.learning.backtest import TrainingSummary
 from laxity_profiler.model.model_fit import ModelFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
-from laxity_profiler.registry.entry import QUANTILES, Column, Entry, listed, said_params
+from laxity_profiler.registry.entry import QUANTILES, Column, Entry, join_numbers, mlflow_params
 
 PREFIX: Final = "laxity."
 SERVED: Final = "served_predictor.py"
@@ -20,16 +20,16 @@ _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """One model's fit, what it was made of, and its errors by the name of a metric."""
 
     fit: ModelFit
-    lesson: Lesson
+    summary: TrainingSummary
     errors: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        return registered_name(self.fit.model)
+        return registry_name(self.fit.model)
 
     @cached_property
     def predictor(self) -> HistoryPredictor:
@@ -40,7 +40,7 @@ class Trained:
         return self.predictor.version
 
 
-def registered_name(model: str) -> str:
+def registry_name(model: str) -> str:
     """A name that the registry takes: one per model key, readable where it can be."""
     plain = _NOT_IN_A_NAME.sub("-", model)
     if plain == model:
@@ -48,10 +48,12 @@ def registered_name(model: str) -> str:
     return f"{PREFIX}{plain}-{sha256(model.encode()).hexdigest()[:8]}"
 
 
-def entry_of(trained: Trained) -> Entry:
+def predictor_entry(trained: TrainedModel) -> Entry:
     """The fit of one model key as the registry takes it."""
     model = trained.fit.model
-    asked = [Column("long", name, required=False) for name in ("epochs", "batch_size", "samples")]
+    optional_columns = [
+        Column("long", name, required=False) for name in ("epochs", "batch_size", "samples")
+    ]
     return Entry(
         name=trained.name,
         digest=trained.digest,
@@ -60,50 +62,48 @@ def entry_of(trained: Trained) -> Entry:
         description=description_of(trained),
         fit=trained.predictor.to_json(),
         served=SERVED,
-        inputs=(Column("long", "workers"), *asked),
+        inputs=(Column("long", "workers"), *optional_columns),
         outputs=(*(Column("double", name) for name in QUANTILES), Column("string", "source")),
         params=params_of(trained),
         metrics=metrics_of(trained),
     )
 
 
-def params_of(trained: Trained) -> dict[str, str]:
+def params_of(trained: TrainedModel) -> dict[str, str]:
     """What a fit was trained on, in words; instants in UTC."""
-    lesson = trained.lesson
-    said: dict[str, object] = {
+    lesson = trained.summary
+    params: dict[str, object] = {
         "model": trained.fit.model,
         "digest": trained.digest,
         "runs": lesson.runs,
         "epochs": lesson.epochs,
         "settings": len(trained.fit.settings),
-        "widths": listed(lesson.widths),
-        "batch_sizes": listed(lesson.batch_sizes),
-        "nodes": listed(lesson.nodes),
-        "samples": listed(lesson.samples),
+        "widths": join_numbers(lesson.widths),
+        "batch_sizes": join_numbers(lesson.batch_sizes),
+        "nodes": join_numbers(lesson.nodes),
+        "samples": join_numbers(lesson.samples),
         "first_epoch_at": _instant(lesson.first_at),
         "last_epoch_at": _instant(lesson.last_at),
     }
-    return said_params(said)
+    return mlflow_params(params)
 
 
-def metrics_of(trained: Trained) -> dict[str, float]:
+def metrics_of(trained: TrainedModel) -> dict[str, float]:
     """Errors of the backtests, and how much runs and epochs differ."""
     fit = trained.fit
     spread = {"fit/spread_of_runs": fit.spread2**0.5, "fit/noise_of_epochs": fit.noise2**0.5}
     return {**trained.errors, **spread}
 
 
-def description_of(trained: Trained) -> str:
-    lesson, errors = trained.lesson, trained.errors
-    said = (
-        f"Trained on {lesson.epochs} epochs of {lesson.runs} runs, {listed(lesson.widths)} workers."
-    )
+def description_of(trained: TrainedModel) -> str:
+    lesson, errors = trained.summary, trained.errors
+    text = f"Trained on {lesson.epochs} epochs of {lesson.runs} runs, {join_numbers(lesson.widths)} workers."
     if "error/median_ape" in errors:
-        said += (
+        text += (
             f" Of {errors['error/n']:.0f} past runs, each predicted from the others: median error "
             f"{100 * errors['error/median_ape']:.1f} %, {100 * errors['coverage/p90']:.0f} % within P90."
         )
-    return said
+    return text
 
 
 def _instant(at: float) -> str:

@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING
 
 from laxity_profiler.history import database
 from laxity_profiler.history.history import History
-from laxity_profiler.history.lease import held
-from laxity_profiler.history.mlflow_runs import Runs
-from laxity_profiler.learning.backtest import Lesson, Outcome, backtests, errors, live
-from laxity_profiler.learning.fit_model import stretches
+from laxity_profiler.history.lease import hold_lease
+from laxity_profiler.history.mlflow_runs import MlflowRuns
+from laxity_profiler.learning.backtest import (
+    Outcome,
+    TrainingSummary,
+    error_metrics,
+    live_outcomes,
+    run_backtests,
+)
+from laxity_profiler.learning.fit_model import split_runs
 from laxity_profiler.learning.learner import RUNS, Learner
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_profiler.registry import calibration_run
 from laxity_profiler.registry.entry import Entry
-from laxity_profiler.registry.mlflow_errors import answering, check_answers
+from laxity_profiler.registry.mlflow_errors import check_answers, translate_mlflow_errors
 from laxity_profiler.registry.overhead_entry import overhead_entry
-from laxity_profiler.registry.predictor_entry import Trained, entry_of
+from laxity_profiler.registry.predictor_entry import TrainedModel, predictor_entry
 from laxity_profiler.registry.registry import Published, Registry
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Refit:
+class RefitResult:
     """What one refit did. `view` is the run that shows the calibration."""
 
     predictor: str
@@ -39,46 +45,48 @@ class Refit:
 
     @property
     def new(self) -> tuple[Published, ...]:
-        return tuple(one for one in self.published if one.is_new)
+        return tuple(published for published in self.published if published.is_new)
 
 
-def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) -> Refit:
+def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) -> RefitResult:
     """One refit. MlflowAwayError, HistoryError or LeaseHeldError if it cannot be done now."""
     check_answers(tracking_uri)
     history = History(engine)
     registry = Registry(tracking_uri)
-    with held(engine, "refit") as lease:
-        with answering(tracking_uri):
-            read = Runs(history, tracking_uri).read()
+    with hold_lease(engine, "refit") as lease:
+        with translate_mlflow_errors(tracking_uri):
+            read = MlflowRuns(history, tracking_uri).read()
         say(f"{read} MLflow runs read")
         learner = Learner(history)
         predictor = learner.predictor()
         published: list[Published] = []
         past: list[Outcome] = []
         for entry in _entries(history, predictor, past):
-            published.append(_published(registry, entry, say))
+            published.append(_publish(registry, entry, say))
             lease.renew()
         if history.stops(most=1):
             entry = overhead_entry(predictor.costs, learner.overheads(), prior=learner.prior)
-            published.append(_published(registry, entry, say))
+            published.append(_publish(registry, entry, say))
             lease.renew()
         with database.transaction(engine) as connection:
-            finished = live(database.predictions_of(connection, None))
-        view, is_new = calibration_run.refresh(registry, {"live": finished, "backtest": past})
-        return Refit(predictor.version, read, tuple(published), view, is_new)
+            finished = live_outcomes(database.predictions_of(connection, None))
+        view, is_new = calibration_run.refresh_calibration(
+            registry, {"live": finished, "backtest": past}
+        )
+        return RefitResult(predictor.version, read, tuple(published), view, is_new)
 
 
 def _entries(history: History, predictor: HistoryPredictor, past: list[Outcome]) -> Iterator[Entry]:
     """What was learned of each model, one at a time; its backtests are added to `past`."""
     for fit in predictor.models:
         runs = history.epochs(fit.model)[-RUNS:]
-        outcomes = backtests(fit.model, stretches(runs))
+        outcomes = run_backtests(fit.model, split_runs(runs))
         past += outcomes
-        yield entry_of(Trained(fit, Lesson.of(runs), errors(outcomes)))
+        yield predictor_entry(TrainedModel(fit, TrainingSummary.of(runs), error_metrics(outcomes)))
 
 
-def _published(registry: Registry, entry: Entry, say: Callable[[str], None]) -> Published:
-    one = registry.publish(entry)
-    if one.is_new:
-        say(f"{one.name}: version {one.version}")
-    return one
+def _publish(registry: Registry, entry: Entry, say: Callable[[str], None]) -> Published:
+    published = registry.publish(entry)
+    if published.is_new:
+        say(f"{published.name}: version {published.version}")
+    return published

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laxity.worker.mlflow_tracking import write_ahead
 from laxity_profiler.registry.entry import Column, Entry, own_version
-from laxity_profiler.registry.mlflow_errors import SQLITE, answering
+from laxity_profiler.registry.mlflow_errors import SQLITE, translate_mlflow_errors
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -51,7 +51,7 @@ class Registry:
 
     @cached_property
     def client(self) -> "MlflowClient":
-        with answering(self.uri):
+        with translate_mlflow_errors(self.uri):
             from mlflow import MlflowClient
 
             write_ahead(self.uri)
@@ -60,25 +60,25 @@ class Registry:
     @cached_property
     def experiment(self) -> str:
         """The experiment of predictors and their pictures, made if it is not there."""
-        with answering(self.uri):
-            found = self.client.get_experiment_by_name(EXPERIMENT)
-            if found is not None:
-                return str(found.experiment_id)
+        with translate_mlflow_errors(self.uri):
+            experiment = self.client.get_experiment_by_name(EXPERIMENT)
+            if experiment is not None:
+                return str(experiment.experiment_id)
             made = self.client.create_experiment(EXPERIMENT, _artifacts_beside(self.uri))
             self.client.set_experiment_tag(made, *SHOWN_AS_TRAINING)
             return str(made)
 
     def publish(self, entry: Entry) -> Published:
         """The version of this fit, made if it is not there; the alias points to it."""
-        with answering(self.uri):
-            self._registered(entry)
-            known = self._known(entry)
-            version = known or self._made(entry)
-            if known is None or not self._is_champion(entry.name, version):
+        with translate_mlflow_errors(self.uri):
+            self._ensure_registered(entry)
+            found_version = self._find_version(entry)
+            version = found_version or self._create_version(entry)
+            if found_version is None or not self._is_champion(entry.name, version):
                 self.client.set_registered_model_alias(entry.name, ALIAS, version)
-            return Published(entry.name, version, is_new=known is None)
+            return Published(entry.name, version, is_new=found_version is None)
 
-    def _registered(self, entry: Entry) -> None:
+    def _ensure_registered(self, entry: Entry) -> None:
         from mlflow.exceptions import MlflowException
 
         try:
@@ -89,16 +89,16 @@ class Registry:
             tags = {TAG_PREDICTS: entry.predicts}
             self.client.create_registered_model(entry.name, tags=tags, description=entry.about)
 
-    def _known(self, entry: Entry) -> str | None:
-        asked = f"name = '{entry.name}' AND {_has_digests(entry)}"
-        found = self.client.search_model_versions(asked)
-        return max((str(one.version) for one in found), key=int, default=None)
+    def _find_version(self, entry: Entry) -> str | None:
+        condition = f"name = '{entry.name}' AND {_has_digests(entry)}"
+        experiment = self.client.search_model_versions(condition)
+        return max((str(column.version) for column in experiment), key=int, default=None)
 
     def _is_champion(self, name: str, version: str) -> bool:
         registered = self.client.get_registered_model(name)
         return str(registered.aliases.get(ALIAS, "")) == version
 
-    def _made(self, entry: Entry) -> str:
+    def _create_version(self, entry: Entry) -> str:
         """Run, model and version, in this order: what counts comes last."""
         from mlflow.entities import Metric
 
@@ -111,14 +111,14 @@ class Registry:
             self.experiment, "predictor", run_id, tags, dict(entry.params), "predictor"
         )
         with tempfile.TemporaryDirectory(prefix="laxity-model-") as folder:
-            save(entry, Path(folder) / "model")
+            save_model(entry, Path(folder) / "model")
             client.log_model_artifacts(model.model_id, str(Path(folder) / "model"))
         client.finalize_logged_model(model.model_id, "READY")
         metrics = [
             Metric(name, value, now_ms, 0, model_id=model.model_id, run_id=run_id)
             for name, value in entry.metrics.items()
         ]
-        client.log_batch(run_id, metrics=metrics, params=_params(entry))
+        client.log_batch(run_id, metrics=metrics, params=_mlflow_params(entry))
         client.set_terminated(run_id)
         made: ModelVersion = client.create_model_version(
             entry.name,
@@ -136,7 +136,7 @@ class Registry:
             self.client.delete_run(run.info.run_id)
 
 
-def save(entry: Entry, folder: Path) -> None:
+def save_model(entry: Entry, folder: Path) -> None:
     """The fit as an MLflow model in a folder."""
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
@@ -173,7 +173,9 @@ def _has_digests(entry: Entry) -> str:
 def _schema(columns: Sequence[Column]) -> Any:
     from mlflow.types import ColSpec, Schema
 
-    return Schema([ColSpec(one.kind, one.name, required=one.required) for one in columns])
+    return Schema(
+        [ColSpec(column.kind, column.name, required=column.required) for column in columns]
+    )
 
 
 def _artifacts_beside(uri: str) -> str | None:
@@ -183,7 +185,7 @@ def _artifacts_beside(uri: str) -> str | None:
     return (Path(uri.removeprefix(SQLITE)).resolve().parent / "mlartifacts").as_uri()
 
 
-def _params(entry: Entry) -> list[Any]:
+def _mlflow_params(entry: Entry) -> list[Any]:
     from mlflow.entities import Param
 
     return [Param(name, value) for name, value in dict(entry.params).items()]

@@ -39,14 +39,14 @@ class ServedCosts(PythonModel):
 
     def _row(self, row: dict[Any, Any]) -> dict[str, Any]:
         workload, workers = Workload(str(row["model"]), 1), int(row.get("workers", 1))
-        found: dict[str, Any] = {}
-        for side, said in (
+        columns: dict[str, Any] = {}
+        for side, estimate in (
             ("suspend", self.predictor.suspend_cost(workload, workers)),
             ("resume", self.predictor.resume_cost(workload, workers)),
         ):
-            found |= {f"{side}_{name}": getattr(said, name) for name in QUANTILES}
-            found[f"{side}_source"] = said.source
-        return found
+            columns |= {f"{side}_{name}": getattr(estimate, name) for name in QUANTILES}
+            columns[f"{side}_source"] = estimate.source
+        return columns
 
 
 set_model(ServedCosts())

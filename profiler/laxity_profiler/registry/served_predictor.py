@@ -37,14 +37,14 @@ class ServedPredictor(PythonModel):
         params: dict[str, Any] | None = None,
     ) -> pd.DataFrame:
         asks = [self._ask(row) for row in model_input.to_dict("records")]
-        found = self.predictor.table(asks)
+        estimates = self.predictor.table(asks)
         return pd.DataFrame(
             {
-                "p10_s": found.p10_s,
-                "p50_s": found.p50_s,
-                "mean_s": found.mean_s,
-                "p90_s": found.p90_s,
-                "source": list(found.sources),
+                "p10_s": estimates.p10_s,
+                "p50_s": estimates.p50_s,
+                "mean_s": estimates.mean_s,
+                "p90_s": estimates.p90_s,
+                "source": list(estimates.sources),
             },
             index=model_input.index,
         )

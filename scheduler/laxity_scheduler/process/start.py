@@ -66,7 +66,7 @@ def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) 
             report_of=reports_of(history),
             policy=policy_named(settings.policy),
             lessons=Lessons(history, learner),
-            leads=leads if store.is_exclusive else taking_over(leads, learner.catch_up),
+            leads=leads if store.is_exclusive else taking_over(leads, learner.reload_outcomes),
         )
         service.leader = elected.holder if elected else service.leader
         if (adopt := getattr(world, "adopt", None)) is not None:
@@ -90,9 +90,9 @@ def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Pol
         return None
 
     def read() -> int:
-        from laxity_profiler.history.mlflow_runs import Runs
+        from laxity_profiler.history.mlflow_runs import MlflowRuns
 
-        return Runs(history, settings.tracking_url).read()
+        return MlflowRuns(history, settings.tracking_url).read()
 
     return Poller(read, due=due)
 

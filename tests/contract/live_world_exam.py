@@ -14,7 +14,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import condition
-from laxity_scheduler.http.job_service import RELEASED, TAKEN_BACK
+from laxity_scheduler.http.job_service import PIN_ANNOTATIONS, UNPIN_ANNOTATIONS
 from laxity_scheduler.live import LiveWorld, Released
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Promised, Resize
@@ -106,14 +106,14 @@ def a_released_job_runs_on_untouched_until_it_is_taken_back(stage: LiveStage) ->
     admit(stage, job_id, "a", "a")
     do(stage, Preempt(job_id, "epoch", other, WHY))
     stage.until(lambda state: row(state, job_id).stop_requested_at is not None, "it is asked")
-    stage.world.annotate(job_id, RELEASED)
+    stage.world.annotate(job_id, PIN_ANNOTATIONS)
     state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
     assert (row(state, job_id).workers, row(state, job_id).stop_requested_at) == (2, None)
     assert free(state) == {"a": 2, "b": 4}
     assert not stage.world.signal(job_id).stop
     with pytest.raises(PlanError, match="the job is pinned"):
         Plan((Preempt(job_id, "now", other, WHY),)).check(state)
-    stage.world.annotate(job_id, TAKEN_BACK)
+    stage.world.annotate(job_id, UNPIN_ANNOTATIONS)
     state = stage.until(lambda state: not row(state, job_id).pinned, "it is taken back")
     assert row(state, job_id).workers == 2
     do(stage, Preempt(job_id, "now", other, WHY))

@@ -15,7 +15,7 @@ from laxity_profiler.history.history import History
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.http.app import create_app
-from laxity_scheduler.http.job_service import Desk
+from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.http.tokens import Tokens
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.outbox import Sink
@@ -47,7 +47,7 @@ class Stage:
     """A running service and what stands around it."""
 
     service: Service
-    desk: Desk
+    desk: JobService
     world: MemoryWorld
     history: History
     learning: Fixed
@@ -149,8 +149,8 @@ def staged(
     )
     teller = Dispatcher(service.board, service.metrics, listeners)
     service.telling = teller
-    desk = Desk(service, history)
-    app = create_app(service, desk, tokens or Tokens.of(TOKEN, SECRET))
+    desk = JobService(service, history)
+    app = create_app(service, desk, tokens or Tokens.for_token(TOKEN, SECRET))
     shown = {} if tokens else bearer(TOKEN)
     try:
         with TestClient(

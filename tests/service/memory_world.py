@@ -12,7 +12,7 @@ from typing import Any
 from laxity import names
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.http.job_from_manifest import newcomer
+from laxity_scheduler.http.job_from_manifest import job_from_manifest
 from laxity_scheduler.live import DuplicateJobError, Manifest, Released, Signal, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
@@ -105,7 +105,7 @@ class MemoryWorld:
             job: Json = json.loads(json.dumps(manifest))
             job["metadata"] |= {"uid": str(uuid.uuid4()), "namespace": spec.namespace}
             job["metadata"].setdefault("annotations", {})
-            row = newcomer(job, self._snapshot())
+            row = job_from_manifest(job, self._snapshot())
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row.submitted_at))
             job["metadata"]["creationTimestamp"] = stamp
             self._jobs[spec.id] = job

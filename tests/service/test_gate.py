@@ -139,7 +139,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": message["body"]})
 
 
-GUARDED = Gate(echo, Tokens.of(TOKEN, SECRET))
+GUARDED = Gate(echo, Tokens.for_token(TOKEN, SECRET))
 
 
 @pytest.mark.asyncio
@@ -151,7 +151,7 @@ async def test_without_a_token_the_answer_comes_before_a_byte_of_the_body_is_rea
 
 @pytest.mark.asyncio
 async def test_a_body_that_is_said_to_be_too_long_is_answered_before_it_is_read() -> None:
-    sender = Sender(b"x", headers={**bearer(), "content-length": str(gate.MOST_BYTES + 1)})
+    sender = Sender(b"x", headers={**bearer(), "content-length": str(gate.MAX_BYTES + 1)})
     assert await sender.call(GUARDED) == 413
     assert sender.asked_before_answer == 0
 
@@ -161,7 +161,7 @@ async def test_a_body_without_an_end_is_answered_at_the_limit() -> None:
     piece = 64 * 1024
     sender = Sender(*[b"x" * piece] * 100, headers=bearer())
     assert await sender.call(GUARDED) == 413
-    assert sender.asked_before_answer == gate.MOST_BYTES // piece + 1
+    assert sender.asked_before_answer == gate.MAX_BYTES // piece + 1
     assert not sender.parts  # the sender got rid of all of it, and then saw the answer
 
 
@@ -190,7 +190,7 @@ async def test_a_call_that_the_servers_end_cuts_off_is_answered_in_words() -> No
         await asyncio.Event().wait()
 
     sender = Sender(b"{}", headers=bearer())
-    call = asyncio.create_task(sender.call(Gate(endless, Tokens.of(TOKEN))))
+    call = asyncio.create_task(sender.call(Gate(endless, Tokens.for_token(TOKEN))))
     await begun.wait()
     call.cancel()
     assert await call == 503

@@ -323,7 +323,9 @@ def test_explain_tells_the_chain_and_who_holds_what_a_job_waits_for(tmp_path: Pa
         stage.until("default/first", lambda view: view["workers"] > 0, "running")
         stage.submit("second", widths="1")
         stage.until("default/second", lambda view: view["verdict"] == "forecast", "told")
-        wait_until(lambda: bool(stage.desk.explain("default/second")["held_by"]), "who holds it")
+        wait_until(
+            lambda: bool(stage.desk.views.explain_job("default/second")["held_by"]), "who holds it"
+        )
         answer = stage.http.get("/v1/jobs/default/second/explain").json()
     assert answer["held_by"] == ["default/first"]
     assert answer["expected_start_at"] > time.time()

@@ -14,7 +14,7 @@ from laxity_profiler.history.history import History
 from laxity_profiler.history.report_fold import KINDS
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.learning.learner import Learner
-from laxity_scheduler.http.job_service import Desk
+from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.policies import qos
 from laxity_scheduler.process.start import reports_of
@@ -71,7 +71,7 @@ def poison(chance: random.Random, seq: int, now: float) -> Any:
 
 
 @contextmanager
-def stepped(home: Path, world: MemoryWorld) -> Iterator[tuple[Service, Desk]]:
+def stepped(home: Path, world: MemoryWorld) -> Iterator[tuple[Service, JobService]]:
     """A service whose cycles a test makes one by one, which learns and tells as a real one."""
     given = Settings(home=home, least_interval_s=0.0)
     store, engine = Store.open(given.store_url), open_engine(given.store_url)
@@ -87,23 +87,23 @@ def stepped(home: Path, world: MemoryWorld) -> Iterator[tuple[Service, Desk]]:
         lessons=Lessons(history, learner),
     )
     service.telling = Dispatcher(service.board, service.metrics, ())
-    yield service, Desk(service, history)
+    yield service, JobService(service, history)
     engine.dispose()
     store.close()
 
 
-def ask(desk: Desk, name: str, *, epochs: int = 10, deadline: str | None = None) -> None:
+def ask(desk: JobService, name: str, *, epochs: int = 10, deadline: str | None = None) -> None:
     asked = manifest(
         name, widths="1", epoch_estimate="1s", epochs=epochs, deadline=deadline, model=name
     )
-    desk.submit(asked)
+    desk.submit_job(asked)
 
 
-def hand_in(desk: Desk, job_id: str, lines: Sequence[object]) -> int:
-    return desk.ingest(job_id, desk.view(job_id)["uid"], lines)
+def hand_in(desk: JobService, job_id: str, lines: Sequence[object]) -> int:
+    return desk.workers.ingest_reports(job_id, desk.views.view_of(job_id)["uid"], lines)
 
 
-def report_poison(desk: Desk, chance: random.Random, cycle: int, now: float) -> None:
+def report_poison(desk: JobService, chance: random.Random, cycle: int, now: float) -> None:
     """This cycle's share of the reports: each job's in one call."""
     share = -(-REPORTS // CYCLES // len(POISONED)) + 1
     for name in POISONED:
@@ -129,7 +129,7 @@ def started_in(home: Path, *, is_poisoned: bool) -> dict[str, int]:
                 for name in POISONED[:4]:
                     world.finished(f"default/{name}", failed=name == POISONED[0])
             assert service.attempt(), service.failure
-            listed = {view["id"]: view for view in desk.views(lambda _namespace: True)}
+            listed = {view["id"]: view for view in desk.views.list_views(lambda _namespace: True)}
             orjson.dumps(listed)
             running = [name for name in HONEST if listed.get(f"default/{name}", {}).get("workers")]
             started |= {name: cycle for name in running if name not in started}
@@ -150,7 +150,7 @@ def test_a_thousand_poisoned_reports_delay_no_honest_job(tmp_path: Path) -> None
 def test_no_json_value_anywhere_in_a_line_raises(tmp_path: Path) -> None:
     world = MemoryWorld(1)
     with stepped(tmp_path, world) as (service, desk):
-        desk.submit(manifest("a", widths="1", epoch_estimate="1s"))
+        desk.submit_job(manifest("a", widths="1", epoch_estimate="1s"))
         assert service.attempt()
         now, seq = service.seen[0].now, 0
         for kind in sorted(KINDS):
@@ -161,7 +161,7 @@ def test_no_json_value_anywhere_in_a_line_raises(tmp_path: Path) -> None:
                     lines.append({"seq": seq, "kind": kind, "at": now, field: value})
                 hand_in(desk, "default/a", lines)
         assert service.attempt(), service.failure
-        orjson.dumps(desk.views(lambda _namespace: True))
+        orjson.dumps(desk.views.list_views(lambda _namespace: True))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_finish_beyond_the_calendar_reads_never_and_harms_nobody(
     world = MemoryWorld(2)
     with stepped(tmp_path, world) as (service, desk):
         asked = manifest("endless", widths="1", epochs=1_000_000, epoch_estimate=estimate)
-        desk.submit(asked)
+        desk.submit_job(asked)
         assert service.attempt()
         now = service.seen[0].now
         if lines:
@@ -194,8 +194,8 @@ def test_a_finish_beyond_the_calendar_reads_never_and_harms_nobody(
         ask(desk, "a", deadline="1h")
         assert service.attempt(), service.failure
         assert service.attempt(), service.failure
-        views = {view["id"]: view for view in desk.views(lambda _namespace: True)}
-        chain = desk.explain("default/endless")
+        views = {view["id"]: view for view in desk.views.list_views(lambda _namespace: True)}
+        chain = desk.views.explain_job("default/endless")
     assert views["default/a"]["workers"] == 1
     assert views["default/endless"]["workers"] == 1
     assert chain["job"]["id"] == "default/endless"
@@ -206,13 +206,13 @@ def test_a_finish_beyond_the_calendar_reads_never_and_harms_nobody(
 def test_a_result_that_no_writer_takes_is_set_aside_in_words(tmp_path: Path) -> None:
     world = MemoryWorld(1)
     with stepped(tmp_path, world) as (service, desk):
-        desk.submit(manifest("a", widths="1", epoch_estimate="1s"))
+        desk.submit_job(manifest("a", widths="1", epoch_estimate="1s"))
         assert service.attempt()
         line = {"seq": 1, "kind": "finished", "at": 1.0, "result": {"seed": 2**64}}
         assert hand_in(desk, "default/a", [line]) == 1
         world.finished("default/a")
         assert service.attempt()
-        view = desk.view("default/a")
+        view = desk.views.view_of("default/a")
     assert (view["state"], view["outcome"], view["result"]) == ("finished", "finished", None)
     assert view["error"] == "its result is no JSON that can be kept: Integer exceeds 64-bit range"
 
@@ -220,10 +220,10 @@ def test_a_result_that_no_writer_takes_is_set_aside_in_words(tmp_path: Path) -> 
 def test_an_error_text_is_kept_without_what_no_writer_takes(tmp_path: Path) -> None:
     world = MemoryWorld(1)
     with stepped(tmp_path, world) as (service, desk):
-        desk.submit(manifest("a", widths="1", epoch_estimate="1s"))
+        desk.submit_job(manifest("a", widths="1", epoch_estimate="1s"))
         assert service.attempt()
         line = {"seq": 1, "kind": "failed", "at": 1.0, "error": "half \ud800 of one \0"}
         hand_in(desk, "default/a", [line])
         assert service.attempt()
-        view = desk.view("default/a")
+        view = desk.views.view_of("default/a")
     assert view["error"] == "half ? of one \ufffd"

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from laxity_scheduler.http.tokens import (
-    ANYBODY,
+    FULL_ACCESS,
     Caller,
     Tokens,
     TokensError,
-    made_token,
+    own_token,
     read_tokens,
     worker_token,
 )
@@ -121,10 +121,10 @@ def held_by(stage: Stage, who: dict[str, str]) -> list[str]:
 
 
 def test_a_new_token_is_made_once_and_only_its_owner_can_read_the_file(tmp_path: Path) -> None:
-    first = made_token(tmp_path / "tokens")
-    assert made_token(tmp_path / "tokens") == first
+    first = own_token(tmp_path / "tokens")
+    assert own_token(tmp_path / "tokens") == first
     assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
-    assert Tokens(read_tokens(tmp_path / "tokens")).caller(f"Bearer {first}") == ANYBODY
+    assert Tokens(read_tokens(tmp_path / "tokens")).caller_of(f"Bearer {first}") == FULL_ACCESS
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_the_operators_token_may_come_from_the_environment(
     monkeypatch.delenv("LAXITY_WORKER_SECRET", raising=False)
     keys = keys_of(Settings(home=tmp_path, host="10.0.0.7"), Home(tmp_path), None)
     assert keys.own == OPERATOR
-    assert keys.tokens.caller(f"Bearer {OPERATOR}") == ANYBODY
-    assert keys.tokens.caller(f"Bearer {keys.of_worker('u1')}") == Caller(frozenset(), "u1")
+    assert keys.tokens.caller_of(f"Bearer {OPERATOR}") == FULL_ACCESS
+    assert keys.tokens.caller_of(f"Bearer {keys.of_worker('u1')}") == Caller(frozenset(), "u1")
     assert not (tmp_path / "tokens").exists()
     assert (tmp_path / "worker-secret").stat().st_mode & 0o777 == 0o600
 
@@ -232,7 +232,7 @@ def test_a_worker_that_was_given_its_token_by_one_replica_is_known_to_the_other(
         keys_of(Settings(home=home, host="10.0.0.7"), Home(home), file if with_file else None)
         for home in (tmp_path / "one", tmp_path / "two")
     ]
-    assert other.tokens.caller(f"Bearer {one.of_worker('u1')}") == Caller(frozenset(), "u1")
+    assert other.tokens.caller_of(f"Bearer {one.of_worker('u1')}") == Caller(frozenset(), "u1")
     assert not list(tmp_path.glob("*/worker-secret"))
 
 
@@ -255,7 +255,7 @@ def test_a_token_is_made_whoever_can_reach_the_service(
     ]
     assert len(first.own) >= 32
     assert again.own == first.own
-    assert first.tokens.caller("") is None
+    assert first.tokens.caller_of("") is None
     assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
 
 

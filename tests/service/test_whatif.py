@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Workload
-from laxity_scheduler.http.job_from_manifest import newcomer
-from laxity_scheduler.http.whatif import answer_json, ask
+from laxity_scheduler.http.job_from_manifest import job_from_manifest
+from laxity_scheduler.http.whatif import decide_whatif, whatif_view
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.verdict import Promise, Refusal
@@ -64,34 +64,34 @@ def test_the_answer_is_the_verdict_that_the_job_then_gets(tmp_path: Path) -> Non
 def test_a_job_that_would_be_preempted_is_named_as_an_effect() -> None:
     running = job("long", epochs=1000, running=1)
     state = cluster(gpus=1, jobs=[replace(running, asked=False)], now=30.0)
-    newcomer = job("urgent", epochs=2, due_at=220.0, submitted_at=30.0)
-    answer = ask(state, newcomer, TRUTH, qos.decide)
-    effects = answer_json(answer, state, newcomer)["effects"]
+    job_from_manifest = job("urgent", epochs=2, due_at=220.0, submitted_at=30.0)
+    answer = decide_whatif(state, job_from_manifest, TRUTH, qos.decide)
+    effects = whatif_view(answer, state, job_from_manifest)["effects"]
     assert isinstance(answer.verdict, Promise)
     assert [(effect["job"], effect["decision"]) for effect in effects] == [("team/long", "preempt")]
 
 
 def test_a_job_that_would_start_later_is_named_as_an_effect() -> None:
     state = cluster(gpus=1, jobs=[job("patient", epochs=50)], now=5.0)
-    newcomer = job("urgent", epochs=2, due_at=200.0, submitted_at=5.0)
-    answer = ask(state, newcomer, TRUTH, qos.decide)
-    effects = answer_json(answer, state, newcomer)["effects"]
+    job_from_manifest = job("urgent", epochs=2, due_at=200.0, submitted_at=5.0)
+    answer = decide_whatif(state, job_from_manifest, TRUTH, qos.decide)
+    effects = whatif_view(answer, state, job_from_manifest)["effects"]
     assert [(effect["job"], effect["decision"]) for effect in effects] == [("team/patient", "wait")]
 
 
 def test_a_refused_job_moves_nobody() -> None:
     running = job("long", epochs=1000, running=1)
     state = cluster(gpus=1, jobs=[replace(running, asked=False)], now=30.0)
-    newcomer = job("hopeless", epochs=2, due_at=37.0, submitted_at=30.0)
-    answer = ask(state, newcomer, TRUTH, qos.decide)
+    job_from_manifest = job("hopeless", epochs=2, due_at=37.0, submitted_at=30.0)
+    answer = decide_whatif(state, job_from_manifest, TRUTH, qos.decide)
     assert isinstance(answer.verdict, Refusal)
-    assert answer_json(answer, state, newcomer)["effects"] == []
+    assert whatif_view(answer, state, job_from_manifest)["effects"] == []
 
 
 def test_a_policy_that_gives_no_verdicts_answers_none() -> None:
     state = cluster(gpus=1, now=5.0)
-    answer = ask(state, job("a"), TRUTH, lambda _state, _predictor: Plan())
-    assert answer_json(answer, state, job("a"))["verdict"] == "none"
+    answer = decide_whatif(state, job("a"), TRUTH, lambda _state, _predictor: Plan())
+    assert whatif_view(answer, state, job("a"))["verdict"] == "none"
 
 
 @pytest.mark.slow
@@ -100,9 +100,9 @@ def test_a_thousand_jobs_on_five_hundred_nodes_are_asked_about_in_less_than_a_se
     refused = replace(
         job("new", epochs=50, workers=(1, 2, 4), due_at=500.0, submitted_at=10.0), queued_at=10.0
     )
-    ask(state, refused, TRUTH, qos.decide)
+    decide_whatif(state, refused, TRUTH, qos.decide)
     began = time.process_time()
-    answer = ask(state, refused, TRUTH, qos.decide)
+    answer = decide_whatif(state, refused, TRUTH, qos.decide)
     took_s = time.process_time() - began
     assert isinstance(answer.verdict, Refusal)
     assert answer.verdict.offers
@@ -114,16 +114,16 @@ def test_widths_beyond_the_cluster_are_never_asked_about() -> None:
     asked = {}
     for widths in ("1..2", "1..4096"):
         predictor = Counting(epoch_s=60.0)
-        row = newcomer(manifest(deadline="2h", widths=widths), state)
-        ask(state, row, predictor, qos.decide)
+        row = job_from_manifest(manifest(deadline="2h", widths=widths), state)
+        decide_whatif(state, row, predictor, qos.decide)
         asked[widths] = predictor.rows
     assert asked["1..4096"] == asked["1..2"] > 0
 
 
 def test_no_width_that_fits_is_refused_with_what_is_needed() -> None:
     state = cluster(gpus=2)
-    row = newcomer(manifest(deadline="2h", widths="512..4096"), state)
-    told = ask(state, row, TRUTH, qos.decide).verdict
+    row = job_from_manifest(manifest(deadline="2h", widths="512..4096"), state)
+    told = decide_whatif(state, row, TRUTH, qos.decide).verdict
     assert isinstance(told, Refusal)
     assert told.reason.code == "does_not_fit_cluster"
     assert "512 workers" in told.reason.text

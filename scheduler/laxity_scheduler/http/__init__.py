@@ -1,1 +1,1 @@
-"""The HTTP face of the service, and what people and workers may ask of it."""
+"""The HTTP API of the service."""

@@ -1,6 +1,6 @@
-"""The API's reference as one page of plain HTML: no script, nothing from another origin, readable offline.
+"""The API's reference as one page of plain HTML: no script, nothing from another origin.
 
-It is the OpenAPI document, shown; a token is needed for neither, as both stand in the source.
+It shows the OpenAPI document. Neither needs a token: both are part of the source.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ STYLE: Final = (
 )
 
 
-def page(openapi: Json) -> str:
+def reference_page(openapi: Json) -> str:
     """Every call of this OpenAPI document: what it does, takes and answers."""
     title = escape(str(openapi["info"]["title"]))
     calls = [
-        f"<h2><code>{method.upper()} {escape(path)}</code></h2>{''.join(_call(call))}"
+        f"<h2><code>{method.upper()} {escape(path)}</code></h2>{''.join(_operation_html(call))}"
         for path, methods in openapi["paths"].items()
         for method, call in methods.items()
     ]
@@ -37,26 +37,28 @@ def page(openapi: Json) -> str:
     )
 
 
-def _call(call: Json) -> Iterator[str]:
+def _operation_html(call: Json) -> Iterator[str]:
     yield f"<p>{escape(str(call.get('description', '')))}</p><table>"
     for parameter in call.get("parameters", ()):
-        yield _row(f"{parameter['name']} ({parameter['in']})", _kind(parameter.get("schema", {})))
+        yield _table_row(
+            f"{parameter['name']} ({parameter['in']})", _schema_text(parameter.get("schema", {}))
+        )
     if "requestBody" in call:
         (content,) = call["requestBody"]["content"].values()
-        yield _row("body", _kind(content.get("schema", {})))
+        yield _table_row("body", _schema_text(content.get("schema", {})))
     for code, answer in call["responses"].items():
-        yield _row(code, str(answer.get("description", "")))
+        yield _table_row(code, str(answer.get("description", "")))
     yield "</table>"
 
 
-def _row(name: str, words: str) -> str:
-    return f"<tr><td><code>{escape(name)}</code><td>{escape(words)}"
+def _table_row(name: str, text: str) -> str:
+    return f"<tr><td><code>{escape(name)}</code><td>{escape(text)}"
 
 
-def _kind(schema: Json) -> str:
+def _schema_text(schema: Json) -> str:
     """A schema in a few words: its name, its type, or those that it may be."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"])
+        return " or ".join(_schema_text(option) for option in schema["anyOf"])
     return " ".join(str(schema[key]) for key in ("type", "description") if key in schema)

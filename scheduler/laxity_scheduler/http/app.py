@@ -1,6 +1,7 @@
 """The FastAPI app of one service: its routes, its limits, and what its errors look like."""
 
 import errno
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,22 +17,24 @@ from starlette.exceptions import HTTPException
 
 from laxity.job.qos import QoSError
 from laxity_profiler.history.history import HistoryError
+from laxity_scheduler.http import cluster_routes, job_routes
 from laxity_scheduler.http.gate import Gate
-from laxity_scheduler.http.job_service import ConflictError, Desk
-from laxity_scheduler.http.responses import Problem, problem
-from laxity_scheduler.http.routes import LOG, router
+from laxity_scheduler.http.job_service import JobService
+from laxity_scheduler.http.responses import Problem, problem_response
 from laxity_scheduler.http.tokens import Caller, Tokens
+from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
 from laxity_scheduler.service.loop import NotReadyError, Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import StoreError
 
+LOG: Final = logging.getLogger(__name__)
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+DISK_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 CODES = {401: "unauthorized", 404: "not_found", 405: "method_not_allowed", 409: "conflict"}
 
 
-def create_app(service: Service, desk: Desk, tokens: Tokens) -> FastAPI:
+def create_app(service: Service, job_service: JobService, tokens: Tokens) -> FastAPI:
     """An app that owns the service's loop: it runs from the app's start to its end."""
     app = FastAPI(
         title="laxity",
@@ -41,16 +44,17 @@ def create_app(service: Service, desk: Desk, tokens: Tokens) -> FastAPI:
         docs_url=None,  # Swagger's scripts come from a CDN; ours is web.reference
         redoc_url=None,
     )
-    app.state.service, app.state.desk = service, desk
-    app.include_router(router)
-    app.add_middleware(Gate, tokens=tokens, hosts=hosts(service.settings))
-    for kind, answer in _ANSWERS.items():
+    app.state.service, app.state.job_service = service, job_service
+    app.include_router(job_routes.router)
+    app.include_router(cluster_routes.router)
+    app.add_middleware(Gate, tokens=tokens, hosts=names_of_host(service.settings))
+    for kind, answer in _HANDLERS.items():
         app.add_exception_handler(kind, answer)
     return app
 
 
-def hosts(settings: Settings) -> list[str]:
-    """The names under which a service on loopback may be called; beyond it, any."""
+def names_of_host(settings: Settings) -> list[str]:
+    """The host names by which a service on loopback may be called; [] for any, beyond loopback."""
     if not settings.loopback:
         return []
     public = urlsplit(settings.public_url).hostname
@@ -69,88 +73,90 @@ def _lifespan(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManag
     return lifespan
 
 
-async def _problem(request: Request, error: Exception) -> Response:
+async def _answer_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)  # noqa: S101 - registered for this kind only
-    return error.answer()
+    return error.to_response()
 
 
-async def _invalid_job(request: Request, error: Exception) -> Response:
+async def _answer_invalid_job(request: Request, error: Exception) -> Response:
     assert isinstance(error, QoSError)  # noqa: S101 - registered for this kind only
-    return problem(422, "invalid", str(error), error.field)
+    return problem_response(422, "invalid", str(error), error.field)
 
 
-async def _invalid_request(request: Request, error: Exception) -> Response:
+async def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this kind only
     first: dict[str, Any] = error.errors()[0] if error.errors() else {}
     where = ".".join(str(part) for part in first.get("loc", ())[1:])
-    return problem(422, "invalid", str(first.get("msg", "the request makes no sense")), where)
+    return problem_response(
+        422, "invalid", str(first.get("msg", "the request makes no sense")), where
+    )
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
+async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this kind only
     code = CODES.get(error.status_code, f"http_{error.status_code}")
-    said = str(error.detail)
-    if error.status_code == HTTPStatus.NOT_FOUND:  # a job that is not there is answered elsewhere
-        said = f"there is no {request.method} {request.url.path[:200]} here; /docs lists what is"
-    return problem(error.status_code, code, said)
+    message = str(error.detail)
+    if error.status_code == HTTPStatus.NOT_FOUND:  # an unknown job has its own answer
+        message = f"there is no {request.method} {request.url.path[:200]} here; /docs lists what is"
+    return problem_response(error.status_code, code, message)
 
 
-async def _unknown_job(request: Request, error: Exception) -> Response:
+async def _answer_unknown_job(request: Request, error: Exception) -> Response:
     job_id = str(error.args[0]) if error.args else ""
     caller: Caller | None = request.state.caller
-    alike = []
+    similar: list[str] = []
     if caller is not None and not caller.is_worker:  # a worker is told of its own job only
-        alike = await run_in_threadpool(request.app.state.desk.alike, job_id)
-    others = f"; there is {' and '.join(alike)}" if alike else ""
-    return problem(404, "not_found", f"there is no job {job_id}{others}")
+        similar = await run_in_threadpool(request.app.state.job_service.views.similar_ids, job_id)
+    others = f"; there is {' and '.join(similar)}" if similar else ""
+    return problem_response(404, "not_found", f"there is no job {job_id}{others}")
 
 
-async def _duplicate(request: Request, error: Exception) -> Response:
-    return problem(409, "duplicate", str(error))
+async def _answer_duplicate(request: Request, error: Exception) -> Response:
+    return problem_response(409, "duplicate", str(error))
 
 
-async def _conflict(request: Request, error: Exception) -> Response:
-    return problem(409, "conflict", str(error))
+async def _answer_conflict(request: Request, error: Exception) -> Response:
+    return problem_response(409, "conflict", str(error))
 
 
-async def _not_ready(request: Request, error: Exception) -> Response:
-    return problem(503, "not_ready", str(error))
+async def _answer_not_ready(request: Request, error: Exception) -> Response:
+    return problem_response(503, "not_ready", str(error))
 
 
-async def _unexpected(request: Request, error: Exception) -> Response:
-    """The World's own refusals carry an HTTP status; anything else is ours."""
+async def _answer_unexpected(request: Request, error: Exception) -> Response:
+    """Errors of the World carry an HTTP status; any other is an error of the service."""
     status = getattr(error, "status", None)
     if isinstance(status, int) and 400 <= status < 500:
-        return problem(status, CODES.get(status, "invalid"), str(error))
+        return problem_response(status, CODES.get(status, "invalid"), str(error))
     if isinstance(status, int):
-        return problem(503, "cluster_away", str(error))
+        return problem_response(503, "cluster_away", str(error))
     if _has_no_room(error):
         LOG.error("%s %s: %s", request.method, request.url.path, error)
-        words = (
+        message = (
             f"the service cannot write to its disk ({error}); nothing was taken: make room there"
         )
-        return problem(503, "no_room", words)
+        return problem_response(503, "no_room", message)
     LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem(500, "internal", f"{type(error).__name__}: see the service's log")
+    return problem_response(500, "internal", f"{type(error).__name__}: see the service's log")
 
 
 def _has_no_room(error: Exception) -> bool:
-    """Whether a write failed for the disk, and not for what was to be written."""
+    """Whether a write failed because of the disk, not because of its content."""
     is_sql = isinstance(error, sqlite3.OperationalError)
-    return is_sql or (isinstance(error, OSError) and error.errno in NO_ROOM)
+    return is_sql or (isinstance(error, OSError) and error.errno in DISK_ERRORS)
 
 
-_ANSWERS: dict[type[Exception], Any] = {
-    Problem: _problem,
-    QoSError: _invalid_job,
-    RequestValidationError: _invalid_request,
-    HTTPException: _http_error,
-    UnknownJobError: _unknown_job,
-    DuplicateJobError: _duplicate,
-    ConflictError: _conflict,
-    NotReadyError: _not_ready,
-    StoreError: _not_ready,
-    HistoryError: _not_ready,
-    RuntimeError: _unexpected,
-    Exception: _unexpected,
+_HANDLERS: dict[type[Exception], Any] = {
+    Problem: _answer_problem,
+    QoSError: _answer_invalid_job,
+    RequestValidationError: _answer_invalid_request,
+    HTTPException: _answer_http_error,
+    UnknownJobError: _answer_unknown_job,
+    DuplicateJobError: _answer_duplicate,
+    ConflictError: _answer_conflict,
+    NotReadyError: _answer_not_ready,
+    StoreError: _answer_not_ready,
+    HistoryError: _answer_not_ready,
+    RuntimeError: _answer_unexpected,
+    Exception: _answer_unexpected,
 }

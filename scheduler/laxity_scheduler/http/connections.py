@@ -17,26 +17,26 @@ from laxity_scheduler.http.gate import READ_S
 
 GRACE_S: Final = 3
 # Headers, then the body, which the gate answers when it is late; then time to read that answer.
-WHOLE_S: Final = 2 * READ_S
-MOST_WAITING: Final = 256
-MOST_HEAD_BYTES: Final = 64 * 1024
+REQUEST_S: Final = 2 * READ_S
+MAX_WAITING: Final = 256
+MAX_HEAD_BYTES: Final = 64 * 1024
 
 _Protocol: Any = AutoHTTPProtocol
 
 
-class Connection(_Protocol):  # type: ignore[misc] # uvicorn chooses the parser
+class LimitedConnection(_Protocol):  # type: ignore[misc] # uvicorn chooses the parser
     """One connection. `waiting` is shared by all of a server, the longest silent first."""
 
-    waiting: dict["Connection", None]
+    waiting: dict["LimitedConnection", None]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._answered: object = None  # the request that was whole last
+        self._last_cycle: object = None  # the request that was whole last
         self._first_at: float | None = self.loop.time()  # of the request that is not whole yet
         self._got_bytes = 0
-        self._look_again()
-        self._wait()
-        while len(self.waiting) > MOST_WAITING:
+        self._schedule_check()
+        self._mark_waiting()
+        while len(self.waiting) > MAX_WAITING:
             longest = next(iter(self.waiting))
             del self.waiting[longest]
             longest.transport.abort()
@@ -46,45 +46,45 @@ class Connection(_Protocol):  # type: ignore[misc] # uvicorn chooses the parser
             self._first_at, self._got_bytes = self.loop.time(), 0
         self._got_bytes += len(data)
         super().data_received(data)
-        if self.cycle is self._answered:  # the headers are not whole
-            if self._got_bytes > MOST_HEAD_BYTES:
+        if self.cycle is self._last_cycle:  # the headers are not whole
+            if self._got_bytes > MAX_HEAD_BYTES:
                 self.transport.abort()
         elif not self.cycle.more_body:
-            self._answered, self._first_at = self.cycle, None
+            self._last_cycle, self._first_at = self.cycle, None
             if not self.cycle.response_complete:
                 self.waiting.pop(self, None)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._wait()
+        self._mark_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.waiting.pop(self, None)
         self._timer.cancel()
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
+    def _mark_waiting(self) -> None:
         """Nothing is being answered: from now on it may have to go for another one."""
         self.waiting.pop(self, None)
         if not self.transport.is_closing():
             self.waiting[self] = None
 
-    def _look_again(self) -> None:
-        self._timer = self.loop.call_later(WHOLE_S, self._look)
+    def _schedule_check(self) -> None:
+        self._timer = self.loop.call_later(REQUEST_S, self._check_time)
 
-    def _look(self) -> None:
-        if self._first_at is not None and self.loop.time() - self._first_at >= WHOLE_S:
+    def _check_time(self) -> None:
+        if self._first_at is not None and self.loop.time() - self._first_at >= REQUEST_S:
             self.transport.abort()
         else:
-            self._look_again()
+            self._schedule_check()
 
 
-class Server(uvicorn.Server):
+class LimitedServer(uvicorn.Server):
     """Serves an app within the limits. `on_stop` is called before connections are waited for."""
 
     def __init__(self, app: Any, on_stop: Callable[[], None]) -> None:
-        kept: dict[Connection, None] = {}
-        protocol = type("Connection", (Connection,), {"waiting": kept})
+        waiting: dict[LimitedConnection, None] = {}
+        protocol = type("Connection", (LimitedConnection,), {"waiting": waiting})
         super().__init__(
             uvicorn.Config(
                 app,

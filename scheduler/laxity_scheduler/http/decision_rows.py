@@ -9,22 +9,22 @@ from laxity_scheduler.service.views import Json
 
 
 def fold_repeats(rows: Iterable[Any]) -> list[Json]:
-    """Journalled decisions, oldest first; of a job the same again is one, with how often and since.
+    """Decisions, oldest first; repeats about a job become one entry with `times` and `first_at`.
 
-    What was said last stands, at the instant when it was said; `first_at` is when it was said first.
+    The entry is the last of the repeats; `first_at` is the instant of the first one.
     """
-    found: dict[int, Json] = {}
+    folded: dict[int, Json] = {}
     last: dict[str, tuple[object, int]] = {}
     for number, row in enumerate(rows):
         view = {"job": row.job, **decision_view(row), "first_at": row.at, "times": 1}
         same = (row.kind, row.reason_code, view["decision"].get("workers"))
         before, place = last.get(row.job, (None, 0))
         if before == same:
-            old = found.pop(place)
+            old = folded.pop(place)
             view |= {"first_at": old["first_at"], "times": old["times"] + 1}
-        found[number] = view
+        folded[number] = view
         last[row.job] = (same, number)
-    return list(found.values())
+    return list(folded.values())
 
 
 def decision_view(row: Any) -> Json:

@@ -13,12 +13,12 @@ ERROR: Final = {
 ANSWER: Final = {"type": "object", "properties": {"error": ERROR}, "required": ["error"]}
 
 
-def _answers(words: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+def _response_schemas(descriptions: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
     content = {"application/json": {"schema": ANSWER}}
-    return {code: {"description": text, "content": content} for code, text in words.items()}
+    return {code: {"description": text, "content": content} for code, text in descriptions.items()}
 
 
-ERRORS: Final = _answers(
+ERRORS: Final = _response_schemas(
     {
         400: "The request cannot be read, or calls the service by a name that is not its own.",
         401: "There is no token, or none that this service knows.",
@@ -33,7 +33,7 @@ ERRORS: Final = _answers(
         ),
     }
 )
-JOB_ERRORS: Final = _answers(
+JOB_ERRORS: Final = _response_schemas(
     {
         404: "There is no such job, or none that the token may see.",
         409: "The job's state does not allow it, or another job has this name or key.",

@@ -20,27 +20,27 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.tokens import Tokens
 
-MOST_BYTES: Final = 1024 * 1024
+MAX_BYTES: Final = 1024 * 1024
 READ_S: Final = 10.0
 LINGER_S: Final = 5.0
-LINGER_BYTES: Final = 16 * MOST_BYTES
-OPEN: Final = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
-READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-OWN_SITE: Final = frozenset({"", "same-origin", "none"})
-NOBODY_KNOWN: Final = (
+LINGER_BYTES: Final = 16 * MAX_BYTES
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/docs", "/openapi.json"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITES: Final = frozenset({"", "same-origin", "none"})
+UNAUTHORIZED_HELP: Final = (
     "this service wants a token: set LAXITY_TOKEN, or send Authorization: Bearer TOKEN. It stands in "
     "`tokens` and `service.json` of the service's home ($LAXITY_HOME, ~/.laxity), where its owner's "
     "commands find it, or in the secret that the service was given"
 )
 
 
-def stopping() -> Problem:
-    """What those are told whose call the end of the service cuts off."""
+def stopping_problem() -> Problem:
+    """The answer to a call that the end of the service cuts off."""
     return Problem(503, "stopping", "the service is being stopped; ask again")
 
 
 class _GoneError(Exception):
-    """The client hung up before it had sent all of its request."""
+    """The client closed the connection before its request was complete."""
 
 
 class Gate:
@@ -59,58 +59,58 @@ class Gate:
         reader = _Reader(receive)
         try:
             self._check_origin(scope)
-            if not self._identify(scope):
+            if not self._identify_caller(scope):
                 await self._app(scope, receive, send)  # which reads no body
                 return
-            body = await _body(scope, reader)
+            body = await _read_body(scope, reader)
         except Problem as refused:
             await _turn_away(refused, scope, reader, send)
         except _GoneError:
             return
         else:
-            await self._let_in(scope, _replayed(body, receive), send)
+            await self._run_request(scope, _replay_body(body, receive), send)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the request; one that the server cancels as it stops is answered in words."""
         began = False
 
-        async def noted(message: Message) -> None:
+        async def send_noting(message: Message) -> None:
             nonlocal began
             began = True
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_noting)
         except asyncio.CancelledError:
             if began:
                 raise
-            await stopping().answer()(scope, receive, send)
+            await stopping_problem().to_response()(scope, receive, send)
 
     def _check_origin(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self._hosts and _name(host) not in self._hosts:
+        if self._hosts and _host_name(host) not in self._hosts:
             message = (
                 f"this service is called {' or '.join(sorted(self._hosts))}, not {host[:80]!r}"
             )
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid_host", message)
-        if scope["method"] in READS:
+        if scope["method"] in SAFE_METHODS:
             return
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "")
-        is_foreign = origin is not None and _place(origin) != host.lower()
-        if is_foreign or site not in OWN_SITE:
+        is_foreign = origin is not None and _origin_host(origin) != host.lower()
+        if is_foreign or site not in OWN_SITES:
             message = f"a page of {(origin or site)[:80]!r} may not change anything here"
             raise Problem(HTTPStatus.FORBIDDEN, "foreign_origin", message)
 
-    def _identify(self, scope: Scope) -> bool:
+    def _identify_caller(self, scope: Scope) -> bool:
         """Note in the request's state who sends it; whether it is somebody that we know.
 
         Problem if it is nobody and the path is not open to all.
         """
-        caller = self._tokens.caller(Headers(scope=scope).get("authorization", ""))
+        caller = self._tokens.caller_of(Headers(scope=scope).get("authorization", ""))
         scope.setdefault("state", {})["caller"] = caller
-        if caller is None and scope["path"] not in OPEN:
-            raise Problem(HTTPStatus.UNAUTHORIZED, "unauthorized", NOBODY_KNOWN)
+        if caller is None and scope["path"] not in OPEN_PATHS:
+            raise Problem(HTTPStatus.UNAUTHORIZED, "unauthorized", UNAUTHORIZED_HELP)
         return caller is not None
 
 
@@ -121,7 +121,7 @@ class _Reader:
         self.receive = receive
         self.more = True
 
-    async def piece(self) -> bytes:
+    async def read_chunk(self) -> bytes:
         message = await self.receive()
         if message["type"] == "http.disconnect":
             raise _GoneError
@@ -129,20 +129,20 @@ class _Reader:
         return bytes(message.get("body", b""))
 
 
-async def _body(scope: Scope, reader: _Reader) -> bytes:
+async def _read_body(scope: Scope, reader: _Reader) -> bytes:
     """The whole body; Problem if it is too long or takes too long."""
     too_long = Problem(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_long", f"a body has at most {MOST_BYTES} bytes"
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_long", f"a body has at most {MAX_BYTES} bytes"
     )
     length = Headers(scope=scope).get("content-length", "0")
-    if not length.isascii() or not length.isdigit() or len(length) > 19 or int(length) > MOST_BYTES:
+    if not length.isascii() or not length.isdigit() or len(length) > 19 or int(length) > MAX_BYTES:
         raise too_long
     body = bytearray()
     try:
         async with asyncio.timeout(READ_S):
             while reader.more:
-                body += await reader.piece()
-                if len(body) > MOST_BYTES:
+                body += await reader.read_chunk()
+                if len(body) > MAX_BYTES:
                     raise too_long
     except TimeoutError:
         late = f"the request was not whole within {READ_S:.0f} s"
@@ -153,33 +153,33 @@ async def _body(scope: Scope, reader: _Reader) -> bytes:
 async def _turn_away(refused: Problem, scope: Scope, reader: _Reader, send: Send) -> None:
     """Answer at once, then read on within limits, so that a sender gets to see the answer."""
 
-    async def unfinished(message: Message) -> None:
+    async def send_incomplete(message: Message) -> None:
         await send({**message, "more_body": True} if "body" in message else message)
 
-    await refused.answer()(scope, reader.receive, unfinished)
+    await refused.to_response()(scope, reader.receive, send_incomplete)
     dropped = 0
     with suppress(TimeoutError, _GoneError):
         async with asyncio.timeout(LINGER_S):
             while reader.more and dropped < LINGER_BYTES:
-                dropped += len(await reader.piece())
+                dropped += len(await reader.read_chunk())
     await send({"type": "http.response.body", "body": b""})
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """A body that was read, as the app asks for it; after it, whether the client is still there."""
     sent = False
 
-    async def again() -> Message:
+    async def receive_replayed() -> Message:
         nonlocal sent
         if sent:
             return await receive()
         sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return receive_replayed
 
 
-def _place(origin: str) -> str:
+def _origin_host(origin: str) -> str:
     """Host and port of an Origin header, as a Host header has them; "" for none."""
     try:
         return urlsplit(origin).netloc.lower()
@@ -187,7 +187,7 @@ def _place(origin: str) -> str:
         return ""
 
 
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """The name in a Host header: without its port, an IPv6 address without its brackets."""
     try:
         return urlsplit(f"//{host}").hostname or ""

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON that can be kept anywhere, and a word to the sender where reading fails."""
+"""Bodies of requests: checked to be JSON that any database keeps; errors while reading are answered."""
 
 import json
 import logging
@@ -11,14 +11,14 @@ from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.live import DuplicateJobError, UnknownJobError
 
 LOG: Final = logging.getLogger(__name__)
-MOST_DEEP: Final = 100  # objects in objects; what a Job may hold has a tenth of it
+MAX_DEPTH: Final = 100  # objects in objects; what a Job may hold has a tenth of it
 
 
 @contextmanager
-def readable(field: str) -> Iterator[None]:
-    """Where the body is read: what raises for its types or values is told to its sender.
+def reading_body(field: str) -> Iterator[None]:
+    """Answer 422 where reading the body raises for its types or values.
 
-    Readers name what is wrong. This is for what they have missed, and logged for that.
+    Readers name what is wrong themselves. What they miss is logged here.
     """
     try:
         yield
@@ -33,26 +33,26 @@ def readable(field: str) -> Iterator[None]:
         ValueError,
     ) as error:
         LOG.warning("a %s could not be read", field, exc_info=error)
-        words = f"something in it cannot be used ({type(error).__name__}: {str(error)[:200]})"
-        raise Problem(422, "invalid", words, field) from error
+        message = f"something in it cannot be used ({type(error).__name__}: {str(error)[:200]})"
+        raise Problem(422, "invalid", message, field) from error
 
 
-def plain(value: object) -> None:
-    """The body as JSON that can be kept anywhere: no NaN, no lone surrogate, not without depth."""
+def check_json(value: object) -> None:
+    """Problem unless the body is JSON that any database keeps: no NaN or lone surrogate, limited depth."""
     level, depth = [value], 0
-    while level and depth <= MOST_DEEP:
-        level = [one for part in level for one in _parts(part)]
+    while level and depth <= MAX_DEPTH:
+        level = [child for value_ in level for child in _children_of(value_)]
         depth += 1
     if level:
-        raise Problem(422, "invalid", f"the body is more than {MOST_DEEP} objects or lists deep")
+        raise Problem(422, "invalid", f"the body is more than {MAX_DEPTH} objects or lists deep")
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise Problem(422, "invalid", f"the body is no JSON that can be kept: {error}") from error
 
 
-def _parts(value: object) -> Iterable[object]:
-    """What is in an object or a list; nothing in anything else."""
+def _children_of(value: object) -> Iterable[object]:
+    """The values in an object or a list; none for anything else."""
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()

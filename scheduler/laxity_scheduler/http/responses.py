@@ -1,4 +1,4 @@
-"""Answers and errors as HTTP has them: JSON with a code for machines and a sentence for people."""
+"""Responses: JSON, and errors with a code for machines and a sentence for people."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ class Problem(Exception):  # noqa: N818 - what goes wrong is the caller's, not t
         super().__init__(message)
         self.status, self.code, self.message, self.field = status, code, message, field
 
-    def answer(self) -> Response:
+    def to_response(self) -> Response:
         """{"error": {"code", "message", "field"?}}."""
         error = {"code": self.code, "message": self.message}
         error |= {"field": self.field} if self.field else {}
         headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else None
-        return Answer({"error": error}, status_code=self.status, headers=headers)
+        return JsonResponse({"error": error}, status_code=self.status, headers=headers)
 
 
-class Answer(Response):
+class JsonResponse(Response):
     """JSON; infinity and NaN, which JSON does not have, become null."""
 
     media_type = "application/json"
@@ -30,6 +30,6 @@ class Answer(Response):
         return orjson.dumps(content)
 
 
-def problem(status: int, code: str, message: str, field: str = "") -> Response:
-    """The answer that a Problem of these is."""
-    return Problem(status, code, message, field).answer()
+def problem_response(status: int, code: str, message: str, field: str = "") -> Response:
+    """The response of a Problem with these fields."""
+    return Problem(status, code, message, field).to_response()

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-EVERYTHING: Final = "*"
-LEAST_LENGTH: Final = 16
+ALL_NAMESPACES: Final = "*"
+MIN_LENGTH: Final = 16
 ENV_WORKER_SECRET: Final = "LAXITY_WORKER_SECRET"  # noqa: S105 - the variable's name, not a secret
 
 
@@ -46,7 +46,7 @@ class Caller:
         return self.namespaces is None or namespace in self.namespaces
 
 
-ANYBODY: Final = Caller()
+FULL_ACCESS: Final = Caller()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class Tokens:
     worker_secret: str = ""
 
     @classmethod
-    def of(cls, token: str, worker_secret: str = "") -> "Tokens":
+    def for_token(cls, token: str, worker_secret: str = "") -> "Tokens":
         """One token, which opens everything."""
-        return cls({_hash(token): ANYBODY}, worker_secret)
+        return cls({_hash_token(token): FULL_ACCESS}, worker_secret)
 
-    def caller(self, authorization: str) -> Caller | None:
+    def caller_of(self, authorization: str) -> Caller | None:
         """Who sent this Authorization header; None if nobody that we know."""
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
             return None
         token = token.strip()
-        return self.callers.get(_hash(token)) or self._worker(token)
+        return self.callers.get(_hash_token(token)) or self._worker_caller(token)
 
-    def _worker(self, token: str) -> Caller | None:
+    def _worker_caller(self, token: str) -> Caller | None:
         uid = token.rpartition(".")[0]
         if not uid or not self.worker_secret:
             return None
@@ -92,50 +92,50 @@ def read_tokens(path: Path) -> Mapping[bytes, Caller]:
         token, *namespaces = line.split()[:1000] or ("",)
         if not token or token.startswith("#"):
             continue
-        if len(token) < LEAST_LENGTH:
-            raise TokensError(
-                f"{path}, line {number}: a token has {LEAST_LENGTH} or more characters"
-            )
+        if len(token) < MIN_LENGTH:
+            raise TokensError(f"{path}, line {number}: a token has {MIN_LENGTH} or more characters")
         if not namespaces:
             raise TokensError(f"{path}, line {number}: no namespace after the token (* means all)")
-        known = None if EVERYTHING in namespaces else frozenset(namespaces)
-        callers[_hash(token)] = Caller(known)
+        opened = None if ALL_NAMESPACES in namespaces else frozenset(namespaces)
+        callers[_hash_token(token)] = Caller(opened)
     if not callers:
         raise TokensError(f"{path} holds no token")
     return callers
 
 
-def made_token(path: Path) -> str:
-    """The token of a file that opens everything, "" if none does; a new file if there is none."""
+def own_token(path: Path) -> str:
+    """The token in a file that opens everything, "" if none does. Creates the file if it is missing."""
     if not path.exists():
         token = secrets.token_urlsafe(32)
-        _keep(path, f"{token} {EVERYTHING}\n")
+        _write_private(path, f"{token} {ALL_NAMESPACES}\n")
         return token
     for line in path.read_text().splitlines():
         token, *namespaces = line.split() or ("",)
-        if EVERYTHING in namespaces and not token.startswith("#"):
+        if ALL_NAMESPACES in namespaces and not token.startswith("#"):
             return token
     return ""
 
 
 def worker_secret(path: Path) -> str:
-    """The secret that was given to all replicas, else that of a file, which is made if need be."""
-    given = os.environ.get(ENV_WORKER_SECRET, "")
-    if given and len(given) < LEAST_LENGTH:
-        message = f"{ENV_WORKER_SECRET} has {len(given)} characters; {LEAST_LENGTH} are the least"
+    """The secret that all replicas share by environment, else that of a file, which is created."""
+    shared_secret = os.environ.get(ENV_WORKER_SECRET, "")
+    if shared_secret and len(shared_secret) < MIN_LENGTH:
+        message = (
+            f"{ENV_WORKER_SECRET} has {len(shared_secret)} characters; {MIN_LENGTH} are the least"
+        )
         raise TokensError(message)
-    if not given and not path.exists():
-        _keep(path, secrets.token_urlsafe(32) + "\n")
-    return given or path.read_text().strip()
+    if not shared_secret and not path.exists():
+        _write_private(path, secrets.token_urlsafe(32) + "\n")
+    return shared_secret or path.read_text().strip()
 
 
-def _keep(path: Path, text: str) -> None:
+def _write_private(path: Path, text: str) -> None:
     """Write a new file that only its owner can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
 
 
-def _hash(token: str) -> bytes:
+def _hash_token(token: str) -> bytes:
     """Looked up by hash, so that how long a look takes says nothing about a token."""
     return hashlib.sha256(token.encode(errors="replace")).digest()

@@ -1,7 +1,7 @@
-"""What would be said to a job, and what it would do to others: decided, not carried out.
+"""The verdict that a job would get, and its effects on others: decided, not carried out.
 
-The same function that decides for real is asked twice, on the snapshot without the newcomer and
-with it. What differs is the answer.
+The policy decides twice, on the snapshot without the new job and with it. The difference is the
+answer.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from laxity_scheduler.service.views import Json, finite, verdict_view
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WhatIf:
     """The verdict on a newcomer, and the plans without and with it."""
 
     verdict: Verdict | None
@@ -37,50 +37,52 @@ class Answer:
     after: Plan
 
 
-def ask(state: ClusterState, newcomer: Job, predictor: Predictor, policy: Policy) -> Answer:
+def decide_whatif(
+    state: ClusterState, newcomer: Job, predictor: Predictor, policy: Policy
+) -> WhatIf:
     """Decide with the newcomer, or with the job of that id as `newcomer` says it."""
     others = [job for job in state.jobs if job.id != newcomer.id]
     jobs = sorted([*others, newcomer], key=lambda job: (job.submitted_at, job.id))
-    asked = replace(state, jobs=tuple(jobs))
+    state_with = replace(state, jobs=tuple(jobs))
     before = with_follow_ups(policy)(state, predictor)
-    after = with_follow_ups(policy)(asked, predictor)
-    after.check(asked)
-    return Answer(_verdict(after, newcomer), before, after)
+    after = with_follow_ups(policy)(state_with, predictor)
+    after.check(state_with)
+    return WhatIf(_verdict_on(after, newcomer), before, after)
 
 
-def answer_json(answer: Answer, state: ClusterState, newcomer: Job) -> Json:
+def whatif_view(answer: WhatIf, state: ClusterState, newcomer: Job) -> Json:
     """The answer for people and programs: verdict, offers, start, and effects on others."""
-    said = verdict_view(answer.verdict)
-    start = _start(answer.after, newcomer.id)
+    verdict = verdict_view(answer.verdict)
+    start = _start_view(answer.after, newcomer.id)
     return {
         "job": newcomer.id,
         "checked_at": state.now,
         "cycle": state.cycle,
         "p50_at": None,
         "p90_at": None,
-        **said,
+        **verdict,
         **start,
-        "effects": list(_effects(answer, state, newcomer.id)),
+        "effects": list(_effects_on_others(answer, state, newcomer.id)),
     }
 
 
-def _verdict(plan: Plan, job: Job) -> Verdict | None:
+def _verdict_on(plan: Plan, job: Job) -> Verdict | None:
     """The last verdict on the job in the plan; a refusal counts though an old promise stands."""
-    found: Verdict | None = None
+    last_verdict: Verdict | None = None
     for decision in plan.decisions:
         match decision:
             case Promised(job=job.id, promise=verdict):
-                found = verdict
+                last_verdict = verdict
             case Forecasted(job=job.id, forecast=forecast):
-                found = forecast
+                last_verdict = forecast
             case Refuse(job=job.id, refusal=refusal):
-                found = refusal
+                last_verdict = refusal
             case _:
                 pass
-    return found
+    return last_verdict
 
 
-def _start(plan: Plan, job_id: str) -> dict[str, Any]:
+def _start_view(plan: Plan, job_id: str) -> dict[str, Any]:
     start: dict[str, Any] = {"starts_now": False, "workers": 0, "held_by": []}
     for decision in plan.decisions:
         if isinstance(decision, Admit) and decision.job == job_id:
@@ -94,14 +96,14 @@ def _start(plan: Plan, job_id: str) -> dict[str, Any]:
     return start
 
 
-def _effects(answer: Answer, state: ClusterState, newcomer: str) -> Iterator[Json]:
+def _effects_on_others(answer: WhatIf, state: ClusterState, newcomer: str) -> Iterator[Json]:
     """Other jobs whose finish or treatment would be another one."""
-    before, after = _p90s(answer.before), _p90s(answer.after)
-    treated, now = _treated(answer.before), _treated(answer.after)
+    before, after = _p90_by_job(answer.before), _p90_by_job(answer.after)
+    treated, now = _actions_by_job(answer.before), _actions_by_job(answer.after)
     postponed = {job_id: ("wait", 0) for job_id in treated if job_id not in now}
     for job_id, (what, workers) in (now | postponed).items():
         if job_id != newcomer and treated.get(job_id) != (what, workers):
-            old = _standing(state, job_id)
+            old = _current_p90_at(state, job_id)
             yield {
                 "job": job_id,
                 "p90_before": finite(before.get(job_id, old)),
@@ -111,33 +113,33 @@ def _effects(answer: Answer, state: ClusterState, newcomer: str) -> Iterator[Jso
             }
             after.pop(job_id, None)
     for job_id, p90_at in after.items():
-        old = before.get(job_id, _standing(state, job_id))
+        old = before.get(job_id, _current_p90_at(state, job_id))
         if job_id != newcomer and (old is None or abs(old - p90_at) > 1.0):
             yield {"job": job_id, "p90_before": finite(old), "p90_after": finite(p90_at)}
 
 
-def _treated(plan: Plan) -> dict[str, tuple[str, int]]:
-    found: dict[str, tuple[str, int]] = {}
+def _actions_by_job(plan: Plan) -> dict[str, tuple[str, int]]:
+    actions: dict[str, tuple[str, int]] = {}
     for decision in plan.decisions:
         if isinstance(decision, Preempt):
-            found[decision.job] = ("preempt", 0)
+            actions[decision.job] = ("preempt", 0)
         elif isinstance(decision, Continue):
-            found[decision.job] = ("continue", 0)
+            actions[decision.job] = ("continue", 0)
         elif isinstance(decision, Admit | Resize):
-            found[decision.job] = (type(decision).__name__.lower(), decision.workers)
-    return found
+            actions[decision.job] = (type(decision).__name__.lower(), decision.workers)
+    return actions
 
 
-def _p90s(plan: Plan) -> dict[str, float]:
-    found: dict[str, float] = {}
+def _p90_by_job(plan: Plan) -> dict[str, float]:
+    p90s: dict[str, float] = {}
     for decision in plan.decisions:
         if isinstance(decision, Promised):
-            found[decision.job] = decision.promise.p90_at
+            p90s[decision.job] = decision.promise.p90_at
         elif isinstance(decision, Forecasted):
-            found[decision.job] = decision.forecast.p90_at
-    return found
+            p90s[decision.job] = decision.forecast.p90_at
+    return p90s
 
 
-def _standing(state: ClusterState, job_id: str) -> float | None:
+def _current_p90_at(state: ClusterState, job_id: str) -> float | None:
     job = state.by_id.get(job_id)
     return None if job is None or job.verdict is None else job.verdict.p90_at

@@ -18,10 +18,10 @@ from laxity import names
 from laxity_scheduler.http.app import create_app
 from laxity_scheduler.http.tokens import (
     ENV_WORKER_SECRET,
-    LEAST_LENGTH,
+    MIN_LENGTH,
     Tokens,
     TokensError,
-    made_token,
+    own_token,
     read_tokens,
     worker_secret,
     worker_token,
@@ -49,7 +49,7 @@ class Keys:
 
 def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
     """Serve until SIGTERM or SIGINT. HomeError if the home is somebody else's, or busy."""
-    from laxity_scheduler.http.connections import Server
+    from laxity_scheduler.http.connections import LimitedServer
 
     log_to_stderr(settings.log_format, settings.log_level)
     _end_in_order()
@@ -75,7 +75,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
                 app = create_app(parts.service, parts.desk, keys.tokens)
                 home.announce(url, keys.own)
                 LOG.info("serving %s with policy %s", url, settings.policy)
-                Server(app, on_stop=parts.service.bells.close).run(sockets=[listening])
+                LimitedServer(app, on_stop=parts.service.bells.close).run(sockets=[listening])
     finally:
         home.leave()
 
@@ -112,13 +112,13 @@ def keys_of(settings: Settings, home: Home, file: Path | None) -> Keys:
         raise SettingsError(f"there is no file of tokens {file}")
     secret = worker_secret(home.path / "worker-secret")
     if file is None and given:
-        if len(given) < LEAST_LENGTH:
+        if len(given) < MIN_LENGTH:
             raise TokensError(
-                f"{names.ENV_TOKEN} has {len(given)} characters; {LEAST_LENGTH} are the least"
+                f"{names.ENV_TOKEN} has {len(given)} characters; {MIN_LENGTH} are the least"
             )
-        return Keys(Tokens.of(given, secret), given)
+        return Keys(Tokens.for_token(given, secret), given)
     path = file or home.tokens_file
-    own = made_token(path)
+    own = own_token(path)
     LOG.info("tokens are in %s", path)
     return Keys(Tokens(read_tokens(path), secret), own)
 

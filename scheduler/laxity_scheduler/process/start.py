@@ -16,7 +16,7 @@ from typing import Any, Final
 from laxity import names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
-from laxity_scheduler.http.job_service import Desk
+from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
@@ -37,7 +37,7 @@ class Opened:
     """A service that is ready to run, and the desk in front of it."""
 
     service: Service
-    desk: Desk
+    desk: JobService
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) 
             if reader is not None:
                 stack.callback(reader.close)
                 reader.start()
-        yield Opened(service, Desk(service, history))
+        yield Opened(service, JobService(service, history))
 
 
 def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Poller | None:

@@ -1,0 +1,143 @@
+"""What a running service answers about jobs and the cluster, in plain values."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from laxity_scheduler.http.decision_rows import fold_repeats
+from laxity_scheduler.live import UnknownJobError
+from laxity_scheduler.model.cluster import Node
+from laxity_scheduler.service import expected_times
+from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.view_cache import shown
+from laxity_scheduler.service.views import ENDED, Json, finite, project_view, promise_counts
+
+MAX_CHAIN: Final = 200
+MAX_FOLDED_ROWS: Final = 2_000  # rows that are read to be folded into an answer
+MAX_SIMILAR: Final = 3
+MAX_COMPARED: Final = 1_000  # names, letter by letter
+
+
+class JobViews:
+    """Reads from one service; nothing here changes a Job."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._world = service.world
+
+    def view_of(self, job_id: str) -> Json:
+        """The view of a job; UnknownJobError if there never was one of this id."""
+        view = self._service.board.view(job_id)
+        if view is None:
+            return self.first_view(self._world.job(job_id))
+        return self._complete(view, time.time())
+
+    def view_with_project(self, job_id: str) -> Json:
+        """The view, with the working directory of its workers and the names of their variables."""
+        try:
+            project = project_view(self._world.job(job_id))
+        except UnknownJobError:
+            return self.view_of(job_id)
+        return self.view_of(job_id) | {"project": project}
+
+    def list_views(self, may_see: Callable[[str], bool]) -> list[Json]:
+        """All views of the namespaces that `may_see` accepts, in order of submission."""
+        now = time.time()
+        return [
+            self._complete(view, now)
+            for view in self._service.board.all()
+            if may_see(view["id"].partition("/")[0])
+        ]
+
+    def first_view(self, manifest: Mapping[str, Any]) -> Json:
+        """The view of a Job that no cycle has seen yet."""
+        now = time.time()
+        report = self._service.report_of(str(manifest["metadata"]["uid"]))
+        return self._complete(self._service.board.first(manifest, report, now), now)
+
+    def similar_ids(self, job_id: str) -> list[str]:
+        """Jobs of the same namespace with a similar name; first those whose name it begins."""
+        namespace, slash, wanted = job_id.partition("/")
+        prefix = f"{namespace}/"
+        ids = self._service.board.uids()
+        candidates = [name.removeprefix(prefix) for name in ids if name.startswith(prefix)]
+        longer = [name for name in candidates if name.startswith(wanted)]
+        close = get_close_matches(wanted, candidates[-MAX_COMPARED:], n=MAX_SIMILAR)
+        similar = dict.fromkeys([*longer, *close])
+        return [namespace + slash + name for name in similar][:MAX_SIMILAR]
+
+    def explain_job(self, job_id: str) -> Json:
+        """The chain of decisions about a job, and what it waits for."""
+        view = self.view_of(job_id)
+        rows = self._service.store.latest_decisions([job_id], limit=MAX_FOLDED_ROWS)
+        held_by, start_at = tuple(view["held_by"]), view["expected_start_at"]
+        state, predictor = self._service.seen
+        row = state.by_id.get(job_id)
+        if view["state"] in ("queued", "suspended") and not held_by and row is not None:
+            with self._service.deciding:
+                held_by, expected_at = expected_times.expected_start(state, predictor, row)
+            start_at = finite(start_at or expected_at)
+        fields = ("reason_code", "reason", "offers", "p50_at", "p90_at")
+        return {
+            "job": view,
+            "verdict": {"kind": view["verdict"], **{name: view[name] for name in fields}},
+            "chain": fold_repeats(rows)[-MAX_CHAIN:],
+            "held_by": list(held_by),
+            "expected_start_at": start_at,
+        }
+
+    def latest_decisions(
+        self, job_id: str | None, namespaces: Sequence[str] | None, limit: int
+    ) -> list[Json]:
+        """The latest decisions about one job, or about all jobs of these namespaces."""
+        jobs = None if job_id is None else [job_id]
+        most = max(limit, MAX_FOLDED_ROWS)
+        rows = self._service.store.latest_decisions(jobs, namespaces=namespaces, limit=most)
+        return fold_repeats(rows)[-limit:]
+
+    def cluster_view(self) -> Json:
+        """Capacity, policy, and how promises have come out so far."""
+        state, predictor = self._service.seen
+        return {
+            "now": time.time(),
+            "nodes": [_node_view(node) for node in state.nodes],
+            "total_gpus": state.total_gpus,
+            "free_gpus": state.free_gpus,
+            "cycle": state.cycle,
+            "policy": self._service.settings.policy,
+            "world": self._service.settings.world,
+            "predictor_version": predictor.version,
+            "acting": self._service.leading,
+            "failure": self._service.failure,
+            "promises": promise_counts(self._service.board.all()),
+        }
+
+    def worker_log(self, job_id: str, index: int, tail: int | None) -> str:
+        """The output of one worker; only the last `tail` lines unless None."""
+        self.view_of(job_id)
+        text = self._world.logs(job_id, index)
+        if tail is None:
+            return text
+        return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
+
+    def _complete(self, view: Json, now: float) -> Json:
+        """The view with the page of its run, or the reason why it is not tracked now."""
+        telling = self._service.telling
+
+        problem = (
+            telling.delivery_problem("mlflow") if telling and view["state"] not in ENDED else ""
+        )
+        url = self._service.settings.run_url(view.get("experiment", ""), view["run_id"])
+        return shown(view, now) | {"run_url": url, "untracked": problem}
+
+
+def _node_view(node: Node) -> Json:
+    return {
+        "id": node.id,
+        "gpus": node.gpus,
+        "free_gpus": node.free_gpus,
+        "gpu_type": node.gpu_type,
+        "pool": node.pool,
+        "reclaim_at": finite(node.reclaim_at),
+    }

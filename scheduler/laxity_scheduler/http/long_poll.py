@@ -1,0 +1,42 @@
+"""Answers that wait: for a change of a job, or for its next verdict. No thread is held meanwhile."""
+
+import asyncio
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+
+from laxity_scheduler.http.gate import stopping_problem
+from laxity_scheduler.http.job_service import JobService
+from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.notifier import heard_in
+from laxity_scheduler.service.views import Json
+
+MAX_POLL_S: Final = 25.0
+VERDICT_WAIT_S: Final = 5.0
+
+
+async def wait_for_change(service: Service, bell: asyncio.Event, end_at: float) -> None:
+    """Wait for a ring, until `end_at` of the loop's clock. Problem if the service stops."""
+    if not service.bells.closed:
+        await heard_in(bell, end_at - loop_time())
+    if service.bells.closed:
+        raise stopping_problem()
+
+
+async def wait_for_verdict(job_id: str, jobs: JobService, service: Service) -> Json:
+    """The job's view once a verdict on its new terms is there, or after a few seconds as it is."""
+    end_at, began = loop_time() + VERDICT_WAIT_S, service.completed
+    with service.bells.listening("cycle") as bell:
+        while loop_time() < end_at:
+            await wait_for_change(service, bell, end_at)
+            state = service.state
+            row = state.by_id.get(job_id) if state is not None else None
+            if service.completed > began + 1 and (row is None or not row.asked):
+                break
+    view: Json = await run_in_threadpool(jobs.views.view_of, job_id)
+    return view
+
+
+def loop_time() -> float:
+    """Seconds of the event loop's clock."""
+    return asyncio.get_running_loop().time()

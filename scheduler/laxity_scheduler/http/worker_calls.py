@@ -1,0 +1,87 @@
+"""What the workers of a job hand in, and what they are to do."""
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from laxity import names
+from laxity.job.qos import QoSError
+from laxity.job.spec import TrainingSpec
+from laxity_profiler.estimate import Workload
+from laxity_profiler.model_key import model_key
+from laxity_scheduler.http.job_views import JobViews
+from laxity_scheduler.live import Signal, UnknownJobError
+from laxity_scheduler.service.loop import Service
+from laxity_scheduler.service.views import Json
+
+
+class ConflictError(RuntimeError):
+    """The job's present state does not allow this: what it is, and what would do."""
+
+
+class ReportSink(Protocol):
+    """Where report lines go; returns the number up to which all have been taken."""
+
+    def ingest(
+        self, uid: str, job: str, workload: Workload, lines: Sequence[object],
+        *, nodes: Sequence[str] = (), since: float = 0.0,
+    ) -> int: ...  # fmt: skip
+
+
+class WorkerCalls:
+    """Takes the calls of workers for one service."""
+
+    def __init__(self, service: Service, views: JobViews, reports: ReportSink) -> None:
+        self._service = service
+        self._world = service.world
+        self._views = views
+        self._reports = reports
+
+    def ingest_reports(self, job_id: str, uid: str, lines: Sequence[object]) -> int:
+        """Take a worker's reports; ConflictError if they are of an earlier job of this name."""
+        view = self._views.view_of(job_id)
+        if uid != view["uid"]:
+            message = f"{job_id} is another job: its uid is {view['uid']}, not {uid!r}"
+            raise ConflictError(message)
+        row = self._service.state.by_id.get(job_id) if self._service.state else None
+        since = max(row.resumed_at or 0.0, row.width_changed_at or 0.0) if row else 0.0
+        acked = self._reports.ingest(
+            view["uid"],
+            job_id,
+            self._workload_of(job_id, view),
+            lines,
+            nodes=row.nodes if row else (),
+            since=since,
+        )
+        if lines:
+            self._service.board.stale(view["uid"])
+            self._service.metrics.reports.inc(len(lines))
+            self._log_epochs(view["uid"], lines)
+            self._world.wake()
+        return acked
+
+    def signal_for(self, job_id: str) -> Signal:
+        """What the job's workers should do; an empty signal once the job has ended."""
+        try:
+            return self._world.signal(job_id)
+        except UnknownJobError:
+            self._views.view_of(job_id)
+            return Signal()
+
+    def _log_epochs(self, uid: str, lines: Sequence[object]) -> None:
+        """Send reported epochs to MLflow, where the service logs them instead of the workers."""
+        telling = self._service.telling
+        if telling is not None and os.environ.get(names.ENV_TRACKED_BY) == "service":
+            telling.send_epochs(uid, lines)
+
+    def _workload_of(self, job_id: str, view: Json) -> Workload:
+        if self._service.state is not None:
+            row = self._service.state.by_id.get(job_id)
+            if row is not None:
+                return row.workload
+        try:
+            return Workload.of(TrainingSpec.from_manifest(self._world.job(job_id)))
+        except (QoSError, UnknownJobError):
+            namespace, _, name = job_id.partition("/")
+            model = model_key(namespace, view["model"] or name)
+            return Workload(model=model, epochs=max(1, view["epochs"]))

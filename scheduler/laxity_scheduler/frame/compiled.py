@@ -33,7 +33,6 @@ PAGES: Final = (
     "promising/planning.py",
     "frame/lanes.py",
     "shares/loop.py",
-    "simulate/elastic_loop.py",
 )
 
 

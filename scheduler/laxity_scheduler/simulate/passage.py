@@ -1,8 +1,7 @@
 """A simulated job through time: it trains, changes its width, stops, loses work and ends.
 
 Progress is computed when somebody asks. A change that waits (a stop, fewer workers, more workers
-that have joined) takes effect at the next whole position, or at once where the costs say that
-nothing waits.
+that have started) takes effect at the next epoch's end.
 """
 
 import math
@@ -81,8 +80,6 @@ class Passage:
 
     def _change_at(self, live: Live) -> float:
         """When what waits can take effect."""
-        if not self.costs.at_boundaries:
-            return self.now
         ready_at = max(self.now, live.ready_at)
         if live.workers > live.formed and not (live.stop_at_boundary or live.shrink_to):
             ready_at = max(ready_at, live.grown_at)
@@ -101,8 +98,7 @@ class Passage:
             self._finish(live)
             return
         self.move(live)
-        if self.costs.at_boundaries:
-            live.position = float(round(live.position))
+        live.position = float(round(live.position))
         width = live.formed
         if live.stop_at_boundary:
             cost_s = self.costs.stop_s(live.gpus)
@@ -113,8 +109,7 @@ class Passage:
         elif live.shrink_to:
             self._reform(live, live.shrink_to, self.costs.stop_s(live.gpus))
         elif live.workers > live.formed:
-            cost_s = self.costs.stop_s(live.gpus) if self.costs.at_boundaries else 0.0
-            self._reform(live, live.workers, cost_s)
+            self._reform(live, live.workers, self.costs.stop_s(live.gpus))
         if live.formed != width:
             live.resizes += 1
         live.dirty = True
@@ -184,10 +179,9 @@ class Passage:
             self.plan_next(live)
 
     def change_now(self, live: Live) -> None:
-        """Another width at once: work since the last epoch's end is lost where costs say so."""
+        """Another width at once: work since the last epoch's end is lost."""
         self.move(live)
-        if self.costs.at_boundaries:
-            self.redo(live)
+        self.redo(live)
         if live.formed != live.workers:
             live.resizes += 1
         paid_later = bool(self.costs.round_s)
@@ -205,7 +199,7 @@ class Passage:
         self.account(live)
         self.move(live)
         self.cut_short(live)
-        if self.costs.at_boundaries and not live.parked:
+        if not live.parked:
             self.redo(live)
         self.leave(live, live.nodes)
         live.workers = live.formed = live.shrink_to = 0

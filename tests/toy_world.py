@@ -42,6 +42,7 @@ class ToyWorld:
     finished: dict[str, float] = field(default_factory=dict)
     verdicts: dict[str, Verdict | None] = field(default_factory=dict)
     sets: Mapping[str, NodeSet] | None = None
+    quotas: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
         self._jobs: dict[str, Job] = {}
@@ -59,7 +60,8 @@ class ToyWorld:
             for number, size in enumerate(self.gpus)
         )
         jobs = sorted(self._jobs.values(), key=lambda one: (one.submitted_at, one.id))
-        return ClusterState(self.now, nodes, tuple(jobs), self._holds, sets=self.sets)
+        state = ClusterState(self.now, nodes, tuple(jobs), self._holds)
+        return replace(state, sets=self.sets, quotas=self.quotas)
 
     def run(self, policy: Policy, *, until: float = FOREVER) -> None:
         """Decide at every event until nothing is left to happen."""

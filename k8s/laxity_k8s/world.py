@@ -230,6 +230,9 @@ class LiveCluster:
         check_shape(manifest)
         return self._snapshot.eligible(json_tree.table(manifest, "spec", "template"))
 
+    def quota_of(self, namespace: str, manifest: Manifest) -> str:
+        return self._snapshot.quota_of(namespace, dict(manifest))
+
     def log_path(self, job_id: str, index: int) -> str | None:
         where = getattr(self.api, "log_path", None)
         return None if where is None else str(where(job_id, index))

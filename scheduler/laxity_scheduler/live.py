@@ -131,6 +131,10 @@ class LiveWorld(World, Protocol):
         """The nodes that pods of this Job may use, and the set's name; "" if that is all nodes."""
         ...
 
+    def quota_of(self, namespace: str, manifest: Manifest) -> str:
+        """The quota that bounds GPUs of this Job there (`ClusterState.quotas`); "" if none does."""
+        ...
+
     def signal(self, job_id: str) -> Signal: ...
 
     def log_path(self, job_id: str, index: int) -> str | None:

@@ -195,3 +195,28 @@ def test_jobs_wait_in_few_words_while_their_namespace_uses_up_its_quota() -> Non
     ended = {**running, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
     place.put(ended)
     assert "default/second" in place.look(team).by_id
+
+
+def test_promised_jobs_of_a_used_up_quota_stay_in_the_plan_and_the_policy_knows_what_it_allows() -> (
+    None
+):
+    promised = job("promised", verdict=verdict_text(promise(CREATED_AT + 3600.0)))
+    promised["metadata"]["annotations"][names.STATUS] = Kept(terms=terms(promised)).to_text()
+    running = job("running", suspend=False, nodes='["a"]')
+    place = Place(running, promised, foreign("2"))
+    name = f"{GPUS} in quota default/team"
+
+    assert place.look().quotas is None
+    state = place.look(quota(gpus="3"))
+    assert state.quotas == {name: 1}, "pods of others use two"
+    assert state.quota_left == {name: 0}
+    assert {row.id: row.quota for row in state.jobs} == {
+        "default/running": name,
+        "default/promised": name,
+    }
+    place.put({**running, "metadata": {**running["metadata"], "annotations": {names.EPOCHS: "x"}}})
+    state = place.look(quota(gpus="3"))
+    assert state.quotas == {name: 0}, "what a Job without a row uses is nobody's"
+    assert state.by_id["default/promised"].quota == name
+    place.look(quota(gpus="3", pods="2"))
+    assert "default/promised" in place.snapshot.bad, "pods are not planned over time"

@@ -6,12 +6,14 @@ from itertools import pairwise
 
 import pytest
 
+from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import may_ever_start
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.model.cluster import NodeSet
+from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.decision import Admit, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import QosPolicy
 from tests.builders import Curve, job
 from tests.toy_world import ToyWorld
@@ -239,6 +241,45 @@ def test_no_promise_is_broken_where_jobs_may_use_some_nodes_only(seed: int) -> N
     never = {one.id for one in world.arrivals if not may_ever_start(state, one)}
     assert world.broken() == {}
     assert set(world.finished) | refused | never == {one.id for one in world.arrivals}
+
+
+def shared_world(seed: int) -> ToyWorld:
+    """The same in two namespaces whose quotas are less than the cluster has, and one without."""
+    world, rng = tied_world(seed) if seed % 3 == 0 else random_world(seed), random.Random(seed)
+    most = max(one.gpus_per_worker for one in world.arrivals)
+    world.quotas = {name: rng.randint(most, most + 1) for name in ("a", "b")}
+    arrivals = []
+    for one in world.arrivals:
+        namespace = rng.choice("aaabc")
+        quota = namespace if namespace in world.quotas else ""
+        within = world.quotas.get(quota, sum(world.gpus)) // one.gpus_per_worker
+        named = replace(one, id=one.id.replace("team", namespace), quota=quota)
+        arrivals.append(replace(named, widths=tuple(w for w in one.widths if w <= within)))
+    world.arrivals = arrivals
+    world.__post_init__()
+    return world
+
+
+def keeps_to_quotas(seed: int) -> ToyWorld:
+    world = shared_world(seed)
+
+    def watched(state: ClusterState, predictor: Predictor) -> Plan:
+        plan = POLICY(state, predictor)
+        assert min(plan.apply(state).quota_left.values()) >= 0, f"at {state.now}: {plan}"
+        return plan
+
+    world.run(watched)
+    refused = {name for name, told in world.verdicts.items() if isinstance(told, Refusal)}
+    state = world.observe()
+    never = {one.id for one in world.arrivals if one.eligible and not may_ever_start(state, one)}
+    assert world.broken() == {}
+    assert set(world.finished) | refused | never == {one.id for one in world.arrivals}
+    return world
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_promises_within_the_quotas_of_namespaces_are_kept(seed: int) -> None:
+    keeps_to_quotas(seed)
 
 
 @pytest.mark.soak

@@ -52,6 +52,7 @@ WARNINGS: Final = frozenset(
         "no_eligible_node",
         "node_lost",
         "pinned",
+        "quota_promised_to_others",
         "pods_do_not_fit",
         "pods_may_not_go_there",
         "promise_broken",

@@ -1,8 +1,9 @@
 """How wide a namespace lets a Job be: its ResourceQuotas, and its LimitRanges.
 
 Pods that a quota or a limit does not allow are never made, so nothing wider is planned or promised. A
-quota bounds all pods of a namespace at once. What pods of others than laxity use of it now cannot be
-used by its Jobs. Quotas with scopes are passed over: which pods they count is not known before.
+quota bounds all pods of a namespace at once: its accelerators are counted over time where promises are
+planned (`quota_of`). What pods of others than laxity use of it now cannot be used by its Jobs. Quotas
+with scopes are passed over: which pods they count is not known before.
 """
 
 import re
@@ -56,6 +57,24 @@ class NamespaceLimits:
                 if many < widest:
                     widest, bound = many, resource
         return widest, bound
+
+    def quota_of(self, namespace: str, template: Json) -> str:
+        """What bounds the accelerators of such pods with those of others there, by its name; or ""."""
+        for kind in pods.asked(template):
+            if f"requests.{kind}" in self.left:
+                return self._name(namespace, f"requests.{kind}")
+        return ""
+
+    def accelerators_left(self, namespace: str) -> dict[str, tuple[str, float]]:
+        """(resource, what laxity's Jobs may use of it) by the name that `quota_of` gives."""
+        return {
+            self._name(namespace, resource): (resource, left)
+            for resource, (left, _, _) in self.left.items()
+            if is_accelerator(resource.removeprefix("requests."))
+        }
+
+    def _name(self, namespace: str, resource: str) -> str:
+        return f"{resource} in quota {namespace}/{self.left[resource][2]}"
 
     def _too_large(self, template: Json) -> str:
         containers = [

@@ -1,9 +1,11 @@
 """Rows of Jobs within what their namespaces allow: followed as quotas and pods change.
 
 Widths end at what a quota leaves to laxity's Jobs. Where these use all of it, the others wait until
-one of them ends, and nothing is reserved for them meanwhile: their pods would not be made.
+one of them ends. Nothing is reserved for them meanwhile, but for promises: the policy plans these
+within what a quota allows over time, as far as accelerators go (`quotas`).
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -51,13 +53,19 @@ class Bounds:
         if isinstance(row, BadJob) or row.namespace not in self._limits:
             return row
         limits, template = self._limits[row.namespace], json_tree.table(job, "spec", "template")
+        row = replace(row, quota=limits.quota_of(row.namespace, template))
         widest, why = limits.widest(template)
         widths = tuple(one for one in row.widths if one <= max(widest, row.workers))
         if not widths:
             problem = f"{why}, and it needs at least {row.widths[0]:d} worker(s)"
             return BadJob(row.id, (problem,), put_off=True, code=CODE)
         if not (row.workers or row.terminating_workers or row.asked):
-            room, resource = limits.room(demand(template), self._used.get(row.namespace, {}))
+            asked = demand(template)
+            if row.promise is not None:  # its accelerators are planned for when the quota has them
+                asked = {
+                    key: each for key, each in asked.items() if key not in _accelerators(template)
+                }
+            room, resource = limits.room(asked, self._used.get(row.namespace, {}))
             if room < widths[0]:
                 problem = (
                     f"quota {limits.left[resource][2]} of its namespace leaves no {resource}: "
@@ -65,6 +73,37 @@ class Bounds:
                 )
                 return BadJob(row.id, (problem,), put_off=True, code=CODE)
         return row if widths == row.widths else replace(row, widths=widths)
+
+    def quota_of(self, namespace: str, job: Json) -> str:
+        """The name of the quota that bounds accelerators of this Job; or ""."""
+        limits = self._limits.get(namespace)
+        return (
+            ""
+            if limits is None
+            else limits.quota_of(namespace, json_tree.table(job, "spec", "template"))
+        )
+
+    def quotas(self, rows: Iterable[Job]) -> Mapping[str, int] | None:
+        """How many accelerators the Jobs of each quota may have, by its name; None: all they like.
+
+        What is used by pods of Jobs that have no row is not theirs.
+        """
+        left = {
+            name: (namespace, resource, most)
+            for namespace, limits in self._limits.items()
+            for name, (resource, most) in limits.accelerators_left(namespace).items()
+        }
+        if not left:
+            return None
+        seen: Counter[str] = Counter()
+        for row in rows:
+            seen[row.quota] += (row.workers + row.terminating_workers) * row.gpus_per_worker
+        return {
+            name: int(
+                most - max(0.0, self._used.get(namespace, {}).get(resource, 0.0) - seen[name])
+            )
+            for name, (namespace, resource, most) in left.items()
+        }
 
     def without_room(
         self, decisions: Iterable[Decision], rows: Mapping[str, Job], jobs: Mapping[str, Json]
@@ -108,6 +147,10 @@ class Bounds:
             if job and is_ours and awaited > 0:
                 add_to(used, demand(json_tree.table(job, "spec", "template")), awaited)
         return own, foreign
+
+
+def _accelerators(template: Json) -> set[str]:
+    return {f"requests.{kind}" for kind in pods.asked(template)}
 
 
 def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:

@@ -66,10 +66,6 @@ class Snapshot:
         self._due: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
         self._freed: dict[str, Kept] = {}
-        self._asks_at: dict[
-            str, tuple[float, int]
-        ] = {}  # refused deadlines: next time, epochs then
-        self._asking: set[str] = set()  # those that ask in the state that was taken last
         self._rows: dict[str, Job] = {}
         self._order: tuple[tuple[float, str], ...] | None = None
         self._jobs: tuple[Job, ...] = ()
@@ -118,6 +114,7 @@ class Snapshot:
             holds=tuple(self._holds(now)) if self._freed else (),
             cycle=cycle,
             sets=self._sets_in_use(),
+            quotas=self.bounds.quotas(self._jobs),
         )
 
     def reject(self, job_id: str, problem: str) -> None:
@@ -156,6 +153,11 @@ class Snapshot:
         """The set of nodes for pods of this template, and its name; "" if all do."""
         with self._mirror.lock:
             return self._eligible.look_up(asks_of(template))
+
+    def quota_of(self, namespace: str, job: Json) -> str:
+        """The quota that bounds a Job there, by its name; or ""."""
+        with self._mirror.lock:
+            return self.bounds.quota_of(namespace, job)
 
     def _restricted_anew(self) -> set[str]:
         """Nodes changed: Jobs that may use others now."""

@@ -20,7 +20,7 @@ from typing import Final
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.decision import When
-from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.job import FOREVER, Job
 
 MOST_EXACT: Final = 12
 SHORTLIST: Final = 64  # so many of the cheapest, and some more per worker, are enough as a rule
@@ -32,7 +32,7 @@ class Victim:
     """A job that may be stopped, or narrowed to `keeps` workers: what it frees, when, at what loss."""
 
     job: str
-    frees: tuple[tuple[str, int], ...]  # (node, GPUs)
+    frees: tuple[tuple[str, int], ...]  # (node or quota, GPUs)
     delay_s: float
     loss_s: float
     at: When = "epoch"
@@ -48,18 +48,30 @@ class Need:
     """So many workers must fit on free GPUs, on those that come anyway, and on what victims free.
 
     `nodes` restricts where they may go (a running job grows on its own nodes, another may use some
-    nodes only); empty: anywhere.
+    nodes only); empty: anywhere. Where a `quota` bounds them, they also need what it leaves now, what
+    comes in it and what victims free in it.
     """
 
     workers: int
     gpus_per_worker: int
     ledger: Ledger
     nodes: frozenset[str] = frozenset()
-    coming: Mapping[str, int] = field(default_factory=dict)  # GPUs by node
+    coming: Mapping[str, int] = field(default_factory=dict)  # GPUs by node and by quota
+    quota: str = ""
+    quota_left: float = FOREVER
 
     @cached_property
     def there(self) -> int:
         """Workers that fit without stopping anybody (else)."""
+        return min(self._on_nodes, self._in_quota({})) if self.quota else self._on_nodes
+
+    @property
+    def exceeds_quota(self) -> bool:
+        """Whether so many are more than the quota allows without stopping anybody (else)."""
+        return bool(self.quota) and self._in_quota({}) < self.workers
+
+    @cached_property
+    def _on_nodes(self) -> int:
         slots = self.ledger.slots(self.gpus_per_worker, self.nodes or None)
         return slots + self._more({}, self.coming)
 
@@ -68,11 +80,15 @@ class Need:
         return self.gained(freed_by(victims))
 
     def gained(self, freed: Mapping[str, int]) -> int:
-        return self._more(self.coming, freed)
+        """How many more workers fit with so many GPUs more, by node and by quota."""
+        more = self._more(self.coming, freed)
+        if not self.quota:
+            return more
+        return min(self._on_nodes + more, self._in_quota(freed)) - self.there
 
-    def gain_on(self, node: str, gpus: int) -> int:
-        """How many more workers fit with so many GPUs more on this node."""
-        return self._more(self.coming, {node: gpus})
+    def _in_quota(self, freed: Mapping[str, int]) -> int:
+        gpus = self.quota_left + self.coming.get(self.quota, 0) + freed.get(self.quota, 0)
+        return max(0, int(gpus // self.gpus_per_worker))
 
     def _more(self, before: Mapping[str, int], freed: Mapping[str, int]) -> int:
         size, more = self.gpus_per_worker, 0
@@ -83,8 +99,18 @@ class Need:
         return more
 
 
+def gpus_of(job: Job, nodes: Sequence[str]) -> Counter[str]:
+    """GPUs of workers on these nodes, by node and by quota."""
+    gpus: Counter[str] = Counter()
+    for node in nodes:
+        gpus[node] += job.gpus_per_worker
+    if job.quota and nodes:
+        gpus[job.quota] = len(nodes) * job.gpus_per_worker
+    return gpus
+
+
 def freed_by(victims: Iterable[Victim]) -> Counter[str]:
-    """GPUs by node."""
+    """GPUs by node and by quota."""
     freed: Counter[str] = Counter()
     for victim in victims:
         for node, gpus in victim.frees:
@@ -96,8 +122,7 @@ def narrowed(job: Job, keeps: int, forecasts: Forecasts) -> Victim:
     """How this job would give up all workers but the first `keeps`, at its epoch's end."""
     curve = forecasts.curve(job)
     reform_s = curve.reform_s(keeps if keeps in curve.stops else job.workers, "p90")
-    freed = Counter(job.nodes[keeps:])
-    frees = tuple((node, count * job.gpus_per_worker) for node, count in sorted(freed.items()))
+    frees = tuple(sorted(gpus_of(job, job.nodes[keeps:]).items()))
     return Victim(job.id, frees, forecasts.boundary_s(job) + reform_s, reform_s, keeps=keeps)
 
 
@@ -110,8 +135,7 @@ def victim_of(job: Job, forecasts: Forecasts, patience_s: float) -> Victim:
     again_s = curve.start_s(job.workers, "mean")
     save_s = curve.stop_s(job.workers, "mean")
     delay_s = forecasts.freed_s(job)
-    freed = Counter(job.nodes)
-    frees = tuple((node, count * job.gpus_per_worker) for node, count in sorted(freed.items()))
+    frees = tuple(sorted(gpus_of(job, job.nodes).items()))
     redo_s = forecasts.phi(job, "mean") * curve.epoch_s(job.formed or job.workers, "mean")
     if delay_s > patience_s and save_s + redo_s + again_s < delay_s + save_s + again_s:
         return Victim(job.id, frees, save_s, redo_s + again_s, "now")
@@ -129,7 +153,11 @@ def cheapest(candidates: Iterable[Victim], need: Need) -> tuple[Victim, ...] | N
         return ()
     useful = sorted((one for one in candidates if one.frees), key=lambda one: (one.cost_s, one.job))
     if need.nodes:
-        useful = [one for one in useful if any(node in need.nodes for node, _ in one.frees)]
+        useful = [
+            one
+            for one in useful
+            if any(node in need.nodes or node == need.quota for node, _ in one.frees)
+        ]
     short = useful[: SHORTLIST + 8 * missing]
     if need.gain(short) >= missing:
         useful = short

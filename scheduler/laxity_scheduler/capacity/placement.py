@@ -119,7 +119,7 @@ class Rules(NamedTuple):
     awaited: Ints  # (n * R,): GPUs that are freed or held for a job in a region
     may: Ints  # (K,): cells of the nodes that a kind may use
     inside: Ints  # (K * R,): 1 for the regions that a kind cannot leave
-    region: Ints  # (R,): cells of a region, small regions first
+    region: Ints  # (R,): cells of a region, small regions first; 0: a quota, wherever its jobs are
     left: Ints  # (R,): GPUs
     spare: Ints  # (R,): GPUs
     shut: Ints  # (1,): cells that nobody may use
@@ -143,7 +143,8 @@ def look_up_spare(rules: Rules, job: int, gpus: int) -> int:
     most, first = NO_LIMIT, rules.kind[job] * len(rules.region)
     for region in range(len(rules.region)):
         inside = rules.inside[first + region]
-        if not rules.limited[job] or (rules.claims[job] and inside):
+        concerns = inside or rules.region[region]
+        if not (rules.limited[job] and concerns) or (rules.claims[job] and inside):
             rules.spare[region] = NO_LIMIT
             continue
         mine = counted_workers(rules, job, region, rules.widest[job], gpus) * gpus
@@ -196,8 +197,11 @@ def take(
     nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
 ) -> None:
     """A job has started on these nodes: what it was not counted with is no longer left."""
+    first = rules.kind[job] * len(rules.region)
     for region in range(len(rules.region)):
         held = held_in(nodes, rules.region[region], taken, at, at + workers)
+        if not rules.region[region]:
+            held = workers * rules.inside[first + region]
         more = held - counted_workers(rules, job, region, workers, gpus)
         if rules.limited[job] and more > 0:
             rules.left[region] -= more * gpus

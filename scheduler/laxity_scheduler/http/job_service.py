@@ -140,6 +140,7 @@ class JobService:
         self._world.check(manifest)
         now = replace(state, now=max(state.now, time.time()))
         row, (eligible, nodes) = job_from_manifest(manifest, now), self._world.node_set(manifest)
+        row = replace(row, quota=self._world.quota_of(row.namespace, manifest))
         if eligible:
             row = replace(row, eligible=eligible)
             now = replace(now, sets={**(now.sets or {}), eligible: nodes})

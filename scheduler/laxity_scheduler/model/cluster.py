@@ -65,6 +65,7 @@ class ClusterState:
     """A snapshot. Jobs are the unfinished ones, in order of submission, then id.
 
     `sets` are the sets of nodes that jobs name which may not use all of them; None: all may.
+    `quotas` are how many GPUs the jobs that name a quota may have at once, together.
     """
 
     now: float
@@ -74,6 +75,21 @@ class ClusterState:
     budgets: Mapping[str, float] | None = None  # promised GPU-seconds allowed per namespace
     cycle: int = 0
     sets: Mapping[str, NodeSet] | None = None
+    quotas: Mapping[str, int] | None = None
+
+    @property
+    def divides(self) -> bool:
+        """Whether some jobs cannot have all GPUs: those of some nodes only, or of a quota."""
+        return bool(self.sets or self.quotas)
+
+    @cached_property
+    def quota_left(self) -> Mapping[str, int]:
+        """GPUs that each quota leaves now; less than 0 where it was lowered."""
+        left = Counter(self.quotas or {})
+        for job in self.jobs if left else ():
+            if job.quota in left:
+                left[job.quota] -= (job.workers + job.terminating_workers) * job.gpus_per_worker
+        return left
 
     def eligible(self, job: Job) -> frozenset[str] | None:
         """The nodes that it may use; None: all."""

@@ -62,6 +62,7 @@ class Job:
     start_seen: bool = True  # by who makes its pods; before that it is not suspended again
     displaced: str = ""  # why a worker cannot come back to its node, in words; "": none has to
     eligible: str = ""  # of which set of nodes it may use (`ClusterState.sets`); "": of all
+    quota: str = ""  # which bounds its GPUs with those of others (`ClusterState.quotas`); "": none
 
     @property
     def namespace(self) -> str:

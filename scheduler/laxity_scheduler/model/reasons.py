@@ -24,6 +24,10 @@ TEMPLATES: Final[Mapping[str, str]] = {
         "it needs {needed_gpus:GPU} in time and promised jobs leave {free_gpus}: "
         "the P90 finish would be {late} after the deadline"
     ),
+    "quota_promised_to_others": (
+        "it needs {needed_gpus:GPU} in time and promised jobs leave {free_gpus} of {quota}: "
+        "the P90 finish would be {late} after the deadline"
+    ),
     "capacity_budget_spent": (
         "namespace {namespace} has {left_gpu_h:.2f} promised GPU-hours left of {budget_gpu_h:.2f}; "
         "this job needs {needed_gpu_h:.2f}"
@@ -72,6 +76,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "aged": "it starts after waiting {waited}, longer than the limit of {limit}",
     "order": "next in the order of policy {policy}",
     "no_free_gpus": "it needs {needed_gpus:GPU} ({gpus_per_worker} per worker); {free_gpus} free",
+    "quota_used_up": "it needs {needed_gpus:GPU}; other jobs leave {free_gpus} of {quota}",
     "held_for_promises": "the free GPUs are reserved for promised jobs: {holders}",
     "waits_for_preempted": "it waits until {holders} reaches the end of its epoch",
     "hopeless": "it cannot meet its deadline any more: it runs after the jobs that can",

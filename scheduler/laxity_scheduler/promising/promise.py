@@ -238,19 +238,26 @@ class _Case:
         job, now = self.job, self.state.now
         earliest = self.reservations.earliest(job)
         finish_s = earliest.finish_s if earliest else FOREVER
-        room = self.reservations.profile().seen_by(job).workers(job.gpus_per_worker)
-        why = reason(
-            "capacity_promised_to_others",
-            needed_gpus=(earliest.widest if earliest else job.widths[0]) * job.gpus_per_worker,
-            free_gpus=int(room[0]) * job.gpus_per_worker,
-            late_s=now + finish_s - job.deadline_at,
-        )
+        free_gpus = self._free_gpus(job)
+        figures: dict[str, float] = {
+            "needed_gpus": (earliest.widest if earliest else job.widths[0]) * job.gpus_per_worker,
+            "free_gpus": free_gpus,
+            "late_s": now + finish_s - job.deadline_at,
+        }
+        why = reason("capacity_promised_to_others", **figures)
+        if job.quota and free_gpus < self._free_gpus(replace(job, quota="")):
+            why = reason("quota_promised_to_others", quota=job.quota, **figures)
         offers = (
             *self._later_or_soft(),
             *self._wider(self.reservations.room.slots_for(job)),
             *self._borrowed(claim),
         )
         return self._refusal(why, offers, p90_in_s=finish_s)
+
+    def _free_gpus(self, job: Job) -> int:
+        """What promised jobs leave it now."""
+        room = self.reservations.profile().seen_by(job).workers(job.gpus_per_worker)
+        return int(room[0]) * job.gpus_per_worker
 
     def _refusal(
         self, why: Reason, offers: tuple[Offer, ...], *, p90_in_s: float = FOREVER

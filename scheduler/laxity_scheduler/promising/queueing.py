@@ -83,7 +83,8 @@ def expected_starts(
     """Seconds from now to each start, if all runs as predicted (mean) and GPUs were one pool.
 
     A promised job starts as planned. The others start in order, none before the one ahead of it.
-    Who may use some nodes only is looked at on these, behind all that may use any of them.
+    Who may use some nodes only is looked at on these, behind all that may use any of them; whose quota
+    bounds it, behind those of the same quota as well.
     """
     starts = _starts_on(queue, reservations, state.free_gpus)
     for name in sorted({one.job.eligible for one in queue} - {""}):
@@ -97,6 +98,11 @@ def expected_starts(
         ]
         found = _starts_on(rivals, reservations, free, held)
         starts |= {one.job.id: found.get(one.job.id, FOREVER) for one in mine}
+    for name, free in state.quota_left.items():
+        mine = [one for one in queue if one.job.quota == name]
+        held = [(job, job.gpus) for job in state.running if job.quota == name]
+        found = _starts_on(mine, reservations, max(0, free), held) if mine else {}
+        starts |= {job: max(at_s, starts[job]) for job, at_s in found.items()}
     return starts
 
 

@@ -1,4 +1,4 @@
-"""Jobs that may use some nodes only: on which sets of nodes GPUs are counted, and what weighs there.
+"""Jobs that cannot have all GPUs: on which parts of the cluster these are counted, and what weighs there.
 
 By Hall's theorem, jobs that need d_i GPUs on nodes of their sets E_i fit if and only if
 
@@ -8,6 +8,10 @@ where unions of overlapping sets are enough: nested and disjoint ones need none 
 claim is counted on the whole cluster and on each region S that it cannot leave. Workers that run do
 not move: they weigh where they are. Where there were too many unions, a set weighs on all regions
 that it touches, which is careful and still sound. GPUs are counted, not how they lie on nodes.
+
+A quota is a region as well: not of nodes but of jobs. The jobs that name it weigh on it wherever they
+run, nobody else does, and it has as many GPUs as the quota allows. What jobs need of quotas and of
+nodes are conditions on their own: no union of both is needed.
 
 Where every job may use every node there are no regions, and a profile is a plain one.
 """
@@ -21,8 +25,9 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import USABLE
+from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.remaining import stopping
-from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.cluster import NOWHERE, ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.reserve import SLOTS, Profile, Share
 
@@ -34,15 +39,28 @@ class Region:
     """Nodes on which GPUs are counted, and the names of the sets whose jobs weigh on it whole.
 
     Waiting jobs for which others were stopped here will start here: they weigh by what they await.
+    The region of a quota has no nodes.
     """
 
     nodes: frozenset[str]
     inside: frozenset[str]
     awaited: Mapping[str, int] = field(default_factory=dict, compare=False)  # GPUs for whom
+    quota: str = ""
+
+    def whole(self, job: Job) -> bool:
+        """Whether all of its workers weigh on this region, wherever they are."""
+        return job.quota == self.quota if self.quota else job.eligible in self.inside
+
+    def whole_of(self, jobs: Iterable[Job]) -> Bools:
+        """The same of many."""
+        if self.quota:
+            return np.array([job.quota == self.quota for job in jobs], dtype=np.bool_)
+        inside = self.inside
+        return np.array([job.eligible in inside for job in jobs], dtype=np.bool_)
 
     def workers(self, job: Job, workers: int) -> int:
         """How many of its first `workers` workers weigh on this region, as long as it is planned."""
-        if job.eligible in self.inside:
+        if self.whole(job):
             return workers
         if not job.workers:
             return min(workers, self.awaited.get(job.id, 0) // job.gpus_per_worker)
@@ -50,9 +68,11 @@ class Region:
 
     def sits(self, job: Job) -> int:
         """How many of its workers weigh on it now."""
-        return job.workers if job.eligible in self.inside else self._sits(job, job.workers)
+        return job.workers if self.whole(job) else self._sits(job, job.workers)
 
     def _sits(self, job: Job, workers: int) -> int:
+        if self.quota:
+            return 0
         if job.workers and not job.nodes:
             return min(workers, job.workers)  # nobody knows where they are
         return self.holds(job.nodes[:workers])
@@ -63,7 +83,13 @@ class Region:
 
 
 def regions_of(state: ClusterState) -> tuple[Region, ...]:
-    """The regions of a snapshot, small ones first; none where every job may use every node."""
+    """The regions of a snapshot, small ones first, then quotas; none where all may have all GPUs."""
+    return _of_nodes(state) + tuple(
+        [Region(NOWHERE, NOWHERE, quota=name) for name in sorted(state.quotas or ())]
+    )
+
+
+def _of_nodes(state: ClusterState) -> tuple[Region, ...]:
     if not state.sets:
         return ()
     usable = tuple([node.id for node in state.nodes if node.pool in USABLE])
@@ -138,7 +164,9 @@ class Purse:
         self.whole = whole
         self._regions = regions_of(state)
         self._left = [
-            sum(n.free_gpus for n in state.nodes if n.id in one.nodes and n.pool in USABLE)
+            state.quota_left[one.quota]
+            if one.quota
+            else sum(n.free_gpus for n in state.nodes if n.id in one.nodes and n.pool in USABLE)
             for one in self._regions
         ]
         if self._regions:
@@ -180,7 +208,7 @@ class SplitProfile(Profile):
         Who runs on a region could perhaps go elsewhere, but only by a stop and a start.
         """
         mine = [
-            part.free if job.eligible in region.inside else _around(region, part, job)
+            part.free if region.whole(job) else _around(region, part, job)
             for region, part in self.parts
             if region.workers(job, job.workers or 1)
         ]

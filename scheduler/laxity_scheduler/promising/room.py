@@ -66,7 +66,7 @@ class Room:
     @property
     def _many(self) -> bool:
         """Whether compiled loops pay; they know one profile, not one per region."""
-        return COMPILES and len(self.state.jobs) >= MANY and not self.state.sets
+        return COMPILES and len(self.state.jobs) >= MANY and not self.state.divides
 
     @cached_property
     def capacity(self) -> int:
@@ -262,7 +262,10 @@ class Room:
         leaving = [job for job in self.state.jobs if job.terminating_workers]
         going = sum(job.terminating_workers * job.gpus_per_worker for job in leaving)
         terminated_s = max((_terminated_s(job, self.forecasts) for job in leaving), default=0.0)
-        for at in range(len(self.regions)):
+        for at, region in enumerate(self.regions):
+            if region.quota:
+                yield self._of_quota(region, terminated_s)
+                continue
             mine = seats.member[:-1, at]
             busy = int((gpus - free)[mine & usable].sum())
             unexplained = max(0, busy - int(ours[at]))
@@ -272,6 +275,15 @@ class Room:
                 terminating=min(unexplained, going),
                 terminated_s=terminated_s,
             )
+
+    def _of_quota(self, region: Region, terminated_s: float) -> "OnRegion":
+        going = sum(
+            job.terminating_workers * job.gpus_per_worker
+            for job in self.state.jobs
+            if region.whole(job)
+        )
+        gpus, left = (self.state.quotas or {})[region.quota], self.state.quota_left[region.quota]
+        return OnRegion(capacity=gpus, free=left, terminating=going, terminated_s=terminated_s)
 
     @cached_property
     def awaited(self) -> dict[str, float]:

@@ -79,7 +79,6 @@ class Tally:
         """These rows run on these widths: so many GPUs less are left on the regions they are on."""
         facts, seats = self._room.forecasts.facts, self._room.seats
         jobs, size, held = facts.at(rows), facts.column(SIZE)[rows], facts.column(WORKERS)[rows]
-        kinds = [job.eligible for job in jobs]
         known = np.array([len(job.nodes) for job in jobs]) == held
         seated = seats.workers[rows]
         fewer = np.flatnonzero(known & (width < held))
@@ -87,8 +86,7 @@ class Tally:
         seated[fewer] = seats.of([job.nodes[: int(wide)] for job, wide in first])
         nowhere = np.flatnonzero(~known).tolist()
         for at, part in enumerate(self._parts):
-            inside = part.region.inside
-            whole = np.array([kind in inside for kind in kinds], dtype=np.bool_)
+            whole = part.region.whole_of(jobs)
             weighs = np.where(whole, width, seated[:, at]) * size
             part.left -= int(weighs[known].sum())
             part.left -= sum(part.gpus(jobs[row], int(width[row])) for row in nowhere)
@@ -111,7 +109,7 @@ class Tally:
             self._free -= new
             self.left -= share.widest * gpus
             for part in self._parts:
-                part.free -= new * part.whole(claim.job)
+                part.free -= new * part.region.whole(claim.job)
                 part.left -= part.gpus(claim.job, share.widest)
         return share
 
@@ -123,7 +121,7 @@ class Tally:
         """Free GPUs of the cluster, and of each region that it cannot leave."""
         yield self._free
         for part in self._parts:
-            if part.whole(job):
+            if part.region.whole(job):
                 yield part.free
 
     def count(self, jobs: Sequence[Job], gpus: "Ints") -> int:
@@ -174,18 +172,15 @@ class _Part:
         self.left = on_it.capacity - held
         self.free = on_it.free
 
-    def whole(self, job: Job) -> bool:
-        return job.eligible in self.region.inside
-
     def weighs(self, jobs: Sequence[Job], gpus: "Ints") -> tuple[int, "Ints"]:
         """GPUs (n,) with which newcomers weigh here; and the first that weighs by what it awaits."""
-        awaited, inside = self.region.awaited, self.region.inside
+        awaited = self.region.awaited
         odd = (
             next((at for at, job in enumerate(jobs) if job.id in awaited), len(jobs))
             if awaited
             else len(jobs)
         )
-        mine = np.array([job.eligible in inside for job in jobs], dtype=np.bool_)
+        mine = self.region.whole_of(jobs)
         return odd, np.where(mine, gpus, 0)
 
     def gpus(self, job: Job, workers: int) -> int:

@@ -190,6 +190,20 @@ class Bargain:
         """Whether it holds a promise that can still be kept, perhaps given in this decision."""
         return promised(job, self.now) or job.id in self.newly
 
+    def need(
+        self,
+        job: Job,
+        workers: int,
+        nodes: frozenset[str],
+        coming: Mapping[str, int],
+        *,
+        ledger: Ledger | None = None,
+    ) -> Need:
+        """So many more workers of a job: on these nodes, none: any; and within its quota."""
+        left, size = self.sites.quota_left(job), job.gpus_per_worker
+        quota = job.quota if left < FOREVER else ""
+        return Need(workers, size, ledger or self.ledger, nodes, coming, quota, left)
+
     def keep_parts(self, need: Need, freed: Mapping[str, int], workers: int) -> None:
         """Keep free GPUs that make places for so many workers only together with what comes."""
         size, coming = need.gpus_per_worker, Counter(need.coming) + Counter(freed)

@@ -6,9 +6,8 @@ urgent first, each GPU once.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
-from laxity_scheduler.allocation.victims import Need
+from laxity_scheduler.allocation.victims import Need, gpus_of
 from laxity_scheduler.capacity.ledger import USABLE
 from laxity_scheduler.frame.frame import CHANGING, SIZE, TERMINATING
 from laxity_scheduler.frame.remaining import Forecasts, stopping
@@ -89,25 +88,29 @@ class Coming:
         The rest is left for those after it, so that nobody is stopped twice for the same need.
         """
         missing, size = need.workers - need.there, need.gpus_per_worker
+        in_quota = self._use_quota(need) if need.quota else {}
+        by_quota = need.gained(in_quota)
+        missing -= by_quota
         for node in sorted(self.shared):
             if missing <= 0:
                 return
-            more = min(missing, need.gain_on(node, self.shared[node]))
-            if more:
+            freed = {**in_quota, node: self.shared[node]}
+            more = min(missing, need.gained(freed) - by_quota)
+            if more > 0 and node != need.quota:
                 self.shared[node] = max(0, self.shared[node] - more * size)
                 missing -= more
 
-
-def gpus_of(job: Job, nodes: Iterable[str]) -> Counter[str]:
-    """GPUs by node of workers on these."""
-    gpus: Counter[str] = Counter()
-    for node in nodes:
-        gpus[node] += job.gpus_per_worker
-    return gpus
+    def _use_quota(self, need: Need) -> dict[str, int]:
+        """What comes in its quota and it needs, taken."""
+        has = need.quota_left + need.coming.get(need.quota, 0)
+        lacks = max(0.0, need.workers * need.gpus_per_worker - has)
+        takes = int(min(lacks, self.shared[need.quota]))
+        self.shared.subtract({need.quota: takes} if takes else {})
+        return {need.quota: takes}
 
 
 def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
-    """GPUs by node of pods that are on their way out and held for nobody.
+    """GPUs by node and by quota of pods that are on their way out and held for nobody.
 
     A row says how many pods terminate, not where: they are looked for on nodes with busy GPUs that
     no running worker explains.
@@ -124,6 +127,9 @@ def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
     for hold in state.holds:
         if hold.until_at > state.now:
             held[hold.node] += hold.gpus
+    for job in state.jobs if state.quotas else ():
+        if job.quota and job.terminating_workers:
+            found[job.quota] += job.terminating_workers * job.gpus_per_worker
     for node in state.nodes:
         awaited = max(0, held[node.id] - max(0, node.free_gpus))  # the others held are free
         gpus = min(left, node.gpus - node.free_gpus - ours[node.id] - awaited)

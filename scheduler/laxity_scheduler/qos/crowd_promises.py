@@ -77,7 +77,7 @@ class Newcomers:
     @cached_property
     def _plans(self) -> "Plans | None":
         """Room for their shares; None where compiled loops would not pay."""
-        if not COMPILES or len(self._jobs) < MANY or self._reservations.state.sets:
+        if not COMPILES or len(self._jobs) < MANY or self._reservations.state.divides:
             return None
         from laxity_scheduler.promising.claim_plans import Plans
 

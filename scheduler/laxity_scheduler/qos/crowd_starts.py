@@ -128,6 +128,8 @@ def grow_starts(bargain: Bargain, jobs: Sequence[Job], without: frozenset[str]) 
     crowd, ledger = bargain.crowd, bargain.ledger
     if crowd is None or len(jobs) < MANY or len(jobs) > len(bargain.starts):
         return False
+    if bargain.state.quotas:
+        return False  # what is left of them is counted job by job
     at = crowd.at(jobs)
     if len(at) < len(jobs):
         return False

@@ -6,13 +6,12 @@ with enough slack; of the first tier that does, the cheapest set.
 
 from dataclasses import replace
 
-from laxity_scheduler.allocation.victims import Need, Victim, cheapest, narrowed, victim_of
+from laxity_scheduler.allocation.victims import Need, Victim, cheapest, gpus_of, narrowed, victim_of
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
 from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.qos.coming import gpus_of
 
 
 def choose(

@@ -151,7 +151,7 @@ def narrow(bargain: Bargain) -> None:
         if one.job.id in bargain.waits_for:
             continue
         gpus, may = one.job.gpus_per_worker, bargain.state.eligible(one.job) or frozenset()
-        need = Need(one.workers, gpus, bargain.ledger, may, coming=dict(bargain.coming.shared))
+        need = bargain.need(one.job, one.workers, may, dict(bargain.coming.shared))
         if need.there >= one.workers:
             return  # enough is on its way
         missing = need.workers - need.there
@@ -324,7 +324,7 @@ def _grow(bargain: Bargain, job: Job, width: int) -> None:
         return
     mine, gpus = bargain.coming.own(job), job.gpus_per_worker
     coming = mine + bargain.coming.shared
-    need = Need(width - job.workers, gpus, bargain.ledger, nodes=nodes, coming=coming)
+    need = bargain.need(job, width - job.workers, nodes, coming)
     bargain.coming.use(replace(need, coming=mine))
     if need.there >= need.workers:
         _keep_free(bargain, job, need, ())
@@ -379,7 +379,9 @@ def _restart_wider(bargain: Bargain, job: Job) -> None:
         in_time = freed_s + curve.start_s(width, "p90") + after_s <= bargain.left_s(job)
         may = bargain.state.eligible(job)
         slots = bargain.ledger.slots(job.gpus_per_worker, may)
-        if in_time and slots + job.workers >= width:
+        more_gpus = (width - job.workers) * job.gpus_per_worker
+        fits = more_gpus <= bargain.sites.quota_left(job)
+        if in_time and fits and slots + job.workers >= width:
             why = reason("restart_wider", workers=width, late_s=_late_s(bargain, job))
             bargain.change(Preempt(job.id, "epoch", job.id, why))
             for _ in range(width - job.workers):

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 
-from laxity_scheduler.allocation.victims import Need, Victim, freed_by
+from laxity_scheduler.allocation.victims import Need, Victim, freed_by, gpus_of
 from laxity_scheduler.capacity.ledger import may_ever_start
 from laxity_scheduler.frame.frame import WAITING
 from laxity_scheduler.frame.remaining import TINY_S
@@ -19,7 +19,6 @@ from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.queueing import RANKS, Waiting, ages_at, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile
 from laxity_scheduler.qos.bargain import Bargain, Start
-from laxity_scheduler.qos.coming import gpus_of
 from laxity_scheduler.qos.crowd import queue_at_once
 from laxity_scheduler.qos.crowd_starts import start_claimed, start_others
 from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S, kept_out, planned_later
@@ -108,7 +107,9 @@ class Starts:
         bargain.blocked.append(one)
         if self._can_wait(one):
             if self._reservations.roomy:
-                self._set_aside(job, one.workers)
+                # where its quota is used up free GPUs help it no sooner: others may have them
+                most = bargain.sites.quota_left(job) // job.gpus_per_worker
+                self._set_aside(job, int(min(one.workers, most)))
             return
         self._displace(one)
 
@@ -171,12 +172,13 @@ class Starts:
     def _set_aside(self, job: Job, workers: int) -> int:
         """Keep as many free GPUs as it will need from those that come after it; workers left."""
         ledger, may = self._bargain.ledger, self._bargain.state.eligible(job)
-        kept = self._kept.setdefault(job.id, Counter())
+        kept, sites = self._kept.setdefault(job.id, Counter()), self._bargain.sites
         for placed in range(workers):
             nodes = ledger.place(1, job.gpus_per_worker, may)
             if nodes is None:
                 return workers - placed
             kept.update(gpus_of(job, nodes))
+            sites.spend_quota(job, 1)
         return 0
 
     def _hold_s(self, one: Waiting, workers: int) -> float:
@@ -195,9 +197,7 @@ class Starts:
         among = bargain.sites.open_to(job, hold_s, claimed=claimed, from_s=from_s)
         if among is not None and not among:
             return None
-        return Need(
-            one.workers, job.gpus_per_worker, bargain.ledger, among or frozenset(), coming=coming
-        )
+        return bargain.need(job, one.workers, among or frozenset(), coming)
 
     def _displace(self, one: Waiting) -> None:
         """Tell the cheapest jobs to stop so that it fits, unless enough is on its way already."""

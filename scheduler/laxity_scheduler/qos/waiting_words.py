@@ -1,5 +1,6 @@
 """Why waiting jobs wait, for whom, and until when; thousands of them say one of a few things."""
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from itertools import islice
@@ -45,6 +46,15 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
         )
         return why, holders
 
+    quota_left = _quota_left(bargain) if state.quotas else {}
+
+    @cache
+    def within(quota: str, needed_gpus: int) -> Why:
+        holders = (job.id for job in state.running if job.quota == quota)
+        left = max(0, quota_left[quota])
+        why = reason("quota_used_up", quota=quota, needed_gpus=needed_gpus, free_gpus=left)
+        return why, tuple(islice(holders, MOST_HOLDERS))
+
     never = never_starts(state)
 
     def why_of(one: Waiting) -> Why:
@@ -56,6 +66,8 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
             return reason("waits_for_preempted", holders=", ".join(victims)), victims
         size, eligible = one.job.gpus_per_worker, one.job.eligible
         needed = one.workers * size
+        if one.job.quota in quota_left and needed > quota_left[one.job.quota]:
+            return within(one.job.quota, needed)
         if needed <= there(eligible)[0] and one.rank != "promised":
             return held
         return missing(needed, size, eligible)
@@ -70,3 +82,11 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
         [whom for _, whom in told],
         [now + starts_s.get(name, FOREVER) for name in names],
     )
+
+
+def _quota_left(bargain: Bargain) -> Mapping[str, int]:
+    """GPUs that quotas leave when all that start now have started."""
+    left = Counter(bargain.state.quota_left)
+    for start in bargain.starts.values():
+        left[start.waiting.job.quota] -= start.workers * start.waiting.job.gpus_per_worker
+    return left

@@ -35,7 +35,7 @@ def make_way(bargain: Bargain, served: Collection[str], kept: Kept) -> None:
     now = shares.outline([job.id for job in jobs]).workers_now
     ways = [jobs[place] for place in np.flatnonzero(now == 0).tolist()]
     ways = [job for job in ways if bargain.settled(job) and job.preemptible]
-    taker = _first_short(bargain, takers, kept) if ways else None
+    taker, ways = _first_short(bargain, takers, ways, kept) if ways else (None, ways)
     if taker is None:
         return
     left = sum((shares[one.id].widest - one.workers) * one.gpus_per_worker for one in takers)
@@ -61,20 +61,32 @@ def _takers(bargain: Bargain, served: Collection[str]) -> list[Job]:
     return [claim.job for claim in takers]
 
 
-def _first_short(bargain: Bargain, takers: list[Job], kept: Kept) -> Job | None:
-    """The most urgent of these for whom not enough is free or on its way."""
+def _first_short(
+    bargain: Bargain, takers: list[Job], ways: list[Job], kept: Kept
+) -> tuple[Job | None, list[Job]]:
+    """The most urgent of these for whom not enough is free or on its way, and who makes way for it.
+
+    Whose quota is used up needs a job of the same quota to make way.
+    """
     trial = bargain.ledger.copy()
+    taken: Counter[str] = Counter()  # of quotas
     for taker in takers:
         own = bargain.coming.own(taker) + kept.get(taker.id, Counter())
         need = _need_of(bargain, taker, trial, own + bargain.coming.shared)
         if need is None:
             continue
+        need = replace(need, quota_left=max(0, need.quota_left - taken[need.quota]))
         bargain.coming.use(replace(need, coming=own))
-        if need.there < need.workers:
-            return taker
+        if need.exceeds_quota:
+            mine = [job for job in ways if job.quota == taker.quota]
+            if mine:
+                return taker, mine
+        elif need.there < need.workers:
+            return taker, ways
         size, among = taker.gpus_per_worker, need.nodes or None
-        trial.place(min(need.workers, trial.slots(size, among)), size, among)
-    return None
+        trial.place(min(need.workers, need.there, trial.slots(size, among)), size, among)
+        taken[need.quota] += need.workers * size
+    return None, []
 
 
 def _need_of(bargain: Bargain, taker: Job, ledger: Ledger, coming: Counter[str]) -> Need | None:
@@ -86,10 +98,11 @@ def _need_of(bargain: Bargain, taker: Job, ledger: Ledger, coming: Counter[str])
         among = frozenset(taker.nodes) if may is None else may.intersection(taker.nodes)
     if may is not None and not among:
         return None
-    return Need(workers, taker.gpus_per_worker, ledger, among, coming)
+    return bargain.need(taker, workers, among, coming, ledger=ledger)
 
 
 def _could_use(bargain: Bargain, taker: Job, victim: Job) -> bool:
-    """Whether a job may use any of the nodes that another one would free."""
+    """Whether a job may use any of the nodes that another one would free, or of its quota."""
     may = bargain.state.eligible(taker)
-    return may is None or not may.isdisjoint(victim.nodes)
+    shares_quota = bool(taker.quota) and taker.quota == victim.quota
+    return shares_quota or may is None or not may.isdisjoint(victim.nodes)

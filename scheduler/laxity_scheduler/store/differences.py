@@ -27,8 +27,9 @@ def snapshot_difference(old: ClusterState, new: ClusterState) -> dict[str, Any]:
         changes["holds"] = [to_json(hold) for hold in new.holds]
     if old.budgets != new.budgets:
         changes["budgets"] = _fields_without_rows(new).get("budgets")
-    if old.sets != new.sets:
-        changes["sets"] = _fields_without_rows(new).get("sets")
+    for name in ("sets", "quotas"):
+        if getattr(old, name) != getattr(new, name):
+            changes[name] = _fields_without_rows(new).get(name)
     return changes
 
 
@@ -41,6 +42,7 @@ def apply_difference(old: ClusterState, changes: dict[str, Any]) -> ClusterState
     """The new snapshot of a difference; unchanged rows are shared with `old`."""
     budgets = _read_field(changes, "budgets").budgets if "budgets" in changes else old.budgets
     sets = _read_field(changes, "sets").sets if "sets" in changes else old.sets
+    quotas = _read_field(changes, "quotas").quotas if "quotas" in changes else old.quotas
     holds = old.holds
     if "holds" in changes:
         holds = tuple(from_json(Hold, hold) for hold in changes["holds"])
@@ -53,6 +55,7 @@ def apply_difference(old: ClusterState, changes: dict[str, Any]) -> ClusterState
         budgets=budgets,
         cycle=from_json(int, changes.get("cycle", 0)),
         sets=sets,
+        quotas=quotas,
     )
 
 

@@ -1,4 +1,4 @@
-"""Chronus (algorithms 7.7): who holds the next lease, by hand, and against all that could be.
+"""Chronus (algorithms.md 7.7): who holds the next lease, by hand, and against all that could be.
 
 A lease is 20 minutes; a job of x seconds needs n = ceil(1.1 x / 1,200) of them within
 m = floor((deadline - now) / 1,200).

@@ -1,4 +1,4 @@
-"""ElasticFlow (algorithms 7.6), elastic EDF (7.2) and the admission price (10.1), by hand.
+"""ElasticFlow (algorithms.md 7.6), elastic EDF (7.2) and the admission price (10.1), by hand.
 
 Epochs take 60 s on one worker and speed up linearly unless said; nothing costs anything. On an
 empty cluster each job would be widened by the surplus, so GPUs are filled where shares matter.

@@ -1,4 +1,4 @@
-"""DRF (algorithms 7.3), Optimus (7.5) and Pollux (7.8), one decision each, by hand.
+"""DRF (algorithms.md 7.3), Optimus (7.5) and Pollux (7.8), one decision each, by hand.
 
 Remaining seconds on w workers are epochs x 60 / speed-up(w).
 """

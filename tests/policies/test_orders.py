@@ -1,4 +1,4 @@
-"""FIFO, SJF and EDF (algorithms 7.1, 7.2), one decision each, worked by hand.
+"""FIFO, SJF and EDF (algorithms.md 7.1, 7.2), one decision each, worked by hand.
 
 Epochs take 60 s on one worker and speed up linearly; nothing costs anything.
 """

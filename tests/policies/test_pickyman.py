@@ -1,4 +1,4 @@
-"""PickyMan (algorithms 2.4, 2.5): what a stop costs, whether it pays, and whom to stop."""
+"""PickyMan (algorithms.md 2.4, 2.5): what a stop costs, whether it pays, and whom to stop."""
 
 import itertools
 from collections.abc import Callable, Sequence

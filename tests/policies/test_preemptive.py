@@ -1,4 +1,4 @@
-"""SRTF (algorithms 7.1) and Tiresias' two-dimensional LAS (7.4), one decision each, by hand."""
+"""SRTF (algorithms.md 7.1) and Tiresias' two-dimensional LAS (7.4), one decision each, by hand."""
 
 from typing import Any
 

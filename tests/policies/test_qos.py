@@ -1,4 +1,4 @@
-"""The QoS framework (algorithms 3.4, 3.5): order of the queue, widths and donors, by hand.
+"""The QoS framework (algorithms.md 3.4, 3.5): order of the queue, widths and donors, by hand.
 
 Epochs take 60 s on one worker and speed up linearly.
 """

@@ -1,4 +1,4 @@
-"""Each metric of a report (algorithms, chapter 8), by hand: of a made-up run and of tiny real ones."""
+"""Each metric of a report (algorithms.md 8), by hand: of a made-up run and of tiny real ones."""
 
 import math
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ Each part is fitted over the widths that were observed of the model (overhead_pa
 has few observations, they are mixed with the fit over all models on checkpoint bytes, else with
 what models of the same stem or all models cost, and that with a prior. All models are those of one
 namespace, or all shared ones: workers report these seconds, and a namespace believes its own. A
-local process starts in seconds, a pod in tens of seconds (Pollux assumes 30; algorithms 1.6).
+local process starts in seconds, a pod in tens of seconds (Pollux assumes 30; algorithms.md 1.6).
 """
 
 import math

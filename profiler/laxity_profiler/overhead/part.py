@@ -9,7 +9,7 @@ towards what other models show the more, the less the widths tell (a ridge on b 
 usual time is the median of what is left. Costs have a heavy tail: the median misses their mean. So
 the mean is kept apart, over the usual time and winsorised at the top, and P10 and P90 are quantiles
 of what was seen. The form and its constants are ours; PickyMan only says that the
-time lost is modelled (algorithms 2.4).
+time lost is modelled (algorithms.md 2.4).
 """
 
 import math

@@ -1,6 +1,6 @@
 """The cheapest set of running jobs to stop so that something fits, counted per node.
 
-PickyMan's ordered division (algorithms 2.5) for one beneficiary. It waits for the slowest victim and
+PickyMan's ordered division (algorithms.md 2.5) for one beneficiary. It waits for the slowest victim and
 each victim loses a checkpoint and a restart, so a set costs
 
     max(delay) + sum(loss)        loss = T_ckpt + R;  stopped at once: phi * T_ep + R

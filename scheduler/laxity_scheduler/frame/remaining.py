@@ -9,7 +9,7 @@ running epoch is done, plus what starting or re-forming costs:
             + reform_cost + remaining(w) * left / n                       running at another width
 
 phi is the elapsed share of the running epoch at the same quantile, at most 0.99: so a finish that
-is predicted at P90 does not move while an epoch goes as predicted. Quantiles (algorithms, ch. 10):
+is predicted at P90 does not move while an epoch goes as predicted. Quantiles (algorithms.md 10):
 widths and verdicts at P90, orders by the mean, a victim's remainder at P10. A sum of P90s (start,
 rest) errs on the careful side.
 

@@ -1,6 +1,6 @@
 """Earliest deadline first, each job on the fewest workers that meet its deadline.
 
-Baseline (algorithms 7.2, the *minimum* variant with skip): no promises, no growth, no preemption.
+Baseline (algorithms.md 7.2, the *minimum* variant with skip): no promises, no growth, no preemption.
 A job that is late on any width starts on its fastest one; without a deadline, on its least.
 """
 

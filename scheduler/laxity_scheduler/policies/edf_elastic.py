@@ -1,6 +1,6 @@
 """Earliest deadline first, elastic: each job on the fewest GPUs that meet its deadline.
 
-The variant "minimum" of algorithms 7.2: no admission, nothing kept for later, what is left grows
+The variant "minimum" of algorithms.md 7.2: no admission, nothing kept for later, what is left grows
 the jobs whose GPU-time grows least.
 
 Promises may be put in front of it, but a price makes no difference: it weighs how full the slots of

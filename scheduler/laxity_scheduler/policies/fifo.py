@@ -1,6 +1,6 @@
 """First in, first out: each job on its widest width that fits, never changed, never stopped.
 
-Baseline (algorithms 7.1). What does not fit is passed over; packed strictly, the head blocks.
+Baseline (algorithms.md 7.1). What does not fit is passed over; packed strictly, the head blocks.
 """
 
 from typing import Final

@@ -2,7 +2,7 @@
 
 Who needs the least GPU-time goes first, so most deadlines are met when GPUs are scarce. A promise
 is given when it fits behind all earlier ones and its plan, each GPU-second weighed by how full its
-slot is, costs no more than a share of what newcomers usually need (algorithms 10.1). Who is not
+slot is, costs no more than a share of what newcomers usually need (algorithms.md 10.1). Who is not
 promised runs on what is left and may still be in time. Where nobody is promised, deadlines say who
 goes first whenever more jobs can be in time that way: all of them, where GPUs are not scarce.
 """

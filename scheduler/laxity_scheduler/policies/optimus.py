@@ -3,7 +3,7 @@
     gain = (remaining time now - remaining time with more) / GPUs more
 
 Everybody gets its least width first; a job's next width is the one of best gain, so that a fall of
-its curve does not hide a later rise (algorithms 1.5). Convergence is not modelled: epochs are given.
+its curve does not hide a later rise (algorithms.md 1.5). Convergence is not modelled: epochs are given.
 """
 
 from laxity_profiler.estimate import Predictor

@@ -19,7 +19,7 @@ put off as well. This is our own reading of the abstract's second goal, the make
 A victim must have more left (P10) than the newcomer needs in all (P90) with the overhead, have run
 for a while since its last start, and have been stopped less than three times; one with a deadline
 must have the slack, unless that deadline is lost anyway and was never promised. The papers' formulas
-are not public: the reading is ours (algorithms 2.5).
+are not public: the reading is ours (algorithms.md 2.5).
 
 Three ablations: `zero` believes that stopping costs nothing (`overhead` 0); `unguarded` knows neither
 a pause between stops nor a limit to them, so that nothing but the costs holds it back; `blind` has

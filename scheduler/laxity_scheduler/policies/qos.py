@@ -1,6 +1,6 @@
 """Deadlines first: promise or refuse, start by least slack, size to be in time, stop where it pays.
 
-The QoS framework (algorithms, ch. 3) with promises that are kept: the minimum share of ElasticFlow
+The QoS framework (algorithms.md 3) with promises that are kept: the minimum share of ElasticFlow
 behind every promise (7.6), PickyMan's choice of whom to stop (2.5). Steps of one decision:
 
 1. verdicts for those who ask: promised are counted before the next is judged
@@ -174,7 +174,7 @@ def _goes(bargain: Bargain, job: Job) -> bool:
 
 
 def _runs_on(bargain: Bargain, job: Job, verdict: Refusal) -> Forecasted:
-    """What a job is told that is not promised and yet stays (algorithms 3.4, 10.1)."""
+    """What a job is told that is not promised and yet stays (algorithms.md 3.4, 10.1)."""
     late_s = max(0.0, verdict.p90_at - job.deadline_at)
     why = reason("forecast_late", p90_at=verdict.p90_at, late_s=late_s)
     return Forecasted(job.id, Forecast(verdict.p90_at, verdict.p90_at, late_s, why), why)

@@ -1,6 +1,6 @@
 """Shortest job first: by predicted run time, each job on its least width, never stopped.
 
-Baseline (algorithms 7.1).
+Baseline (algorithms.md 7.1).
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """Shortest remaining time first, preemptive, believing that stopping costs nothing.
 
-A baseline (algorithms 7.1): the mean remaining time at the width asked for ranks all jobs.
+A baseline (algorithms.md 7.1): the mean remaining time at the width asked for ranks all jobs.
 """
 
 from laxity_profiler.estimate import Predictor

@@ -4,7 +4,7 @@ Time is cut into 256 slots, finer soon and coarser later, from now to the furthe
 matters. A touched slot is reserved whole, so a plan can only be better than what it was counted
 on; no list of breakpoints grows with the number of jobs. What lies behind the last slot is free.
 
-The least share (algorithms 7.6, ascending): the smallest width with which the free slots before
+The least share (algorithms.md 7.6, ascending): the smallest width with which the free slots before
 the deadline hold the job. Our reading of it differs in one thing: a plan starts once and only ever
 grows, because each stop and each restart costs what a slot of GPU time does not show.
 """

@@ -332,7 +332,7 @@ class Room:
         """Plan a claim on a profile and take its share out of it; and whether it is in time.
 
         `stay`: a running job keeps its width if it is in time with it; so do those whose width has
-        changed lately (algorithms 3.5, 3.7), else donors widen one another in turn.
+        changed lately (algorithms.md 3.5, 3.7), else donors widen one another in turn.
         """
         job = claim.job
         staying = 0 if stopping(job) else job.workers

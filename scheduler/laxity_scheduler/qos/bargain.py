@@ -29,7 +29,7 @@ from laxity_scheduler.qos.crowd import Crowd, crowd_of
 
 @dataclass(frozen=True)
 class Rules:
-    """The free parameters of the QoS policy (algorithms, ch. 3); durations in seconds."""
+    """The free parameters of the QoS policy (algorithms.md 3); durations in seconds."""
 
     theta: float = 0.15  # a job gives workers back only if ahead by this share of its window
     margin: float = 0.05  # a width is chosen to end this share of the time left before the deadline

@@ -1,6 +1,6 @@
 """How many workers running jobs should have: more to be in time, fewer when others wait.
 
-Autoscaling (algorithms 3.5). A job that would miss its deadline grows to the least width that meets
+Autoscaling (algorithms.md 3.5). A job that would miss its deadline grows to the least width that meets
 it, from free GPUs, else from donors; where its nodes are full it is stopped to start wider
 elsewhere. GPUs that nobody waits for go where they save most time per GPU. Against swings: two
 epochs between changes, a re-forming must cost less than a tenth of what it saves, and a job that

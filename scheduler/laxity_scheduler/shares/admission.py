@@ -1,4 +1,4 @@
-"""Promises in front of any policy: the admission rule apart from who runs (algorithms 7.6, 10.1).
+"""Promises in front of any policy: the admission rule apart from who runs (algorithms.md 7.6, 10.1).
 
 A hard job that asks is promised or refused as the share rules do it: planned on the minimum share
 that is in time, behind all that were promised before, greedily or at a price. Who is refused does

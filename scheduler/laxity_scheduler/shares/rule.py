@@ -37,7 +37,7 @@ class ShareRule:
 
     `order`: without promises, "gpu_time" gives way to "deadline" where more are then in time.
     `reserves`: promised GPUs are kept over time; without it only the present counts. `kappa` and
-    `steep` are the admission price of algorithms 10.1. `careful` stretches predicted remainders.
+    `steep` are the admission price of algorithms.md 10.1. `careful` stretches predicted remainders.
     `replans`: how many newcomers of one decision may have everybody planned anew for them.
     `drops`: who is not promised goes away; else it runs on what is left.
     """

@@ -1,4 +1,4 @@
-"""False refusals (algorithms, chapter 8): refused jobs that the run itself shows would be in time.
+"""False refusals (algorithms.md 8): refused jobs that the run itself shows would be in time.
 
 The run is replayed with what really happened, not with what was believed. A refused job counts if
 

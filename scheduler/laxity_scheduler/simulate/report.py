@@ -1,4 +1,4 @@
-"""The metrics of a run (algorithms, chapter 8), each by its definition.
+"""The metrics of a run (algorithms.md 8), each by its definition.
 
 a submit, f finish, d deadline. Refused and unfinished jobs are counted, never dropped; times are
 averaged over finished jobs. Shares are fractions of 1; a figure that does not exist is None.

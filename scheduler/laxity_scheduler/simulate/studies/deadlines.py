@@ -2,7 +2,7 @@
 
 The table: published cluster sizes, ElasticFlow's own costs, perfect predictions, beside the bound
 that counts contention. The ladder: pooled GPUs, 60 s per restart, perfect predictions, and each
-share policy with promises given greedily, at a price (algorithms 10.1), or not at all; EDF, Chronus
+share policy with promises given greedily, at a price (algorithms.md 10.1), or not at all; EDF, Chronus
 and the QoS framework as published. Nothing is random, so one run is enough.
 """
 

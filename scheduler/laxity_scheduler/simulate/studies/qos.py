@@ -1,7 +1,7 @@
 """The QoS framework's claims: +26 % deadlines met on a scarce cluster, 100 % on a sufficient one.
 
 Its jobs, cluster and baseline are not public; +26 % may be a ratio or points. Ours, after
-algorithms 3.6: Poisson arrivals, deadlines submit + U(1.2, 3) x the run time at the width asked for,
+algorithms.md 3.6: Poisson arrivals, deadlines submit + U(1.2, 3) x the run time at the width asked for,
 1.75 times the work that the cluster can do (scarce) or 0.6 times (sufficient); stops and starts cost
 what `live` says, whoever starts, FIFO as well; predictions are off by 10 %. The default Kubernetes scheduler is FIFO at the width
 asked for, passing over what does not fit. Beside them the bound, and the framework on exact

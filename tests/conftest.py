@@ -79,6 +79,7 @@ def prefect_api() -> Iterator[str]:
     A flow in another process needs the URL as PREFECT_API_URL. The heartbeat is off: it holds up
     the end of every flow by a second.
     """
+    import prefect.main  # noqa: F401 - sets up loggers; else the first flow does, amid a test
     from prefect.settings import PREFECT_API_URL, temporary_settings
     from prefect.testing.utilities import prefect_test_harness
 

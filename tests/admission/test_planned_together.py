@@ -6,12 +6,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from laxity_scheduler.frame import compiled, lanes, loops
+from laxity_scheduler.frame import compiled, fields, loops
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising import claim_plans, planning, room
 from laxity_scheduler.promising.claims import ORDERS, Terms, as_planned
-from laxity_scheduler.promising.reserve import Claim, Profile, Share, simulate, slot_edges
+from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
 from laxity_scheduler.promising.room import Room
 from tests.contract.random_states import PREDICTORS, Case, drawn
 from tests.policies.crowded import crowded
@@ -51,7 +51,7 @@ def test_a_row_says_of_every_width_what_its_job_says() -> None:
         forecasts = Forecasts(case.state, case.predictor)
         now = case.state.now
         for place, one in enumerate(case.state.jobs):
-            row, levels = forecasts.lanes.table[place], forecasts.lanes.levels[place]
+            row, levels = forecasts.frame.table[place], forecasts.frame.levels("p90")[place]
             widths = forecasts.curve(one).widths
             assert loops.trajectory_s(row, levels, now) == forecasts.trajectory_s(one)
             for at, width in enumerate(widths):
@@ -65,7 +65,7 @@ def test_a_walk_ends_when_the_same_steps_do() -> None:
         draw = Random(case.seed)
         forecasts = Forecasts(case.state, case.predictor)
         for place, one in enumerate(case.state.jobs):
-            row, levels = forecasts.lanes.table[place], forecasts.lanes.levels[place]
+            row, levels = forecasts.frame.table[place], forecasts.frame.levels("p90")[place]
             widths = forecasts.curve(one).widths
             many = draw.randint(1, 4)
             chosen = [draw.randrange(-1, len(widths)) for _ in range(many)]
@@ -74,9 +74,9 @@ def test_a_walk_ends_when_the_same_steps_do() -> None:
                 (at_s, widths[at] if at >= 0 else 0)
                 for at_s, at in zip(from_s, chosen, strict=True)
             )
-            level = np.array([at if at >= 0 else lanes.NOBODY for at in chosen])
+            level = np.array([at if at >= 0 else fields.NOBODY for at in chosen])
             found = loops.end_s(row, levels, case.state.now, np.array(from_s), level, many)
-            assert found == simulate(forecasts, one, steps, "p90"), (case.seed, one.id, steps)
+            assert found == forecasts.finish_s(one, steps), (case.seed, one.id, steps)
 
 
 @pytest.mark.parametrize("grow_anywhere", [False, True])
@@ -129,7 +129,7 @@ def test_newcomers_are_admitted_together_up_to_the_first_that_is_late() -> None:
         forecasts = Forecasts(case.state, case.predictor)
         where = Room(case.state, forecasts, Terms(), ())
         claims = [claim for claim in claims_of(case) if not claim.job.workers]
-        rows = forecasts.lanes.rows([claim.job for claim in claims])
+        rows = forecasts.frame.rows([claim.job for claim in claims])
         assert rows is not None
         for profile in profiles(case):
             one_by_one, together = profile.copy(), profile.copy()
@@ -141,7 +141,7 @@ def test_newcomers_are_admitted_together_up_to_the_first_that_is_late() -> None:
                 one_by_one.reserve(share, claim.job.gpus_per_worker)
                 expected.append(share)
             due_s = np.array([claim.deadline_s for claim in claims])
-            plans = claim_plans.Plans(forecasts.lanes, rows)
+            plans = claim_plans.Plans(forecasts.frame, rows)
             many = claim_plans.admit_all(where, plans, slice(0, len(rows)), due_s, together)
             assert [plans.share(at) for at in range(many)] == expected
             assert together.free.tolist() == one_by_one.free.tolist()

@@ -18,7 +18,6 @@ from laxity_scheduler.promising.reserve import (
     Planner,
     Profile,
     Share,
-    simulate,
     slot_edges,
 )
 from tests.builders import MINUTE_EPOCHS, Curve, cluster, job, promised
@@ -88,13 +87,13 @@ def test_growth_takes_effect_at_the_first_epochs_end_after_the_new_workers_are_u
     one = job("a", epochs=4, running=1, workers=(1, 2))
     predictor = Curve(start_s=20.0, stop_s=5.0)
     forecasts = Forecasts(cluster(jobs=[one]), predictor)
-    assert simulate(forecasts, one, ((0.0, 1), (70.0, 2)), "p90") == 120.0 + 5.0 + 2 * 30.0
+    assert forecasts.finish_s(one, ((0.0, 1), (70.0, 2))) == 120.0 + 5.0 + 2 * 30.0
 
 
 def test_a_job_that_makes_way_pays_a_restart_and_no_epoch() -> None:
     one = job("a", epochs=4, running=1)
     forecasts = Forecasts(cluster(jobs=[one]), Curve(start_s=20.0, stop_s=5.0))
-    assert simulate(forecasts, one, ((0.0, 0), (300.0, 1)), "p90") == 300.0 + 20.0 + 3 * 60.0
+    assert forecasts.finish_s(one, ((0.0, 0), (300.0, 1))) == 300.0 + 20.0 + 3 * 60.0
 
 
 @given(now=st.floats(0.0, 59.0), done=st.integers(0, 9))

@@ -29,9 +29,10 @@ PAGES: Final = (
     "shares/surplus.py",
     "capacity/placement.py",
     "capacity/growing.py",
+    "frame/kernels.py",
     "frame/loops.py",
     "promising/planning.py",
-    "frame/lanes.py",
+    "frame/fields.py",
     "shares/loop.py",
 )
 
@@ -95,6 +96,22 @@ def compiled(loop: Loop) -> Loop:
     twin = FunctionType(loop.__code__, {**known, **own}, loop.__name__, loop.__defaults__)
     twin.__qualname__, twin.__annotations__ = loop.__qualname__, loop.__annotations__
     return cast("Loop", jit(twin))
+
+
+def compilable(function: Callable[..., object]) -> None:
+    """Have loops compile this plain function with themselves; called from Python it stays plain."""
+    if COMPILES:
+        from numba.extending import register_jitable
+
+        register_jitable(function)
+
+
+def compiled_as(function: Callable[..., object], other: Callable[..., object]) -> None:
+    """Have loops take this plain function for the other, which does the same with arrays."""
+    if COMPILES:
+        from numba.extending import overload
+
+        overload(function, strict=False)(lambda *_: other)
 
 
 @cache

@@ -5,14 +5,14 @@ row's identity: the same answers, without asking again. Rows of equal workload, 
 share one curve, and all new rows of a snapshot are one question to the predictor.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from operator import attrgetter
-from threading import Lock
 from typing import Final, Literal
 
 from laxity_profiler.estimate import Ask, Estimate, Predictor, Progress, Source, Workload
+from laxity_scheduler.frame.kernels import NOBODY, Width, Work
 from laxity_scheduler.model.job import FOREVER, Job
 
 Quantile = Literal["p10", "p50", "mean", "p90"]
@@ -21,7 +21,6 @@ Costs = Mapping[int, Quantiles]  # by width
 ORDER: Final[tuple[Quantile, ...]] = ("p10", "p50", "mean", "p90")
 ROW: Final[Mapping[Quantile, int]] = {name: row for row, name in enumerate(ORDER)}
 Key = tuple[Workload, Progress, tuple[int, ...], tuple[int, ...]]  # the last: its widths
-MOST_OF_AN_EPOCH: Final = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,19 @@ class Curve:
     def known(self) -> bool:
         return self.totals[self.widths[0]][ROW["p90"]] < FOREVER
 
+    def at(self, workers: int, quantile: Quantile) -> Width:
+        """All that so many workers take; of nobody, that there are none."""
+        if not workers:
+            return NOBODY
+        row = ROW[quantile]
+        return Width(
+            workers, self.totals[workers][row], self.starts[workers][row], self.stops[workers][row]
+        )
+
+    def levels(self, quantile: Quantile) -> tuple[Width, ...]:
+        """What each of its widths takes."""
+        return tuple([self.at(width, quantile) for width in self.widths])
+
     def total_s(self, workers: int, quantile: Quantile) -> float:
         return self.totals[workers][ROW[quantile]]
 
@@ -63,6 +75,23 @@ class Curve:
     def reform_s(self, workers: int, quantile: Quantile) -> float:
         """Re-forming at another width: a checkpoint's writing and reading, no new process."""
         return self.stops[workers][ROW[quantile]]
+
+
+def work_of(job: Job, curve: Curve, quantile: Quantile) -> Work:
+    """One job as the kernels want it."""
+    runs = bool(job.workers)
+    parked = runs and job.parked_epoch is not None
+    return Work(
+        left=curve.epochs_left,
+        begun_at=nan if job.epoch_started_at is None else job.epoch_started_at,
+        resumed_at=nan if job.resumed_at is None else job.resumed_at,
+        changed_at=nan if job.width_changed_at is None else job.width_changed_at,
+        has_formed=runs and job.formed > 0,
+        parked=parked,
+        stopping=parked or (runs and job.stop_requested_at is not None),
+        own=curve.at(job.workers, quantile),
+        formed=curve.at(runs and (job.formed or job.workers), quantile),
+    )
 
 
 class CurveMemory:
@@ -174,18 +203,3 @@ def _levels(job: Job) -> tuple[int, ...]:
 
 def _quantiles(estimate: Estimate) -> Quantiles:
     return (estimate.p10_s, estimate.p50_s, estimate.mean_s, estimate.p90_s)
-
-
-_LOCK = Lock()
-_MEMORIES: OrderedDict[int, CurveMemory] = OrderedDict()  # by id of a predictor that each one keeps
-
-
-def memory_of(predictor: Predictor) -> CurveMemory:
-    with _LOCK:  # whoever answers people asks beside the one who decides
-        memory = _MEMORIES.get(id(predictor))
-        if memory is None:
-            memory = _MEMORIES[id(predictor)] = CurveMemory(predictor)
-        _MEMORIES.move_to_end(id(predictor))
-        while len(_MEMORIES) > 4:
-            _MEMORIES.popitem(last=False)
-        return memory

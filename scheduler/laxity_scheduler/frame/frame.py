@@ -1,223 +1,211 @@
-"""What the rows of a snapshot say, as columns: which of ten thousand jobs need a closer look.
+"""The rows of a snapshot as one table: what each job is, what each width takes, how long it takes still.
 
 A decision asks the same few questions of every job (does it run as planned, is it late, does it want
 a verdict), and nearly always the answer is no. Columns answer for all rows at once; whatever is not
 plain is looked at row by row, by the code that knows every case. Only rows that are other objects
 than last time are read again.
-
-A job is *plain* if it starts or trains at the width that it has: not stopping, parked or changing.
-Its rest is then (see `remaining`), with n epochs left of which the first is begun by phi, and with s
-seconds left of its start (phi or s is 0),
-
-    rest(w) = s + total(w) (1 - phi / n)                                       w is its width
-    rest(w) = s + (1 - phi) total(v) / n + reform(w) + (n - 1) total(w) / n    w less than its width v
-
-in the same floating-point operations, in the same order, as `Forecasts.rest_s`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter, is_
 from typing import Final
 
 import numpy as np
 
-from laxity_profiler.estimate import Floats, Predictor
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame import compiled, fields, kernels
 from laxity_scheduler.frame.arrays import Bools, Ints, carried
-from laxity_scheduler.frame.curve import MOST_OF_AN_EPOCH, ROW, Curve
+from laxity_scheduler.frame.curve import ROW, Curve, Quantile, work_of
+from laxity_scheduler.frame.fields import EXTRA, FIELDS, KINDS, SERVICES, TROUBLES
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 
-P90: Final = ROW["p90"]
-FIELDS: Final = 22
-(
-    WORKERS,
-    GPUS,
-    SIZE,
-    PLAIN,
-    CHANGING,
-    WAITING,
-    SERVICE,
-    WANTS,
-    STOPS_LATE,
-    DUE_AT,
-    SUBMITTED_AT,
-    PROMISED_DUE_AT,
-    PROMISED_P90_AT,
-    TROUBLED,
-    RESUMED_AT,
-    BEGUN_AT,
-    EPOCHS_LEFT,
-    STARTING,
-    START_S,
-    WIDTHS,
-    TERMINATING,
-    QUEUED_AT,
-) = range(FIELDS)
-HARD, SOFT, BEST_EFFORT = 0.0, 1.0, 2.0
-SERVICES: Final = {"hard": HARD, "soft": SOFT, "best_effort": BEST_EFFORT}
-TROUBLES: Final = frozenset({"promise_broken", "promise_in_danger"})
+PLAINLY_READ: Final = {
+    fields.WORKERS: attrgetter("workers"),
+    fields.SIZE: attrgetter("gpus_per_worker"),
+    fields.FORMED_AT: attrgetter("formed"),
+    fields.TERMINATING: attrgetter("terminating_workers"),
+    fields.PINNED: attrgetter("pinned"),
+    fields.BEGUN_AT: attrgetter("epoch_started_at"),
+    fields.RESUMED_AT: attrgetter("resumed_at"),
+    fields.CHANGED_AT: attrgetter("width_changed_at"),
+    fields.QUEUED_AT: attrgetter("queued_at"),
+    fields.SUBMITTED_AT: attrgetter("submitted_at"),
+    fields.DUE_AT: attrgetter("deadline_at"),
+}
+Alike = tuple[int, int, int, int]  # a curve by identity; workers, formed, asked for: equal levels
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """n rows as they were read: fields (n, FIELDS); by level (n, L): widths, totals, re-formings."""
+class Rows:
+    """n rows as they were read; of each quantile that was asked for, levels (n, KINDS, L + EXTRA)."""
 
-    jobs: tuple[Job, ...]
-    table: Floats
-    width: Floats
-    total: Floats
-    reform: Floats
+    jobs: Sequence[Job] = ()
+    curves: Sequence[Curve] = ()
+    places: Mapping[str, int] = field(default_factory=dict)  # which row a job has
+    ranks: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # in the order of ids
+    table: Floats = field(default_factory=lambda: np.zeros((0, FIELDS)))
+    levels: dict[int, Floats] = field(default_factory=dict)
 
+    def patched(self, jobs: Sequence[Job], curves: Sequence[Curve]) -> "Rows":
+        """These rows: as they are where they are the same objects, the others read anew."""
+        known = list(self.levels)
+        arrays, new = carried(self.jobs, jobs, (self.table, *self.levels.values()))
+        table = arrays[0]
+        if new:
+            table[new] = _read([jobs[row] for row in new], [curves[row] for row in new])
+        levels = dict(zip(known, arrays[1:], strict=True))
+        made = Rows(jobs, curves, *self._places(jobs, new), table, levels)
+        for quantile in known:
+            made.read_levels(quantile, new)
+        return made
 
-EMPTY: Final = _Read((), np.zeros((0, FIELDS)), *(np.zeros((0, 1)) for _ in range(3)))
+    def _places(self, jobs: Sequence[Job], new: Sequence[int]) -> tuple[Mapping[str, int], Ints]:
+        """Where each id stands, and in which order; as before, if no row is another job's."""
+        before = self.jobs
+        if len(before) == len(jobs) and all(before[row].id == jobs[row].id for row in new):
+            return self.places, self.ranks
+        places = {job.id: row for row, job in enumerate(jobs)}
+        ranks = np.empty(len(jobs), dtype=np.int64)
+        ranks[[places[name] for name in sorted(places)]] = np.arange(len(jobs))
+        return places, ranks
 
-
-_LAST: list[tuple[Predictor, _Read]] = []  # the rows read last; answers do not depend on them
-
-
-def frame_of(
-    predictor: Predictor, jobs: tuple[Job, ...], curve: Callable[[Job], Curve], now: float
-) -> "Frame":
-    """The columns of these rows. What-ifs ask beside the loop: the memory is replaced as a whole."""
-    known = _LAST[0] if _LAST else None
-    last = known[1] if known is not None and known[0] is predictor else EMPTY
-    if last.jobs is not jobs:
-        last = _patched(last, jobs, curve)
-        _LAST[:] = [(predictor, last)]
-    return Frame(last, now)
-
-
-def _patched(last: _Read, jobs: tuple[Job, ...], curve: Callable[[Job], Curve]) -> _Read:
-    """The old rows where they are the same objects; the others are read."""
-    arrays, changed = carried(last.jobs, jobs, (last.table, last.width, last.total, last.reform))
-    return _read(jobs, arrays, changed, curve)
-
-
-def _read(
-    jobs: tuple[Job, ...],
-    arrays: list[Floats],
-    changed: Sequence[int],
-    curve: Callable[[Job], Curve],
-) -> _Read:
-    """These arrays with the changed rows read into them."""
-    queued = [
-        row
-        for row in changed
-        if not jobs[row].workers and not isinstance(jobs[row].verdict, Promise)
-    ]
-    if queued:
-        rows = slice(None) if len(queued) == len(jobs) else queued
-        arrays[0][rows] = _queued_fields([jobs[row] for row in queued])
-        for levels in arrays[1:]:
-            levels[rows] = FOREVER
-    if len(queued) < len(changed):
-        done = frozenset(queued)
-        others = [row for row in changed if row not in done]
-        arrays = _with(arrays, others, [_fields(jobs[row], curve) for row in others])
-    table, width, total, reform = arrays
-    return _Read(jobs, table, width, total, reform)
+    def read_levels(self, quantile: int, rows: Sequence[int]) -> Floats:
+        """What each level of these rows takes; jobs of one curve and as many workers are alike."""
+        deepest = max((len(self.curves[row].widths) for row in rows), default=1) + EXTRA
+        levels = self.levels.get(quantile)
+        if levels is None:
+            levels = np.full((len(self.jobs), KINDS, deepest), FOREVER)
+        elif deepest > levels.shape[2]:
+            levels = _deeper(levels, deepest)
+        alike: dict[Alike, list[int]] = {}
+        for row in rows:
+            job, curve = self.jobs[row], self.curves[row]
+            own = (job.workers, job.formed, job.resize_to) if job.workers else (0, 0, 0)
+            alike.setdefault((id(curve), *own), []).append(row)
+        for same in alike.values():
+            first = same[0]
+            levels[same] = level_rows(
+                self.curves[first], levels.shape[2], quantile, self.jobs[first]
+            )
+        self.levels[quantile] = levels
+        return levels
 
 
-def _with(
-    arrays: list[Floats], rows: list[int], read: list[tuple[tuple[float, ...], Curve | None]]
-) -> list[Floats]:
-    table, *levels = arrays
-    table[rows] = [fields for fields, _ in read]
-    deepest = max((len(curve.widths) for _, curve in read if curve is not None), default=1)
-    if deepest > levels[0].shape[1]:
-        more = ((0, 0), (0, deepest - levels[0].shape[1]))
-        levels = [np.pad(old, more, constant_values=FOREVER) for old in levels]
-    for old in levels:
-        old[rows] = FOREVER
-    for row, (_, curve) in zip(rows, read, strict=True):
-        if curve is None:
-            continue
-        for at, width in enumerate(curve.widths):
-            levels[0][row, at] = width
-            levels[1][row, at] = curve.totals[width][P90]
-            levels[2][row, at] = curve.stops[width][P90]
-    return [table, *levels]
+def _deeper(levels: Floats, deepest: int) -> Floats:
+    """With more levels; the last ones stay last."""
+    own = levels.shape[2] - EXTRA
+    wider = np.full((len(levels), KINDS, deepest), FOREVER)
+    wider[:, :, :own], wider[:, :, -EXTRA:] = levels[:, :, :own], levels[:, :, own:]
+    return wider
 
 
-def _queued_fields(jobs: list[Job]) -> Floats:
-    """`_fields` of rows that have no workers and no promise, column by column: that is faster."""
+def level_rows(curve: Curve, deepest: int, quantile: int, job: Job) -> Floats:
+    """What each level takes, (KINDS, deepest); the last ones are of the job, if it has workers."""
+    found = np.full((KINDS, deepest), FOREVER)
+    widths = dict(enumerate(curve.widths))
+    if job.workers:
+        widths |= {
+            deepest + fields.OWN: job.workers,
+            deepest + fields.FORMED: job.formed or job.workers,
+            deepest + fields.ASKED: job.resize_to or job.workers,
+        }
+    for at, width in widths.items():
+        costs = curve.totals[width], curve.starts[width], curve.stops[width]
+        found[:, at] = (width, *(cost[quantile] for cost in costs))
+    return found
+
+
+def row_of(job: Job, curve: Curve) -> tuple[Floats, Floats]:
+    """One job's row of the table, and its levels at P90."""
+    return _read([job], [curve])[0], level_rows(curve, len(curve.widths) + EXTRA, ROW["p90"], job)
+
+
+def _read(jobs: Sequence[Job], curves: Sequence[Curve]) -> Floats:
+    """These jobs' rows of the table, column by column."""
     table = np.zeros((len(jobs), FIELDS))
-    table[:, SIZE] = [job.gpus_per_worker for job in jobs]
-    table[:, QUEUED_AT] = [job.queued_at for job in jobs]
-    table[:, TERMINATING] = [job.terminating_workers for job in jobs]
-    table[:, WAITING] = [not (job.terminating_workers or job.pinned) for job in jobs]
-    table[:, SERVICE] = [SERVICES[job.service_class] for job in jobs]
-    table[:, WANTS] = [job.asked or job.verdict is None for job in jobs]
-    table[:, STOPS_LATE] = [job.on_miss == "stop" for job in jobs]
-    table[:, DUE_AT] = [job.deadline_at for job in jobs]
-    table[:, SUBMITTED_AT] = [job.submitted_at for job in jobs]
-    table[:, PROMISED_DUE_AT] = -FOREVER
-    table[:, RESUMED_AT] = [-FOREVER if (at := job.resumed_at) is None else at for job in jobs]
-    table[:, BEGUN_AT] = [job.epoch_started_at or 0.0 for job in jobs]
+    for number, read in PLAINLY_READ.items():
+        table[:, number] = np.array(list(map(read, jobs)), dtype=np.float64)  # None: no number
+    table[:, fields.STAYS] = [not job.preemptible for job in jobs]
+    table[:, fields.SERVICE] = [SERVICES[job.service_class] for job in jobs]
+    table[:, fields.WANTS] = [job.asked or job.verdict is None for job in jobs]
+    table[:, fields.STOPS_LATE] = [job.on_miss == "stop" for job in jobs]
+    table[:, fields.LEFT] = [curve.epochs_left for curve in curves]
+    table[:, fields.LEVELS] = [len(curve.widths) for curve in curves]
+    idle = (table[:, fields.WORKERS] == 0.0) & (table[:, fields.TERMINATING] == 0.0)
+    table[:, fields.WAITING] = idle & (table[:, fields.PINNED] == 0.0)
+    table[:, fields.PROMISED_DUE_AT] = -FOREVER
+    for row, job in enumerate(jobs):
+        if isinstance(job.verdict, Promise):
+            _read_promise(table[row], job, job.verdict)
+        if job.workers:
+            _read_running(table[row], job, curves[row])
     return table
 
 
-def _fields(job: Job, curve: Callable[[Job], Curve]) -> tuple[tuple[float, ...], Curve | None]:
-    verdict = job.verdict
-    due_at, p90_at, troubled = -FOREVER, 0.0, False
-    if isinstance(verdict, Promise):
-        due_at, p90_at = verdict.deadline_at, verdict.p90_at
-        troubled = verdict.reason.code in TROUBLES
-    found: Curve | None = None
-    plain = changing = starting = False
-    if job.workers:
-        asked_to = job.stop_requested_at is not None or job.parked_epoch is not None
-        changing = asked_to or bool(job.resize_to or job.stop_for)
-    if job.workers and not job.pinned:
-        found = curve(job)
-        starting = not job.formed and job.epoch_started_at is None
-        trains = job.formed == job.workers and job.epoch_started_at is not None
-        plain = (
-            not changing
-            and (trains or (starting and job.resumed_at is not None))
-            and found.epochs_left > 0
-            and job.workers in found.widths
-            and 0.0 < found.totals[job.workers][P90] < FOREVER
-        )
-    fields = (
-        job.workers,
-        job.gpus,
-        job.gpus_per_worker,
-        plain,
-        changing,
-        not (job.workers or job.terminating_workers or job.pinned),
-        SERVICES[job.service_class],
-        job.asked or verdict is None,
-        job.on_miss == "stop",
-        job.deadline_at,
-        job.submitted_at,
-        due_at,
-        p90_at,
-        troubled,
-        -FOREVER if job.resumed_at is None else job.resumed_at,
-        0.0 if job.epoch_started_at is None else job.epoch_started_at,
-        0 if found is None else found.epochs_left,
-        starting,
-        0.0 if found is None else found.starts[job.workers][P90],
-        0 if found is None else len(found.widths),
-        job.terminating_workers,
-        job.queued_at,
+def _read_promise(row: Floats, job: Job, promise: Promise) -> None:
+    row[fields.PROMISED] = 1.0
+    row[fields.PROMISED_DUE_AT] = promise.deadline_at
+    row[fields.PROMISED_P90_AT] = promise.p90_at
+    row[fields.TROUBLED] = promise.reason.code in TROUBLES
+    row[fields.PLANNED_AT] = planned_at(job)
+
+
+def _read_running(row: Floats, job: Job, curve: Curve) -> None:
+    parked = job.parked_epoch is not None
+    stopping = parked or job.stop_requested_at is not None
+    changing = stopping or bool(job.resize_to or job.stop_for)
+    starting = not job.formed and job.epoch_started_at is None
+    trains = job.formed == job.workers and job.epoch_started_at is not None
+    row[fields.HAS_FORMED], row[fields.RESIZING] = job.formed > 0, job.resize_to > 0
+    row[fields.PARKED], row[fields.STOPPING], row[fields.CHANGING] = parked, stopping, changing
+    row[fields.STARTING] = starting
+    row[fields.MEAN_EPOCH_S] = curve.epoch_s(job.workers, "mean")
+    row[fields.PLAIN] = (
+        not (changing or job.pinned)
+        and (trains or (starting and job.resumed_at is not None))
+        and curve.epochs_left > 0
+        and job.workers in curve.widths
+        and 0.0 < curve.total_s(job.workers, "p90") < FOREVER
     )
-    return fields, found if plain else None
+
+
+def planned_at(job: Job) -> float:
+    """When its promise planned to start it; 0 without one."""
+    before = 0.0
+    for until_at, workers in job.promise or ():
+        if workers:
+            return before
+        before = until_at
+    return 0.0
 
 
 class Frame:
     """The rows at one instant; columns of shape (n,)."""
 
-    def __init__(self, read: _Read, now: float) -> None:
+    def __init__(self, read: Rows, now: float) -> None:
         self._read, self.now = read, now
-        self.jobs = read.jobs
-        self._table = read.table
-        self.plain = self.column(PLAIN) > 0.0
+        self.jobs, self.curves, self.table, self.ranks = (
+            read.jobs,
+            read.curves,
+            read.table,
+            read.ranks,
+        )
+        self.plain: Bools = self.column(fields.PLAIN) > 0.0
 
     def column(self, field: int) -> Floats:
-        return self._table[:, field]
+        return self.table[:, field]
+
+    def rows(self, jobs: Sequence[Job]) -> Ints | None:
+        """Which rows these are; None if one of them is not among them."""
+        try:
+            found = list(map(self._read.places.__getitem__, [job.id for job in jobs]))
+        except KeyError:
+            return None
+        same = all(map(is_, map(self.jobs.__getitem__, found), jobs))
+        return np.array(found, dtype=np.int64) if same else None
 
     def where(self, mask: Bools) -> list[Job]:
         """These jobs, in the order of the snapshot."""
@@ -227,60 +215,118 @@ class Frame:
         jobs = self.jobs
         return [jobs[row] for row in rows.tolist()]
 
+    def levels(self, quantile: Quantile) -> Floats:
+        """What each level takes, (n, KINDS, L + EXTRA)."""
+        known = self._read.levels.get(ROW[quantile])
+        if known is None:
+            known = self._read.read_levels(ROW[quantile], range(len(self.jobs)))
+        return known
+
     @property
     def promised(self) -> Bools:
         """Whose promise is still ahead."""
-        return self.column(PROMISED_DUE_AT) >= self.now
-
-    @property
-    def rest_s(self) -> Floats:
-        """Seconds to the end at the present width (P90), of plain jobs; others: not a number."""
-        return self._timed[0]
+        return self.column(fields.PROMISED_DUE_AT) >= self.now
 
     @property
     def epoch_s(self) -> Floats:
-        """Seconds of an epoch at the present width (P90), of plain jobs."""
-        return self._timed[2]
+        """Seconds of an epoch at the present width (P90)."""
+        total_s = self.levels("p90")[:, fields.TOTAL, fields.OWN]
+        found: Floats = total_s / np.maximum(self.column(fields.LEFT), 1.0)
+        return found
 
     @cached_property
     def widest(self) -> Floats:
-        """The widest width worth having, of plain jobs."""
-        width = self._read.width
+        """The widest width worth having."""
+        width = self.levels("p90")[:, fields.WIDTH, :-EXTRA]
         found: Floats = np.where(np.isfinite(width), width, 0.0).max(axis=1, initial=0.0)
         return found
 
     @cached_property
-    def _timed(self) -> tuple[Floats, Floats, Floats]:
-        """The rest, until the running epoch ends, and the seconds of an epoch."""
-        own = self._read.width == self.column(WORKERS)[:, None]
-        total = np.where(own, self._read.total, 0.0).sum(axis=1)
-        left = np.maximum(self.column(EPOCHS_LEFT), 1.0)
-        starts, cost = self.column(STARTING) > 0.0, self.column(START_S)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            epoch = total / left
-            phi = (self.now - self.column(BEGUN_AT)) / epoch
-            phi = np.where(starts, 0.0, np.minimum(MOST_OF_AN_EPOCH, np.maximum(-1.0, phi)))
-            start = np.minimum(cost, np.maximum(0.0, self.column(RESUMED_AT) + cost - self.now))
-            start = np.where(starts, start, 0.0)
-            rest = np.where(self.plain, start + total * (1.0 - phi / left), np.nan)
-            return rest, start + (1.0 - phi) * epoch, epoch
+    def remaining_s(self) -> Floats:
+        """Seconds to the end at the present width (P90), of plain jobs; others: not a number."""
+        rows = np.flatnonzero(self.plain)
+        found = np.full(len(self.jobs), np.nan)
+        if self._many:
+            from laxity_scheduler.frame import loops
+
+            found[rows] = loops.present_s(*self._arrays("p90"), rows, self.now)
+            return found
+        works = self._works(rows, "p90")
+        found[rows] = [kernels.remaining_s(work, work.own, 0.0, self.now) for work, _ in works]
+        return found
 
     def least_in_time(self, rows: Ints, left_s: Floats) -> tuple[Floats, Floats]:
         """Of plain jobs: the least width up to the present one that ends in `left_s`, and when.
 
         Width 0 where none does. Shapes (len(rows),).
         """
-        rest, boundary = self._timed[0][rows], self._timed[1][rows]
-        width, total = self._read.width[rows], self._read.total[rows]
-        workers = self.column(WORKERS)[rows][:, None]
-        left = np.maximum(self.column(EPOCHS_LEFT)[rows], 1.0)
-        own = width == workers
-        with np.errstate(invalid="ignore"):
-            after = boundary[:, None] + self._read.reform[rows]
-            after += (left - 1.0)[:, None] * (total / left[:, None])
-        after = np.where((left <= 1.0)[:, None], boundary[:, None], after)
-        after = np.where(own, rest[:, None], np.where(width < workers, after, FOREVER))
-        fits = (after <= left_s[:, None]) & (after < FOREVER)
-        at, among = np.argmax(fits, axis=1), np.arange(len(rows))
-        some = fits[among, at]
-        return np.where(some, width[among, at], 0.0), np.where(some, after[among, at], FOREVER)
+        if self._many:
+            from laxity_scheduler.frame import loops
+
+            return loops.least_in_time(*self._arrays("p90"), rows, left_s, self.now)
+        found = [
+            kernels.least_in_time(work, levels, len(levels), most_s, self.now)
+            for (work, levels), most_s in zip(
+                self._works(rows, "p90"), left_s.tolist(), strict=True
+            )
+        ]
+        widths = self.levels("p90")[rows, fields.WIDTH, [max(at, 0) for at, _ in found]]
+        ends_s = np.array([end_s for _, end_s in found], dtype=np.float64)
+        return np.where(ends_s < FOREVER, widths, 0.0), ends_s
+
+    def slack_s(self, rows: Ints, left_s: Floats) -> tuple[Floats, Ints]:
+        """Of these jobs: spare seconds on the least level in time, and which; else on the fastest."""
+        if self._many:
+            from laxity_scheduler.frame import loops
+
+            return loops.slacks_s(*self._arrays("p90"), rows, left_s, self.now)
+        found = [
+            kernels.slack_s(work, levels, len(levels), most_s, self.now)
+            for (work, levels), most_s in zip(
+                self._works(rows, "p90"), left_s.tolist(), strict=True
+            )
+        ]
+        slack, level = zip(*found, strict=True) if found else ((), ())
+        return np.array(slack, dtype=np.float64), np.array(level, dtype=np.int64)
+
+    def by_level_s(self, rows: Ints, quantile: Quantile) -> Floats:
+        """Of these jobs: seconds to the end on each level; inf on those that one has not."""
+        if self._many:
+            from laxity_scheduler.frame import loops
+
+            return loops.by_level_s(*self._arrays(quantile), rows, self.now)
+        found = np.full((len(rows), self.levels(quantile).shape[2] - EXTRA), FOREVER)
+        for place, (work, levels) in enumerate(self._works(rows, quantile)):
+            ends_s = [kernels.remaining_s(work, width, 0.0, self.now) for width in levels]
+            found[place, : len(ends_s)] = ends_s
+        return found
+
+    def finish_s(self, rows: Ints, level: Ints, from_s: Floats, quantile: Quantile) -> Floats:
+        """Of these jobs: seconds to the end if each has one level from some time on."""
+        if self._many:
+            from laxity_scheduler.frame import loops
+
+            return loops.finishes_s(*self._arrays(quantile), rows, level, from_s, self.now)
+        found: list[float] = []
+        steps = zip(self._works(rows, quantile), level.tolist(), from_s.tolist(), strict=True)
+        for (work, levels), at, begin_s in steps:
+            course = kernels.turned(
+                work, kernels.begun(work, self.now), begin_s, levels[at], self.now
+            )
+            found.append(kernels.ends_s(work, course))
+        return np.array(found, dtype=np.float64)
+
+    @property
+    def _many(self) -> bool:
+        """Whether compiled loops pay: the same functions, for all rows."""
+        return compiled.COMPILES and len(self.jobs) >= compiled.MANY_ROWS
+
+    def _arrays(self, quantile: Quantile) -> tuple[Floats, Floats]:
+        return self.table, self.levels(quantile)
+
+    def _works(
+        self, rows: Ints, quantile: Quantile
+    ) -> Iterator[tuple[kernels.Work, tuple[kernels.Width, ...]]]:
+        for row in rows.tolist():
+            curve = self.curves[row]
+            yield work_of(self.jobs[row], curve, quantile), curve.levels(quantile)

@@ -1,9 +1,9 @@
 # ruff: noqa: PLR0917 - compiled loops take arrays, by place
-"""How long a job still takes from its row and its curve: `Forecasts` and `reserve.simulate` as loops.
+"""How long jobs still take from their rows and levels: the functions of `kernels`, compiled, for all rows.
 
-The same answers in the same floating-point operations, at one quantile. A row (F,) says where the
-job is, its levels (4, L + 3) what each width takes; what they hold stands in `lanes`. The last three
-levels are the widths that it has, that it formed at, and that it was asked to have.
+At one quantile. A row (F,) says where the job is, its levels (4, L + 3) what each width takes; what
+they hold stands in `fields`. The last three levels are the widths that it has, that it formed at, and
+that it was asked to have.
 """
 
 from typing import Final
@@ -11,17 +11,18 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame import kernels
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.frame.lanes import (
+from laxity_scheduler.frame.compiled import compilable, compiled_as, jit
+from laxity_scheduler.frame.fields import (
     ASKED,
     BEGUN_AT,
     CHANGED_AT,
+    EXTRA,
     FORMED,
     HAS_FORMED,
     LEFT,
     LEVELS,
-    NOBODY,
     OWN,
     PARKED,
     RESUMED_AT,
@@ -32,116 +33,77 @@ from laxity_scheduler.frame.lanes import (
     WIDTH,
     WORKERS,
 )
+from laxity_scheduler.frame.fields import NOBODY as NO_LEVEL
+from laxity_scheduler.frame.kernels import NOBODY, Width, Work
 
-TINY_S: Final = 1e-6  # as in `remaining`
-MOST_OF_AN_EPOCH: Final = 0.99  # as in `curve`
 NEVER: Final = np.inf
 
 
-@jit
-def epoch_s(row: Floats, levels: Floats, at: int) -> float:
-    found_s: float = levels[TOTAL, at] / max(1.0, row[LEFT])
-    return found_s
+for kernel in (
+    kernels.epoch_s,
+    kernels.phi,
+    kernels.start_left_s,
+    kernels.boundary_s,
+    kernels.freed_s,
+    kernels.join_s,
+    kernels.resumed_s,
+    kernels.changed_s,
+    kernels.remaining_s,
+    kernels.least_in_time,
+    kernels.slack_s,
+    kernels.begun,
+    kernels.turned,
+    kernels.ends_s,
+):
+    compilable(kernel)
+
+
+def _width_of(levels: Floats, at: int) -> Width:
+    return Width(levels[WIDTH, at], levels[TOTAL, at], levels[START, at], levels[STOP, at])
+
+
+compiled_as(kernels.width_of, _width_of)
 
 
 @jit
-def phi(row: Floats, levels: Floats, now: float) -> float:
-    """The share of its running epoch that is done; negative while it re-forms for it."""
-    if np.isnan(row[BEGUN_AT]) or row[PARKED] or not row[WORKERS]:
-        return 0.0
-    whole_s = epoch_s(row, levels, FORMED)
-    if not 0.0 < whole_s < NEVER:
-        return 0.0
-    found_s: float = min(MOST_OF_AN_EPOCH, max(-1.0, (now - row[BEGUN_AT]) / whole_s))
-    return found_s
-
-
-@jit
-def start_left_s(row: Floats, levels: Floats, now: float) -> float:
-    """How long until a started job does its first useful step; 0 once it trains."""
-    if not row[WORKERS] or row[HAS_FORMED] or not np.isnan(row[BEGUN_AT]):
-        return 0.0
-    started_at = now if np.isnan(row[RESUMED_AT]) else row[RESUMED_AT]
-    cost_s = levels[START, OWN]
-    found_s: float = min(cost_s, max(0.0, started_at + cost_s - now))
-    return found_s
-
-
-@jit
-def boundary_s(row: Floats, levels: Floats, now: float) -> float:
-    """How long until its running epoch ends; 0 if it is parked at an epoch's end."""
-    if row[PARKED]:
-        return 0.0
-    whole_s = epoch_s(row, levels, FORMED)
-    return start_left_s(row, levels, now) + (1.0 - phi(row, levels, now)) * whole_s
+def work_of(row: Floats, levels: Floats) -> Work:
+    own, formed = NOBODY, NOBODY
+    if row[WORKERS] > 0.0:
+        own, formed = kernels.width_of(levels, OWN), kernels.width_of(levels, FORMED)
+    return Work(
+        row[LEFT],
+        row[BEGUN_AT],
+        row[RESUMED_AT],
+        row[CHANGED_AT],
+        row[HAS_FORMED] > 0.0,
+        row[PARKED] > 0.0,
+        row[STOPPING] > 0.0,
+        own,
+        formed,
+    )
 
 
 @jit
 def freed_s(row: Floats, levels: Floats, now: float) -> float:
     """How long until its GPUs are free, if it is (or was) asked to stop at its epoch's end."""
-    found_s: float = boundary_s(row, levels, now) + levels[STOP, OWN]
-    return found_s
-
-
-@jit
-def join_s(row: Floats, levels: Floats, at: int, now: float) -> float:
-    """How long until new workers could join; 0 when none are new."""
-    workers, has = levels[WIDTH, at], row[WORKERS]
-    if workers < has or (workers == has and np.isnan(row[CHANGED_AT])):
-        return 0.0
-    cost_s: float = levels[START, at]
-    if workers > has:
-        return cost_s
-    found_s: float = min(cost_s, max(0.0, row[CHANGED_AT] + cost_s - now))
-    return found_s
+    return kernels.freed_s(work_of(row, levels), now)
 
 
 @jit
 def rest_s(row: Floats, levels: Floats, at: int, now: float) -> float:
     """Seconds from now to the end if it is to have this level from now on."""
-    total_s, left = levels[TOTAL, at], row[LEFT]
-    if not left:
-        return 0.0
-    if total_s == NEVER:
-        return NEVER
-    if not row[WORKERS]:
-        waits_s: float = levels[START, at] + total_s
-        return waits_s
-    if row[STOPPING]:
-        return resumed_s(row, levels, at, now)
-    if levels[WIDTH, at] == levels[WIDTH, FORMED] and levels[WIDTH, at] == row[WORKERS]:
-        done = phi(row, levels, now) / left
-        found_s: float = start_left_s(row, levels, now) + total_s * (1.0 - done)
-        return found_s
-    return changed_s(row, levels, at, now)
+    return kernels.remaining_s(work_of(row, levels), kernels.width_of(levels, at), 0.0, now)
 
 
 @jit
-def resumed_s(row: Floats, levels: Floats, at: int, now: float) -> float:
-    """Stopped at its epoch's end, then started again at once."""
-    left, free_s = row[LEFT], freed_s(row, levels, now)
-    if not row[PARKED]:
-        left -= 1.0
-    if left <= 0.0:
-        return free_s
-    again_s = levels[START, at] + left * epoch_s(row, levels, at)
-    found_s: float = max(free_s, 0.0) + again_s
-    return found_s
-
-
-@jit
-def changed_s(row: Floats, levels: Floats, at: int, now: float) -> float:
-    """Running at one width, forming at another at the first epoch's end that allows it."""
-    whole_s, left = epoch_s(row, levels, FORMED), row[LEFT]
-    ready_s = join_s(row, levels, at, now)
-    end_s, done = boundary_s(row, levels, now), 1.0
-    while end_s < ready_s - TINY_S and done < left and whole_s > 0.0:
-        more = min(left - done, max(1.0, -(-(ready_s - TINY_S - end_s) // whole_s)))
-        end_s, done = end_s + more * whole_s, done + more
-    if done >= left:
-        return end_s
-    found_s: float = end_s + levels[STOP, at] + (left - done) * epoch_s(row, levels, at)
-    return found_s
+def end_s(row: Floats, levels: Floats, now: float, from_s: Floats, level: Ints, many: int) -> float:
+    """Seconds from now to the end of a job that has these levels at these times."""
+    work = work_of(row, levels)
+    course = kernels.begun(work, now)
+    for step in range(many):
+        to = NOBODY if level[step] == NO_LEVEL else kernels.width_of(levels, level[step])
+        course = kernels.turned(work, course, from_s[step], to, now)
+    return kernels.ends_s(work, course)
 
 
 @jit
@@ -157,80 +119,71 @@ def times_s(table: Floats, levels: Floats, now: float) -> tuple[Floats, Floats, 
     for row in range(len(table)):
         ends[row] = trajectory_s(table[row], levels[row], now)
         if table[row, WORKERS]:
-            boundary[row] = boundary_s(table[row], levels[row], now)
-            freed[row] = freed_s(table[row], levels[row], now)
+            work = work_of(table[row], levels[row])
+            boundary[row] = kernels.boundary_s(work, now)
+            freed[row] = kernels.freed_s(work, now)
     return ends, boundary, freed
 
 
 @jit
-def slacks_s(table: Floats, levels: Floats, rows: Ints, left_s: Floats, now: float) -> Floats:
-    """Spare seconds of these rows on the least level in time; negative: on the fastest one."""
-    found = np.full(len(rows), -NEVER)
+def slacks_s(
+    table: Floats, levels: Floats, rows: Ints, left_s: Floats, now: float
+) -> tuple[Floats, Ints]:
+    """Of these rows: spare seconds on the least level in time, and which; else on the fastest one."""
+    slack, level = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
     for place in range(len(rows)):
         row = rows[place]
-        for at in range(int(table[row, LEVELS])):
-            slack_s = left_s[place] - rest_s(table[row], levels[row], at, now)
-            found[place] = max(found[place], slack_s)
-            if slack_s >= 0.0:
-                break
+        work = work_of(table[row], levels[row])
+        slack[place], level[place] = kernels.slack_s(
+            work, levels[row], int(table[row, LEVELS]), left_s[place], now
+        )
+    return slack, level
+
+
+@jit
+def least_in_time(
+    table: Floats, levels: Floats, rows: Ints, left_s: Floats, now: float
+) -> tuple[Floats, Floats]:
+    """Of these rows: the least width up to the present one that is in time (0: none), and its end."""
+    width, end = np.zeros(len(rows)), np.empty(len(rows))
+    for place in range(len(rows)):
+        row = rows[place]
+        work, many = work_of(table[row], levels[row]), int(table[row, LEVELS])
+        at, end[place] = kernels.least_in_time(work, levels[row], many, left_s[place], now)
+        if at >= 0:
+            width[place] = levels[row, WIDTH, at]
+    return width, end
+
+
+@jit
+def present_s(table: Floats, levels: Floats, rows: Ints, now: float) -> Floats:
+    """Of these rows: seconds to the end at the width that each has."""
+    found = np.empty(len(rows))
+    for place in range(len(rows)):
+        found[place] = rest_s(table[rows[place]], levels[rows[place]], OWN, now)
     return found
 
 
 @jit
-def joined_s(row: Floats, levels: Floats, at: int, begin_s: float, has: float, now: float) -> float:
-    """How long new workers take that are asked for at an instant; 0 when none are new."""
-    if begin_s <= 0.0:
-        return join_s(row, levels, at, now)
-    found_s: float = levels[START, at] * (1.0 if levels[WIDTH, at] > has else 0.0)
-    return found_s
+def by_level_s(table: Floats, levels: Floats, rows: Ints, now: float) -> Floats:
+    """Of these rows: seconds to the end on each level; inf on those that one has not."""
+    found = np.full((len(rows), levels.shape[2] - EXTRA), NEVER)
+    for place in range(len(rows)):
+        row = rows[place]
+        for at in range(int(table[row, LEVELS])):
+            found[place, at] = rest_s(table[row], levels[row], at, now)
+    return found
 
 
 @jit
-def reformed(
-    row: Floats,
-    levels: Floats,
-    formed: int,
-    at: int,
-    ready_s: float,
-    at_s: float,
-    left: float,
-) -> tuple[float, float]:
-    """Where a job re-forms once its new workers are up: when it goes on, with how many epochs left."""
-    whole_s, wait_s = epoch_s(row, levels, formed), ready_s - at_s
-    if wait_s > TINY_S and 0.0 < whole_s < NEVER:
-        more = min(left, -(-(wait_s - TINY_S) // whole_s))
-        at_s, left = at_s + more * whole_s, left - more
-    if left > 0.0:
-        at_s += levels[STOP, at]
-    return at_s, left
-
-
-@jit
-def end_s(row: Floats, levels: Floats, now: float, from_s: Floats, level: Ints, many: int) -> float:
-    """Seconds from now to the end of a job that has these levels at these times (`reserve._Walk`)."""
-    left, formed, at_s = row[LEFT], NOBODY, 0.0
-    if row[WORKERS]:
-        formed, at_s = FORMED, boundary_s(row, levels, now)
-        if not row[PARKED]:
-            left -= 1.0
-        if row[STOPPING]:
-            formed, at_s = NOBODY, freed_s(row, levels, now)
-    for step in range(many):
-        begin_s, at = from_s[step], level[step]
-        has = 0.0 if formed == NOBODY else levels[WIDTH, formed]
-        new = 0.0 if at == NOBODY else levels[WIDTH, at]
-        as_it_is = new == has and (begin_s > 0.0 or new == row[WORKERS])
-        if as_it_is or left <= 0.0:
-            continue
-        if has and new:
-            ready_s = begin_s + joined_s(row, levels, at, begin_s, has, now)
-            at_s, left = reformed(row, levels, formed, at, ready_s, at_s, left)
-        elif new:
-            at_s = max(at_s, begin_s) + levels[START, at]
-        formed = at
-    if left <= 0.0:
-        return at_s
-    if formed == NOBODY:
-        return NEVER
-    found_s: float = at_s + left * epoch_s(row, levels, formed)
-    return found_s
+def finishes_s(
+    table: Floats, levels: Floats, rows: Ints, at: Ints, from_s: Floats, now: float
+) -> Floats:
+    """Of these rows: seconds to the end if each has one level from some time on."""
+    found = np.empty(len(rows))
+    for place in range(len(rows)):
+        steps = slice(place, place + 1)
+        found[place] = end_s(
+            table[rows[place]], levels[rows[place]], now, from_s[steps], at[steps], 1
+        )
+    return found

@@ -18,7 +18,7 @@ import numpy as np
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.eligibility import never_fits
 from laxity_scheduler.frame.construct import replace_fields
-from laxity_scheduler.frame.frame import (
+from laxity_scheduler.frame.fields import (
     HARD,
     PROMISED_DUE_AT,
     PROMISED_P90_AT,
@@ -124,7 +124,7 @@ def open_to_all(state: ClusterState, predictor: Predictor) -> Plan:
 
 def _verdicts(bargain: Bargain) -> None:
     """Of hard jobs that ask. Amended promises first: they are judged on the snapshot's rows."""
-    facts = bargain.forecasts.facts
+    facts = bargain.forecasts.frame
     asking = [
         job
         for job in facts.where((facts.column(WANTS) > 0.0) & (facts.column(SERVICE) == HARD))
@@ -183,7 +183,7 @@ def _runs_on(bargain: Bargain, job: Job, verdict: Refusal) -> Forecasted:
 def _forecasts(bargain: Bargain, starts_s: dict[str, float]) -> None:
     """Of all others that ask, and of soft jobs whose forecast moved much or turned late."""
     refused = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
-    facts = bargain.forecasts.facts
+    facts = bargain.forecasts.frame
     service = facts.column(SERVICE)
     told = (service != HARD) & ((facts.column(WANTS) > 0.0) | (service == SOFT))
     jobs = [job for job in facts.where(told) if job.id not in refused]
@@ -219,7 +219,7 @@ def _turned(job: Job, new: Forecast, moved: float) -> bool:
 def _missed(bargain: Bargain) -> None:
     """Jobs that are not to go on past their deadline."""
     decided = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
-    for job in bargain.forecasts.facts.where(bargain.forecasts.facts.column(STOPS_LATE) > 0.0):
+    for job in bargain.forecasts.frame.where(bargain.forecasts.frame.column(STOPS_LATE) > 0.0):
         if job.pinned or job.refused or job.deadline_at == FOREVER:
             continue
         if job.id in decided:
@@ -285,12 +285,12 @@ def _moving(bargain: Bargain, resized: Mapping[str, int], told: Collection[str])
 
     It stands where a job trains at its width, is in time with it, and ends about when it was told.
     """
-    facts = bargain.forecasts.facts
+    facts = bargain.forecasts.frame
     due_at, now = facts.column(PROMISED_DUE_AT), facts.now
     window_s = due_at - facts.column(SUBMITTED_AT)
     with np.errstate(invalid="ignore"):
-        moved_s = np.abs(now + facts.rest_s - facts.column(PROMISED_P90_AT))
-        stands = facts.plain & (facts.rest_s <= due_at - now)
+        moved_s = np.abs(now + facts.remaining_s - facts.column(PROMISED_P90_AT))
+        stands = facts.plain & (facts.remaining_s <= due_at - now)
         stands &= (moved_s <= bargain.rules.moved * window_s) & (facts.column(TROUBLED) == 0.0)
     if bargain.newly or resized:
         jobs = facts.jobs
@@ -379,7 +379,7 @@ def _waits(bargain: Bargain, starts_s: dict[str, float]) -> None:
 
 def _never(bargain: Bargain) -> list[Wait]:
     """Of waiting jobs that no node will ever do for."""
-    facts = bargain.forecasts.facts
+    facts = bargain.forecasts.frame
     told = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
     waiting = [job for job in facts.where(facts.column(WAITING) > 0.0) if not job.refused]
     found = [(job.id, never_fits(bargain.state, job)) for job in waiting if job.id not in told]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame import lanes as fields
-from laxity_scheduler.frame import loops
+from laxity_scheduler.frame import fields, loops
 from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.claims import Order, as_planned, by_deadline, in_turn
@@ -23,10 +22,12 @@ class Columns:
     """The rows of a snapshot at its instant; `claimed` are those that the room knows claims of."""
 
     def __init__(self, room: "Room", claimed: Ints) -> None:
-        self._room, self._lanes, self._rows = room, room.forecasts.lanes, claimed
+        self._room, self._lanes, self._rows = room, room.forecasts.frame, claimed
         self._runs = self.of(fields.WORKERS) > 0.0
         self._ends = self.of(fields.TERMINATING) > 0.0
-        self.ended_s = self._lanes.levels[:, fields.STOP, 0]  # when terminating pods are gone
+        self.ended_s = self._lanes.levels("p90")[
+            :, fields.STOP, 0
+        ]  # when terminating pods are gone
 
     @cached_property
     def _claimed(self) -> Bools:
@@ -37,7 +38,7 @@ class Columns:
     @cached_property
     def times_s(self) -> tuple[Floats, Floats, Floats]:
         """When each ends, when its epoch does, and when its GPUs are free if it is stopped."""
-        return loops.times_s(self._lanes.table, self._lanes.levels, self._room.forecasts.now)
+        return loops.times_s(self._lanes.table, self._lanes.levels("p90"), self._room.forecasts.now)
 
     def rows(self, claims: Sequence[Claim]) -> Ints | None:
         """Their rows; None if one is not in the snapshot."""
@@ -52,7 +53,7 @@ class Columns:
     def drain_s(self) -> float:
         """As `Room.drain_s`."""
         may_stop = (self.of(fields.PINNED) == 0.0) & (self.of(fields.STAYS) == 0.0)
-        wider = self.of(fields.WORKERS) > self._lanes.levels[:, fields.WIDTH, 0]
+        wider = self.of(fields.WORKERS) > self._lanes.levels("p90")[:, fields.WIDTH, 0]
         mine = self._runs & np.where(self._claimed, wider, may_stop)
         last_s = self.times_s[2][mine].max(initial=0.0)
         return max(float(last_s), float(self.ended_s[self._ends].max(initial=0.0)))
@@ -76,7 +77,7 @@ class Columns:
     def ends(self) -> list[tuple[float, int]]:
         """As `Room.ends`."""
         ends_s, _, freed_s = loops.times_s(
-            self._lanes.table, self._lanes.means, self._room.forecasts.now
+            self._lanes.table, self._lanes.levels("mean"), self._room.forecasts.now
         )
         stops = self.of(fields.STOPPING) > 0.0
         gpus = self.of(fields.WORKERS) * self.of(fields.SIZE)
@@ -128,5 +129,5 @@ class Columns:
 
 def columns_of(room: "Room") -> Columns | None:
     """None if a claim is not in the snapshot."""
-    rows = room.forecasts.lanes.rows([claim.job for claim in room.claims])
+    rows = room.forecasts.frame.rows([claim.job for claim in room.claims])
     return None if rows is None else Columns(room, rows)

@@ -1,6 +1,6 @@
 """Hundreds of claims planned on one profile at once: what `room` and `reserve` do claim by claim.
 
-The same shares and the same free GPUs, from columns (`lanes`) and compiled loops (`planning`).
+The same shares and the same free GPUs, from columns (`frame`) and compiled loops (`planning`).
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.curve import Curve
-from laxity_scheduler.frame.lanes import NOBODY, WIDTH, Lanes, lane_of
+from laxity_scheduler.frame.fields import NOBODY, WIDTH
+from laxity_scheduler.frame.frame import Frame, row_of
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising import planning
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 class Plans:
     """Shares as the loops make them, of the claims on these rows; the first so many are made."""
 
-    def __init__(self, lanes: Lanes, rows: Ints) -> None:
+    def __init__(self, lanes: Frame, rows: Ints) -> None:
         self.lanes, self.rows, self.many = lanes, rows, 0
-        self.shares = planning.room_for(len(rows), lanes.levels.shape[2])
+        self.shares = planning.room_for(len(rows), lanes.levels("p90").shape[2])
         self._outline: tuple[int, Outline, Ints] | None = None
 
     def slots(self, ones: slice) -> planning.Shares:
@@ -43,7 +44,7 @@ class Plans:
             steps = np.arange(shares.level.shape[1])
             there = (steps < shares.many[:, None]) & (shares.level != NOBODY)
             level = np.where(there, shares.level, 0)
-            of = self.lanes.levels[self.rows[: self.many, None], WIDTH, level]
+            of = self.lanes.levels("p90")[self.rows[: self.many, None], WIDTH, level]
             widths = np.where(there, of, 0.0).astype(np.int64)
             among, first = np.arange(self.many), there.argmax(axis=1)
             some = there.any(axis=1)
@@ -108,10 +109,10 @@ class CompiledPlanner(Planner):
         """Queued jobs of one curve and size are alike here."""
         curve = self.forecasts.curve(job)
         if job.workers:
-            return lane_of(job, curve)
+            return row_of(job, curve)
         known = self._queued.get((id(curve), job.gpus_per_worker))
         if known is None:
-            known = self._queued[id(curve), job.gpus_per_worker] = curve, *lane_of(job, curve)
+            known = self._queued[id(curve), job.gpus_per_worker] = curve, *row_of(job, curve)
         return known[1], known[2]
 
 
@@ -130,13 +131,13 @@ def kept(
 
     Their shares are taken out of the profile.
     """
-    lanes = room.forecasts.lanes
+    lanes = room.forecasts.frame
     rows = lanes.rows([claim.job for claim in claims])
     if rows is None:
         return None
     due_s, plans = np.array([claim.deadline_s for claim in claims]), Plans(lanes, rows)
     free, rules = free_of(profile), how(room, stay=stay)
-    planning.plan_all(lanes.table, lanes.levels, rows, due_s, rules, free, plans.shares)
+    planning.plan_all(lanes.table, lanes.levels("p90"), rows, due_s, rules, free, plans.shares)
     plans.many = len(rows)
     names, found = [claim.job.id for claim in claims], plans.shares.found
     shares = LazyShares()
@@ -150,7 +151,7 @@ def admit_all(room: "Room", plans: Plans, ones: slice, due_s: Floats, profile: P
     """Plan these newcomers, which wait, one after the other to the first that is late; how many."""
     free, rules, lanes = free_of(profile), how(room, stay=False), plans.lanes
     many = planning.admit_all(
-        lanes.table, lanes.levels, plans.rows[ones], due_s, rules, free, plans.slots(ones)
+        lanes.table, lanes.levels("p90"), plans.rows[ones], due_s, rules, free, plans.slots(ones)
     )
     plans.many = ones.start + many
     return many

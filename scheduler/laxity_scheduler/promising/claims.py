@@ -8,7 +8,7 @@ at the end of its epoch; only pinned jobs and those that may not be preempted st
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from laxity_scheduler.frame.frame import QUEUED_AT, WAITING
+from laxity_scheduler.frame.fields import QUEUED_AT, WAITING
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
@@ -57,7 +57,7 @@ def may_stop(job: Job) -> bool:
 
 def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) -> Iterable[Job]:
     """Waiting jobs that no promise covers and that have waited longer than their limit."""
-    facts = forecasts.facts
+    facts = forecasts.frame
     long = state.now - facts.column(QUEUED_AT) >= terms.ageing_s
     for job in facts.where((facts.column(WAITING) > 0.0) & long):
         if (

@@ -2,7 +2,7 @@
 """Thousands of claims planned one after the other: `reserve.Planner` and `room.plan_one` as loops.
 
 The same shares in the same floating-point operations. A share's steps are two arrays: when each
-begins, and on which level (`lanes.NOBODY`: no workers).
+begins, and on which level (`fields.NOBODY`: no workers).
 """
 
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
-from laxity_scheduler.frame.lanes import (
+from laxity_scheduler.frame.fields import (
     CHANGED_AT,
     EXTRA,
     LEVELS,
@@ -26,7 +26,8 @@ from laxity_scheduler.frame.lanes import (
     WIDTH,
     WORKERS,
 )
-from laxity_scheduler.frame.loops import NEVER, TINY_S, end_s, freed_s, rest_s
+from laxity_scheduler.frame.kernels import TINY_S
+from laxity_scheduler.frame.loops import NEVER, end_s, freed_s, rest_s
 
 MOST_EXTENSIONS: Final = 12  # as in `reserve`
 IN_TIME, LATE, NONE = 0, 1, 2

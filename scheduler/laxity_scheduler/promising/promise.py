@@ -29,7 +29,7 @@ from laxity_scheduler.promising.queueing import (
     unpromised,
 )
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.promising.reserve import Claim, Share, simulate
+from laxity_scheduler.promising.reserve import Claim, Share
 
 TERMS: Final = Terms()
 PROBE_EPOCHS: Final = 2
@@ -128,7 +128,7 @@ def promise_of(job: Job, share: Share, deadline_at: float, forecasts: Forecasts)
     """The promise that a share allows."""
     now = forecasts.now
     finish_at = now + share.finish_s
-    p50_at = min(finish_at, now + simulate(forecasts, job, share.steps, "p50"))
+    p50_at = min(finish_at, now + forecasts.finish_s(job, share.steps, "p50"))
     late_s = finish_at - deadline_at
     why = (
         reason("promise_in_danger", p90_at=finish_at, late_s=late_s, workers=share.workers)

@@ -62,15 +62,7 @@ def unpromised(job: Job, forecasts: Forecasts, *, aged: bool) -> Waiting:
 
 def slack(job: Job, forecasts: Forecasts) -> tuple[float, int]:
     """Spare seconds at P90 on the least width that is in time; negative: on the fastest one."""
-    left_s = deadline_in_force(job) - forecasts.now
-    best_s, best = -FOREVER, forecasts.curve(job).least
-    for width in forecasts.curve(job).widths:
-        slack_s = left_s - forecasts.rest_s(job, width)
-        if slack_s >= 0.0:
-            return slack_s, width
-        if slack_s > best_s:
-            best_s, best = slack_s, width
-    return best_s, best
+    return forecasts.slack_s(job, deadline_in_force(job) - forecasts.now)
 
 
 def ages_at(job: Job, forecasts: Forecasts, terms: Terms) -> float:

@@ -8,8 +8,9 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import may_ever_start
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.frame.frame import PROMISED_DUE_AT
-from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
+from laxity_scheduler.frame.fields import PROMISED_DUE_AT
+from laxity_scheduler.frame.kernels import TINY_S
+from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import (
@@ -48,7 +49,7 @@ class Reservations:
             self.aged = tuple(
                 job for job in self.aged if not job.eligible or may_ever_start(state, job)
             )
-        facts = forecasts.facts
+        facts = forecasts.frame
         left_s = (facts.column(PROMISED_DUE_AT)[facts.promised] - state.now).tolist()
         claims = [
             claim

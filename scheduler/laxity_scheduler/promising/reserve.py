@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame.curve import Quantile
-from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
+from laxity_scheduler.frame.kernels import TINY_S
+from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
 
 SLOTS: Final = 256
@@ -157,62 +157,6 @@ class Profile:
         return np.maximum(self.free, 0.0) / gpus_per_worker + 1e-9
 
 
-def simulate(forecasts: Forecasts, job: Job, steps: Steps, quantile: Quantile) -> float:
-    """Seconds from now to the end of a job that has these workers at these times."""
-    walk = _Walk(forecasts, job, quantile)
-    for from_s, workers in steps:
-        walk.change(from_s, workers)
-    return walk.end_s()
-
-
-class _Walk:
-    """Where a job is at an epoch's end: widths change only there, and new workers must be up."""
-
-    def __init__(self, forecasts: Forecasts, job: Job, quantile: Quantile) -> None:
-        self._forecasts, self._job, self._quantile = forecasts, job, quantile
-        self._curve = forecasts.curve(job)
-        self._left = float(self._curve.epochs_left)  # epochs after `_at_s`
-        self._formed = (job.formed or job.workers) if job.workers else 0
-        self._at_s = 0.0
-        if self._formed:
-            self._left -= job.parked_epoch is None
-            self._at_s = forecasts.boundary_s(job, quantile)
-        if self._formed and stopping(job):
-            self._at_s, self._formed = forecasts.freed_s(job, quantile), 0
-
-    def change(self, from_s: float, workers: int) -> None:
-        """Have these workers from then on."""
-        as_it_is = workers == self._formed and (from_s > 0.0 or workers == self._job.workers)
-        if as_it_is or self._left <= 0.0:
-            return
-        if self._formed and workers:
-            self._reform(from_s, workers)
-        elif workers:
-            self._at_s = max(self._at_s, from_s) + self._curve.start_s(workers, self._quantile)
-        self._formed = workers
-
-    def end_s(self) -> float:
-        if self._left <= 0.0:
-            return self._at_s
-        if not self._formed:
-            return FOREVER
-        return self._at_s + self._left * self._curve.epoch_s(self._formed, self._quantile)
-
-    def _reform(self, from_s: float, workers: int) -> None:
-        epoch_s = self._curve.epoch_s(self._formed, self._quantile)
-        wait_s = from_s + self._join_s(from_s, workers) - self._at_s
-        if wait_s > TINY_S and 0.0 < epoch_s < FOREVER:
-            more = min(self._left, float(-int(-(wait_s - TINY_S) // epoch_s)))
-            self._at_s, self._left = self._at_s + more * epoch_s, self._left - more
-        if self._left > 0.0:
-            self._at_s += self._curve.reform_s(workers, self._quantile)
-
-    def _join_s(self, from_s: float, workers: int) -> float:
-        if from_s <= 0.0:
-            return self._forecasts.join_s(self._job, workers, self._quantile)
-        return self._curve.start_s(workers, self._quantile) * (workers > self._formed)
-
-
 class Planner:
     """Finds shares on a profile. `grows` says whether a running job can be given more workers."""
 
@@ -237,7 +181,7 @@ class Planner:
         return min(found, key=lambda share: share.finish_s, default=None)
 
     def fixed(self, job: Job, steps: Steps) -> Share:
-        return Share(steps, simulate(self.forecasts, job, steps, "p90"))
+        return Share(steps, self.forecasts.finish_s(job, steps))
 
 
 class _Search:
@@ -266,7 +210,7 @@ class _Search:
             if attempt == MOST_EXTENSIONS:
                 end = last
             steps = self._steps(width, end)
-            finish_s = simulate(self._forecasts, self._job, steps, "p90") if steps else FOREVER
+            finish_s = self._forecasts.finish_s(self._job, steps) if steps else FOREVER
             need = slots if finish_s == FOREVER else profile.end(finish_s)
             if finish_s <= deadline_s + TINY_S and finish_s < FOREVER and need <= end:
                 return Share(steps, finish_s)

@@ -17,8 +17,9 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import MANY, USABLE, slots_in
 from laxity_scheduler.frame.compiled import COMPILES
-from laxity_scheduler.frame.frame import SIZE, TERMINATING, WORKERS
-from laxity_scheduler.frame.remaining import TINY_S, Forecasts, stopping
+from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
+from laxity_scheduler.frame.kernels import TINY_S
+from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import CLOSED, NOTHING, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import ORDERS, Order, Terms, by_deadline, may_stop
@@ -73,7 +74,7 @@ class Room:
         """GPUs of training nodes, less what other people's pods take."""
         state = self.state
         nodes = [node for node in state.nodes if node.pool in USABLE]
-        facts = self.forecasts.facts
+        facts = self.forecasts.frame
         workers = facts.column(WORKERS) + facts.column(TERMINATING)
         ours = int((workers * facts.column(SIZE)).sum())
         leave, stay = self._on_closed_nodes
@@ -251,7 +252,7 @@ class Room:
 
         A row says how many pods terminate, not where; the rest is other people's.
         """
-        nodes, facts, seats = self.state.nodes, self.forecasts.facts, self.seats
+        nodes, facts, seats = self.state.nodes, self.forecasts.frame, self.seats
         gpus, free = (
             np.array([getattr(node, name) for node in nodes]) for name in ("gpus", "free_gpus")
         )

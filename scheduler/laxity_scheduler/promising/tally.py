@@ -11,8 +11,9 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.frame.frame import PROMISED_DUE_AT, SIZE, WORKERS
-from laxity_scheduler.frame.remaining import TINY_S, stopping
+from laxity_scheduler.frame.fields import PROMISED_DUE_AT, SIZE, WORKERS
+from laxity_scheduler.frame.kernels import TINY_S
+from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region
@@ -33,7 +34,7 @@ class Tally:
         self.left = room.capacity - sum(job.gpus for job in room.unmoving)
         self._free = sum(node.free_gpus for node in nodes)
         self._ledger: Ledger | None = None
-        if len(nodes) > 1 and (room.forecasts.facts.column(SIZE) > 1.0).any():
+        if len(nodes) > 1 and (room.forecasts.frame.column(SIZE) > 1.0).any():
             names, gpus = [node.id for node in nodes], [node.gpus for node in nodes]
             self._ledger = Ledger(names, gpus, [one.nodes for one in (state.sets or {}).values()])
             for job in room.unmoving:
@@ -61,7 +62,7 @@ class Tally:
 
         So it does not matter in which order they are counted.
         """
-        facts = self._room.forecasts.facts
+        facts = self._room.forecasts.frame
         rows = np.flatnonzero(facts.plain & facts.promised)
         left_s = (facts.column(PROMISED_DUE_AT)[rows] - facts.now) + TINY_S
         width, finish_s = facts.least_in_time(rows, left_s)
@@ -77,7 +78,7 @@ class Tally:
 
     def _weigh(self, rows: "Ints", width: Floats) -> None:
         """These rows run on these widths: so many GPUs less are left on the regions they are on."""
-        facts, seats = self._room.forecasts.facts, self._room.seats
+        facts, seats = self._room.forecasts.frame, self._room.seats
         jobs, size, held = facts.at(rows), facts.column(SIZE)[rows], facts.column(WORKERS)[rows]
         known = np.array([len(job.nodes) for job in jobs]) == held
         seated = seats.workers[rows]

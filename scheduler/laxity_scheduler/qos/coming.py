@@ -9,7 +9,7 @@ from collections import Counter
 
 from laxity_scheduler.allocation.victims import Need, gpus_of
 from laxity_scheduler.capacity.ledger import USABLE
-from laxity_scheduler.frame.frame import CHANGING, SIZE, TERMINATING
+from laxity_scheduler.frame.fields import CHANGING, SIZE, TERMINATING
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState, Hold
 from laxity_scheduler.model.job import Job
@@ -26,7 +26,7 @@ class Coming:
         self.restarting: list[Job] = []  # stopped only to start again elsewhere
         self.shared: Counter[str] = Counter()
         self._surplus: dict[str, Counter[str]] = {}
-        for job in forecasts.facts.where(forecasts.facts.column(CHANGING) > 0.0):
+        for job in forecasts.frame.where(forecasts.frame.column(CHANGING) > 0.0):
             self._leaves(job)
         self.shared.update(_terminating(state, forecasts))
 
@@ -115,7 +115,7 @@ def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
     A row says how many pods terminate, not where: they are looked for on nodes with busy GPUs that
     no running worker explains.
     """
-    facts = forecasts.facts
+    facts = forecasts.frame
     left = int((facts.column(TERMINATING) * facts.column(SIZE)).sum())
     found: Counter[str] = Counter()
     if not left:

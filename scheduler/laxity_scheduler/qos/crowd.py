@@ -8,7 +8,7 @@ step does the first so many jobs and says how many; from there on it goes job by
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import takewhile
-from operator import attrgetter, lt
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,18 +17,25 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.frame.frame import (
+from laxity_scheduler.frame.curve import Quantile
+from laxity_scheduler.frame.fields import (
     BEST_EFFORT,
     DUE_AT,
+    EXTRA,
     HARD,
+    LEFT,
     PROMISED_DUE_AT,
     SERVICE,
+    SIZE,
+    START,
+    STOP,
     SUBMITTED_AT,
+    TOTAL,
     WAITING,
     WANTS,
+    WIDTH,
 )
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.frame.waiters import MEAN, P90, Waiters, waiters_of
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting, in_order, unpromised
 
@@ -44,15 +51,24 @@ class Crowd:
     """The waiting jobs of a snapshot, as columns."""
 
     def __init__(self, forecasts: Forecasts, rows: Ints) -> None:
-        facts = self._facts = forecasts.facts
-        self.now = forecasts.now
-        self._rows = rows
-        self.waiters: Waiters = waiters_of(facts.at(rows), forecasts)
-        names = map(NAME, self.waiters.jobs)
+        self.frame, self.rows, self.now = forecasts.frame, rows, forecasts.now
+        self.jobs = self.frame.at(rows)
+        self.size = self.column(SIZE).astype(np.int64)
+        names = map(NAME, self.jobs)
         self.place = dict(zip(names, range(len(rows)), strict=True))
 
     def column(self, field: int) -> Floats:
-        return self._facts.column(field)[self._rows]
+        return self.frame.column(field)[self.rows]
+
+    @cached_property
+    def width(self) -> Ints:
+        """Workers by level, (n, L); 0 where one has no such level."""
+        width = self.frame.levels("p90")[self.rows, WIDTH, :-EXTRA]
+        return np.where(np.isfinite(width), width, 0.0).astype(np.int64)
+
+    def total_s(self, quantile: Quantile) -> Floats:
+        """Seconds of the whole epochs that are left, (n, L)."""
+        return self.frame.levels(quantile)[self.rows, TOTAL, :-EXTRA]
 
     def at(self, jobs: Sequence[Job]) -> Ints:
         """Their places; up to the first that is not among the waiting."""
@@ -66,7 +82,14 @@ class Crowd:
     @cached_property
     def rest_s(self) -> Floats:
         """Seconds to the end at P90, by level."""
-        return self.waiters.rest_s(P90)
+        return self.frame.by_level_s(self.rows, "p90")
+
+    @cached_property
+    def held_s(self) -> Floats:
+        """How long one holds its least width if it is stopped at its first epoch's end (P90)."""
+        least = self.frame.levels("p90")[self.rows, :, 0]
+        epoch_s = least[:, TOTAL] / np.maximum(self.column(LEFT), 1.0)
+        return least[:, START] + epoch_s + least[:, STOP]
 
     @cached_property
     def in_force_at(self) -> Floats:
@@ -77,26 +100,16 @@ class Crowd:
     @cached_property
     def by_id(self) -> Ints:
         """Each job's place in the order of ids."""
-        ids = [job.id for job in self.waiters.jobs]
-        if all(map(lt, ids, ids[1:])):
-            return np.arange(len(ids))
-        ranks = np.empty(len(ids), dtype=np.int64)
-        ranks[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
-        return ranks
+        return self.frame.ranks[self.rows]
 
     def slack(self) -> tuple[Floats, Ints]:
         """As `queueing.slack`: spare seconds, and on which level."""
-        with np.errstate(invalid="ignore"):
-            slack = (self.in_force_at - self.now)[:, None] - self.rest_s
-        slack = np.where((self.waiters.width > 0) & ~np.isnan(slack), slack, -FOREVER)
-        fits = slack >= 0.0
-        level = np.where(fits.any(axis=1), fits.argmax(axis=1), slack.argmax(axis=1))
-        return slack[np.arange(len(slack)), level], level
+        return self.frame.slack_s(self.rows, self.in_force_at - self.now)
 
 
 def crowd_of(forecasts: Forecasts) -> Crowd | None:
     """The waiting jobs if they are many."""
-    rows = np.flatnonzero(forecasts.facts.column(WAITING) > 0.0)
+    rows = np.flatnonzero(forecasts.frame.column(WAITING) > 0.0)
     return Crowd(forecasts, rows) if len(rows) >= MANY else None
 
 
@@ -122,7 +135,7 @@ def queue_at_once(crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations
     at = at[np.lexsort((crowd.by_id[at], submitted_at, key[at], rank[at]))]
     found = construct_many(
         Waiting,
-        crowd.waiters.at(at),
+        [crowd.jobs[row] for row in at.tolist()],
         [NAMES[one] for one in rank[at].tolist()],
         key[at].tolist(),
         workers[at].tolist(),
@@ -135,18 +148,17 @@ def queue_at_once(crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations
 
 def _ranked(crowd: Crowd) -> tuple[Ints, Floats, Ints, Floats]:
     """Rank, key, width and slack of each job as if it had no claim (`queueing.unpromised`)."""
-    waiters = crowd.waiters
     slack, level = crowd.slack()
     rows = np.arange(len(slack))
-    least = waiters.width[:, 0]
-    last = (waiters.width > 0).sum(axis=1) - 1
-    widest, total_s = waiters.width[rows, last], waiters.total_s(MEAN)
+    least = crowd.width[:, 0]
+    last = (crowd.width > 0).sum(axis=1) - 1
+    widest, total_s = crowd.width[rows, last], crowd.total_s("mean")
     best_effort = (crowd.column(DUE_AT) == FOREVER) | (crowd.column(SERVICE) == BEST_EFFORT)
     with np.errstate(invalid="ignore"):
-        narrow_s = total_s[:, 0] * least * waiters.size
-        wide_s = total_s[rows, last] * widest * waiters.size
+        narrow_s = total_s[:, 0] * least * crowd.size
+        wide_s = total_s[rows, last] * widest * crowd.size
     soft = slack >= 0.0
     rank = np.where(best_effort, LEAST, np.where(soft, SOFT, HOPELESS))
     key = np.where(best_effort, narrow_s, np.where(soft, slack, wide_s))
-    workers = np.where(best_effort | ~soft, least, waiters.width[rows, level])
+    workers = np.where(best_effort | ~soft, least, crowd.width[rows, level])
     return rank, key, workers, slack

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import COMPILES
-from laxity_scheduler.frame.frame import DUE_AT, HARD, PROMISED_DUE_AT, SERVICE
-from laxity_scheduler.frame.remaining import TINY_S
-from laxity_scheduler.frame.waiters import P90
+from laxity_scheduler.frame.fields import DUE_AT, HARD, LEFT, PROMISED_DUE_AT, SERVICE
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Given
 from laxity_scheduler.qos.crowd import Crowd
@@ -32,9 +31,9 @@ class Newcomers:
         self._crowd, self._reservations = crowd, reservations
         at = self._at = crowd.at(jobs)
         self._jobs = jobs[: len(at)]
-        self._size = crowd.waiters.size[at]
+        self._size = crowd.size[at]
         self._due_s = crowd.column(DUE_AT)[at] - crowd.now
-        rest, width = crowd.rest_s[at], crowd.waiters.width[at]
+        rest, width = crowd.rest_s[at], crowd.width[at]
         in_time = (rest <= self._due_s[:, None] + TINY_S) & (rest < FOREVER) & (width > 0)
         level, among = in_time.argmax(axis=1), np.arange(len(at))
         self._width, self._rest_s = width[among, level], rest[among, level]
@@ -81,7 +80,7 @@ class Newcomers:
             return None
         from laxity_scheduler.promising.claim_plans import Plans
 
-        lanes = self._reservations.forecasts.lanes
+        lanes = self._reservations.forecasts.frame
         rows = lanes.rows(self._jobs)
         return None if rows is None else Plans(lanes, rows)
 
@@ -91,8 +90,9 @@ class Newcomers:
     def _given(self, first: int, many: int, before: Sequence[str]) -> dict[str, Given]:
         """Promises that rest on the first claims of all: those before, then one another."""
         ones, begun = slice(first, first + many), len(before)
-        waiters, jobs = self._crowd.waiters, self._jobs[ones]
-        sources = [waiters.curves[kind].source for kind in waiters.kind[self._at[ones]].tolist()]
+        frame, jobs = self._crowd.frame, self._jobs[ones]
+        rows = self._crowd.rows[self._at[ones]].tolist()
+        sources = [frame.curves[row].source for row in rows]
         others = [*before, *(job.id for job in jobs[: MOST_OTHERS - begun])]
         known = {source: (source, *others) for source in set(sources)}
         rests_on = [
@@ -107,7 +107,7 @@ class Newcomers:
 def _possible(crowd: Crowd, at: Ints, reservations: "Reservations") -> NDArray[np.bool_]:
     """Whether none of the refusals applies that no order of claims can change."""
     room, due_at = reservations.room, crowd.column(DUE_AT)[at]
-    size, width, jobs = crowd.waiters.size[at], crowd.waiters.width[at], crowd.waiters.at(at)
+    size, width, jobs = crowd.size[at], crowd.width[at], [crowd.jobs[row] for row in at.tolist()]
     kinds = list(zip([job.eligible for job in jobs], size.tolist(), strict=True))
     known = {kind: room.slots_for(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()}
     slots = np.array([known[kind] for kind in kinds], dtype=np.int64)
@@ -117,9 +117,9 @@ def _possible(crowd: Crowd, at: Ints, reservations: "Reservations") -> NDArray[n
     first = np.array([job.widths[0] for job in jobs], dtype=np.int64)
     possible: NDArray[np.bool_] = crowd.column(SERVICE)[at] == HARD
     possible &= promised_at == -FOREVER
-    possible &= (due_at < FOREVER) & (due_at > crowd.now) & (crowd.waiters.epochs[at] > 0.0)
+    possible &= (due_at < FOREVER) & (due_at > crowd.now) & (crowd.column(LEFT)[at] > 0.0)
     possible &= (size <= max(room.node_sizes, default=0)) & (first <= slots)
-    possible &= crowd.waiters.total_s(P90)[at, 0] < FOREVER
+    possible &= crowd.total_s("p90")[at, 0] < FOREVER
     with np.errstate(invalid="ignore"):
         possible &= crowd.now + fastest - due_at <= 0.0
     return possible

@@ -8,9 +8,8 @@ from laxity_scheduler.capacity.growing import Grown, Starters
 from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.frame.frame import DUE_AT
-from laxity_scheduler.frame.remaining import TINY_S
-from laxity_scheduler.frame.waiters import MEAN
+from laxity_scheduler.frame.fields import DUE_AT
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.promising.queueing import Waiting
@@ -38,13 +37,13 @@ def start_claimed(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     at = crowd.at([one.job for one in ones[: _first_false(plain)]])
     new = np.array([name in bargain.newly for name in names[: len(at)]], dtype=np.bool_)
     left_s = np.where(new, crowd.column(DUE_AT)[at], crowd.in_force_at[at]) - crowd.now
-    rest, width = crowd.rest_s[at], crowd.waiters.width[at]
+    rest, width = crowd.rest_s[at], crowd.width[at]
     there = width > 0
     safe = there & (rest <= ((1.0 - bargain.rules.margin) * left_s)[:, None])
     in_time = there & (rest <= (left_s + TINY_S)[:, None])
     many = _first_false(in_time.max(axis=1).tolist())
     tries = np.column_stack([_first(width, safe), _first(width, in_time)])[:many]
-    jobs, sizes = [one.job for one in ones[:many]], crowd.waiters.size[at[:many]]
+    jobs, sizes = [one.job for one in ones[:many]], crowd.size[at[:many]]
     placed = bargain.sites.place_all(bargain.ledger, jobs, tries, sizes, claimed=True)
     first = np.where(tries[:, 0] > 0, tries[:, 0], tries[:, 1])
     _start(bargain, ones, placed, first, [_due(one) for one in ones[: len(placed)]])
@@ -59,11 +58,11 @@ def start_others(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     stops = [one.job.preemptible for one in ones]
     at = crowd.at([one.job for one in ones[: _first_false(stops)]])
     wanted = np.array([one.workers for one in ones[: len(at)]], dtype=np.int64)
-    least, mean_s = crowd.waiters.width[at, 0], crowd.waiters.total_s(MEAN)[at]
+    least, mean_s = crowd.width[at, 0], crowd.total_s("mean")[at]
     soft = np.array([one.rank == "soft" for one in ones[: len(at)]], dtype=np.bool_)
     second = np.where(soft & (least < wanted) & bargain.grows, least, 0)
     tries = np.column_stack([wanted, second])
-    jobs, sizes = [one.job for one in ones[: len(at)]], crowd.waiters.size[at]
+    jobs, sizes = [one.job for one in ones[: len(at)]], crowd.size[at]
     placed = bargain.sites.place_all(bargain.ledger, jobs, tries, sizes, claimed=False)
     terms, many = bargain.rules.terms, len(placed)
     queued_at = np.array([one.job.queued_at for one in ones[:many]])
@@ -71,7 +70,7 @@ def start_others(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     bargain.wake_first(queued_at + np.maximum(terms.ageing_s, runs_s))
     slack_s = np.array([one.slack_s for one in ones[:many]])
     bargain.wake_first(bargain.now + slack_s[soft[:many]])
-    levels = (crowd.waiters.width[at[:many]] == _widths(placed)[:, None]).argmax(axis=1)
+    levels = (crowd.width[at[:many]] == _widths(placed)[:, None]).argmax(axis=1)
     totals_s = mean_s[np.arange(many), levels].tolist()
     why = [_other(one, total_s) for one, total_s in zip(ones, totals_s, strict=False)]
     _start(bargain, ones, placed, wanted, why)
@@ -137,12 +136,12 @@ def grow_starts(bargain: Bargain, jobs: Sequence[Job], without: frozenset[str]) 
     jobs, at = [jobs[place] for place in by_id.tolist()], at[by_id]
     rules = bargain.sites.rules(ledger, jobs, claimed=False, without=without)
     starts = [bargain.starts[job.id] for job in jobs]
-    width, held = crowd.waiters.width[at], np.array([start.workers for start in starts])
+    width, held = crowd.width[at], np.array([start.workers for start in starts])
     starters = Starters(
         (width == held[:, None]).argmax(axis=1).tolist(),
-        crowd.waiters.size[at].tolist(),
+        crowd.size[at].tolist(),
         width.ravel().tolist(),
-        crowd.waiters.rest_s(MEAN)[at].ravel(),
+        crowd.frame.by_level_s(crowd.rows[at], "mean").ravel(),
         width.shape[1],
     )
     grown = Grown([0] * ledger.total_free, *([0] * (width.size + 1) for _ in range(2)))

@@ -11,9 +11,8 @@ import numpy as np
 
 from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Bools
-from laxity_scheduler.frame.frame import DUE_AT, SUBMITTED_AT
-from laxity_scheduler.frame.remaining import TINY_S
-from laxity_scheduler.frame.waiters import MEAN
+from laxity_scheduler.frame.fields import DUE_AT, SUBMITTED_AT
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reserve import Profile
@@ -55,19 +54,19 @@ def kept_out(bargain: Bargain, ones: Sequence[Waiting], rest: Profile | None) ->
     if crowd is None or rest is None or len(ones) < MANY:
         return [False] * len(ones)
     at = crowd.at([one.job for one in ones])
-    waiters, terms = crowd.waiters, bargain.rules.terms
+    terms = bargain.rules.terms
     stops = np.array([one.job.preemptible for one in ones], dtype=np.bool_)
-    held_s = np.where(waiters.held_s[at] < FOREVER, waiters.held_s[at], terms.ageing_s)
+    held_s = np.where(crowd.held_s[at] < FOREVER, crowd.held_s[at], terms.ageing_s)
     held_s = np.where(stops, held_s, crowd.rest_s[at, 0])
     ends = np.minimum(np.searchsorted(rest.edges, held_s - TINY_S), len(rest.free))
     least_free = np.append(FOREVER, np.minimum.accumulate(rest.free))
-    out: Bools = least_free[ends] < waiters.width[at, 0] * waiters.size[at]
+    out: Bools = least_free[ends] < crowd.width[at, 0] * crowd.size[at]
     soft = np.array([one.rank == "soft" for one in ones], dtype=np.bool_)
     slack_s = np.array([one.slack_s for one in ones])
     window_s = np.maximum(0.0, crowd.column(DUE_AT)[at] - crowd.column(SUBMITTED_AT)[at])
     out &= ~soft | (slack_s >= bargain.rules.theta * window_s)
     queued_at = np.array([one.job.queued_at for one in ones])
-    mean_s = waiters.total_s(MEAN)[at, 0]
+    mean_s = crowd.total_s("mean")[at, 0]
     runs_s = terms.ageing_runs * np.where(mean_s < FOREVER, mean_s, 0.0)
     bargain.wake_first((queued_at + np.maximum(terms.ageing_s, runs_s))[out])
     bargain.wake_first(bargain.now + slack_s[out & soft])

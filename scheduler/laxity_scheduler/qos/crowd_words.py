@@ -7,8 +7,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.frame.frame import DUE_AT
-from laxity_scheduler.frame.waiters import P50, P90
+from laxity_scheduler.frame.fields import DUE_AT, LEFT
 from laxity_scheduler.model.decision import Admit, Forecasted, Promised
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
@@ -32,13 +31,14 @@ def promises_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
         return {}
     given = [newly[job.id] for job in jobs]
     due_at = np.array([one.deadline_at for one in given])
-    finish_s = crowd.waiters.walked_s(at, level, P90)
+    rows, now_s = crowd.rows[at], np.zeros(len(at))
+    finish_s = crowd.frame.finish_s(rows, level, now_s, "p90")
     planned = np.array([plain[job.id] for job in jobs])
-    workers = crowd.waiters.width[at, level]
+    workers = crowd.width[at, level]
     sooner = (planned[:, 0] == workers) & (finish_s > due_at - crowd.now)
     finish_s = np.where(sooner, np.minimum(finish_s, planned[:, 1]), finish_s)
     p90 = crowd.now + finish_s
-    p50 = np.minimum(p90, crowd.now + crowd.waiters.walked_s(at, level, P50))
+    p50 = np.minimum(p90, crowd.now + crowd.frame.finish_s(rows, level, now_s, "p50"))
     bargain.wake_first(due_at + 1e-3)
     why = _kept(p90, p90 - due_at, workers)
     p90_at = p90.tolist()
@@ -58,17 +58,17 @@ def plans_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
     at = crowd.at(jobs)
     plans = bargain.reservations.shares.outline([job.id for job in jobs[: len(at)]])
     plain = (plans.workers > 0) & (plans.workers == plans.widest)
-    plain &= (crowd.waiters.epochs[at] > 0.0) & (plans.finish_s < FOREVER)
+    plain &= (crowd.column(LEFT)[at] > 0.0) & (plans.finish_s < FOREVER)
     rows = np.flatnonzero(plain)
     if not len(rows):
         return {}
     jobs, at, plans = [jobs[row] for row in rows.tolist()], at[rows], plans.at(rows)
-    level = (crowd.waiters.width[at] == plans.workers[:, None]).argmax(axis=1)
-    walked_s = crowd.waiters.walked_s(at, level, P50, from_s=plans.starts_s)
+    level = (crowd.width[at] == plans.workers[:, None]).argmax(axis=1)
+    median_s = crowd.frame.finish_s(crowd.rows[at], level, plans.starts_s, "p50")
     given = [newly[job.id] for job in jobs]
     due_at = np.array([one.deadline_at for one in given])
     p90 = crowd.now + plans.finish_s
-    p50 = np.minimum(p90, crowd.now + walked_s)
+    p50 = np.minimum(p90, crowd.now + median_s)
     bargain.wake_first(due_at + 1e-3)
     why = _kept(p90, p90 - due_at, plans.workers)
     begins, p90_at = (crowd.now + plans.starts_s).tolist(), p90.tolist()
@@ -104,7 +104,9 @@ def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecaste
     if not jobs:
         return {}
     due = crowd.column(DUE_AT)[at]
-    p50_s, p90_s = (crowd.waiters.rest_s(quantile)[at, level] for quantile in (P50, P90))
+    each = np.arange(len(at))
+    p50_s = crowd.frame.by_level_s(crowd.rows[at], "p50")[each, level]
+    p90_s = crowd.rest_s[at, level]
     p90 = crowd.now + p90_s
     with np.errstate(invalid="ignore"):
         late = np.where(due < FOREVER, np.maximum(0.0, p90 - due), 0.0).tolist()
@@ -135,7 +137,7 @@ def never_said(
         and starts_s.get(job.id, FOREVER) == FOREVER
         and (job.asked or job.verdict is None)
     ]
-    left = crowd.waiters.epochs[crowd.at(jobs)] > 0.0
+    left = crowd.column(LEFT)[crowd.at(jobs)] > 0.0
     jobs = [job for job, some in zip(jobs, left.tolist(), strict=True) if some]
     never = reason("forecast", p90_at=FOREVER, late_s=0.0)
     late = reason("forecast_late", p90_at=FOREVER, late_s=FOREVER)
@@ -154,11 +156,11 @@ def _starting(
 ) -> tuple[list[Job], "Ints", "Ints"]:
     """Those with epochs left, their places in the crowd and the levels that they start on."""
     at = crowd.at(jobs)
-    left = crowd.waiters.epochs[at] > 0.0
+    left = crowd.column(LEFT)[at] > 0.0
     found = [job for job, some in zip(jobs, left.tolist(), strict=False) if some]
     at = at[left]
     held = np.array([bargain.starts[job.id].workers for job in found], dtype=np.int64)
-    return found, at, (crowd.waiters.width[at] == held[:, None]).argmax(axis=1)
+    return found, at, (crowd.width[at] == held[:, None]).argmax(axis=1)
 
 
 def admissions(bargain: Bargain) -> list[Admit]:

@@ -10,18 +10,18 @@ from typing import NamedTuple
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame import lanes as fields
+from laxity_scheduler.frame import fields
 from laxity_scheduler.frame.arrays import Bools, Ints
-from laxity_scheduler.frame.frame import (
+from laxity_scheduler.frame.fields import (
     DUE_AT,
     PROMISED_DUE_AT,
     PROMISED_P90_AT,
     SUBMITTED_AT,
     TROUBLED,
     WORKERS,
-    Frame,
 )
-from laxity_scheduler.frame.remaining import TINY_S
+from laxity_scheduler.frame.frame import Frame
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.lazy_shares import Outline
 from laxity_scheduler.qos.bargain import Bargain
@@ -40,30 +40,27 @@ def defended(bargain: Bargain) -> Defended | None:
     reservations = bargain.reservations
     if reservations.roomy or reservations.room.columns is None:
         return None
-    from laxity_scheduler.frame.loops import slacks_s
-
     claims = [claim.job for claim in reservations.claims if claim.job.workers]
-    lanes = bargain.forecasts.lanes
-    rows = lanes.rows(claims)
+    frame = bargain.forecasts.frame
+    rows = frame.rows(claims)
     if rows is None:
         return None
-    formed = _formed(bargain, claims, lanes.table[rows])
+    formed = _formed(bargain, claims, frame.table[rows])
     rows, jobs = rows[formed], [claims[at] for at in np.flatnonzero(formed).tolist()]
-    facts = bargain.forecasts.facts
-    due_at = facts.column(PROMISED_DUE_AT)[rows]
-    due_at = np.where(due_at > -FOREVER, due_at, facts.column(DUE_AT)[rows])
-    slack_s = slacks_s(lanes.table, lanes.levels, rows, due_at - bargain.now, bargain.now)
+    due_at = frame.column(PROMISED_DUE_AT)[rows]
+    due_at = np.where(due_at > -FOREVER, due_at, frame.column(DUE_AT)[rows])
+    slack_s, _ = frame.slack_s(rows, due_at - bargain.now)
     names, late = [job.id for job in jobs], reservations.late
     plans = reservations.shares.outline(names, due_s=reservations.reach_s)
-    workers = lanes.table[rows, fields.WORKERS]
-    order = np.lexsort((lanes.ranks[rows], slack_s, plans.workers_now <= workers))
+    workers = frame.table[rows, fields.WORKERS]
+    order = np.lexsort((frame.ranks[rows], slack_s, plans.workers_now <= workers))
     quiet = (plans.workers_now >= 0) & (plans.due_width <= workers)
     if late or bargain.newly:
         given = bargain.newly
         known = [name not in late and name not in given for name in names]
         quiet &= np.array(known, dtype=np.bool_)
-    wake_at = due_at - _last_epoch_s(lanes.table[rows], lanes.levels[rows]) + 1e-3
-    begun = ~np.isnan(lanes.table[rows, fields.BEGUN_AT])
+    wake_at = due_at - _last_epoch_s(frame.table[rows], frame.levels("p90")[rows]) + 1e-3
+    begun = ~np.isnan(frame.table[rows, fields.BEGUN_AT])
     wake_at = np.where(begun, wake_at, FOREVER)[order].tolist()
     ordered = [jobs[at] for at in order.tolist()]
     return Defended(ordered, quiet[order].tolist(), wake_at)
@@ -107,7 +104,7 @@ def as_told(bargain: Bargain, facts: Frame, told: Collection[str]) -> Bools:
     plans = reservations.shares.outline(names)
     apart = {*bargain.starts, *bargain.newly, *told}
     stands = np.array([name not in apart for name in names], dtype=np.bool_)
-    stands &= (plans.workers > 0) & (bargain.forecasts.lanes.table[rows, fields.LEFT] > 0.0)
+    stands &= (plans.workers > 0) & (facts.table[rows, fields.LEFT] > 0.0)
     finish_s, due_at = plans.finish_s, due_at[rows]
     with np.errstate(invalid="ignore"):
         stands &= finish_s - (due_at - facts.now) <= _two_slots_s(bargain, plans)

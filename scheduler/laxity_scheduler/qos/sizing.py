@@ -13,16 +13,16 @@ from heapq import heappop, heappush
 import numpy as np
 
 from laxity_scheduler.allocation.victims import Need, Victim, freed_by, narrowed
-from laxity_scheduler.frame.frame import (
+from laxity_scheduler.frame.fields import (
     BEST_EFFORT,
-    EPOCHS_LEFT,
+    LEFT,
     PROMISED_DUE_AT,
     RESUMED_AT,
     SERVICE,
     STARTING,
     WORKERS,
 )
-from laxity_scheduler.frame.remaining import TINY_S
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
@@ -80,11 +80,11 @@ def _plainly_in_time(bargain: Bargain) -> frozenset[str]:
 
     `_wake_when_late` for all of them at once.
     """
-    facts, now = bargain.forecasts.facts, bargain.now
-    due_at, left = facts.column(PROMISED_DUE_AT), facts.column(EPOCHS_LEFT)
+    facts, now = bargain.forecasts.frame, bargain.now
+    due_at, left = facts.column(PROMISED_DUE_AT), facts.column(LEFT)
     with np.errstate(invalid="ignore"):
-        quiet = facts.plain & facts.promised & (facts.column(RESUMED_AT) < now)
-        quiet &= facts.rest_s - (due_at - now) <= TINY_S
+        quiet = facts.plain & facts.promised & ~(facts.column(RESUMED_AT) >= now)
+        quiet &= facts.remaining_s - (due_at - now) <= TINY_S
     skipped = bargain.newly.keys() | bargain.acted
     if skipped:
         quiet &= np.array([job.id not in skipped for job in facts.jobs], dtype=np.bool_)
@@ -115,7 +115,7 @@ def _due_now(bargain: Bargain, job: Job) -> bool:
 
 def hasten(bargain: Bargain) -> None:
     """Running soft jobs that would be late grow into GPUs that are free."""
-    facts = bargain.forecasts.facts
+    facts = bargain.forecasts.frame
     unpromised = (facts.column(WORKERS) > 0.0) & ~facts.promised
     for job in facts.where(unpromised & (facts.column(SERVICE) != BEST_EFFORT)):
         if (
@@ -214,7 +214,7 @@ def _to_widen(bargain: Bargain) -> dict[str, Job]:
 
 def _may_grow(bargain: Bargain) -> list[Job]:
     """Running jobs but those that plainly have their widest width worth having."""
-    facts = bargain.forecasts.facts
+    facts = bargain.forecasts.frame
     widest = facts.plain & (facts.widest <= facts.column(WORKERS))
     just = facts.column(RESUMED_AT) >= bargain.now
     return facts.where((facts.column(WORKERS) > 0.0) & (~widest | just))

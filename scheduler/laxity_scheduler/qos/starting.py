@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from laxity_scheduler.allocation.victims import Need, Victim, freed_by, gpus_of
 from laxity_scheduler.capacity.ledger import may_ever_start
-from laxity_scheduler.frame.frame import WAITING
-from laxity_scheduler.frame.remaining import TINY_S
+from laxity_scheduler.frame.fields import WAITING
+from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.promising.promise import queue_of
@@ -317,7 +317,7 @@ class Starts:
 
 def _startable(bargain: Bargain) -> list[Job]:
     """Queued jobs; also those refused before whose new deadline was just promised."""
-    shares, facts = bargain.reservations.shares, bargain.forecasts.facts
+    shares, facts = bargain.reservations.shares, bargain.forecasts.frame
     return [
         job
         for job in facts.where(facts.column(WAITING) > 0.0)

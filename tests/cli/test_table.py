@@ -75,6 +75,13 @@ def test_an_ended_job_shows_how_it_stands_to_its_deadline() -> None:
     assert row.endswith("missed by 10s")
 
 
+def test_a_job_that_finished_without_a_deadline_shows_no_old_reason() -> None:
+    ended = {"state": "finished", "finished_at": NOW, "workers": 0, "deadline_at": None}
+    _, row = shown(running(**ended, verdict="forecast"))
+
+    assert row.endswith("4/10")
+
+
 def test_the_namespace_default_is_left_out_and_others_are_not() -> None:
     assert shown(running(id="team/train"))[1].startswith("team/train")
 

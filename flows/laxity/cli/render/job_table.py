@@ -168,10 +168,12 @@ def _expected(job: JobView, at: float | None, now: float) -> str:
 def _why(job: JobView, now: float) -> str:
     """How it ended, what it failed of, or what is to be known of it now.
 
-    A reason stands as long as it was not said anew: of a job that runs as it should it is old.
+    A reason stands as long as it was not said anew: of a job that runs as it should, or has
+    finished, it is old.
     """
-    plain = job.state == "running" and job.reason_code in RUNS_WELL
-    return outcome(job) or job.error or ("" if plain else as_of(now, job.reason))
+    runs_well = job.state == "running" and job.reason_code in RUNS_WELL
+    is_old = runs_well or job.state == "finished"
+    return outcome(job) or job.error or ("" if is_old else as_of(now, job.reason))
 
 
 def _laxity(job: JobView) -> Text:

@@ -52,12 +52,12 @@ from mlflow.entities import Metric, RunTag
 print("met", finder.met)
 """
 TELLING = """
-from laxity_scheduler.notifications.outbox import Word
-from laxity_scheduler.notifications.mlflow_sink import MlflowRuns
+from laxity_scheduler.notifications.message import Message
+from laxity_scheduler.notifications.mlflow_sink import MlflowSink
 
-word = Word({"verdict": "promised"})
-runs = MlflowRuns("sqlite://", print)
-begin = threading.Thread(target=runs.tell, args=[word], name="part", daemon=True).start
+message = Message({"verdict": "promised"})
+sink = MlflowSink("sqlite://", print)
+begin = threading.Thread(target=sink.deliver, args=[message], name="part", daemon=True).start
 """
 TRACKING = """
 import os
@@ -71,10 +71,10 @@ def begin():
     threading.Thread(target=tracker.flush, kwargs={"at_most_s": 60.0}, daemon=True).start()
 """
 ANSWERING = """
-from laxity_profiler.registry.mlflow_errors import answering
+from laxity_profiler.registry.mlflow_errors import translate_mlflow_errors
 
 def ask():
-    with answering("http://127.0.0.1:9"):
+    with translate_mlflow_errors("http://127.0.0.1:9"):
         pass
 
 begin = threading.Thread(target=ask, name="part", daemon=True).start

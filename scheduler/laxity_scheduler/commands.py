@@ -151,7 +151,7 @@ def serve(
     """Run the service in the foreground."""
     from laxity_scheduler.http.tokens import TokensError
     from laxity_scheduler.process.serve import serve_forever
-    from laxity_scheduler.service.settings import Settings, SettingsError, budgets_of
+    from laxity_scheduler.service.settings import Settings, SettingsError, parse_budgets
 
     try:
         settings = Settings(
@@ -165,7 +165,7 @@ def serve(
             tracking_uri=tracking_uri,
             webhook=webhook,
             prefect_api=prefect_api,
-            budgets=budgets_of(budget or []),
+            budgets=parse_budgets(budget or []),
             public_url=public_url,
             kept_cycles=kept_cycles,
             lease_s=lease_s,

@@ -86,7 +86,7 @@ def test_alerts_ask_only_for_what_a_service_exports(cluster: Cluster, tmp_path: 
 
 
 def exposition() -> list[str]:
-    return Metrics().text().decode().splitlines()
+    return Metrics().exposition().decode().splitlines()
 
 
 def test_replicas_are_given_the_same_tokens(cluster: Cluster) -> None:

@@ -16,8 +16,8 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
-from laxity_scheduler.service.expected_times import said
-from laxity_scheduler.service.views import Said, view_of
+from laxity_scheduler.service.expected_times import last_reasons
+from laxity_scheduler.service.views import LastReason, view_of
 from laxity_scheduler.start_backoff import LONGEST_S, backoff_s, failed_starts, without_who_waits
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 
@@ -51,7 +51,7 @@ def test_of_a_job_stopped_for_its_failed_start_the_failure_is_the_last_word() ->
 
     plan = with_follow_ups(lambda *_: Plan((told,)))(cluster(gpus=1, jobs=[stopped]), MINUTE_EPOCHS)
 
-    assert "No module named 'x'" in said(plan)[stopped.id].reason
+    assert "No module named 'x'" in last_reasons(plan)[stopped.id].reason
     assert told in plan.decisions, "its P90 finish is written all the same"
 
 
@@ -126,9 +126,11 @@ def test_people_are_told_when_it_is_tried_again() -> None:
     manifest = TrainingSpec(name="broken", qos=QoS.of(deadline="1h"), entry="a:b").to_manifest()
 
     def view(now: float) -> dict[str, Any]:
-        said = Said("order", "", ("team/other",), 900.0)
+        last_reasons = LastReason("order", "", ("team/other",), 900.0)
         row = broken(asked=False)
-        return view_of(manifest, row, report=Report(), before=None, now=now, said=said)
+        return view_of(
+            manifest, row, report=Report(), before=None, now=now, last_reason=last_reasons
+        )
 
     assert (view(30.0)["expected_start_at"], view(30.0)["held_by"]) == (100.0, [])
     assert view(30.0)["p90_at"] is None, "nobody knows, and what was said is over"

@@ -21,7 +21,7 @@ from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.outbox import Sink
 from laxity_scheduler.policies import qos
 from laxity_scheduler.process.start import reports_of
-from laxity_scheduler.service.feedback import Lessons
+from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
@@ -144,11 +144,11 @@ def staged(
         learning=learning,
         report_of=reports_of(history),
         policy=policy,
-        lessons=Lessons(history, Learner(history)),
+        feedback=Feedback(history, Learner(history)),
         leads=store.try_lead,
     )
     teller = Dispatcher(service.board, service.metrics, listeners)
-    service.telling = teller
+    service.notifications = teller
     desk = JobService(service, history)
     app = create_app(service, desk, tokens or Tokens.for_token(TOKEN, SECRET))
     shown = {} if tokens else bearer(TOKEN)

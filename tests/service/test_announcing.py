@@ -163,7 +163,7 @@ def test_what_was_not_told_before_a_restart_is_told_after_it_and_what_was_is_not
             lambda: bool((stage.service.board.view("default/told") or {}).get("told")), "it noted"
         )
         stage.world.wake()
-        wait_until(lambda: not stage.service.board.unsaved(), "it saved")
+        wait_until(lambda: not stage.service.board.rows_to_save(), "it saved")
         first.away = 1_000_000
         stage.submit("untold", deadline="1h", widths="1")
         stage.until("default/untold", lambda view: view["workers"] > 0, "running")
@@ -233,7 +233,7 @@ def test_mlflow_shows_promise_and_prediction_beside_the_epochs(tmp_path: Path) -
         stage.until("default/a", lambda view: view["epochs_done"] == 4, "four epochs on")
         world.finished("default/a")
         view = stage.until("default/a", lambda view: view["outcome"] == "kept", "kept")
-        courier = stage.service.telling._outboxes["mlflow"]  # type: ignore[union-attr]
+        courier = stage.service.notifications._outboxes["mlflow"]  # type: ignore[union-attr]
         assert courier.wait_until_empty(at_most_s=120.0)
     client = MlflowClient(uri)
     run = client.get_run(view["run_id"])

@@ -13,19 +13,19 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service import views
-from laxity_scheduler.service.view_cache import Board, Look
-from laxity_scheduler.service.views import JITTER_S, Finish, Said
+from laxity_scheduler.service.view_cache import CycleInput, ViewCache
+from laxity_scheduler.service.views import JITTER_S, ExpectedEnd, LastReason
 from tests.builders import cluster, job, promised
 
 DUE_AT = 500.0
 QUIET = Report()
 
 
-class Forgetful(Board):
+class Forgetful(ViewCache):
     """Makes every view anew at every look."""
 
-    def _fresh(self, uid: str, manifest: Mapping[str, Any], look: Look) -> bool:
-        super()._fresh(uid, manifest, look)
+    def _is_unchanged(self, uid: str, manifest: Mapping[str, Any], cycle_input: CycleInput) -> bool:
+        super()._is_unchanged(uid, manifest, cycle_input)
         return False
 
 
@@ -39,13 +39,13 @@ def running(name: str, epochs_done: int = 0) -> Job:
     return replace(row, progress=replace(row.progress, epochs_done=epochs_done))
 
 
-def look(*rows: Job, now: float = 10.0, said: str = "", **ends: float) -> Look:
+def look(*rows: Job, now: float = 10.0, said: str = "", **ends: float) -> CycleInput:
     """What is seen of running jobs; `ends`: when each is expected to, 20 s later at P90."""
-    return Look(
+    return CycleInput(
         manifests=[job_json(row.id.partition("/")[2]) for row in rows],
         state=cluster(gpus=8, jobs=list(rows), now=now),
-        finishes={f"team/{name}": Finish(at, at + 20.0) for name, at in ends.items()},
-        said={row.id: Said("order", said) for row in rows} if said else {},
+        expected_ends={f"team/{name}": ExpectedEnd(at, at + 20.0) for name, at in ends.items()},
+        last_reasons={row.id: LastReason("order", said) for row in rows} if said else {},
     )
 
 
@@ -64,7 +64,7 @@ STEPS = st.lists(
 def test_what_a_reader_sees_is_what_views_made_anew_would_show(
     steps: list[tuple[float, list[float], str, int]],
 ) -> None:
-    kept, anew, now = Board(), Forgetful(), 0.0
+    kept, anew, now = ViewCache(), Forgetful(), 0.0
     rows = [running("a"), running("b")]
     for later_s, (a, b), said, ended in steps:
         now += later_s
@@ -72,17 +72,17 @@ def test_what_a_reader_sees_is_what_views_made_anew_would_show(
             rows[0] = running("a", rows[0].progress.epochs_done + ended)
         seen = look(*rows, now=now, said=said, a=a, b=b)
         for board in (kept, anew):
-            board.update(seen, lambda _: QUIET)
+            board.update_views(seen, lambda _: QUIET)
         for shown, made in zip(kept.all(), anew.all(), strict=True):
-            assert views.same(shown, {**made, "revision": 0}), (shown, made)
+            assert views.looks_same(shown, {**made, "revision": 0}), (shown, made)
             assert abs(shown["p90_at"] - made["p90_at"]) <= JITTER_S
 
 
 def test_another_expected_end_is_news_and_with_it_the_danger_of_being_late() -> None:
-    board, row = Board(), running("a")
-    board.update(look(row, a=400.0), lambda _: QUIET)
-    assert board.update(look(row, now=20.0, a=400.0 + JITTER_S), lambda _: QUIET) == []
-    (change,) = board.update(look(row, now=30.0, a=490.0), lambda _: QUIET)
+    board, row = ViewCache(), running("a")
+    board.update_views(look(row, a=400.0), lambda _: QUIET)
+    assert board.update_views(look(row, now=20.0, a=400.0 + JITTER_S), lambda _: QUIET) == []
+    (change,) = board.update_views(look(row, now=30.0, a=490.0), lambda _: QUIET)
     assert change.after["p90_at"] == 510.0
     assert change.after["danger"]
     assert change.after["laxity_s"] == DUE_AT - 510.0
@@ -90,47 +90,49 @@ def test_another_expected_end_is_news_and_with_it_the_danger_of_being_late() -> 
 
 
 def test_a_promise_comes_into_danger_by_less_than_a_reader_would_see() -> None:
-    board, row = Board(), running("a")
-    board.update(look(row, a=DUE_AT - 20.2), lambda _: QUIET)
-    (change,) = board.update(look(row, now=20.0, a=DUE_AT - 19.9), lambda _: QUIET)
+    board, row = ViewCache(), running("a")
+    board.update_views(look(row, a=DUE_AT - 20.2), lambda _: QUIET)
+    (change,) = board.update_views(look(row, now=20.0, a=DUE_AT - 19.9), lambda _: QUIET)
     assert (change.before or {})["danger"] is False
     assert change.after["danger"] is True
 
 
 def test_little_by_little_is_far_in_the_end() -> None:
     """What moves by less than a reader would see is compared with what he was told."""
-    board, row = Board(), running("a")
-    board.update(look(row, a=400.0), lambda _: QUIET)
-    told = [board.update(look(row, a=400.0 + 0.4 * step), lambda _: QUIET) for step in range(10)]
+    board, row = ViewCache(), running("a")
+    board.update_views(look(row, a=400.0), lambda _: QUIET)
+    told = [
+        board.update_views(look(row, a=400.0 + 0.4 * step), lambda _: QUIET) for step in range(10)
+    ]
     assert 2 <= sum(map(bool, told)) <= 4
     view = board.view("team/a")
     assert view is not None
     assert abs(view["p50_at"] - 403.6) <= JITTER_S
 
 
-def refused_look(*uids: str, now: float) -> Look:
+def refused_look(*uids: str, now: float) -> CycleInput:
     """A refused Job for each of these uids, all by one name and with one time of submission."""
     row = job("a", due_at=DUE_AT, verdict=Refusal(reason("deadline_in_the_past", due=DUE_AT)))
     manifests = [{"metadata": {**job_json("a")["metadata"], "uid": uid}} for uid in uids]
-    return Look(manifests, cluster(jobs=[row], now=now), finishes={}, said={})
+    return CycleInput(manifests, cluster(jobs=[row], now=now), expected_ends={}, last_reasons={})
 
 
 def test_a_refused_job_stays_refused_when_it_is_gone_and_gives_way_to_the_one_that_asks_again() -> (
     None
 ):
-    board = Board()
+    board = ViewCache()
     for number, uid in enumerate(("first", "second")):
-        board.update(refused_look(uid, now=10.0 * number), lambda _: QUIET)
+        board.update_views(refused_look(uid, now=10.0 * number), lambda _: QUIET)
 
     shown = [(view["uid"], view["state"]) for view in board.all()]
-    board.update(refused_look(now=30.0), lambda _: QUIET)
+    board.update_views(refused_look(now=30.0), lambda _: QUIET)
     (gone,) = board.all()
 
     assert shown == [("second", "refused")]
     assert (gone["uid"], gone["state"], gone["outcome"]) == ("second", "refused", "refused")
     assert job_view(gone).ended
-    rows = board.unsaved()
+    rows = board.rows_to_save()
     assert [row.finished_at for row in rows] == [10.0, 30.0], "both are forgotten in time"
-    assert [view["uid"] for view in Board(rows[::-1]).all()] == ["second"]
-    board.forget(ended_before=31.0)
-    assert board.unordered() == []
+    assert [view["uid"] for view in ViewCache(rows[::-1]).all()] == ["second"]
+    board.drop_old(ended_before=31.0)
+    assert board.unordered_views() == []

@@ -14,7 +14,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from laxity_scheduler.process.start import Shared, reports_of, taking_over
-from laxity_scheduler.service.feedback import Lessons
+from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
@@ -44,16 +44,16 @@ class Replica:
             learning=Shared(self.history, self.learner),
             report_of=reports_of(self.history),
             policy=qos.decide,
-            lessons=Lessons(self.history, self.learner),
+            feedback=Feedback(self.history, self.learner),
             leads=taking_over(lambda: self.elected, self.learner.reload_outcomes),
         )
 
     def step(self) -> None:
-        self.service.step()
+        self.service.run_cycle()
 
     def version(self) -> str:
         """Of the predictor that its last cycle decided with."""
-        _, predictor = self.service.seen
+        _, predictor = self.service.last_snapshot
         return predictor.version
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ def runs(world: MemoryWorld, number: int, leader: Replica, other: Replica, *, la
 
 
 def predicted(one: Replica, row: Job) -> Estimate:
-    _, predictor = one.service.seen
+    _, predictor = one.service.last_snapshot
     return predictor.remaining(row.workload, row.progress, 1)
 
 

@@ -19,7 +19,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.service import expected_times, views
+from laxity_scheduler.service import expected_times, promise_outcome, view_cache, views
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.store.journal import iter_entries, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
@@ -120,7 +120,7 @@ def test_what_a_rejected_job_runs_on_is_given_to_nobody(tmp_path: Path) -> None:
         wait_until(lambda: "default/bad" in stage.world.rejected, "a rejection")
         stage.until("default/a", lambda view: view["workers"] == 1, "running")
         waits = stage.until("default/b", lambda view: view["verdict"] != "none", "answered")
-        free = stage.service.seen[0].free_gpus
+        free = stage.service.last_snapshot[0].free_gpus
     assert waits["workers"] == 0
     assert free == 0
 
@@ -153,7 +153,7 @@ def test_a_decision_that_nothing_raises_in_is_made_once(tmp_path: Path) -> None:
 
 
 def test_few_bad_jobs_among_many_are_found_with_few_decisions(tmp_path: Path) -> None:
-    from laxity_scheduler.service.fault_isolation import decide_around
+    from laxity_scheduler.service.fault_isolation import decide_without_faulty
     from tests.builders import cluster, job
 
     jobs = [job(f"j{number:04}", submitted_at=float(number)) for number in range(1000)]
@@ -166,15 +166,15 @@ def test_few_bad_jobs_among_many_are_found_with_few_decisions(tmp_path: Path) ->
             raise ValueError("a bad one is among them")
         return len(state.jobs)
 
-    around = decide_around(cluster(jobs=jobs), decide)
-    assert {one.job for one in around.blamed} == bad
+    around = decide_without_faulty(cluster(jobs=jobs), decide)
+    assert {one.job for one in around.faulty} == bad
     assert (around.made, len(around.state.jobs)) == (997, 997)
     assert [one.id for one in around.state.jobs] == sorted(one.id for one in around.state.jobs)
     assert len(asked) < 80
 
 
 def test_of_two_jobs_that_fail_only_together_the_newer_is_left_out() -> None:
-    from laxity_scheduler.service.fault_isolation import decide_around
+    from laxity_scheduler.service.fault_isolation import decide_without_faulty
     from tests.builders import cluster, job
 
     jobs = [job(f"j{number}", submitted_at=float(number)) for number in range(9)]
@@ -184,8 +184,8 @@ def test_of_two_jobs_that_fail_only_together_the_newer_is_left_out() -> None:
             raise ValueError("these two do not go together")
         return len(state.jobs)
 
-    around = decide_around(cluster(jobs=jobs), decide)
-    assert [one.job for one in around.blamed] == ["team/j7"]
+    around = decide_without_faulty(cluster(jobs=jobs), decide)
+    assert [one.job for one in around.faulty] == ["team/j7"]
     assert around.made == 8
 
 
@@ -198,13 +198,13 @@ def test_a_policy_that_fails_on_every_job_refuses_none_and_makes_the_service_unr
 
     with staged(tmp_path, MemoryWorld(4), policy=broken) as stage:
         submit_together(stage, *waiting)
-        wait_until(lambda: bool(stage.service.failing.words), "three failed cycles")
+        wait_until(lambda: bool(stage.service.failure_streak.alarm), "three failed cycles")
         unready = stage.http.get("/readyz")
         listed = stage.http.get("/v1/jobs").json()["jobs"]
         stage.service.policy = qos.decide
         for name in waiting:
             stage.until(f"default/{name}", lambda view: view["workers"] == 1, "running")
-        wait_until(lambda: not stage.service.failing.words, "a good cycle")
+        wait_until(lambda: not stage.service.failure_streak.alarm, "a good cycle")
         ready = stage.http.get("/readyz")
     assert (unready.status_code, ready.status_code) == (503, 200)
     words = (
@@ -229,7 +229,7 @@ def test_a_policy_that_begins_to_fail_on_running_jobs_leaves_them_and_starts_oth
 
         def fails() -> bool:
             stage.world.wake()
-            return bool(stage.service.failing.words)
+            return bool(stage.service.failure_streak.alarm)
 
         wait_until(fails, "three failed cycles")
         unready, views = stage.http.get("/readyz"), stage.http.get("/v1/jobs").json()["jobs"]
@@ -257,10 +257,10 @@ def test_three_failed_cycles_make_the_service_unready_and_one_good_one_ready(
         before = stage.http.get("/readyz")
         stage.world.broken = JobError("default/gone", "nobody can read it")
         stage.world.wake()
-        wait_until(lambda: bool(stage.service.failing.words), "three failed cycles")
+        wait_until(lambda: bool(stage.service.failure_streak.alarm), "three failed cycles")
         unready, metrics = stage.http.get("/readyz"), stage.http.get("/metrics").text
         stage.world.broken = None
-        wait_until(lambda: not stage.service.failing.words, "a good cycle")
+        wait_until(lambda: not stage.service.failure_streak.alarm, "a good cycle")
         after, later = stage.http.get("/readyz"), stage.http.get("/metrics").text
     assert (before.status_code, unready.status_code, after.status_code) == (200, 503, 200)
     assert unready.json()["ready"] is False
@@ -282,7 +282,7 @@ def test_a_store_that_takes_nothing_makes_the_service_unready(
     with staged(tmp_path, MemoryWorld(1)) as stage, monkeypatch.context() as patch:
         patch.setattr(Store, "write_rows", full)
         stage.world.wake()
-        wait_until(lambda: bool(stage.service.failing.words), "three failed cycles")
+        wait_until(lambda: bool(stage.service.failure_streak.alarm), "three failed cycles")
         unready = stage.http.get("/readyz")
     assert unready.status_code == 503
     assert "disk is full" in unready.json()["cycles"]
@@ -291,14 +291,14 @@ def test_a_store_that_takes_nothing_makes_the_service_unready(
 def test_an_expected_end_that_cannot_be_told_costs_that_job_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finishes = expected_times.finishes
+    finishes = expected_times.expected_ends
 
     def failing(state: Any, predictor: Any, jobs: Any) -> Any:
         if any(job.id == "default/bad" for job in jobs):
             raise ValueError("year 17970 is out of range")
         return finishes(state, predictor, jobs)
 
-    monkeypatch.setattr(expected_times, "finishes", failing)
+    monkeypatch.setattr(expected_times, "expected_ends", failing)
     with staged(tmp_path, MemoryWorld(2)) as stage:
         submit_together(stage, "bad", "a")
         good = stage.until("default/a", lambda view: view["p90_at"] and view["workers"], "expected")
@@ -322,8 +322,8 @@ def test_a_view_that_cannot_be_made_shows_the_error_and_spoils_no_other(
         submit_together(stage, "bad", "a")
         stage.until("default/bad", lambda view: view["workers"] == 1, "running")
         with monkeypatch.context() as patch:
-            patch.setattr(views, "view_of", failing)
-            stage.service.board.stale(stage.world.job("default/bad")["metadata"]["uid"])
+            patch.setattr(view_cache, "view_of", failing)
+            stage.service.board.mark_stale(stage.world.job("default/bad")["metadata"]["uid"])
             stage.world.wake()
             stage.submit("b", deadline="1h", widths="1")
             shown = stage.until("default/bad", lambda view: bool(view["error"]), "in error")
@@ -358,7 +358,7 @@ def test_a_view_that_cannot_be_written_spoils_neither_the_list_nor_the_store(
         listed = stage.http.get("/v1/jobs")
         stage.submit("b", deadline="1h", widths="1")
         stage.until("default/b", lambda view: view["workers"] == 1, "running")
-        wait_until(lambda: not stage.service.board.unsaved(), "all views saved")
+        wait_until(lambda: not stage.service.board.rows_to_save(), "all views saved")
         saved = {row.uid: json.loads(row.view) for row in stage.service.store.load_jobs()}
     assert listed.status_code == 200
     assert (ended["result"], ended["outcome"]) == (None, "kept")
@@ -389,7 +389,7 @@ def test_news_of_a_look_that_failed_is_told_after_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
-    count = Metrics.count
+    count = Metrics.count_changes
 
     def counting(self: Metrics, news: Any) -> None:
         news = list(news)
@@ -399,7 +399,7 @@ def test_news_of_a_look_that_failed_is_told_after_the_next(
     def away(_uid: str) -> None:
         raise HistoryError("the history is away")
 
-    monkeypatch.setattr(Metrics, "count", counting)
+    monkeypatch.setattr(Metrics, "count_changes", counting)
     with staged(tmp_path, MemoryWorld(4)) as stage:
         report_of, bad = stage.service.report_of, ""
 
@@ -430,15 +430,15 @@ def test_a_part_that_raises_costs_nobody_his_start(
 
     with staged(tmp_path, MemoryWorld(1)) as stage:
         owner, name = {
-            "lessons": (stage.service._publisher._lessons, "look"),
-            "metrics": (stage.service.metrics, "look"),
-            "telling": (stage.service.telling, "dispatch"),
+            "lessons": (stage.service._publisher._feedback, "record_transitions"),
+            "metrics": (stage.service.metrics, "set_gauges"),
+            "telling": (stage.service.notifications, "dispatch"),
         }[part]
         monkeypatch.setattr(owner, name, failing)
         with caplog.at_level(logging.ERROR):
             stage.submit("a", deadline="1h", widths="1")
             stage.until("default/a", lambda view: view["workers"] == 1, "running")
-            wait_until(lambda: not stage.service.board.unsaved(), "all views saved")
+            wait_until(lambda: not stage.service.board.rows_to_save(), "all views saved")
     assert "ZeroDivisionError" in caplog.text
 
 
@@ -505,7 +505,7 @@ def test_only_a_finished_run_keeps_or_breaks_its_promise(
     }  # fmt: skip
     view = job_view(answer)
     assert (view.kept, view.broken) == (kept, broken)
-    assert views.broken(answer, 12.0) is broken
+    assert promise_outcome.is_promise_broken(answer, 12.0) is broken
 
 
 def test_a_stored_report_that_no_writer_takes_is_read_without_its_result(tmp_path: Path) -> None:

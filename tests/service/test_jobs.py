@@ -172,7 +172,7 @@ def test_a_reader_who_waits_is_told_as_soon_as_the_job_changes(tmp_path: Path) -
             target=lambda: told.append(stage.http.get("/v1/jobs/default/a", params=query).json())
         )
         waiting.start()
-        wait_until(lambda: bool(stage.service.bells.heard("job:")), "a reader who waits")
+        wait_until(lambda: bool(stage.service.notifier.subscribers("job:")), "a reader who waits")
         stage.world.finished("default/a")
         waiting.join(timeout=20.0)
     assert told[0]["state"] == "finished"

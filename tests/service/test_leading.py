@@ -71,10 +71,10 @@ def test_who_takes_over_fences_what_the_last_plan_moved_before_it_leads(tmp_path
         [cycle(2, ("Admit", "n/a"), ("Wait", "n/b"), ("Preempt", "n/c"), ("Wait", "n/a"))]
     )
     leadership = Leadership(store, lease)
-    led = [leadership.leads()]
+    led = [leadership.ensure_leading()]
     for reign in (1, 1, 0, 2):
         lease.reign = reign
-        led.append(leadership.leads())
+        led.append(leadership.ensure_leading())
     assert led == [False, True, True, False, True]
     assert lease.fenced == [(["n/a", "n/c"], 1), (["n/a", "n/c"], 2)], "once for each reign"
     store.close()
@@ -83,7 +83,7 @@ def test_who_takes_over_fences_what_the_last_plan_moved_before_it_leads(tmp_path
 def test_who_loses_the_lease_while_it_takes_over_does_not_lead(tmp_path: Path) -> None:
     store, lease = opened(tmp_path), Lease("me")
     lease.reign, lease.lost_while_fencing = 1, True
-    assert Leadership(store, lease).leads() is False
+    assert Leadership(store, lease).ensure_leading() is False
     store.close()
 
 
@@ -94,9 +94,9 @@ def test_who_cannot_fence_does_not_lead_and_tries_again(tmp_path: Path) -> None:
     store.engine.dispose()
     claim, store.claim_term = store.claim_term, broken  # type: ignore[method-assign]
     with pytest.raises(StoreError):
-        leadership.leads()
+        leadership.ensure_leading()
     store.claim_term = claim  # type: ignore[method-assign]
-    assert leadership.leads() is True
+    assert leadership.ensure_leading() is True
     assert lease.fenced == [([], 1)]
     store.close()
 

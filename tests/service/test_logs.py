@@ -18,7 +18,7 @@ import pytest
 from examples.demo.servers import free_ports
 from laxity_scheduler.process.daemon import ready
 from laxity_scheduler.process.logs import log_to_stderr
-from laxity_scheduler.service.job_faults import Faults
+from laxity_scheduler.service.job_faults import JobFaults
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_an_error_about_a_job_names_the_job_and_has_its_traceback(
     try:
         [].pop()
     except IndexError as error:
-        Faults().note("decision", "research/nightly", error)
+        JobFaults().record_fault("decision", "research/nightly", error)
     [line] = lines(capsys)
     assert (line["level"], line["job"]) == ("error", "research/nightly")
     assert "IndexError: pop from empty list" in line["exception"]

@@ -12,7 +12,7 @@ from laxity_scheduler.model.decision import Loan
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.service.loop import rarely_collected
+from laxity_scheduler.service.loop import rare_garbage_collection
 from laxity_scheduler.store.journal import Journal, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
 from tests.builders import Curve
@@ -162,13 +162,13 @@ def test_a_service_that_comes_back_knows_all_jobs_and_repeats_no_verdict(tmp_pat
         before = stage.until("default/done", lambda view: view["outcome"] == "kept", "kept")
         stage.submit("on", deadline="1h", widths="1")
         promised = stage.until("default/on", lambda view: view["workers"] > 0, "running")
-        cycle = stage.service.seen[0].cycle
+        cycle = stage.service.last_snapshot[0].cycle
     world._jobs.pop("default/done")
     with staged(tmp_path, world) as again:
         after = again.http.get("/v1/jobs/default/done").json()
         on = again.http.get("/v1/jobs/default/on").json()
         verdicts = again.service.store.verdicts_of(on["uid"])
-        next_cycle = again.service.seen[0].cycle
+        next_cycle = again.service.last_snapshot[0].cycle
     before.pop("project")  # of its Job, which is gone
     assert after == before
     assert (on["deadline_at"], on["workers"]) == (promised["deadline_at"], promised["workers"])
@@ -207,7 +207,7 @@ def test_a_cycle_that_another_service_has_decided_is_not_acted_on(tmp_path: Path
     with staged(tmp_path, MemoryWorld(2)) as stage:
         rival = Journal(stage.service.store)
         taken = rival.last_cycle + 1
-        state = replace(stage.service.seen[0], cycle=taken)
+        state = replace(stage.service.last_snapshot[0], cycle=taken)
         rival.write_cycle(state, Plan(), Curve(version="rival"), policy="qos", decided_s=0.0)
         stage.submit("a", deadline="1h", widths="1")
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
@@ -241,9 +241,9 @@ def test_garbage_is_looked_for_seldom_during_a_cycle_and_as_before_after_it() ->
     seen = []
 
     def failing() -> None:
-        with rarely_collected():
+        with rare_garbage_collection():
             seen.append(gc.get_threshold())
-            with rarely_collected():  # another service of this process
+            with rare_garbage_collection():  # another service of this process
                 pass
             seen.append(gc.get_threshold())
             raise RuntimeError("failed")

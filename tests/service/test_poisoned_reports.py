@@ -18,7 +18,7 @@ from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.policies import qos
 from laxity_scheduler.process.start import reports_of
-from laxity_scheduler.service.feedback import Lessons
+from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store
@@ -84,9 +84,9 @@ def stepped(home: Path, world: MemoryWorld) -> Iterator[tuple[Service, JobServic
         learning=learner,
         report_of=reports_of(history),
         policy=qos.decide,
-        lessons=Lessons(history, learner),
+        feedback=Feedback(history, learner),
     )
-    service.telling = Dispatcher(service.board, service.metrics, ())
+    service.notifications = Dispatcher(service.board, service.metrics, ())
     yield service, JobService(service, history)
     engine.dispose()
     store.close()
@@ -119,21 +119,21 @@ def started_in(home: Path, *, is_poisoned: bool) -> dict[str, int]:
     with stepped(home, world) as (service, desk):
         for name in POISONED:
             ask(desk, name, epochs=1_000_000)
-        assert service.attempt()
+        assert service.try_cycle()
         for cycle in range(CYCLES):
             if cycle < len(HONEST):
                 ask(desk, HONEST[cycle], deadline="1h")
             if is_poisoned:
-                report_poison(desk, chance, cycle, service.seen[0].now)
+                report_poison(desk, chance, cycle, service.last_snapshot[0].now)
             if cycle == CYCLES - 2:
                 for name in POISONED[:4]:
                     world.finished(f"default/{name}", failed=name == POISONED[0])
-            assert service.attempt(), service.failure
+            assert service.try_cycle(), service.failure
             listed = {view["id"]: view for view in desk.views.list_views(lambda _namespace: True)}
             orjson.dumps(listed)
             running = [name for name in HONEST if listed.get(f"default/{name}", {}).get("workers")]
             started |= {name: cycle for name in running if name not in started}
-        assert not service.board.unsaved()
+        assert not service.board.rows_to_save()
         ends = [listed[f"default/{name}"]["state"] for name in POISONED[:4]]
         assert ends == ["failed", "finished", "finished", "finished"]
         assert {listed[f"default/{name}"]["verdict"] for name in HONEST} == {"promised"}
@@ -151,8 +151,8 @@ def test_no_json_value_anywhere_in_a_line_raises(tmp_path: Path) -> None:
     world = MemoryWorld(1)
     with stepped(tmp_path, world) as (service, desk):
         desk.submit_job(manifest("a", widths="1", epoch_estimate="1s"))
-        assert service.attempt()
-        now, seq = service.seen[0].now, 0
+        assert service.try_cycle()
+        now, seq = service.last_snapshot[0].now, 0
         for kind in sorted(KINDS):
             for field in ("seq", "kind", *FIELDS):
                 lines = []
@@ -160,7 +160,7 @@ def test_no_json_value_anywhere_in_a_line_raises(tmp_path: Path) -> None:
                     seq += 1
                     lines.append({"seq": seq, "kind": kind, "at": now, field: value})
                 hand_in(desk, "default/a", lines)
-        assert service.attempt(), service.failure
+        assert service.try_cycle(), service.failure
         orjson.dumps(desk.views.list_views(lambda _namespace: True))
 
 
@@ -178,8 +178,8 @@ def test_a_finish_beyond_the_calendar_reads_never_and_harms_nobody(
     with stepped(tmp_path, world) as (service, desk):
         asked = manifest("endless", widths="1", epochs=1_000_000, epoch_estimate=estimate)
         desk.submit_job(asked)
-        assert service.attempt()
-        now = service.seen[0].now
+        assert service.try_cycle()
+        now = service.last_snapshot[0].now
         if lines:
             told = [
                 {
@@ -190,10 +190,10 @@ def test_a_finish_beyond_the_calendar_reads_never_and_harms_nobody(
             ]  # fmt: skip
             hand_in(desk, "default/endless", told)
             world.send_epochs("default/endless", 3, epoch_s=LONGEST_S)
-        assert service.attempt(), service.failure
+        assert service.try_cycle(), service.failure
         ask(desk, "a", deadline="1h")
-        assert service.attempt(), service.failure
-        assert service.attempt(), service.failure
+        assert service.try_cycle(), service.failure
+        assert service.try_cycle(), service.failure
         views = {view["id"]: view for view in desk.views.list_views(lambda _namespace: True)}
         chain = desk.views.explain_job("default/endless")
     assert views["default/a"]["workers"] == 1
@@ -207,11 +207,11 @@ def test_a_result_that_no_writer_takes_is_set_aside_in_words(tmp_path: Path) -> 
     world = MemoryWorld(1)
     with stepped(tmp_path, world) as (service, desk):
         desk.submit_job(manifest("a", widths="1", epoch_estimate="1s"))
-        assert service.attempt()
+        assert service.try_cycle()
         line = {"seq": 1, "kind": "finished", "at": 1.0, "result": {"seed": 2**64}}
         assert hand_in(desk, "default/a", [line]) == 1
         world.finished("default/a")
-        assert service.attempt()
+        assert service.try_cycle()
         view = desk.views.view_of("default/a")
     assert (view["state"], view["outcome"], view["result"]) == ("finished", "finished", None)
     assert view["error"] == "its result is no JSON that can be kept: Integer exceeds 64-bit range"
@@ -221,9 +221,9 @@ def test_an_error_text_is_kept_without_what_no_writer_takes(tmp_path: Path) -> N
     world = MemoryWorld(1)
     with stepped(tmp_path, world) as (service, desk):
         desk.submit_job(manifest("a", widths="1", epoch_estimate="1s"))
-        assert service.attempt()
+        assert service.try_cycle()
         line = {"seq": 1, "kind": "failed", "at": 1.0, "error": "half \ud800 of one \0"}
         hand_in(desk, "default/a", [line])
-        assert service.attempt()
+        assert service.try_cycle()
         view = desk.views.view_of("default/a")
     assert view["error"] == "half ? of one \ufffd"

@@ -56,7 +56,7 @@ def test_reports_that_a_dead_service_took_are_known_to_the_next(tmp_path: Path) 
 def test_epochs_are_kept_with_the_nodes_that_the_workers_lay_on(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
         running(stage)
-        started_at = stage.service.seen[0].by_id["default/a"].resumed_at or 0.0
+        started_at = stage.service.last_snapshot[0].by_id["default/a"].resumed_at or 0.0
         call(stage, reports=[epoch(1, 1, started_at - 60.0), epoch(2, 2, started_at + 1.0)])
         (run,) = stage.history.epochs("mlp")
     assert [one.nodes for one in run.epochs] == [None, 1]  # where it was before nobody knows
@@ -85,7 +85,9 @@ def test_a_worker_who_waits_is_told_to_stop_at_once(tmp_path: Path) -> None:
             )
         )
         waiting.start()
-        wait_until(lambda: bool(stage.service.bells.heard("signal:")), "a worker who waits")
+        wait_until(
+            lambda: bool(stage.service.notifier.subscribers("signal:")), "a worker who waits"
+        )
         stage.submit("urgent", deadline="70s", widths="1")
         waiting.join(timeout=15.0)
         assert told, "told only when the poll ended"
@@ -119,7 +121,7 @@ def test_many_workers_may_wait_without_the_service_getting_slow(tmp_path: Path) 
         for thread in waiting:
             thread.start()
         wait_until(
-            lambda: sum(map(len, stage.service.bells._waiters.values())) >= 60, "60 who wait"
+            lambda: sum(map(len, stage.service.notifier._waiters.values())) >= 60, "60 who wait"
         )
         assert stage.http.get("/v1/jobs").status_code == 200
         stage.world.finished("default/a")

@@ -100,7 +100,7 @@ def test_a_tenant_is_not_told_on_whose_job_cycles_fail(tmp_path: Path) -> None:
     with staged(tmp_path, MemoryWorld(1), tokens=tokens(tmp_path / "tokens")) as stage:
         stage.world.broken = JobError("bob/secret", "nobody can read it")
         stage.world.wake()
-        wait_until(lambda: bool(stage.service.failing.words), "three failed cycles")
+        wait_until(lambda: bool(stage.service.failure_streak.alarm), "three failed cycles")
         mine, whole = (
             stage.http.get("/readyz", headers=who).text
             + stage.http.get("/v1/cluster", headers=who).text
@@ -157,7 +157,7 @@ def test_a_file_of_tokens_that_makes_no_sense_is_named_by_line(
 def test_it_is_known_whether_only_this_machine_can_reach_the_service(
     host: str, loopback: bool
 ) -> None:
-    assert Settings(home=Path("/nowhere"), host=host).loopback is loopback
+    assert Settings(home=Path("/nowhere"), host=host).is_loopback is loopback
 
 
 def test_a_workers_token_opens_the_signal_call_of_its_job_and_nothing_else(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ async def _unsuspend(ground: Ground, wire: Wire, namespace: str, waiting: Sequen
 
 def laxity_lap(ground: Ground, jobs: int) -> Lap:
     with ground.namespace("laxity") as namespace, serving(ground, namespace) as (service, api):
-        service.step()  # a service that has been up for a while has looked before
+        service.run_cycle()  # a service that has been up for a while has looked before
         ground.fill(namespace, jobs)
         ground.untouched(namespace)
         ground.until(lambda: api.shown(service) == jobs, 60.0, "the watch to show all Jobs")
@@ -99,7 +99,7 @@ def laxity_lap(ground: Ground, jobs: int) -> Lap:
         began, cpu = time.perf_counter(), time.process_time()
         while api.admitted < jobs:
             before = api.admitted
-            service.step()
+            service.run_cycle()
             if api.admitted == before:
                 raise BenchError(
                     f"admitted {before} of {jobs} Jobs and then no more: {_why(service)}"
@@ -129,7 +129,7 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
     from laxity_profiler.history.history import History
     from laxity_profiler.learning.learner import Learner
     from laxity_scheduler.process.start import policy_named, reports_of
-    from laxity_scheduler.service.feedback import Lessons
+    from laxity_scheduler.service.feedback import Feedback
     from laxity_scheduler.service.settings import NO_TRACKING, Settings
     from laxity_scheduler.store.store import Store
 
@@ -156,7 +156,7 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
                 learning=learner,
                 report_of=reports_of(history),
                 policy=policy_named(settings.policy),
-                lessons=Lessons(history, learner),
+                feedback=Feedback(history, learner),
             ),
             api,
         )

@@ -55,7 +55,7 @@ def create_app(service: Service, job_service: JobService, tokens: Tokens) -> Fas
 
 def names_of_host(settings: Settings) -> list[str]:
     """The host names by which a service on loopback may be called; [] for any, beyond loopback."""
-    if not settings.loopback:
+    if not settings.is_loopback:
         return []
     public = urlsplit(settings.public_url).hostname
     return [*LOOPBACK, *([public] if public else [])]

@@ -57,7 +57,7 @@ async def decisions(
 @router.get("/metrics")
 async def metrics(service: TheService, caller: TheCaller) -> Response:
     """For Prometheus. A token of some namespaces reads the figures of these and of the whole."""
-    text = await run_in_threadpool(service.metrics.text, caller.namespaces)
+    text = await run_in_threadpool(service.metrics.exposition, caller.namespaces)
     return Response(text, media_type=CONTENT_TYPE)
 
 
@@ -90,8 +90,8 @@ async def readyz(request: Request, service: TheService) -> Response:
         problems["store"] = str(error) if is_known else "does not answer"
     if service.state is None:
         problems["world"] = visible_failure(caller, service.failure) or "not seen yet"
-    if service.failing.words:
-        problems["cycles"] = visible_failure(caller, service.failing.words)
+    if service.failure_streak.alarm:
+        problems["cycles"] = visible_failure(caller, service.failure_streak.alarm)
     who = {"leads": service.leading, "leader": service.leader()}
     status_code = 503 if problems else 200
     waits = {"blind": service.blind} if service.blind else {}

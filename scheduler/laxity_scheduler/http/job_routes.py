@@ -33,7 +33,7 @@ from laxity_scheduler.http.visibility import (
 )
 from laxity_scheduler.http.worker_calls import ConflictError
 from laxity_scheduler.live import UnknownJobError
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.view_fields import Json
 
 MAX_LINES: Final = 10_000
 
@@ -74,7 +74,7 @@ async def job(
     """One job; with `wait_s` and `seen`, as soon as its revision is another one."""
     view: Json = await run_in_threadpool(job_service.views.view_with_project, job_id)
     end_at = loop_time() + min(wait_s, MAX_POLL_S)
-    with service.bells.listening(f"job:{job_id}") as changed:
+    with service.notifier.subscribe(f"job:{job_id}") as changed:
         while seen is not None and str(view["revision"]) == seen and loop_time() < end_at:
             await wait_for_change(service, changed, end_at)
             view = await run_in_threadpool(job_service.views.view_with_project, job_id)
@@ -143,7 +143,7 @@ async def signal(
         raise foreign_worker_problem()
     lines = reports or []
     end_at = loop_time() + (0.0 if lines else min(wait_s, MAX_POLL_S))
-    with service.bells.listening(f"signal:{job_id}") as changed:
+    with service.notifier.subscribe(f"signal:{job_id}") as changed:
         try:
             with reading_body("reports"):
                 acked = await run_in_threadpool(

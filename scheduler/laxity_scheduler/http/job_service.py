@@ -17,6 +17,7 @@ from laxity import names
 from laxity.durations import parse_deadline
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from
+from laxity.parsing import instant_at
 from laxity_scheduler.http.job_from_manifest import job_from_manifest, with_deadline
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.http.responses import Problem
@@ -28,10 +29,10 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import duration
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.offers import instant, probe_of, terms_of
-from laxity_scheduler.service.views import ENDED, Json, verdict_view
-from laxity_scheduler.service.views import instant as instant_of
-from laxity_scheduler.service.views import job_id as id_of
+from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
+from laxity_scheduler.service.verdict_view import verdict_view
+from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
+from laxity_scheduler.service.view_fields import job_id_of as id_of
 
 OFFERS_WITHOUT_DEADLINE: Final = {"probe", "soft"}
 LOG: Final = logging.getLogger(__name__)
@@ -59,8 +60,8 @@ class JobService:
         """The view of the new Job, or of the one that its key attaches to; and whether it is new."""
         TrainingSpec.from_manifest(manifest)
         job = self._world.submit(manifest)
-        before = self._service.board.by_uid(str(job["metadata"]["uid"]))
-        if before is not None and before["state"] not in ENDED:
+        before = self._service.board.view_by_uid(str(job["metadata"]["uid"]))
+        if before is not None and before["state"] not in TERMINAL_STATES:
             job = self._update_follower(job, manifest)
         view = self.views.first_view(job)
         self._world.wake()
@@ -77,7 +78,7 @@ class JobService:
     def cancel_job(self, job_id: str) -> Json:
         """Delete the Job; one that has ended stays as it is."""
         view = self.views.view_of(job_id)
-        if view["state"] not in ENDED:
+        if view["state"] not in TERMINAL_STATES:
             self._world.cancel(job_id)
             self._world.wake()
         return view
@@ -99,7 +100,7 @@ class JobService:
             refused = self.views.view_of(job_id) | verdict_view(answer.verdict)
             stands = f"{refused['reason']}; the promise that was given stands"
             return refused | {"reason": stands, "amended": False}
-        changes = {names.DEADLINE: instant(due_at)}
+        changes = {names.DEADLINE: format_instant_ms(due_at)}
         if row.service_class == "best_effort":
             changes[names.CLASS] = "hard"
         self._change_terms(job_id, changes)
@@ -132,11 +133,11 @@ class JobService:
             )
             raise ConflictError(message)
         else:
-            self._change_terms(job_id, terms_of(offer))
+            self._change_terms(job_id, annotations_for(offer))
 
     def answer_whatif(self, manifest: Mapping[str, Any]) -> Json:
         """The verdict on a manifest and its effects on other jobs; nothing is submitted."""
-        state, _ = self._service.seen
+        state, _ = self._service.last_snapshot
         self._world.check(manifest)
         now = replace(state, now=max(state.now, time.time()))
         row, (eligible, nodes) = job_from_manifest(manifest, now), self._world.node_set(manifest)
@@ -167,14 +168,14 @@ class JobService:
     def release_all(self) -> Released:
         """Drop label and annotations of all Jobs; laxity manages none of them any more."""
         for view in self._service.board.all():
-            if view["state"] not in ENDED:
-                self._service.board.mark(view["uid"], released=True)
+            if view["state"] not in TERMINAL_STATES:
+                self._service.board.remember_fields(view["uid"], released=True)
         released = self._world.release()
         self._world.wake()
         return released
 
     def _row_to_change(self, job_id: str) -> Job:
-        state, _ = self._service.seen
+        state, _ = self._service.last_snapshot
         row = state.by_id.get(job_id)
         if row is None:
             view = self.views.view_of(job_id)
@@ -185,11 +186,11 @@ class JobService:
     def _deadline_base_at(self, row: Job) -> float:
         """The instant from which a deadline of this job counts that is a duration."""
         annotations = self._world.job(row.id)["metadata"].get("annotations") or {}
-        return counts_from(instant_of(annotations.get(names.SUBMITTED_AT)), row.submitted_at)
+        return counts_from(instant_at(annotations.get(names.SUBMITTED_AT)), row.submitted_at)
 
     def _decide_with(self, row: Job, state: ClusterState | None = None) -> WhatIf:
         """What would be decided; Problem if the policy fails: its own error may name anybody's Job."""
-        last_state, predictor = self._service.seen
+        last_state, predictor = self._service.last_snapshot
         try:
             with self._service.deciding:
                 return decide_whatif(state or last_state, row, predictor, self._service.policy)
@@ -213,5 +214,5 @@ class JobService:
     def _submit_probe(self, job_id: str) -> None:
         """Submit two epochs as best effort under another name; afterwards the job asks again."""
         job = self._world.job(job_id)
-        self._world.submit(probe_of(job, TrainingSpec.from_manifest(job)))
+        self._world.submit(probe_manifest(job, TrainingSpec.from_manifest(job)))
         self._world.wake()

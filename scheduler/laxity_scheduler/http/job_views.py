@@ -10,8 +10,10 @@ from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.service import expected_times
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.view_cache import shown
-from laxity_scheduler.service.views import ENDED, Json, finite, project_view, promise_counts
+from laxity_scheduler.service.manifest_view import project_view
+from laxity_scheduler.service.promise_outcome import promise_counts
+from laxity_scheduler.service.view_cache import readable_view
+from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json, finite_or_none
 
 MAX_CHAIN: Final = 200
 MAX_FOLDED_ROWS: Final = 2_000  # rows that are read to be folded into an answer
@@ -54,13 +56,13 @@ class JobViews:
         """The view of a Job that no cycle has seen yet."""
         now = time.time()
         report = self._service.report_of(str(manifest["metadata"]["uid"]))
-        return self._complete(self._service.board.first(manifest, report, now), now)
+        return self._complete(self._service.board.add_first(manifest, report, now), now)
 
     def similar_ids(self, job_id: str) -> list[str]:
         """Jobs of the same namespace with a similar name; first those whose name it begins."""
         namespace, slash, wanted = job_id.partition("/")
         prefix = f"{namespace}/"
-        ids = self._service.board.uids()
+        ids = self._service.board.latest_uids()
         candidates = [name.removeprefix(prefix) for name in ids if name.startswith(prefix)]
         longer = [name for name in candidates if name.startswith(wanted)]
         close = get_close_matches(wanted, candidates[-MAX_COMPARED:], n=MAX_SIMILAR)
@@ -72,12 +74,12 @@ class JobViews:
         view = self.view_of(job_id)
         rows = self._service.store.latest_decisions([job_id], limit=MAX_FOLDED_ROWS)
         held_by, start_at = tuple(view["held_by"]), view["expected_start_at"]
-        state, predictor = self._service.seen
+        state, predictor = self._service.last_snapshot
         row = state.by_id.get(job_id)
         if view["state"] in ("queued", "suspended") and not held_by and row is not None:
             with self._service.deciding:
                 held_by, expected_at = expected_times.expected_start(state, predictor, row)
-            start_at = finite(start_at or expected_at)
+            start_at = finite_or_none(start_at or expected_at)
         fields = ("reason_code", "reason", "offers", "p50_at", "p90_at")
         return {
             "job": view,
@@ -98,7 +100,7 @@ class JobViews:
 
     def cluster_view(self) -> Json:
         """Capacity, policy, and how promises have come out so far."""
-        state, predictor = self._service.seen
+        state, predictor = self._service.last_snapshot
         return {
             "now": time.time(),
             "nodes": [_node_view(node) for node in state.nodes],
@@ -123,13 +125,15 @@ class JobViews:
 
     def _complete(self, view: Json, now: float) -> Json:
         """The view with the page of its run, or the reason why it is not tracked now."""
-        telling = self._service.telling
+        telling = self._service.notifications
 
         problem = (
-            telling.delivery_problem("mlflow") if telling and view["state"] not in ENDED else ""
+            telling.delivery_problem("mlflow")
+            if telling and view["state"] not in TERMINAL_STATES
+            else ""
         )
         url = self._service.settings.run_url(view.get("experiment", ""), view["run_id"])
-        return shown(view, now) | {"run_url": url, "untracked": problem}
+        return readable_view(view, now) | {"run_url": url, "untracked": problem}
 
 
 def _node_view(node: Node) -> Json:
@@ -139,5 +143,5 @@ def _node_view(node: Node) -> Json:
         "free_gpus": node.free_gpus,
         "gpu_type": node.gpu_type,
         "pool": node.pool,
-        "reclaim_at": finite(node.reclaim_at),
+        "reclaim_at": finite_or_none(node.reclaim_at),
     }

@@ -8,8 +8,8 @@ from starlette.concurrency import run_in_threadpool
 from laxity_scheduler.http.gate import stopping_problem
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.notifier import heard_in
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.notifier import wait_for_event
+from laxity_scheduler.service.view_fields import Json
 
 MAX_POLL_S: Final = 25.0
 VERDICT_WAIT_S: Final = 5.0
@@ -17,16 +17,16 @@ VERDICT_WAIT_S: Final = 5.0
 
 async def wait_for_change(service: Service, bell: asyncio.Event, end_at: float) -> None:
     """Wait for a ring, until `end_at` of the loop's clock. Problem if the service stops."""
-    if not service.bells.closed:
-        await heard_in(bell, end_at - loop_time())
-    if service.bells.closed:
+    if not service.notifier.closed:
+        await wait_for_event(bell, end_at - loop_time())
+    if service.notifier.closed:
         raise stopping_problem()
 
 
 async def wait_for_verdict(job_id: str, jobs: JobService, service: Service) -> Json:
     """The job's view once a verdict on its new terms is there, or after a few seconds as it is."""
     end_at, began = loop_time() + VERDICT_WAIT_S, service.completed
-    with service.bells.listening("cycle") as bell:
+    with service.notifier.subscribe("cycle") as bell:
         while loop_time() < end_at:
             await wait_for_change(service, bell, end_at)
             state = service.state

@@ -7,7 +7,7 @@ from typing import Any, Final
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.tokens import Caller
 from laxity_scheduler.model.reasons import named
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.view_fields import Json
 
 CYCLES_FAIL: Final = "cycles fail; a token for all namespaces shows why"
 

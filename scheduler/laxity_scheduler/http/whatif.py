@@ -25,7 +25,8 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Verdict
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.views import Json, finite, verdict_view
+from laxity_scheduler.service.verdict_view import verdict_view
+from laxity_scheduler.service.view_fields import Json, finite_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def _start_view(plan: Plan, job_id: str) -> dict[str, Any]:
         if isinstance(decision, Wait) and decision.job == job_id:
             start |= {
                 "held_by": list(decision.held_by),
-                "expected_start_at": finite(decision.expected_start_at),
+                "expected_start_at": finite_or_none(decision.expected_start_at),
                 "waits_reason": decision.reason.within(job_id.partition("/")[0]).text,
             }
     return start
@@ -106,8 +107,8 @@ def _effects_on_others(answer: WhatIf, state: ClusterState, newcomer: str) -> It
             old = _current_p90_at(state, job_id)
             yield {
                 "job": job_id,
-                "p90_before": finite(before.get(job_id, old)),
-                "p90_after": finite(after.get(job_id, before.get(job_id, old))),
+                "p90_before": finite_or_none(before.get(job_id, old)),
+                "p90_after": finite_or_none(after.get(job_id, before.get(job_id, old))),
                 "decision": what,
                 "workers": workers,
             }
@@ -115,7 +116,11 @@ def _effects_on_others(answer: WhatIf, state: ClusterState, newcomer: str) -> It
     for job_id, p90_at in after.items():
         old = before.get(job_id, _current_p90_at(state, job_id))
         if job_id != newcomer and (old is None or abs(old - p90_at) > 1.0):
-            yield {"job": job_id, "p90_before": finite(old), "p90_after": finite(p90_at)}
+            yield {
+                "job": job_id,
+                "p90_before": finite_or_none(old),
+                "p90_after": finite_or_none(p90_at),
+            }
 
 
 def _actions_by_job(plan: Plan) -> dict[str, tuple[str, int]]:

@@ -12,7 +12,7 @@ from laxity_profiler.model_key import model_key
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.live import Signal, UnknownJobError
 from laxity_scheduler.service.loop import Service
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.view_fields import Json
 
 
 class ConflictError(RuntimeError):
@@ -54,7 +54,7 @@ class WorkerCalls:
             since=since,
         )
         if lines:
-            self._service.board.stale(view["uid"])
+            self._service.board.mark_stale(view["uid"])
             self._service.metrics.reports.inc(len(lines))
             self._log_epochs(view["uid"], lines)
             self._world.wake()
@@ -70,7 +70,7 @@ class WorkerCalls:
 
     def _log_epochs(self, uid: str, lines: Sequence[object]) -> None:
         """Send reported epochs to MLflow, where the service logs them instead of the workers."""
-        telling = self._service.telling
+        telling = self._service.notifications
         if telling is not None and os.environ.get(names.ENV_TRACKED_BY) == "service":
             telling.send_epochs(uid, lines)
 

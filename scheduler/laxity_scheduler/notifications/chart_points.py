@@ -11,8 +11,9 @@ from laxity.worker import mlflow_tracking
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.notifications.message import Point
-from laxity_scheduler.service.view_cache import News
-from laxity_scheduler.service.views import Json, laxity_s
+from laxity_scheduler.service.promise_outcome import laxity_s
+from laxity_scheduler.service.view_cache import ViewChange
+from laxity_scheduler.service.view_fields import Json
 
 PREDICTION_FIELDS: Final = ("epochs_done", "workers", "verdict", "promised_p90_at")
 
@@ -31,7 +32,7 @@ def epoch_points(lines: Iterable[object]) -> tuple[Point, ...]:
 
 
 def points_before_epoch(
-    change: News, row: Job | None, now: float, predictor: Predictor
+    change: ViewChange, row: Job | None, now: float, predictor: Predictor
 ) -> tuple[Point, ...]:
     """Predictions made before the next epoch, at that epoch's step; none if nothing changed."""
     view, before = change.after, change.before or {}

@@ -12,14 +12,14 @@ from laxity_scheduler.notifications.chart_points import epoch_points, points_bef
 from laxity_scheduler.notifications.message import Message, Point, events_between, message_digest
 from laxity_scheduler.notifications.outbox import Outbox, Sink
 from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.view_cache import Board, News
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.view_cache import ViewCache, ViewChange
+from laxity_scheduler.service.view_fields import Json
 
 
 class Dispatcher:
     """Turns changed views into messages, and queues them for each sink."""
 
-    def __init__(self, board: Board, metrics: Metrics, sinks: Iterable[Sink]) -> None:
+    def __init__(self, board: ViewCache, metrics: Metrics, sinks: Iterable[Sink]) -> None:
         self._board = board
         self._metrics = metrics
         self._outboxes = {
@@ -27,7 +27,9 @@ class Dispatcher:
         }
         self._has_caught_up = False
 
-    def dispatch(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None:
+    def dispatch(
+        self, news: Sequence[ViewChange], state: ClusterState, predictor: Predictor
+    ) -> None:
         """Queue messages about these changes; returns at once."""
         is_first = not self._has_caught_up
         if is_first:
@@ -41,19 +43,19 @@ class Dispatcher:
         self._metrics.untold.set(sum(outbox.waiting for outbox in self._outboxes.values()))
 
     def _predict_points(
-        self, change: News, state: ClusterState, predictor: Predictor
+        self, change: ViewChange, state: ClusterState, predictor: Predictor
     ) -> tuple[Point, ...]:
         """Predictions for the job that changed; none if that raises, and the rest is still sent."""
         try:
             row = state.by_id.get(change.after["id"])
             return points_before_epoch(change, row, state.now, predictor)
         except Exception as error:  # noqa: BLE001 - noted with its traceback
-            self._metrics.faults.note("figures", change.after["id"], error)
+            self._metrics.faults.record_fault("figures", change.after["id"], error)
             return ()
 
     def send_epochs(self, uid: str, lines: Sequence[object]) -> None:
         """Queue reported epochs for MLflow, where the service logs them for its workers."""
-        view, outbox = self._board.by_uid(uid), self._outboxes.get("mlflow")
+        view, outbox = self._board.view_by_uid(uid), self._outboxes.get("mlflow")
         points = epoch_points(lines) if outbox is not None else ()
         if outbox is not None and view is not None and points:
             outbox.send(Message(view, (), points))
@@ -82,9 +84,9 @@ class Dispatcher:
 
     def _recorder_for(self, sink: str) -> Callable[[Message], None]:
         def record_delivery(message: Message) -> None:
-            view = self._board.by_uid(message.uid) or {}
+            view = self._board.view_by_uid(message.uid) or {}
             digests = {**(view.get("told") or {}), sink: message_digest(message.view)}
-            self._board.mark(message.uid, told=digests)
+            self._board.remember_fields(message.uid, told=digests)
 
         return record_delivery
 

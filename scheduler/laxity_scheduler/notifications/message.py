@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.view_fields import Json
 
 
 @dataclass(frozen=True, slots=True)

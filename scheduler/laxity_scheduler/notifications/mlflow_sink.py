@@ -27,7 +27,7 @@ from laxity.worker.mlflow_tracking import (
 )
 from laxity_scheduler.notifications.message import Message
 from laxity_scheduler.notifications.run_origin import RunOrigin, origin_of
-from laxity_scheduler.service.views import ENDED, Json
+from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -175,7 +175,7 @@ class MlflowSink:
     def _update_status(self, client: "MlflowClient", tracked: TrackedRun, view: Json) -> None:
         """Keep the run open while the job goes on, and close it with the job."""
         run = client.get_run(tracked.run_id)
-        if view["state"] not in ENDED:
+        if view["state"] not in TERMINAL_STATES:
             if run.info.status != "RUNNING":
                 client.update_run(tracked.run_id, status="RUNNING")
             return

@@ -8,7 +8,7 @@ from typing import Final
 from laxity.api.outcome import PROGRESS_KEY, VERDICT_KEY, artifact_of, tenth
 from laxity.api.views import job_view
 from laxity_scheduler.notifications.prefect_api import PrefectApi
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.view_fields import Json
 
 ARTIFACT_KEYS: Final = (VERDICT_KEY, PROGRESS_KEY)
 

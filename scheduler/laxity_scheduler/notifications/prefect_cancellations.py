@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from laxity_scheduler.notifications.prefect_api import PrefectApi, flow_run_of
-from laxity_scheduler.service.views import ENDED, Json
+from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 
 INTERVAL_S: Final = 5.0
 RUNS_PER_CALL: Final = 200  # Prefect answers no more rows
@@ -35,7 +35,7 @@ class PrefectCancellations:
         """Ask Prefect about all runs of unfinished jobs once; returns their number. Raises what the API raises."""
         going_on: dict[str, list[Json]] = {}  # a run that was retried by hand has several Jobs
         for view in self._views():
-            if (run_id := flow_run_of(view)) and view["state"] not in ENDED:
+            if (run_id := flow_run_of(view)) and view["state"] not in TERMINAL_STATES:
                 going_on.setdefault(run_id, []).append(view)
         ids = list(going_on)
         for first in range(0, len(ids), RUNS_PER_CALL):

@@ -24,7 +24,7 @@ from laxity_scheduler.notifications.outbox import NotYetError
 from laxity_scheduler.notifications.prefect_api import PrefectApi, PrefectError, flow_run_of
 from laxity_scheduler.notifications.prefect_artifacts import FlowRunArtifacts, artifact_key
 from laxity_scheduler.notifications.prefect_states import RunState, log_lines, state_wanted_for
-from laxity_scheduler.service.views import ENDED, Json
+from laxity_scheduler.service.view_fields import TERMINAL_STATES, Json
 
 LOG: Final = logging.getLogger(__name__)
 SUSPENDED: Final = "suspended"
@@ -69,7 +69,7 @@ class PrefectSink:
             )
         self._sent[uid], self._artifact_keys[uid] = (state, wanted), artifacts
         self._logged.pop(uid, None)
-        if state in ENDED:
+        if state in TERMINAL_STATES:
             self._sent.pop(uid)
             self._artifact_keys.pop(uid)
             self._looks.pop(uid, None)

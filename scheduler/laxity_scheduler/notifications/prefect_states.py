@@ -14,7 +14,7 @@ from laxity.api.outcome import (
     standing_text,
 )
 from laxity.api.views import JobView, job_view
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.view_fields import Json
 
 REFUSAL_PREFIX: Final = "DeadlineRefused: "  # of the message of a run that the service ended
 WAITING_NAMES: Final = {"promised": "Promised", "forecast": "Waiting"}

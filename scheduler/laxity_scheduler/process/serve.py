@@ -64,7 +64,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
         with _bound(settings, home.last_port()) as listening:
             port = listening.getsockname()[1]
             home.keep_port(port)
-            url = settings.url(port)
+            url = settings.service_url(port)
             # The workers of the local world inherit it; without a store they log nothing.
             os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_url
             with ExitStack() as stack:
@@ -75,7 +75,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
                 app = create_app(parts.service, parts.desk, keys.tokens)
                 home.announce(url, keys.own)
                 LOG.info("serving %s with policy %s", url, settings.policy)
-                LimitedServer(app, on_stop=parts.service.bells.close).run(sockets=[listening])
+                LimitedServer(app, on_stop=parts.service.notifier.close).run(sockets=[listening])
     finally:
         home.leave()
 

@@ -21,7 +21,7 @@ from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
-from laxity_scheduler.service.feedback import Lessons
+from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.leadership import Leadership
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings, SettingsError
@@ -57,7 +57,7 @@ def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) 
         world = open_world(settings, reports_of(history), url=url, worker_token=worker_token)
         stack.callback(world.close)
         elected = leadership(settings, store, world, stack)
-        leads = elected.leads if elected else store.try_lead
+        leads = elected.ensure_leading if elected else store.try_lead
         service = Service(
             settings=settings,
             world=world,
@@ -65,15 +65,15 @@ def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) 
             learning=learner if store.is_exclusive else Shared(history, learner),
             report_of=reports_of(history),
             policy=policy_named(settings.policy),
-            lessons=Lessons(history, learner),
+            feedback=Feedback(history, learner),
             leads=leads if store.is_exclusive else taking_over(leads, learner.reload_outcomes),
         )
         service.leader = elected.holder if elected else service.leader
         if (adopt := getattr(world, "adopt", None)) is not None:
-            adopt(service.board.knows)
+            adopt(service.board.shows_verdict)
         teller = Dispatcher(service.board, service.metrics, listeners(settings, world))
         stack.callback(teller.close)
-        service.telling = teller
+        service.notifications = teller
         for reader in (
             reading(settings, history, due=lambda: service.leading),
             cancelling(settings, service),

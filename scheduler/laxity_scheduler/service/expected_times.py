@@ -14,14 +14,16 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Loan, Reclaim, Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.views import Finish, Said
+from laxity_scheduler.service.views import ExpectedEnd, LastReason
 
 
-def finishes(state: ClusterState, predictor: Predictor, jobs: Iterable[Job]) -> dict[str, Finish]:
+def expected_ends(
+    state: ClusterState, predictor: Predictor, jobs: Iterable[Job]
+) -> dict[str, ExpectedEnd]:
     """The expected ends of running jobs if nothing is decided."""
     forecasts = Forecasts(state, predictor)
     return {
-        job.id: Finish(
+        job.id: ExpectedEnd(
             state.now + forecasts.trajectory_s(job, "p50"),
             state.now + forecasts.trajectory_s(job, "p90"),
         )
@@ -29,19 +31,19 @@ def finishes(state: ClusterState, predictor: Predictor, jobs: Iterable[Job]) -> 
     }
 
 
-def said(plan: Plan) -> dict[str, Said]:
+def last_reasons(plan: Plan) -> dict[str, LastReason]:
     """The last decision about each job of the plan, and its reason."""
-    found: dict[str, Said] = {}
+    found: dict[str, LastReason] = {}
     for decision in plan.decisions:
         if isinstance(decision, Loan | Reclaim):
             continue
         why = decision.reason.within(decision.job.partition("/")[0])
         if isinstance(decision, Wait):
-            found[decision.job] = Said(
+            found[decision.job] = LastReason(
                 why.code, why.text, decision.held_by, decision.expected_start_at
             )
         else:
-            found[decision.job] = Said(why.code, why.text)
+            found[decision.job] = LastReason(why.code, why.text)
     return found
 
 
@@ -53,7 +55,7 @@ def expected_start(
     ledger, may = Ledger.of(state, job=job.id), state.eligible(job)
     if ledger.slots(size, may) >= need:
         return (), state.now
-    ends = finishes(state, predictor, state.running)
+    ends = expected_ends(state, predictor, state.running)
     held: list[str] = []
     for other in sorted(state.running, key=lambda row: (ends[row.id].p50_at, row.id)):
         if may is not None and may.isdisjoint(other.nodes):

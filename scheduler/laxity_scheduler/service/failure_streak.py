@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Final
 
-MOST_IN_A_ROW: Final = 3
+ALARM_AFTER: Final = 3
 
 
 @dataclass(slots=True)
-class Failing:
+class FailureStreak:
     """How many cycles failed one after the other, why the last one did, and on which Job."""
 
     in_a_row: int = 0
@@ -15,17 +15,17 @@ class Failing:
     job: str = ""
 
     @property
-    def words(self) -> str:
+    def alarm(self) -> str:
         """What is wrong; "" while fewer than three in a row have failed."""
-        if self.in_a_row < MOST_IN_A_ROW:
+        if self.in_a_row < ALARM_AFTER:
             return ""
         about = f", the last on job {self.job}" if self.job else ""
         return f"{self.in_a_row} cycles in a row have failed{about}: {self.problem}"
 
-    def failed(self, problem: str, job: str) -> bool:
+    def record_failure(self, problem: str, job: str) -> bool:
         """One more; whether it is the one at which people are told."""
         self.in_a_row, self.problem, self.job = self.in_a_row + 1, problem, job
-        return self.in_a_row == MOST_IN_A_ROW
+        return self.in_a_row == ALARM_AFTER
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         self.in_a_row, self.problem, self.job = 0, "", ""

@@ -19,12 +19,12 @@ from typing import Final, Generic, TypeVar
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.job_faults import words_of
+from laxity_scheduler.service.job_faults import error_text
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 Jobs = tuple[Job, ...]
 PLAIN: Final = "laxity/plain"
-MOST_TURNED: Final = 8  # Jobs that were decided about before and, one by one, no longer can be
+MAX_NEWLY_FAULTY: Final = 8  # Jobs that were decided about before and, one by one, no longer can be
 
 
 class PolicyFaultError(RuntimeError):
@@ -32,7 +32,7 @@ class PolicyFaultError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Blamed:
+class FaultyJob:
     """A Job that is left out, and what was raised about it."""
 
     row: Job
@@ -49,49 +49,51 @@ class Blamed:
 
     @property
     def problem(self) -> str:
-        return f"laxity cannot decide about this Job: {words_of(self.error)}"
+        return f"laxity cannot decide about this Job: {error_text(self.error)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Around(Generic[Made]):
+class PartialDecision(Generic[Result]):
     """What was made of the state without those to blame."""
 
     state: ClusterState
-    made: Made
-    blamed: tuple[Blamed, ...]
+    made: Result
+    faulty: tuple[FaultyJob, ...]
 
     @property
     def policy_fault(self) -> str:
         """What is wrong with the policy; "" if each of those to blame is to blame for itself."""
-        turned = [one for one in self.blamed if one.was_judged]
-        if len(turned) <= MOST_TURNED:
+        turned = [one for one in self.faulty if one.was_judged]
+        if len(turned) <= MAX_NEWLY_FAULTY:
             return ""
         return (
             f"the policy fails on {len(turned)} jobs that it has decided about before, which are left "
-            f"as they are: {words_of(turned[0].error)}"
+            f"as they are: {error_text(turned[0].error)}"
         )
 
     @property
-    def to_reject(self) -> tuple[Blamed, ...]:
+    def to_reject(self) -> tuple[FaultyJob, ...]:
         """Those that are to be told that no decision can be made about them."""
         spares = bool(self.policy_fault)
-        return tuple(one for one in self.blamed if not (spares and one.was_judged))
+        return tuple(one for one in self.faulty if not (spares and one.was_judged))
 
 
-def decide_around(state: ClusterState, decide: Callable[[ClusterState], Made]) -> Around[Made]:
+def decide_without_faulty(
+    state: ClusterState, decide: Callable[[ClusterState], Result]
+) -> PartialDecision[Result]:
     """What `decide` makes of all Jobs about which it does not raise.
 
     PolicyFaultError if that is none of them, and they are not to blame.
     """
     search = _Search(state, decide)
-    kept = search.sound((), state.jobs)
-    if not kept and search.blamed and (len(search.blamed) > 1 or not search.plainly()):
-        words = words_of(search.blamed[0].error)
+    kept = search.sound_jobs((), state.jobs)
+    if not kept and search.faulty and (len(search.faulty) > 1 or not search.decides_plain_job()):
+        words = error_text(search.faulty[0].error)
         raise PolicyFaultError(f"the policy fails on every job, so none is refused: {words}")
-    return Around(only(state, kept), search.made, tuple(search.blamed))
+    return PartialDecision(state_with_only(state, kept), search.made, tuple(search.faulty))
 
 
-def only(state: ClusterState, jobs: Jobs) -> ClusterState:
+def state_with_only(state: ClusterState, jobs: Jobs) -> ClusterState:
     """The state with these of its jobs; nodes are as they were, holds of the others end."""
     if len(jobs) == len(state.jobs):
         return state
@@ -100,45 +102,45 @@ def only(state: ClusterState, jobs: Jobs) -> ClusterState:
     return replace(state, jobs=jobs, holds=holds)
 
 
-def without(state: ClusterState, jobs: Container[str]) -> ClusterState:
+def state_without(state: ClusterState, jobs: Container[str]) -> ClusterState:
     """The state without these of its jobs."""
-    return only(state, tuple([job for job in state.jobs if job.id not in jobs]))
+    return state_with_only(state, tuple([job for job in state.jobs if job.id not in jobs]))
 
 
-class _Search(Generic[Made]):
+class _Search(Generic[Result]):
     """`made` is what was made of the sound jobs so far."""
 
-    def __init__(self, state: ClusterState, decide: Callable[[ClusterState], Made]) -> None:
+    def __init__(self, state: ClusterState, decide: Callable[[ClusterState], Result]) -> None:
         self._state, self._decide = state, decide
-        self.blamed: list[Blamed] = []
+        self.faulty: list[FaultyJob] = []
         try:
-            self.made = decide(only(state, ()))
+            self.made = decide(state_with_only(state, ()))
         except Exception as error:
-            message = f"the policy fails even without a job: {words_of(error)}"
+            message = f"the policy fails even without a job: {error_text(error)}"
             raise PolicyFaultError(message) from error
 
-    def plainly(self) -> bool:
+    def decides_plain_job(self) -> bool:
         """Whether it can be decided about a plain Job."""
         now = self._state.now
         work = Workload(PLAIN, epochs=1, user_epoch_s=60.0)
         plain = Job(PLAIN, work, submitted_at=now, queued_at=now, since=now)
         try:
-            self._decide(replace(only(self._state, ()), jobs=(plain,)))
+            self._decide(replace(state_with_only(self._state, ()), jobs=(plain,)))
         except Exception:  # noqa: BLE001 - whatever it is, it is not that Job's
             return False
         return True
 
-    def sound(self, kept: Jobs, suspects: Jobs) -> Jobs:
+    def sound_jobs(self, kept: Jobs, suspects: Jobs) -> Jobs:
         """The jobs that are kept and those of the suspects that can be decided on beside them."""
         if not suspects:
             return kept
         try:
-            self.made = self._decide(only(self._state, kept + suspects))
+            self.made = self._decide(state_with_only(self._state, kept + suspects))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this Job's
             if len(suspects) == 1:
-                self.blamed.append(Blamed(suspects[0], error))
+                self.faulty.append(FaultyJob(suspects[0], error))
                 return kept
         else:
             return kept + suspects
         half = len(suspects) // 2
-        return self.sound(self.sound(kept, suspects[:half]), suspects[half:])
+        return self.sound_jobs(self.sound_jobs(kept, suspects[:half]), suspects[half:])

@@ -14,14 +14,14 @@ from laxity_profiler.estimate import Estimate, Predictor, Workload
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.job_faults import Faults
-from laxity_scheduler.service.transition_times import Watcher
-from laxity_scheduler.service.view_cache import News
+from laxity_scheduler.service.job_faults import JobFaults
+from laxity_scheduler.service.transition_times import TransitionWatcher
+from laxity_scheduler.service.view_cache import ViewChange
 
 LOG: Final = logging.getLogger(__name__)
 
 
-class Stops(Protocol):
+class TransitionSink(Protocol):
     """Where observed stops are kept."""
 
     def observe_stop(
@@ -29,7 +29,7 @@ class Stops(Protocol):
     ) -> None: ...
 
 
-class Predictions(Protocol):
+class PredictionSink(Protocol):
     """Where predictions wait for their truth."""
 
     def note_prediction(
@@ -44,70 +44,82 @@ class Predictions(Protocol):
     def observe_nodes(self, gpus_per_node: int) -> None: ...
 
 
-class Lessons:
+class Feedback:
     """Compares snapshots, and tells the history and the learner what came of them."""
 
-    def __init__(self, stops: Stops, predictions: Predictions) -> None:
+    def __init__(self, stops: TransitionSink, predictions: PredictionSink) -> None:
         self._stops = stops
         self._predictions = predictions
-        self._watcher = Watcher()
-        self._courses: dict[str, int] = {}  # width of the course that was noted, by uid
+        self._watcher = TransitionWatcher()
+        self._steady_widths: dict[str, int] = {}  # width of the course that was noted, by uid
         self._halfway: set[str] = set()
-        self._faults = Faults()
+        self._faults = JobFaults()
 
-    def stand_by(self, state: ClusterState) -> None:
+    def observe_nodes_only(self, state: ClusterState) -> None:
         """What is learned from looking alone, also by who may lead next."""
         self._predictions.observe_nodes(max((node.gpus for node in state.nodes), default=0))
 
-    def look(self, state: ClusterState, predictor: Predictor, uids: Mapping[str, str]) -> None:
+    def record_transitions(
+        self, state: ClusterState, predictor: Predictor, uids: Mapping[str, str]
+    ) -> None:
         """Take in a snapshot; `uids` by job id."""
-        self.stand_by(state)
-        for stop in self._watcher.look(state):
+        self.observe_nodes_only(state)
+        for stop in self._watcher.completed_transitions(state):
             uid = uids.get(stop.job, "")
             kept = partial(self._stops.observe_stop, uid, stop.workload, kind=stop.kind)
-            self._safely(uid, partial(kept, workers=stop.workers, seconds=stop.seconds, at=stop.at))
+            self._ignore_store_errors(
+                uid, partial(kept, workers=stop.workers, seconds=stop.seconds, at=stop.at)
+            )
         for job in state.jobs:
             try:
-                self._course(job, uids.get(job.id, ""), predictor)
+                self._track_steady_run(job, uids.get(job.id, ""), predictor)
             except Exception as error:  # noqa: BLE001 - noted with its traceback
-                self._faults.note("lesson", job.id, error)
+                self._faults.record_fault("lesson", job.id, error)
 
-    def ended(self, news: Iterable[News]) -> None:
+    def record_finishes(self, news: Iterable[ViewChange]) -> None:
         """Predictions of finished jobs meet the truth."""
         for change in news:
             view = change.after
             if view["state"] == "finished" and (change.before or {}).get("state") != "finished":
                 uid, at = view["uid"], view["finished_at"]
-                self._courses.pop(uid, None)
+                self._steady_widths.pop(uid, None)
                 self._halfway.discard(uid)
-                self._safely(uid, partial(self._predictions.observe_finish, uid, at=at))
+                self._ignore_store_errors(
+                    uid, partial(self._predictions.observe_finish, uid, at=at)
+                )
 
-    def _course(self, job: Job, uid: str, predictor: Predictor) -> None:
+    def _track_steady_run(self, job: Job, uid: str, predictor: Predictor) -> None:
         if job.progress.epochs_done >= job.workload.epochs:
             return  # its pods end now: no other course
         steady = job.formed and job.formed == job.workers and not job.resize_to
         width = job.formed if steady and job.stop_requested_at is None else 0
-        before = self._courses.get(uid, 0)
+        before = self._steady_widths.get(uid, 0)
         if not uid or width == before:
-            self._half(job, uid, width, predictor)
+            self._note_halfway(job, uid, width, predictor)
             return
         if before:
-            self._courses.pop(uid)
+            self._steady_widths.pop(uid)
             self._halfway.discard(uid)
-            self._safely(uid, partial(self._predictions.drop_predictions, uid))
+            self._ignore_store_errors(uid, partial(self._predictions.drop_predictions, uid))
         if width:
-            self._courses[uid] = width
+            self._steady_widths[uid] = width
             stage = "running" if job.progress.epochs_done else "start"
-            self._safely(uid, partial(self._note, job, uid, width, predictor, stage=stage))
+            self._ignore_store_errors(
+                uid, partial(self._note_prediction, job, uid, width, predictor, stage=stage)
+            )
 
-    def _half(self, job: Job, uid: str, width: int, predictor: Predictor) -> None:
+    def _note_halfway(self, job: Job, uid: str, width: int, predictor: Predictor) -> None:
         """On the same course as before: noted once more when half of the epochs are done."""
         total = job.workload.epochs
         if width and uid not in self._halfway and total / 2 <= job.progress.epochs_done < total:
             self._halfway.add(uid)
-            self._safely(uid, partial(self._note, job, uid, width, predictor, stage="half"))
+            self._ignore_store_errors(
+                uid, partial(self._note_prediction, job, uid, width, predictor, stage="half")
+            )
 
-    def _note(self, job: Job, uid: str, width: int, predictor: Predictor, *, stage: str) -> None:
+    def _note_prediction(
+        self, job: Job, uid: str, width: int, predictor: Predictor, *, stage: str
+    ) -> None:
         self._predictions.note_prediction(
             uid,
             job.workload,
@@ -117,10 +129,10 @@ class Lessons:
             version=predictor.version,
         )
 
-    def _safely(self, uid: str, lesson: Callable[[], None]) -> None:
+    def _ignore_store_errors(self, uid: str, lesson: Callable[[], None]) -> None:
         try:
             lesson()
         except HistoryError as error:
             LOG.warning("a lesson was lost: %s", error)
         except Exception as error:  # noqa: BLE001 - noted with its traceback
-            self._faults.note("lesson", uid, error)
+            self._faults.record_fault("lesson", uid, error)

@@ -9,28 +9,28 @@ from collections.abc import Callable
 from typing import Final
 
 LOG: Final = logging.getLogger(__name__)
-MOST_REMEMBERED: Final = 10_000
+MAX_REMEMBERED: Final = 10_000
 
 
-def words_of(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The exception in a line: its type and what it says."""
     return f"{type(error).__name__}: {error}"
 
 
-class Faults:
+class JobFaults:
     """Errors about single Jobs. `count` is called with the stage of each."""
 
     def __init__(self, count: Callable[[str], None] = lambda _stage: None) -> None:
         self._count = count
         self._last: dict[tuple[str, str], str] = {}
 
-    def note(self, stage: str, job: str, error: Exception) -> None:
+    def record_fault(self, stage: str, job: str, error: Exception) -> None:
         """This was raised about this Job (by its id or uid) at this stage of a cycle."""
         self._count(stage)
-        words = words_of(error)
+        words = error_text(error)
         if self._last.get((stage, job)) == words:
             return
-        if len(self._last) >= MOST_REMEMBERED:
+        if len(self._last) >= MAX_REMEMBERED:
             self._last.clear()
         self._last[stage, job] = words
         message = f"{stage} of job {job}: {words}; all others are served"

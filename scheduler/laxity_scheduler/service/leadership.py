@@ -18,7 +18,7 @@ import orjson
 
 from laxity_scheduler.store.store import Store
 
-WORDS_ONLY: Final = "Wait"  # why a job waits moves nothing, and is said again by the next cycle
+WAIT_KIND: Final = "Wait"  # why a job waits moves nothing, and is said again by the next cycle
 
 
 class Election(Protocol):
@@ -53,12 +53,12 @@ class Leadership:
         self._store, self._election = store, election
         self._reign = 0  # that the fence stands for
 
-    def leads(self) -> bool:
+    def ensure_leading(self) -> bool:
         """Whether this replica acts. Takes over first, if the lease has just been won."""
         reign = self._election.reign
         if reign and reign != self._reign:
             term = self._store.claim_term(self._election.me, time.time())
-            self._election.fence(moved_by(self._store.last_plan()), term)
+            self._election.fence(jobs_changed_by(self._store.last_plan()), term)
         self._reign = self._election.reign
         return reign != 0 and reign == self._reign
 
@@ -66,8 +66,8 @@ class Leadership:
         return self._election.holder
 
 
-def moved_by(plan: bytes) -> list[str]:
+def jobs_changed_by(plan: bytes) -> list[str]:
     """The jobs that a journalled plan does more to than say why they wait."""
     decisions = orjson.loads(plan).get("decisions", ()) if plan else ()
-    jobs = (one.get("job") for one in decisions if one["kind"] != WORDS_ONLY)
+    jobs = (one.get("job") for one in decisions if one["kind"] != WAIT_KIND)
     return list(dict.fromkeys(job for job in jobs if job))

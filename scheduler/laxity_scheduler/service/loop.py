@@ -24,15 +24,19 @@ from laxity_scheduler.live import JobError, LiveWorld, Manifest, Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.service.failure_streak import Failing
-from laxity_scheduler.service.fault_isolation import PolicyFaultError, decide_around, without
-from laxity_scheduler.service.feedback import Lessons
-from laxity_scheduler.service.job_faults import words_of
+from laxity_scheduler.service.failure_streak import FailureStreak
+from laxity_scheduler.service.fault_isolation import (
+    PolicyFaultError,
+    decide_without_faulty,
+    state_without,
+)
+from laxity_scheduler.service.feedback import Feedback
+from laxity_scheduler.service.job_faults import error_text
 from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.notifier import Bells
-from laxity_scheduler.service.publisher import Publisher, Telling
+from laxity_scheduler.service.notifier import Notifier
+from laxity_scheduler.service.publisher import Notifications, Publisher
 from laxity_scheduler.service.settings import DAY_S, Settings
-from laxity_scheduler.service.view_cache import Board
+from laxity_scheduler.service.view_cache import ViewCache
 from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
 from laxity_scheduler.store.codec import EncodedPlan, encode_plan, encode_record
 from laxity_scheduler.store.journal import Journal
@@ -40,23 +44,23 @@ from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 
 LOG: Final = logging.getLogger(__name__)
 FIRST_PAUSE_S: Final = 0.5
-LONGEST_PAUSE_S: Final = 30.0
-FORGET_EVERY: Final = 500  # cycles
-COLLECT_AFTER: Final = 200_000  # objects made and not let go, while a cycle runs
+MAX_PAUSE_S: Final = 30.0
+CLEANUP_EVERY: Final = 500  # cycles
+GC_THRESHOLD: Final = 200_000  # objects made and not let go, while a cycle runs
 
 
 @contextmanager
-def rarely_collected() -> Iterator[None]:
+def rare_garbage_collection() -> Iterator[None]:
     """A cycle over thousands of jobs makes much that stays and few circles: look for those seldom.
 
     Seldom, not never: what an API server that hangs leaves waiting must not grow without bound.
     """
     before = gc.get_threshold()
-    gc.set_threshold(max(COLLECT_AFTER, before[0]), *before[1:])
+    gc.set_threshold(max(GC_THRESHOLD, before[0]), *before[1:])
     try:
         yield
     finally:
-        if before[0] < COLLECT_AFTER:  # else another service of this process set it, and ends it
+        if before[0] < GC_THRESHOLD:  # else another service of this process set it, and ends it
             gc.set_threshold(*before)
 
 
@@ -64,14 +68,14 @@ class NotReadyError(RuntimeError):
     """No cycle has seen the cluster yet: ask again in a moment."""
 
 
-class Learning(Protocol):
+class PredictorSource(Protocol):
     """Gives the predictor in use: a frozen value that is replaced when something was learned."""
 
     def predictor(self) -> Predictor: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class DecidedPlan:
     """A checked plan, how it is written, and how long it took to make."""
 
     plan: Plan
@@ -88,20 +92,20 @@ class Service:
         settings: Settings,
         world: LiveWorld,
         store: Store,
-        learning: Learning,
+        learning: PredictorSource,
         report_of: Callable[[str], Report],
         policy: Policy,
-        lessons: Lessons | None = None,
-        telling: Telling | None = None,
+        feedback: Feedback | None = None,
+        notifications: Notifications | None = None,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self.settings = settings
         self.world = world
         self.store = store
         self.policy = policy
-        self.bells = Bells()
+        self.notifier = Notifier()
         self.metrics = Metrics()
-        self.board = Board(store.load_jobs(), self.metrics.faults)
+        self.board = ViewCache(store.load_jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
@@ -109,32 +113,32 @@ class Service:
         self.leader: Callable[[], str] = str  # its name, where replicas elect one
         self.completed = 0  # looks that ended, with or without acting
         self.failure = ""
-        self.failing = Failing()
+        self.failure_streak = FailureStreak()
         self._policy_fault = ""
         self._rejected: frozenset[str] = frozenset()  # in this cycle
         self.blind = ""  # why nothing is decided though the service runs
         self._leads = leads
         self._learning = learning
         self.report_of = report_of
-        self.telling = telling
+        self.notifications = notifications
         self._journal = Journal(store)
         self._records = AuditRows()
         self._publisher = Publisher(
             world=world,
             store=store,
             board=self.board,
-            bells=self.bells,
+            notifier=self.notifier,
             metrics=self.metrics,
             records=self._records,
             report_of=report_of,
-            lessons=lessons,
+            feedback=feedback,
             deciding=self.deciding,
         )
         self._wake_at = FOREVER
         self._stopping = Event()
 
     @property
-    def seen(self) -> tuple[ClusterState, Predictor]:
+    def last_snapshot(self) -> tuple[ClusterState, Predictor]:
         """The last snapshot and its predictor; NotReadyError before the first."""
         if self.state is None or self.predictor is None:
             raise NotReadyError("the service has not looked at the cluster yet")
@@ -145,83 +149,83 @@ class Service:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
-            failures = 0 if self.attempt() else failures + 1
-            self._sleep(began, failures)
+            failures = 0 if self.try_cycle() else failures + 1
+            self._wait_for_change(began, failures)
 
     def stop(self) -> None:
         self._stopping.set()
         self.world.wake()
 
-    def attempt(self) -> bool:
+    def try_cycle(self) -> bool:
         """One cycle; whether it went well. Nothing that it raises gets out."""
         try:
-            self.step()
+            self.run_cycle()
         except StaleServiceError as error:
-            self._count("stale", str(error))
-            self._resync()
+            self._count_failure("stale", str(error))
+            self._resync_journal()
             self._wake_at = time.time() + FIRST_PAUSE_S
             return True
         except StoreError as error:
-            self._failed("store", str(error))
+            self._record_failure("store", str(error))
         except PolicyFaultError as error:
-            self._failed("policy", str(error))
+            self._record_failure("policy", str(error))
         except JobError as error:
             LOG.exception("a cycle failed on one job", extra={"job": error.job_id})
-            self._failed("job", str(error), error.job_id)
-            self._reject(error.job_id, error.problem)
+            self._record_failure("job", str(error), error.job_id)
+            self._reject_job(error.job_id, error.problem)
         except Exception as error:
             LOG.exception("a cycle failed; nothing was done")
-            self._failed("error", words_of(error))
+            self._record_failure("error", error_text(error))
         else:
-            self._went_well()
+            self._record_success()
             return True
         return False
 
-    def step(self) -> None:
+    def run_cycle(self) -> None:
         """Observe, decide, journal, act, tell."""
-        with rarely_collected():
-            self._step()
+        with rare_garbage_collection():
+            self._run_cycle()
 
-    def _step(self) -> None:
+    def _run_cycle(self) -> None:
         began = time.perf_counter()
         leads, plan = False, Plan()
         self._policy_fault, self._rejected = "", frozenset()
         try:
-            leads = self._lead()
+            leads = self._ensure_leading()
         finally:  # who does not lead, or does not know, looks all the same
-            seen, predictor = self._look()
+            seen, predictor = self._observe_world()
             state = seen  # that is decided on
-            leads = self._sees() and leads
+            leads = self._can_decide() and leads
             try:
                 if leads:
-                    state, plan = self._decided(seen, predictor)
+                    state, plan = self._decide_and_journal(seen, predictor)
                     self.world.carry_out(plan)
             finally:
                 self.state, self.predictor = state, predictor
                 self._publisher.publish(
                     state, predictor, plan,
-                    seen=without(seen, self._rejected), leading=self.leading, telling=self.telling,
+                    last_snapshot=state_without(seen, self._rejected), leading=self.leading, notifications=self.notifications,
                 )  # fmt: skip
                 self.completed += 1
-                self.bells.ring("cycle")
+                self.notifier.notify("cycle")
         if self.completed == 1:
             gc.freeze()  # what was read first stays for long: collections need not look at it
         self._wake_at = plan.wake_at
-        self._tidy(state)
+        self._drop_old(state)
         self.metrics.cycle.observe(time.perf_counter() - began)
 
-    def _lead(self) -> bool:
+    def _ensure_leading(self) -> bool:
         """Whether we act. Asked before looking: what is decided on must not be older than that."""
         before, self.leading = self.leading, False
         leads = self._leads()
         if leads and not before:
             self._journal.resync()
-            self._records.catch_up(self._journal, self.board.uids)
+            self._records.catch_up(self._journal, self.board.latest_uids)
         self.leading = leads
         self.metrics.leading.set(leads)
         return leads
 
-    def _sees(self) -> bool:
+    def _can_decide(self) -> bool:
         """Whether what was seen can be decided on; told when it no longer can, and when it can."""
         before, self.blind = self.blind, self.world.blind
         self.metrics.blind.set(bool(self.blind))
@@ -231,36 +235,38 @@ class Service:
             LOG.info("decisions go on: the cluster is seen again")
         return not self.blind
 
-    def _look(self) -> tuple[ClusterState, Predictor]:
+    def _observe_world(self) -> tuple[ClusterState, Predictor]:
         self.world.cycle = self._journal.last_cycle + 1
         predictor = self._learning.predictor()
         seen = self.world.observe()
         budgets = seen.budgets or self.settings.budgets
         return replace(seen, cycle=self.world.cycle, budgets=budgets), predictor
 
-    def _decided(self, state: ClusterState, predictor: Predictor) -> tuple[ClusterState, Plan]:
+    def _decide_and_journal(
+        self, state: ClusterState, predictor: Predictor
+    ) -> tuple[ClusterState, Plan]:
         """A checked plan that is in the journal, and the state that it was made on.
 
         Jobs about which no decision can be made are left out of that state, and told so.
         """
         self.world.expect_answers(sum(job.asked for job in state.jobs))
-        judge = partial(self._judge, predictor=predictor)
+        judge = partial(self._decide_and_check, predictor=predictor)
         try:
-            return state, self._write_down(state, judge(state), predictor)
+            return state, self._journal_plan(state, judge(state), predictor)
         except StoreError:
             raise
         except Exception:
             LOG.exception("a decision failed: it is made anew, without the jobs that it fails on")
-        around = decide_around(state, partial(self._judge_on_paper, judge=judge))
-        for one in around.blamed:
-            self.metrics.faults.note("decision", one.job, one.error)
+        around = decide_without_faulty(state, partial(self._decide_if_writable, judge=judge))
+        for one in around.faulty:
+            self.metrics.faults.record_fault("decision", one.job, one.error)
         self._policy_fault = around.policy_fault
         for one in around.to_reject:
-            self._reject(one.job, one.problem)
+            self._reject_job(one.job, one.problem)
         self._rejected = frozenset(one.job for one in around.to_reject)
-        return around.state, self._write_down(around.state, around.made, predictor)
+        return around.state, self._journal_plan(around.state, around.made, predictor)
 
-    def _judge(self, state: ClusterState, predictor: Predictor) -> Judged:
+    def _decide_and_check(self, state: ClusterState, predictor: Predictor) -> DecidedPlan:
         """A checked plan, and how it is written."""
         began = time.perf_counter()
         gc.disable()  # a collection in the middle of a decision costs more than the decision
@@ -271,15 +277,17 @@ class Service:
         finally:
             gc.enable()
         decided_s = time.perf_counter() - began
-        return Judged(plan, encode_plan(plan), decided_s)
+        return DecidedPlan(plan, encode_plan(plan), decided_s)
 
     @staticmethod
-    def _judge_on_paper(state: ClusterState, judge: Callable[[ClusterState], Judged]) -> Judged:
+    def _decide_if_writable(
+        state: ClusterState, judge: Callable[[ClusterState], DecidedPlan]
+    ) -> DecidedPlan:
         """The same of a state that can be written, too."""
         encode_record(state)
         return judge(state)
 
-    def _write_down(self, state: ClusterState, judged: Judged, predictor: Predictor) -> Plan:
+    def _journal_plan(self, state: ClusterState, judged: DecidedPlan, predictor: Predictor) -> Plan:
         """The plan, once it is in the journal."""
         plan, text = judged.plan, judged.text
         self.metrics.decision.observe(judged.decided_s)
@@ -289,59 +297,59 @@ class Service:
             policy=self.settings.policy, decided_s=judged.decided_s, text=text.text,
         )  # fmt: skip
         # A job that is decided on may be newer than what the board has seen.
-        uids = partial(_uids, self.world.jobs() if plan.decisions else ())
+        uids = partial(_uids_by_id, self.world.jobs() if plan.decisions else ())
         self._records.add_plan(JournalledPlan(state, plan, text, uids))
         return plan
 
-    def _reject(self, job_id: str, problem: str) -> None:
+    def _reject_job(self, job_id: str, problem: str) -> None:
         """Leave a job out until somebody changes it. If that fails, the next cycle does it."""
         try:
             self.world.reject(job_id, problem)
         except Exception as error:  # noqa: BLE001 - noted with its traceback
-            self.metrics.faults.note("rejection", job_id, error)
+            self.metrics.faults.record_fault("rejection", job_id, error)
 
-    def _tidy(self, state: ClusterState) -> None:
-        if state.cycle % FORGET_EVERY == 1:
+    def _drop_old(self, state: ClusterState) -> None:
+        if state.cycle % CLEANUP_EVERY == 1:
             ended_before = state.now - self.settings.kept_days * DAY_S
             self._journal.drop_old(kept_cycles=self.settings.kept_cycles, ended_before=ended_before)
-            self.board.forget(ended_before=ended_before)
+            self.board.drop_old(ended_before=ended_before)
 
-    def _went_well(self) -> None:
+    def _record_success(self) -> None:
         """A cycle came to its end; with a policy that fails on many jobs it counts as failed."""
         if self._policy_fault:
-            self._failed("policy", self._policy_fault)
+            self._record_failure("policy", self._policy_fault)
             return
         self.failure = ""
-        self.failing.succeeded()
+        self.failure_streak.record_success()
         self.metrics.failed_in_a_row.set(0)
 
-    def _failed(self, cause: str, message: str, job: str = "") -> None:
+    def _record_failure(self, cause: str, message: str, job: str = "") -> None:
         """A cycle failed. Three in a row are told in the cluster and make the service unready."""
-        self._count(cause, message)
-        is_told = self.failing.failed(message, job)
-        self.metrics.failed_in_a_row.set(self.failing.in_a_row)
+        self._count_failure(cause, message)
+        is_told = self.failure_streak.record_failure(message, job)
+        self.metrics.failed_in_a_row.set(self.failure_streak.in_a_row)
         if is_told:
             try:
-                self.world.warn(self.failing.words, job)
+                self.world.warn(self.failure_streak.alarm, job)
             except Exception:
                 LOG.exception("that cycles fail cannot be told in the cluster")
 
-    def _count(self, cause: str, message: str) -> None:
+    def _count_failure(self, cause: str, message: str) -> None:
         self.metrics.failed_cycles.labels(cause).inc()
         self.failure = message
         LOG.error("cycle %d: %s", self._journal.last_cycle + 1, message)
 
-    def _resync(self) -> None:
+    def _resync_journal(self) -> None:
         try:
             self._journal.resync()
         except StoreError as error:
             LOG.warning("the journal cannot be read: %s", error)
 
-    def _sleep(self, began: float, failures: int) -> None:
+    def _wait_for_change(self, began: float, failures: int) -> None:
         """Until something happens or `wake_at`; never again at once, longer after failures."""
         pause_s = self.settings.least_interval_s - (time.monotonic() - began)
         if failures:
-            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10))
+            pause_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10))
         if pause_s > 0:
             self._stopping.wait(pause_s)
         if self._stopping.is_set() or failures:
@@ -360,7 +368,7 @@ class Service:
         return min((left for left in due if left > 0), default=FOREVER) + 0.01
 
 
-def _uids(jobs: Iterable[Manifest]) -> dict[str, str]:
+def _uids_by_id(jobs: Iterable[Manifest]) -> dict[str, str]:
     """By job id, of the jobs that the world showed."""
     seen = (manifest["metadata"] for manifest in jobs)
     return {f"{one.get('namespace', 'default')}/{one['name']}": one["uid"] for one in seen}

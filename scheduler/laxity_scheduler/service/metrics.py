@@ -14,9 +14,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from laxity.job.qos import ServiceClass
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.service.job_faults import Faults
+from laxity_scheduler.service.job_faults import JobFaults
 from laxity_scheduler.service.namespace_metrics import NamespaceMetrics
-from laxity_scheduler.service.view_cache import News
+from laxity_scheduler.service.view_cache import ViewChange
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -108,64 +108,64 @@ class Metrics:
             if isinstance(family, Family):
                 setattr(self, name, family.register(self.registry))
         self.namespaces = NamespaceMetrics()
-        self.faults = Faults(lambda stage: self.job_errors.labels(stage).inc())
+        self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 
-    def count(self, news: Iterable[News]) -> None:
+    def count_changes(self, news: Iterable[ViewChange]) -> None:
         """What changed since the last cycle."""
         for change in news:
             try:
-                self._count(change)
+                self._count_change(change)
             except Exception as error:  # noqa: BLE001 - noted with its traceback
-                self.faults.note("metrics", change.after["id"], error)
+                self.faults.record_fault("metrics", change.after["id"], error)
 
-    def _count(self, change: News) -> None:
+    def _count_change(self, change: ViewChange) -> None:
         before, after = change.before or {}, change.after
-        self._verdict(before, after)
+        self._count_verdict(before, after)
         if after["broken"] and not before.get("broken"):
             self.broken.inc()
-            self.namespaces.count(after, "broken")
+            self.namespaces.count_event(after, "broken")
         if after["outcome"] and after["outcome"] != before.get("outcome"):
             self.outcomes.labels(after["outcome"]).inc()
             if after["outcome"] == "kept" and after["verdict"] == "promised":
-                self.namespaces.count(after, "kept")
-            self._finished(after)
+                self.namespaces.count_event(after, "kept")
+            self._observe_finish(after)
         if after["width_history"] and not before.get("width_history"):
             waited = after["width_history"][0][0] - (after["submitted_at"] or 0.0)
-            self.admission_wait.labels(_class(after)).observe(max(0.0, waited))
+            self.admission_wait.labels(_class_label(after)).observe(max(0.0, waited))
 
-    def _verdict(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    def _count_verdict(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         if after["verdict"] in ("none", before.get("verdict")):
             return
         self.verdicts.labels(after["verdict"], after["reason_code"]).inc()
         if after["verdict"] == "promised":
             self.promises.inc()
-            self.namespaces.count(after, "given")
+            self.namespaces.count_event(after, "given")
 
-    def _finished(self, view: Mapping[str, Any]) -> None:
+    def _observe_finish(self, view: Mapping[str, Any]) -> None:
         began, p50_at = view["submitted_at"], view.get("first_p50_at")
         if view["state"] == "finished" and began is not None and p50_at is not None:
             took_s, predicted_s = view["finished_at"] - began, p50_at - began
             if predicted_s > 0:
                 self.finish_ratio.observe(took_s / predicted_s)
 
-    def sent(self, patches: Mapping[str, int]) -> None:
+    def set_patches(self, patches: Mapping[str, int]) -> None:
         """How many patches went to the cluster so far, by what became of them."""
         for result, many in patches.items():
             counter = self.patches.labels(result)
             counter.inc(many - self._sent.get(result, 0))
             self._sent[result] = many
 
-    def look(self, state: ClusterState, views: Iterable[Mapping[str, Any]]) -> None:
+    def set_gauges(self, state: ClusterState, views: Iterable[Mapping[str, Any]]) -> None:
         """What is so now."""
         self.gpus.labels("total").set(state.total_gpus)
         self.gpus.labels("free").set(state.free_gpus)
         jobs: Counts[tuple[str, str]] = Counts()
         held = known = 0
         rows = list(views)
-        self.namespaces.look(state, rows)
+        self.namespaces.set_gauges(state, rows)
         for view in rows:
-            jobs[view["state"], _class(view)] += 1
+            jobs[view["state"], _class_label(view)] += 1
             if view["state"] == "finished" and view.get("first_p90_at") is not None:
                 known += 1
                 held += view["finished_at"] <= view["first_p90_at"]
@@ -174,12 +174,12 @@ class Metrics:
             self.jobs.labels(*labels).set(many)
         self.coverage.set(held / known if known else float("nan"))
 
-    def text(self, namespaces: frozenset[str] | None = None) -> bytes:
+    def exposition(self, namespaces: frozenset[str] | None = None) -> bytes:
         """All families; of those by namespace only these namespaces, all with None."""
-        return generate_latest(self.registry) + self.namespaces.text(namespaces)
+        return generate_latest(self.registry) + self.namespaces.exposition(namespaces)
 
 
-def _class(view: Mapping[str, Any]) -> str:
+def _class_label(view: Mapping[str, Any]) -> str:
     """The class as a label; whatever else stands on a Job that could not be read is "other"."""
     known = view["class"]
     return known if known in CLASSES else "other"

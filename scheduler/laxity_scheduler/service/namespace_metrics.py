@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from laxity_scheduler.model.cluster import ClusterState
 
 LABEL: Final = "job_namespace"
-MOST_NAMESPACES: Final = 100
+MAX_NAMESPACES: Final = 100
 OTHER: Final = "other"
-SHOWN: Final = {
+STATE_LABELS: Final = {
     "queued": "waiting",
     "suspended": "waiting",
     "running": "running",
@@ -45,20 +45,20 @@ class NamespaceMetrics:
             "laxity_namespace_gpus", "GPUs of running jobs, by namespace", (LABEL,), registry=own
         )
 
-    def count(self, view: Mapping[str, Any], event: str) -> None:
+    def count_event(self, view: Mapping[str, Any], event: str) -> None:
         """A promise of this job was given, kept or broken."""
-        self._promises.labels(self._name(view["id"]), event).inc()
+        self._promises.labels(self._namespace_label(view["id"]), event).inc()
 
-    def look(self, state: ClusterState, views: Iterable[Mapping[str, Any]]) -> None:
+    def set_gauges(self, state: ClusterState, views: Iterable[Mapping[str, Any]]) -> None:
         """What is so now."""
         jobs = Counts(
-            (self._name(view["id"]), SHOWN[view["state"]])
+            (self._namespace_label(view["id"]), STATE_LABELS[view["state"]])
             for view in views
-            if view["state"] in SHOWN
+            if view["state"] in STATE_LABELS
         )
         gpus: Counts[str] = Counts()
         for job in state.jobs:
-            gpus[self._name(job.id)] += job.gpus
+            gpus[self._namespace_label(job.id)] += job.gpus
         self._jobs.clear()
         self._gpus.clear()
         for labels, number in jobs.items():
@@ -66,7 +66,7 @@ class NamespaceMetrics:
         for name, number in gpus.items():
             self._gpus.labels(name).set(number)
 
-    def text(self, namespaces: frozenset[str] | None) -> bytes:
+    def exposition(self, namespaces: frozenset[str] | None) -> bytes:
         """The exposition; of these namespaces only, unless None."""
         text = generate_latest(self._registry)
         if namespaces is None:
@@ -77,11 +77,11 @@ class NamespaceMetrics:
             line for line in lines if line.startswith(b"#") or any(one in line for one in kept)
         )
 
-    def _name(self, job_id: str) -> str:
+    def _namespace_label(self, job_id: str) -> str:
         """The namespace of this job as a label."""
         name = job_id.partition("/")[0]
         if name not in self._names:
-            if len(self._names) >= MOST_NAMESPACES:
+            if len(self._names) >= MAX_NAMESPACES:
                 return OTHER
             self._names.add(name)
         return name

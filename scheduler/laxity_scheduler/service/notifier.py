@@ -12,7 +12,7 @@ from threading import Lock
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
-class Bells:
+class Notifier:
     """Named bells. `ring` may be called from any thread, `listening` inside a coroutine."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Bells:
         self._waiters: dict[str, set[Waiter]] = {}
 
     @contextlib.contextmanager
-    def listening(self, name: str) -> Iterator[asyncio.Event]:
+    def subscribe(self, name: str) -> Iterator[asyncio.Event]:
         """An event that is set at every ring of this bell from now on."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
@@ -34,7 +34,7 @@ class Bells:
                 if not self._waiters[name]:
                     del self._waiters[name]
 
-    def ring(self, name: str) -> None:
+    def notify(self, name: str) -> None:
         with self._lock:
             waiters = tuple(self._waiters.get(name, ()))
         for loop, event in waiters:
@@ -44,16 +44,16 @@ class Bells:
     def close(self) -> None:
         """Ring them all for the last time: the service stops, and nobody should wait for it."""
         self.closed = True
-        for name in self.heard():
-            self.ring(name)
+        for name in self.subscribers():
+            self.notify(name)
 
-    def heard(self, prefix: str = "") -> tuple[str, ...]:
+    def subscribers(self, prefix: str = "") -> tuple[str, ...]:
         """The bells that somebody listens to."""
         with self._lock:
             return tuple(name for name in self._waiters if name.startswith(prefix))
 
 
-async def heard_in(event: asyncio.Event, seconds: float) -> bool:
+async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
     """Whether the bell rang within so many seconds; it is silent again afterwards."""
     try:
         await asyncio.wait_for(event.wait(), seconds)

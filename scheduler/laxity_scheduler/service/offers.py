@@ -11,13 +11,13 @@ from laxity.job.spec import TrainingSpec
 from laxity.parsing import LAST_AT
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.verdict import Offer
-from laxity_scheduler.service.views import Json
+from laxity_scheduler.service.view_fields import Json
 
 PROBE_EPOCHS: Final = 2
-PROBE_OF: Final = "probe-of-"  # a probe's idempotency key, before the uid that it is for
+PROBE_KEY_PREFIX: Final = "probe-of-"  # a probe's idempotency key, before the uid that it is for
 
 
-def probe_of(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
+def probe_manifest(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
     """The Job that measures two epochs of another one; its key says for whom."""
     metadata = manifest["metadata"]
     said = {
@@ -29,7 +29,7 @@ def probe_of(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
         names.CLASS: "best_effort",
         names.EPOCHS: str(min(PROBE_EPOCHS, spec.epochs)),
         names.MODEL: spec.model,
-        names.IDEMPOTENCY_KEY: f"{PROBE_OF}{metadata['uid']}",
+        names.IDEMPOTENCY_KEY: f"{PROBE_KEY_PREFIX}{metadata['uid']}",
     }
     named = f"{spec.name[:57]}-probe"
     probe = orjson.loads(orjson.dumps({"spec": manifest["spec"]}))
@@ -53,7 +53,7 @@ def probe_of(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
     }
 
 
-def instant(at: float) -> str:
+def format_instant_ms(at: float) -> str:
     """RFC 3339 to the millisecond, rounded up: an offer that was checked is not made tighter.
 
     What no calendar can say is its last instant.
@@ -62,7 +62,7 @@ def instant(at: float) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def terms_of(offer: Offer) -> dict[str, str | None]:
+def annotations_for(offer: Offer) -> dict[str, str | None]:
     """The annotations that ask for what was offered."""
     if offer.kind == "soft":
         return {names.CLASS: "soft"}
@@ -70,6 +70,6 @@ def terms_of(offer: Offer) -> dict[str, str | None]:
     if offer.widths:
         said[names.WIDTHS] = ",".join(str(width) for width in offer.widths)
     if offer.kind == "deadline" and offer.deadline_at < FOREVER:
-        said[names.DEADLINE] = instant(offer.deadline_at)
+        said[names.DEADLINE] = format_instant_ms(offer.deadline_at)
         said.pop(names.WIDTHS, None)
     return said

@@ -21,12 +21,13 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.service import expected_times
-from laxity_scheduler.service.feedback import Lessons
+from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.metrics import Metrics
-from laxity_scheduler.service.notifier import Bells
-from laxity_scheduler.service.offers import PROBE_OF
-from laxity_scheduler.service.view_cache import Board, Look, News
-from laxity_scheduler.service.views import Finish, Json, Said
+from laxity_scheduler.service.notifier import Notifier
+from laxity_scheduler.service.offers import PROBE_KEY_PREFIX
+from laxity_scheduler.service.view_cache import CycleInput, ViewCache, ViewChange
+from laxity_scheduler.service.view_fields import Json
+from laxity_scheduler.service.views import ExpectedEnd, LastReason
 from laxity_scheduler.store.audit_rows import AuditRows
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 from laxity_scheduler.store.tables import JobRow, PendingRow
@@ -36,10 +37,12 @@ VERDICT_FIELDS: Final = ("verdict", "promised_p90_at")  # where these differ it 
 REFRESH_S: Final = 5.0  # figures that flow with time are made anew this often
 
 
-class Telling(Protocol):
+class Notifications(Protocol):
     """Is told what a cycle changed; returns at once."""
 
-    def dispatch(self, news: Sequence[News], state: ClusterState, predictor: Predictor) -> None: ...
+    def dispatch(
+        self, news: Sequence[ViewChange], state: ClusterState, predictor: Predictor
+    ) -> None: ...
 
     def send_epochs(self, uid: str, lines: Sequence[object]) -> None: ...
 
@@ -54,23 +57,23 @@ class Publisher:
         *,
         world: LiveWorld,
         store: Store,
-        board: Board,
-        bells: Bells,
+        board: ViewCache,
+        notifier: Notifier,
         metrics: Metrics,
         records: AuditRows,
         report_of: Callable[[str], Report],
-        lessons: Lessons | None,
+        feedback: Feedback | None,
         deciding: Lock,
     ) -> None:
         self._world, self._store, self._board = world, store, board
-        self._bells, self._metrics, self._records = bells, metrics, records
-        self._report_of, self._lessons, self._deciding = report_of, lessons, deciding
+        self._notifier, self._metrics, self._records = notifier, metrics, records
+        self._report_of, self._feedback, self._deciding = report_of, feedback, deciding
         self._is_first = True
-        self._said: dict[str, Said] = {}
+        self._said: dict[str, LastReason] = {}
         self._refreshed_at = float("-inf")
         self._generations: dict[str, int] = {}
         self._rows: dict[str, Job] = {}
-        self._ends: dict[str, Finish] = {}
+        self._ends: dict[str, ExpectedEnd] = {}
         self._probes: dict[str, Json] = {}  # finished, and their askers not asked again yet
         self._asked_again: set[str] = set()  # uids of probes
 
@@ -80,9 +83,9 @@ class Publisher:
         predictor: Predictor,
         plan: Plan,
         *,
-        seen: ClusterState,
+        last_snapshot: ClusterState,
         leading: bool,
-        telling: Telling | None,
+        notifications: Notifications | None,
     ) -> None:
         """Take in what a cycle saw, and decided on `state`: that without jobs that were left out.
 
@@ -90,40 +93,42 @@ class Publisher:
         """
         began = time.monotonic()
         self._said = {job: said for job, said in self._said.items() if job in state.by_id}
-        self._said |= expected_times.said(plan)
-        look = Look(
+        self._said |= expected_times.last_reasons(plan)
+        cycle_input = CycleInput(
             manifests=self._world.jobs(),
-            state=seen,
-            finishes=self._finishes(state, predictor),
-            said=self._said,
-            began=began,
+            state=last_snapshot,
+            expected_ends=self._refresh_expected_ends(state, predictor),
+            last_reasons=self._said,
+            began_s=began,
         )
-        news = self._board.update(look, self._report_of)
+        news = self._board.update_views(cycle_input, self._report_of)
         first, self._is_first = self._is_first, False
         if leading:
             _log_verdicts(news)
-        with self._part("explaining"):  # who is rung may ask why
-            self._explain()
-        with self._part("ringing"):
-            self._ring(news)
-        if self._lessons is not None:
-            with self._part("learning"):
-                self._learn(self._lessons, state, predictor, news, leading=leading)
+        with self._isolated_part("explaining"):  # who is rung may ask why
+            self._save_audit_rows()
+        with self._isolated_part("ringing"):
+            self._notify_readers(news)
+        if self._feedback is not None:
+            with self._isolated_part("learning"):
+                self._give_feedback(self._feedback, state, predictor, news, leading=leading)
         if leading:
-            with self._part("asking again after probes"):
-                self._after_probes([n.after for n in news] if not first else self._board.all())
-        with self._part("counting"):
-            self._metrics.count(news if leading and not first else ())
-            self._metrics.look(state, self._board.unordered())
-            self._metrics.sent(getattr(self._world, "sent", {}))
-        with self._part("saving"):
-            self._save()
-        if telling is not None and leading:
-            with self._part("telling"):
-                telling.dispatch(news, state, predictor)
+            with self._isolated_part("asking again after probes"):
+                self._ask_again_after_probes(
+                    [n.after for n in news] if not first else self._board.all()
+                )
+        with self._isolated_part("counting"):
+            self._metrics.count_changes(news if leading and not first else ())
+            self._metrics.set_gauges(state, self._board.unordered_views())
+            self._metrics.set_patches(getattr(self._world, "sent", {}))
+        with self._isolated_part("saving"):
+            self._save_views()
+        if notifications is not None and leading:
+            with self._isolated_part("telling"):
+                notifications.dispatch(news, state, predictor)
 
     @contextmanager
-    def _part(self, stage: str) -> Iterator[None]:
+    def _isolated_part(self, stage: str) -> Iterator[None]:
         """What a part raises is logged and counted, and the next part goes on."""
         try:
             yield
@@ -131,28 +136,30 @@ class Publisher:
             LOG.exception("%s failed in this cycle; all else goes on", stage)
             self._metrics.failed_cycles.labels("part").inc()
 
-    def _learn(
+    def _give_feedback(
         self,
-        lessons: Lessons,
+        feedback: Feedback,
         state: ClusterState,
         predictor: Predictor,
-        news: Sequence[News],
+        news: Sequence[ViewChange],
         *,
         leading: bool,
     ) -> None:
         if leading:
-            lessons.look(state, predictor, self._board.uids())
-            lessons.ended(news)
+            feedback.record_transitions(state, predictor, self._board.latest_uids())
+            feedback.record_finishes(news)
         else:
-            lessons.stand_by(state)
+            feedback.observe_nodes_only(state)
 
-    def _finishes(self, state: ClusterState, predictor: Predictor) -> dict[str, Finish]:
+    def _refresh_expected_ends(
+        self, state: ClusterState, predictor: Predictor
+    ) -> dict[str, ExpectedEnd]:
         """Of all running jobs; made anew now and then, and in between where a row has changed."""
         refresh = self._refreshed_at + REFRESH_S <= state.now
         old = {} if refresh else self._rows
         jobs = [job for job in state.running if old.get(job.id) is not job]
         with self._deciding:
-            anew = self._expected(state, predictor, jobs)
+            anew = self._expected_ends_of(state, predictor, jobs)
         known = self._ends | anew
         self._rows = {job.id: job for job in state.running if job.id in known}
         self._ends = {name: known[name] for name in self._rows}
@@ -160,77 +167,77 @@ class Publisher:
             self._refreshed_at = state.now
         return self._ends
 
-    def _expected(
+    def _expected_ends_of(
         self, state: ClusterState, predictor: Predictor, jobs: Sequence[Job]
-    ) -> dict[str, Finish]:
+    ) -> dict[str, ExpectedEnd]:
         """When these are expected to end; one that nothing can be said of is left out."""
         try:
-            return expected_times.finishes(state, predictor, jobs)
+            return expected_times.expected_ends(state, predictor, jobs)
         except Exception:  # noqa: BLE001 - asked for one by one, it is told of whom
-            found: dict[str, Finish] = {}
+            found: dict[str, ExpectedEnd] = {}
         for job in jobs:
             try:
-                found |= expected_times.finishes(state, predictor, [job])
+                found |= expected_times.expected_ends(state, predictor, [job])
             except Exception as error:  # noqa: BLE001 - noted with its traceback
-                self._metrics.faults.note("expected end", job.id, error)
+                self._metrics.faults.record_fault("expected end", job.id, error)
         return found
 
-    def _after_probes(self, views: Iterable[Json]) -> None:
+    def _ask_again_after_probes(self, views: Iterable[Json]) -> None:
         """A job whose model was unknown is asked for again when its probe has finished."""
         for view in views:
-            is_probe = view["idempotency_key"].startswith(PROBE_OF)
+            is_probe = view["idempotency_key"].startswith(PROBE_KEY_PREFIX)
             if is_probe and view["state"] == "finished" and view["uid"] not in self._asked_again:
                 self._probes[view["uid"]] = view
         for uid, probe in list(self._probes.items()):
-            asker = self._board.by_uid(probe["idempotency_key"].removeprefix(PROBE_OF))
+            asker = self._board.view_by_uid(probe["idempotency_key"].removeprefix(PROBE_KEY_PREFIX))
             try:
                 if asker is not None and asker["state"] == "refused":
                     self._world.annotate(asker["id"], {names.VERDICT: None})
                     self._world.wake()
             except Exception as error:  # noqa: BLE001 - noted, and asked again in the next cycle
-                self._metrics.faults.note("asking again", probe["id"], error)
+                self._metrics.faults.record_fault("asking again", probe["id"], error)
             else:
                 del self._probes[uid]
                 self._asked_again.add(uid)
 
-    def _ring(self, news: Sequence[News]) -> None:
+    def _notify_readers(self, news: Sequence[ViewChange]) -> None:
         for change in news:
-            self._bells.ring(f"job:{change.after['id']}")
-        self.ring_signals()
+            self._notifier.notify(f"job:{change.after['id']}")
+        self.notify_workers()
 
-    def ring_signals(self) -> None:
+    def notify_workers(self) -> None:
         """Ring the workers whose signal is another one than when they were rung last."""
-        heard = self._bells.heard("signal:")
+        heard = self._notifier.subscribers("signal:")
         for name in heard:
-            generation = self._generation(name.removeprefix("signal:"))
+            generation = self._signal_generation(name.removeprefix("signal:"))
             if self._generations.get(name) != generation:
                 self._generations[name] = generation
-                self._bells.ring(name)
+                self._notifier.notify(name)
         self._generations = {name: self._generations[name] for name in heard}
 
-    def _generation(self, job_id: str) -> int:
+    def _signal_generation(self, job_id: str) -> int:
         """Of a job's signal; -1 if there is none."""
         try:
             return self._world.signal(job_id).generation
         except KeyError:
             return -1
         except Exception as error:  # noqa: BLE001 - noted with its traceback
-            self._metrics.faults.note("signal", job_id, error)
+            self._metrics.faults.record_fault("signal", job_id, error)
             return -1
 
-    def _explain(self) -> None:
+    def _save_audit_rows(self) -> None:
         """What was said to whom, for people who ask why."""
         rows = self._records.pending_rows()
-        if rows and self._stored(rows, ()):
+        if rows and self._write_to_store(rows, ()):
             self._records.mark_flushed()
 
-    def _save(self) -> None:
+    def _save_views(self) -> None:
         """Views into the store."""
-        rows = self._board.unsaved()
-        if rows and self._stored((), rows):
-            self._board.saved(rows)
+        rows = self._board.rows_to_save()
+        if rows and self._write_to_store((), rows):
+            self._board.mark_saved(rows)
 
-    def _stored(self, said: Sequence[PendingRow], views: Sequence[JobRow]) -> bool:
+    def _write_to_store(self, said: Sequence[PendingRow], views: Sequence[JobRow]) -> bool:
         """Whether the store has it now; what could not be written is written next time."""
         try:
             self._store.write_rows(said, views)
@@ -242,7 +249,7 @@ class Publisher:
         return True
 
 
-def _log_verdicts(news: Iterable[News]) -> None:
+def _log_verdicts(news: Iterable[ViewChange]) -> None:
     """A line for each verdict: in one line, whatever users have named."""
     for change in news:
         before, after = change.before or {}, change.after

@@ -12,7 +12,7 @@ from laxity.api.client import home as default_home
 from laxity.worker.mlflow_tracking import TRAINING_VIEW
 
 PORT: Final = 8642
-MOST_SLOTS: Final = 4096  # each is a worker process of this machine
+MAX_SLOTS: Final = 4096  # each is a worker process of this machine
 NO_TRACKING: Final = "none"
 HOUR_S: Final = 3_600.0
 DAY_S: Final = 86_400.0
@@ -52,8 +52,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
             raise SettingsError(f"port {self.port} is not between 0 and 65535")
-        if self.slots is not None and not 1 <= self.slots <= MOST_SLOTS:
-            raise SettingsError(f"slots must be 1 to {MOST_SLOTS}, got {self.slots}")
+        if self.slots is not None and not 1 <= self.slots <= MAX_SLOTS:
+            raise SettingsError(f"slots must be 1 to {MAX_SLOTS}, got {self.slots}")
         for name, url in (("public-url", self.public_url), ("webhook", self.webhook)):
             if url and not url.startswith(("http://", "https://")):
                 raise SettingsError(f"--{name} {url!r}: write http://HOST:PORT")
@@ -83,7 +83,7 @@ class Settings:
         return f"{page}/runs/{quote(run_id, safe='')}?{TRAINING_VIEW}"
 
     @property
-    def loopback(self) -> bool:
+    def is_loopback(self) -> bool:
         """Whether only this machine can reach the service."""
         if self.host == "localhost":
             return True
@@ -92,7 +92,7 @@ class Settings:
         except ValueError:
             return False
 
-    def url(self, port: int) -> str:
+    def service_url(self, port: int) -> str:
         """The address that workers and clients are given."""
         if not self.public_url and self.world == "kubernetes" and POD_NAMESPACE.exists():
             return f"http://laxity.{POD_NAMESPACE.read_text().strip()}.svc:{port}"
@@ -101,7 +101,7 @@ class Settings:
         return self.public_url or f"http://{shown}:{port}"
 
 
-def budgets_of(said: list[str]) -> dict[str, float] | None:
+def parse_budgets(said: list[str]) -> dict[str, float] | None:
     """`NAMESPACE=GPU_HOURS` as GPU-seconds by namespace; None if nothing was said."""
     budgets: dict[str, float] = {}
     for text in said:

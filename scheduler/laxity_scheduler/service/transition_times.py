@@ -11,11 +11,11 @@ from typing import Literal
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.service.job_faults import Faults
+from laxity_scheduler.service.job_faults import JobFaults
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Transition:
     """`suspend`: from parked until all pods are gone. `resume`: from the patch until formed."""
 
     job: str
@@ -26,27 +26,27 @@ class Stop:
     at: float
 
 
-class Watcher:
+class TransitionWatcher:
     """Compares each snapshot with the one before."""
 
     def __init__(self) -> None:
         self._before: Mapping[str, Job] = {}
         self._parked: dict[str, tuple[float, int]] = {}
-        self._faults = Faults()
+        self._faults = JobFaults()
 
-    def look(self, state: ClusterState) -> list[Stop]:
+    def completed_transitions(self, state: ClusterState) -> list[Transition]:
         """The stops and starts that ended since the last look."""
-        found: list[Stop] = []
+        found: list[Transition] = []
         for job in state.jobs:
             try:
-                found += self._ended(job, state.now)
+                found += self._transitions_of(job, state.now)
             except Exception as error:  # noqa: BLE001 - noted with its traceback
-                self._faults.note("observed stop", job.id, error)
+                self._faults.record_fault("observed stop", job.id, error)
         self._before = state.by_id
         self._parked = {job: since for job, since in self._parked.items() if job in state.by_id}
         return found
 
-    def _ended(self, job: Job, now: float) -> Iterator[Stop]:
+    def _transitions_of(self, job: Job, now: float) -> Iterator[Transition]:
         before = self._before.get(job.id)
         if before is job or before is None:
             return
@@ -54,7 +54,9 @@ class Watcher:
             formed_at = job.epoch_started_at or job.since
             if formed_at > job.resumed_at:
                 took_s = formed_at - job.resumed_at
-                yield Stop(job.id, job.workload, "resume", job.workers, took_s, job.resumed_at)
+                yield Transition(
+                    job.id, job.workload, "resume", job.workers, took_s, job.resumed_at
+                )
         if job.parked_epoch is not None and job.workers:
             self._parked.setdefault(job.id, (job.since, job.workers))
         elif job.workers or job.terminating_workers:
@@ -62,4 +64,4 @@ class Watcher:
                 self._parked.pop(job.id, None)
         elif job.id in self._parked:
             parked_at, workers = self._parked.pop(job.id)
-            yield Stop(job.id, job.workload, "suspend", workers, now - parked_at, parked_at)
+            yield Transition(job.id, job.workload, "suspend", workers, now - parked_at, parked_at)

@@ -1,0 +1,89 @@
+"""What a Job's own JSON says about it, whether or not its annotations make sense."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from laxity import names
+from laxity.job.submission import queued_from
+from laxity.parsing import instant_at
+from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.service.verdict_view import (
+    parse_refused_deadline,
+    parse_verdict,
+    verdict_fields,
+)
+from laxity_scheduler.service.view_fields import Json, job_id_of, mapping_or_empty
+
+
+def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
+    """What the Job's own JSON says, whether or not its annotations make sense."""
+    metadata = manifest.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    by_rule = "hard" if annotations.get(names.DEADLINE) else "best_effort"
+    verdict = parse_verdict(annotations.get(names.VERDICT))
+    experiment, _, run_id = str(annotations.get(names.RUN_ID) or "").rpartition("/")
+    return {
+        "id": job_id_of(manifest),
+        "uid": str(metadata.get("uid", "")),
+        "class": str(annotations.get(names.CLASS) or by_rule),
+        "model": str(annotations.get(names.MODEL) or ""),
+        "state": "refused" if isinstance(verdict, Refusal) else "queued",
+        "deadline_at": None,
+        "submitted_at": _queued_at(
+            annotations.get(names.SUBMITTED_AT), metadata.get("creationTimestamp")
+        ),
+        "promised_p90_at": None,
+        "p50_at": None,
+        "p90_at": None,
+        "laxity_s": None,
+        "workers": 0,
+        "formed": 0,
+        "widths": [],
+        "width_history": [],
+        "epochs": _parse_count(annotations.get(names.EPOCHS)),
+        "epochs_done": 0,
+        "preemptions": 0,
+        "pinned": names.PIN in annotations,
+        "attempt": _parse_count(annotations.get(names.ATTEMPT)) or 1,
+        "held_by": [],
+        "expected_start_at": None,
+        "finished_at": None,
+        "result": None,
+        "experiment": experiment,
+        "run_id": run_id,
+        "flow_run": str((metadata.get("labels") or {}).get(names.FLOW_RUN) or ""),
+        "followed_by": str(annotations.get(names.FOLLOWED_BY) or ""),
+        "idempotency_key": str(annotations.get(names.IDEMPOTENCY_KEY) or ""),
+        "error": "",
+        "outcome": "",
+        "broken": False,
+        "refused_deadline": parse_refused_deadline(annotations.get(names.REFUSED_DEADLINE)),
+        **verdict_fields(verdict),
+    }
+
+
+def project_view(manifest: Mapping[str, Any]) -> Json:
+    """The working directory of a Job's workers and the names of their variables, no values."""
+    pod = mapping_or_empty(
+        mapping_or_empty(mapping_or_empty(manifest.get("spec")).get("template")).get("spec")
+    )
+    containers = pod.get("containers")
+    first = mapping_or_empty(containers[0]) if isinstance(containers, list) and containers else {}
+    rows = first.get("env")
+    variables = (
+        {str(mapping_or_empty(row).get("name")) for row in rows}
+        if isinstance(rows, list)
+        else set()
+    )
+    return {"workdir": str(first.get("workingDir") or ""), "environment": sorted(variables)}
+
+
+def _queued_at(claimed: Any, created: Any) -> float | None:
+    """When the Job took its place in the queue; before it is created, the instant that it claims."""
+    claimed_at, created_at = instant_at(claimed), instant_at(created)
+    return claimed_at if created_at is None else queued_from(claimed_at, created_at)
+
+
+def _parse_count(text: Any) -> int:
+    digits = str(text or "")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else 0

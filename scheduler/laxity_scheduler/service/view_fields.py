@@ -1,0 +1,22 @@
+"""What all views share: their type, and how values of a Job's JSON become values of a view."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+Json = dict[str, Any]
+TERMINAL_STATES: Final = frozenset({"finished", "failed", "cancelled"})
+
+
+def job_id_of(manifest: Mapping[str, Any]) -> str:
+    """The "namespace/name" of a Job."""
+    metadata = manifest.get("metadata") or {}
+    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
+
+
+def finite_or_none(number: float | None) -> float | None:
+    return number if number is not None and math.isfinite(number) else None
+
+
+def mapping_or_empty(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}

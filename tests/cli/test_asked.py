@@ -87,7 +87,9 @@ def test_a_dash_means_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(BOMB.encode(), "more than 200,000 values", id="aliases of aliases"),
         pytest.param(MERGES.encode(), "more than 200,000 values", id="merges of merges"),
         pytest.param(b"[" * 3000, "nested too deep", id="3000 levels of YAML"),
-        pytest.param(b'{"a":' * 9000 + b"1" + b"}" * 9000, "nested", id="9000 levels of JSON"),
+        pytest.param(
+            b'{"a":' * 90_000 + b"1" + b"}" * 90_000, "nested", id="90,000 levels of JSON"
+        ),
         pytest.param(b"kind: List\nitems: 5\n", "write a list of Jobs", id="a List of a number"),
         pytest.param(b"!!int x\n", "does not fit its tag", id="a tag that does not fit"),
         pytest.param(b"!!timestamp x\n", "does not fit its tag", id="an instant that is none"),
@@ -293,7 +295,7 @@ def test_parameters_are_read_by_their_types(pair: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("pairs", "problem"),
     [
-        pytest.param((), r"missing a required argument: 'alpha'; write -p", id="one is missing"),
+        pytest.param((), r"missing a required .*argument: 'alpha'; write -p", id="one is missing"),
         pytest.param(("alpha=abc",), r"alpha is a float, and 'abc' is none", id="a word"),
         pytest.param(("alpha=true",), r"alpha is a float, and True is none", id="a flag"),
         pytest.param(("alpha=1", "steps=1.5"), r"steps is a int \| None", id="one and a half"),

@@ -137,11 +137,14 @@ def test_jobs_are_placed_and_grown_in_cpython_as_compiled(monkeypatch: pytest.Mo
     cases = ((1, 60, 30, 0), (2, 40, 10, 0), (1, 60, 30, 3), (2, 60, 30, 3))
 
     def decided() -> list[bytes]:
-        return [
+        found = [
             plan
             for seed, jobs, nodes, sets in cases
             for plan in plans("qos", seed=seed, jobs=jobs, nodes=nodes, sets=sets)
         ]
+        decide = find("qos").policy()
+        tied = restricted_cases(30)
+        return found + [codec.plan_bytes(decide(case.state, case.predictor)) for case in tied]
 
     plainly = decided()
     monkeypatch.setattr(compiled, "MANY_ROWS", 1)

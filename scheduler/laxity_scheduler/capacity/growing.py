@@ -1,4 +1,5 @@
-"""Idle GPUs to jobs that start: most seconds saved per GPU first.
+# ruff: noqa: PLR0917 - compiled loops take arrays, by place
+"""Idle GPUs to jobs that start or run: most seconds saved per GPU first.
 
 A heap of (key, rank, level): the key is minus the seconds that a wider level saves per GPU, the rank
 a job's place by its id. A job that has grown offers its wider levels anew.
@@ -9,17 +10,27 @@ from typing import NamedTuple
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.capacity.placement import Ints, Nodes, Rules, site
+from laxity_scheduler.capacity.placement import Ints, Nodes, Rules, site, site_on
 from laxity_scheduler.frame.arrays import Ints as Numbers
 
 
-class Starters(NamedTuple):
-    """n jobs on L levels, in order of their ids."""
+class Growers(NamedTuple):
+    """n jobs on L levels, in order of their ids; level 0 is what each has at first.
+
+    A running job may be tied to its own nodes. `idle` is what claims leave of the cluster by slot of
+    time, if it matters: a job may grow if that holds it before slot `ends`.
+    """
 
     level: Ints  # (n,): what each has
+    base: Ints  # (n,): from which its gain is counted: a running job re-forms once
+    runs: Ints  # (n,): 1 for those that run
     gpus: Ints  # (n,): per worker
-    width: Ints  # (n * L,)
+    width: Ints  # (n * L,): 0 on no level, and on one that does not pay
     rest: Floats  # (n * L,): seconds to the end
+    tied: Ints  # (n + 1,): from where on its own nodes stand in `own`, none: any node
+    own: Ints
+    ends: Ints  # (n,)
+    idle: Ints  # (slots,)
     levels: int
 
 
@@ -74,15 +85,16 @@ def pop(offers: Offers) -> None:
     heap[at] = last
 
 
-def offer(offers: Offers, jobs: Starters, job: int) -> int:
+def offer(offers: Offers, jobs: Growers, job: int) -> int:
     """All levels of a job that are wider than what it has; the number of the first of them."""
-    first, own = offers.many[0], job * jobs.levels + jobs.level[job]
-    for wider in range(own + 1, (job + 1) * jobs.levels):
-        saved_s = jobs.rest[own] - jobs.rest[wider]
-        if saved_s > 0.0:
-            new, more = offers.many[0], (jobs.width[wider] - jobs.width[own]) * jobs.gpus[job]
-            offers.key[new] = -saved_s / more
-            offers.job[new], offers.level[new] = job, wider - job * jobs.levels
+    first, own = offers.many[0], job * jobs.levels
+    now_s, has = jobs.rest[own + jobs.base[job]], jobs.width[own + jobs.level[job]]
+    for level in range(jobs.levels):
+        saved_s, more = now_s - jobs.rest[own + level], jobs.width[own + level] - has
+        if more > 0 and saved_s > 0.0:
+            new = offers.many[0]
+            offers.key[new] = -saved_s / (more * jobs.gpus[job])
+            offers.job[new], offers.level[new] = job, level
             offers.many[0] += 1
     return int(first)
 
@@ -98,7 +110,26 @@ def offers_of(most: int) -> Offers:
     )
 
 
-def grow(nodes: Nodes, rules: Rules, jobs: Starters, grown: Grown) -> int:
+def placed(
+    nodes: Nodes, rules: Rules, jobs: Growers, job: int, more: int, taken: Ints, at: int
+) -> bool:
+    """Places for more workers of a job, if no claim needs these GPUs before they can be given back."""
+    gpus = jobs.gpus[job]
+    for slot in range(min(jobs.ends[job], len(jobs.idle))):
+        if jobs.idle[slot] < more * gpus:
+            return False
+    own = jobs.own[jobs.tied[job] : jobs.tied[job + 1]]
+    if len(own):
+        found = site_on(nodes, rules, job, own, more, gpus, taken, at)
+    else:
+        found = site(nodes, rules, job, more, gpus, taken, at)
+    if found:
+        for slot in range(min(jobs.ends[job], len(jobs.idle) - 1)):
+            jobs.idle[slot] -= more * gpus
+    return found
+
+
+def grow(nodes: Nodes, rules: Rules, jobs: Growers, grown: Grown) -> int:
     """Raise the levels of these jobs while GPUs are free. How many steps."""
     many, levels = len(jobs.level), jobs.levels
     offers, steps, at = offers_of(many * levels * (levels + 1) // 2 + 1), 0, 0
@@ -115,11 +146,13 @@ def grow(nodes: Nodes, rules: Rules, jobs: Starters, grown: Grown) -> int:
             following += 1
         else:
             pop(offers)
-        job, wider = int(offers.job[best]), int(offers.level[best])
-        more = jobs.width[job * levels + wider] - jobs.width[job * levels + jobs.level[job]]
-        if more <= 0 or not site(nodes, rules, job, more, jobs.gpus[job], grown.taken, at):
+        job, level = int(offers.job[best]), int(offers.level[best])
+        more = jobs.width[job * levels + level] - jobs.width[job * levels + jobs.level[job]]
+        if more <= 0 or not placed(nodes, rules, jobs, job, more, grown.taken, at):
             continue
-        jobs.level[job] = wider
+        jobs.level[job] = level
+        if not jobs.runs[job]:
+            jobs.base[job] = level
         at += more
         grown.job[steps], grown.ends[steps] = job, at
         steps += 1

@@ -17,7 +17,7 @@ from copy import copy
 from typing import Final, Self
 
 from laxity_scheduler.capacity import growing, placement
-from laxity_scheduler.capacity.growing import Grown, Starters
+from laxity_scheduler.capacity.growing import Growers, Grown
 from laxity_scheduler.capacity.placement import ALL_CELLS, Rules
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import run
@@ -176,10 +176,18 @@ class Ledger:
             return None
         return tuple([self.names[number] for number in taken])
 
-    def site_on(self, nodes: Sequence[str], gpus_per_worker: int, rules: Rules) -> bool:
-        """Whether the rules let one job have these nodes, which it has taken; what is left changes."""
-        taken = [self._number[name] for name in nodes]
-        return placement.site_on(self.nodes, rules, 0, len(nodes), gpus_per_worker, taken, 0)
+    def site_on(
+        self, nodes: Iterable[str], workers: int, gpus_per_worker: int, rules: Rules
+    ) -> tuple[str, ...] | None:
+        """`place_on` by the rules for one job."""
+        own, taken = self.numbers(nodes), [0] * workers
+        if not placement.site_on(self.nodes, rules, 0, own, workers, gpus_per_worker, taken, 0):
+            return None
+        return tuple([self.names[number] for number in taken])
+
+    def numbers(self, nodes: Iterable[str]) -> list[int]:
+        """Of those of these nodes that are in the cluster, each once, in order."""
+        return sorted({self._number[name] for name in nodes if name in self._number})
 
     def site_all(
         self, tries: Ints, gpus: Ints, rules: Rules, *, stops: bool
@@ -190,16 +198,16 @@ class Ledger:
         many = run(placement.place_all, len(gpus), *args, most_bits=len(self._sizes))
         return self.named(taken, ends[:many])
 
-    def grow(
-        self, jobs: Starters, rules: Rules, grown: Grown
-    ) -> Iterable[tuple[int, tuple[str, ...]]]:
-        """Widen these jobs while GPUs are free: who has grown by which nodes, in order."""
+    def grow(self, jobs: Growers, rules: Rules) -> list[tuple[int, int, tuple[str, ...]]]:
+        """Widen these jobs while GPUs are free: who has grown, to which level, by which nodes."""
+        steps = len(jobs.width) + 1
+        grown = Grown([0] * self.total_free, [0] * steps, [0] * steps)
         args = (self.nodes, rules, jobs, grown)
-        steps = run(growing.grow, len(jobs.level), *args, most_bits=len(self._sizes))
+        many = run(growing.grow, len(jobs.level), *args, most_bits=len(self._sizes))
         more: dict[int, list[str]] = {}
-        for job, begin, end in zip(grown.job[:steps], [0, *grown.ends], grown.ends, strict=False):
+        for job, begin, end in zip(grown.job[:many], [0, *grown.ends], grown.ends, strict=False):
             more.setdefault(job, []).extend(map(self.names.__getitem__, grown.taken[begin:end]))
-        return ((job, tuple(names)) for job, names in more.items())
+        return [(job, jobs.level[job], tuple(names)) for job, names in more.items()]
 
     def named(self, taken: Sequence[int], ends: Sequence[int]) -> list[tuple[str, ...]]:
         """Names of nodes, cut at these ends."""
@@ -210,7 +218,7 @@ class Ledger:
         self, nodes: Iterable[str], workers: int, gpus_per_worker: int
     ) -> tuple[str, ...] | None:
         """The same on these nodes only: where a running job may grow."""
-        numbers = sorted({self._number[name] for name in nodes if name in self._number})
+        numbers = self.numbers(nodes)
         taken: list[int] = []
         for _ in range(workers):
             fits = [number for number in numbers if self.free[number] >= gpus_per_worker]

@@ -109,7 +109,8 @@ def give_back(nodes: Nodes, taken: Ints, first: int, last: int, gpus: int) -> No
 class Rules(NamedTuple):
     """Who may use which nodes: n jobs of K kinds, R regions on which claims are counted.
 
-    `left` is what no claim needs; `spare` the same for one job, as it is placed.
+    `left` is what no claim needs, by slot of time; there is one slot where all claims run at once.
+    `spare` is the same for one job, as it is placed.
     """
 
     kind: Ints  # (n,)
@@ -120,9 +121,15 @@ class Rules(NamedTuple):
     may: Ints  # (K,): cells of the nodes that a kind may use
     inside: Ints  # (K * R,): 1 for the regions that a kind cannot leave
     region: Ints  # (R,): cells of a region, small regions first; 0: a quota, wherever its jobs are
-    left: Ints  # (R,): GPUs
+    left: Ints  # (R * stride,): GPUs
+    since: Ints  # (n,): from which slot on a job needs what it takes
+    until: Ints  # (n,): before which slot it gives that back
     spare: Ints  # (R,): GPUs
     shut: Ints  # (1,): cells that nobody may use
+    quota: Ints  # (K,): which quota bounds a kind
+    quota_left: Ints  # GPUs by quota
+    slots: int  # that are looked at
+    stride: int
 
 
 def counted_workers(rules: Rules, job: int, region: int, workers: int, gpus: int) -> int:
@@ -133,6 +140,15 @@ def counted_workers(rules: Rules, job: int, region: int, workers: int, gpus: int
     if rules.inside[rules.kind[job] * regions + region]:
         return workers
     return min(workers, rules.awaited[job * regions + region] // gpus)
+
+
+def least_left(rules: Rules, job: int, region: int) -> int:
+    """GPUs of a region that no claim needs while a job holds what it takes."""
+    first, since = region * rules.stride, rules.since[job]
+    least = rules.left[first + since]
+    for slot in range(since + 1, min(rules.until[job], rules.slots)):
+        least = min(least, rules.left[first + slot])
+    return least
 
 
 def look_up_spare(rules: Rules, job: int, gpus: int) -> int:
@@ -148,10 +164,15 @@ def look_up_spare(rules: Rules, job: int, gpus: int) -> int:
             rules.spare[region] = NO_LIMIT
             continue
         mine = counted_workers(rules, job, region, rules.widest[job], gpus) * gpus
-        rules.spare[region] = rules.left[region] + mine
+        rules.spare[region] = least_left(rules, job, region) + mine
         if inside:
             most = min(most, rules.spare[region])
     return most
+
+
+def most_for(rules: Rules, job: int, gpus: int) -> int:
+    """GPUs that a job may have at most, wherever; what is spare for it is looked up."""
+    return min(look_up_spare(rules, job, gpus), rules.quota_left[rules.quota[rules.kind[job]]])
 
 
 def outside(rules: Rules, kind: int, gpus: int, closed: int, workers: int) -> tuple[int, int]:
@@ -197,21 +218,23 @@ def take(
     nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
 ) -> None:
     """A job has started on these nodes: what it was not counted with is no longer left."""
-    first = rules.kind[job] * len(rules.region)
+    kind, stride = rules.kind[job], rules.stride
+    rules.quota_left[rules.quota[kind]] -= workers * gpus
     for region in range(len(rules.region)):
         held = held_in(nodes, rules.region[region], taken, at, at + workers)
         if not rules.region[region]:
-            held = workers * rules.inside[first + region]
+            held = workers * rules.inside[kind * len(rules.region) + region]
         more = held - counted_workers(rules, job, region, workers, gpus)
         if rules.limited[job] and more > 0:
-            rules.left[region] -= more * gpus
+            for slot in range(region * stride, region * stride + rules.until[job]):
+                rules.left[slot] -= more * gpus
 
 
 def site(
     nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
 ) -> bool:
     """Places for all workers of a job, where it harms no claim; False (nothing taken) if none."""
-    if workers * gpus > nodes.total[0] or workers * gpus > look_up_spare(rules, job, gpus):
+    if workers * gpus > nodes.total[0] or workers * gpus > most_for(rules, job, gpus):
         return False
     placed = place_in_stages(nodes, rules, job, workers, gpus, taken, at)
     if placed < workers:
@@ -222,15 +245,28 @@ def site(
 
 
 def site_on(
-    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
+    nodes: Nodes, rules: Rules, job: int, own: Ints, workers: int, gpus: int, taken: Ints, at: int
 ) -> bool:
-    """Whether a job may have these nodes, which it has taken; then less is left for others."""
-    if workers * gpus > look_up_spare(rules, job, gpus):
+    """`site` on these nodes only: where a running job may grow."""
+    if workers * gpus > most_for(rules, job, gpus):
         return False
+    cells, _ = outside(rules, rules.kind[job], gpus, 0, workers)
+    for worker in range(at, at + workers):
+        best = -1
+        for number in own:
+            fits = nodes.free[number] >= gpus and (cells >> nodes.cell[number]) & 1
+            if fits and (best < 0 or nodes.free[number] < nodes.free[best]):
+                best = number
+        if best < 0:
+            give_back(nodes, taken, at, worker, gpus)
+            return False
+        change(nodes, best, -gpus)
+        taken[worker] = best
     first = rules.kind[job] * len(rules.region)
     for region in range(len(rules.region)):
         held = held_in(nodes, rules.region[region], taken, at, at + workers)
         if not rules.inside[first + region] and held * gpus > rules.spare[region]:
+            give_back(nodes, taken, at, at + workers, gpus)
             return False
     take(nodes, rules, job, workers, gpus, taken, at)
     return True
@@ -287,5 +323,24 @@ def cells_of(names: Sequence[str], sets: Iterable[frozenset[str]]) -> Ints:
 
 def without_claims(kind: Ints, masks: Ints) -> Rules:
     """Rules for jobs of these kinds, which may use these cells, where nobody has a claim."""
-    none = [0] * len(kind)
-    return Rules(kind, none, none, none, [], masks, [], [], [], [], [0])
+    none: Ints = [0] * len(kind)
+    nowhere: Ints = []
+    return Rules(
+        kind=kind,
+        claims=none,
+        limited=none,
+        widest=none,
+        awaited=nowhere,
+        may=masks,
+        inside=nowhere,
+        region=nowhere,
+        left=nowhere,
+        since=none,
+        until=none,
+        spare=nowhere,
+        shut=[0],
+        quota=[0] * len(masks),
+        quota_left=[NO_LIMIT],
+        slots=1,
+        stride=1,
+    )

@@ -60,8 +60,9 @@ from laxity_scheduler.qos.crowd_words import (
     plans_said,
     promises_said,
 )
+from laxity_scheduler.qos.idle_growth import grow_into_idle
 from laxity_scheduler.qos.planned_sizes import as_told
-from laxity_scheduler.qos.sizing import defend, hasten, narrow, widen
+from laxity_scheduler.qos.sizing import defend, hasten, narrow
 from laxity_scheduler.qos.starting import Starts
 from laxity_scheduler.qos.waiting_words import waits_said
 
@@ -97,7 +98,7 @@ class QosPolicy(Rules):
         starts.others()
         hasten(bargain)
         narrow(bargain)
-        widen(bargain)
+        grow_into_idle(bargain)
         _promises(bargain)
         _admissions(bargain)
         expected_s = _expected_starts(bargain, starts.queue)

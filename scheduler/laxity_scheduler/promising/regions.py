@@ -29,7 +29,7 @@ from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.cluster import NOWHERE, ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.promising.reserve import SLOTS, Profile, Share
+from laxity_scheduler.promising.reserve import Profile, Share
 
 MOST_REGIONS: Final = 32
 
@@ -229,18 +229,6 @@ class SplitProfile(Profile):
         for region, part in self.parts:
             many = region.workers(job, workers.stop) - region.workers(job, workers.start)
             part.add(0.0, until_s, sign * many * job.gpus_per_worker)
-
-    def least_free(self, region: Region, from_s: float, until_s: float) -> float:
-        """The fewest GPUs that are free on a region from then till then."""
-        part = next(part for mine, part in self.parts if mine is region)
-        first = min(part.slot(from_s), SLOTS - 1)
-        slots: Floats = part.free[first : max(first + 1, min(part.end(until_s), SLOTS))]
-        return float(slots.min())
-
-    def take_on(self, region: Region, gpus: int, until_s: float) -> None:
-        """GPUs are taken that were not counted on this region."""
-        part = next(part for mine, part in self.parts if mine is region)
-        part.add(0.0, until_s, -gpus)
 
 
 def _around(region: Region, part: Profile, job: Job) -> Floats:

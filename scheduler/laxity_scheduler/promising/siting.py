@@ -14,12 +14,13 @@ from math import floor
 
 from laxity_scheduler.capacity import placement
 from laxity_scheduler.capacity.ledger import Among, Ledger
-from laxity_scheduler.capacity.placement import ALL_CELLS, Rules
+from laxity_scheduler.capacity.placement import ALL_CELLS, NO_LIMIT, Rules
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.model.cluster import NOWHERE, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.regions import Region, SplitProfile
 from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.reserve import SLOTS
 
 
 class PlacementRules:
@@ -29,20 +30,21 @@ class PlacementRules:
         self._state, self._reservations = state, reservations
         self.regions = reservations.room.regions
         self._known: dict[tuple[str, frozenset[Region]], frozenset[str]] = {}
-        self._quota_left = dict(state.quota_left) if state.quotas else {}
+        self._quotas = {name: number for number, name in enumerate(state.quotas or ())}
+        self._quota_left = [*(state.quota_left[name] for name in self._quotas), NO_LIMIT]
 
     @cached_property
     def _rest(self) -> SplitProfile | None:
         """What claims leave over time; None where all of them run at once."""
-        if self._reservations.roomy:
-            return None
-        profile = self._reservations.profile()
-        return profile.copy() if isinstance(profile, SplitProfile) else None
+        profile = None if self._reservations.roomy else self._reservations.profile()
+        return profile if isinstance(profile, SplitProfile) else None
 
     @cached_property
     def _left(self) -> list[int]:
-        """GPUs of each region that no claim will ever need."""
-        return [self._reservations.spare_on(region) for region in self.regions]
+        """GPUs of each region that no claim needs, by slot; where all run at once, that none ever needs."""
+        if self._rest is None:
+            return [self._reservations.spare_on(region) for region in self.regions]
+        return [floor(gpus) for _, part in self._rest.parts for gpus in part.free.tolist()]
 
     @cached_property
     def _all(self) -> frozenset[str]:
@@ -52,7 +54,7 @@ class PlacementRules:
         """The nodes that a worker of it may take for so long from then, without harm to any claim."""
         if not self.regions:
             return self._state.eligible(job)
-        size, rules = job.gpus_per_worker, self._rules([job], from_s, hold_s, claimed=claimed)
+        size, rules = job.gpus_per_worker, self._rules([job], from_s, [hold_s], claimed=claimed)
         if placement.look_up_spare(rules, 0, size) < size:
             return NOWHERE
         spare = zip(self.regions, rules.spare, strict=True)
@@ -66,65 +68,35 @@ class PlacementRules:
         hold_s: float,
         *,
         claimed: bool,
-        without: frozenset[str] = NOWHERE,
     ) -> tuple[str, ...] | None:
         """`Ledger.place` where it may go; on nodes that others need more only if it must be."""
-        if workers * job.gpus_per_worker > self.quota_left(job):
-            return None
-        rules = self.rules(ledger, [job], hold_s, claimed=claimed, without=without)
-        before = list(rules.left)
-        nodes = ledger.site(workers, job.gpus_per_worker, rules)
-        self._took(before, rules, hold_s)
-        self.spend_quota(job, len(nodes or ()))
-        return nodes
+        rules = self.rules(ledger, [job], [hold_s], claimed=claimed)
+        return ledger.site(workers, job.gpus_per_worker, rules)
 
     def place_all(
         self, ledger: Ledger, jobs: Sequence[Job], tries: Ints, gpus: Ints, *, claimed: bool
     ) -> list[tuple[str, ...]]:
         """`place` for one after the other, where all claims run at once, up to the first without."""
-        if not self._state.quotas:
-            rules = self.rules(ledger, jobs, claimed=claimed)
-            return ledger.site_all(tries, gpus, rules, stops=True)
-        placed = []
-        for job, wanted in zip(jobs, tries.tolist(), strict=True):
-            widths = (workers for workers in wanted if workers > 0)
-            places = (self.place(ledger, job, one, 0.0, claimed=claimed) for one in widths)
-            nodes = next((names for names in places if names is not None), None)
-            if nodes is None:
-                break
-            placed.append(nodes)
-        return placed
+        rules = self.rules(ledger, jobs, [0.0] * len(jobs), claimed=claimed)
+        return ledger.site_all(tries, gpus, rules, stops=True)
 
     def place_on(
         self, ledger: Ledger, job: Job, workers: int, hold_s: float, *, claimed: bool
     ) -> tuple[str, ...] | None:
         """`Ledger.place_on` its own nodes: where a running job may grow."""
-        if workers * job.gpus_per_worker > self.quota_left(job):
-            return None
-        size, may = job.gpus_per_worker, self.open_to(job, hold_s, claimed=claimed)
-        own = job.nodes if may is None else tuple(node for node in job.nodes if node in may)
-        nodes = ledger.place_on(own, workers, size)
-        if nodes is None:
-            return None
-        rules = self.rules(ledger, [job], hold_s, claimed=claimed)
-        before = list(rules.left)
-        if ledger.site_on(nodes, size, rules):
-            self._took(before, rules, hold_s)
-            self.spend_quota(job, workers)
-            return nodes
-        ledger.give(nodes, size)
-        return None
+        rules = self.rules(ledger, [job], [hold_s], claimed=claimed)
+        return ledger.site_on(job.nodes, workers, job.gpus_per_worker, rules)
 
     def rules(
         self,
         ledger: Ledger,
         jobs: Sequence[Job],
-        hold_s: float = 0.0,
+        hold_s: Sequence[float],
         *,
         claimed: bool,
         without: frozenset[str] = NOWHERE,
     ) -> Rules:
-        """For these jobs, of which nobody may use the nodes `without`."""
+        """For these jobs, each of which holds what it takes for so long; none may use `without`."""
         rules = self._rules(jobs, 0.0, hold_s, claimed=claimed)
         return rules._replace(
             may=[ledger.cells(self._state.nodes_of(name)) for name, _ in _kinds(jobs)],
@@ -132,9 +104,12 @@ class PlacementRules:
             shut=[ledger.cells(without)],
         )
 
-    def _rules(self, jobs: Sequence[Job], from_s: float, hold_s: float, *, claimed: bool) -> Rules:
+    def _rules(
+        self, jobs: Sequence[Job], from_s: float, hold_s: Sequence[float], *, claimed: bool
+    ) -> Rules:
         """What of them needs no ledger."""
         regions, limited = self.regions, claimed or self._rest is not None
+        since, until, slots, stride = self._slots(from_s, hold_s)
         kinds = _kinds(jobs)
         numbers = {kind: at for at, kind in enumerate(kinds)}
         return Rules(
@@ -150,33 +125,39 @@ class PlacementRules:
             may=[],
             inside=[int(region.whole(job)) for job in kinds.values() for region in regions],
             region=[0 if region.quota else ALL_CELLS for region in regions],
-            left=self._least(from_s, from_s + hold_s),
+            left=self._left,
+            since=[since] * len(jobs),
+            until=until,
             spare=[0] * len(regions),
             shut=[0],
+            quota=[self._quotas.get(name, len(self._quotas)) for _, name in kinds],
+            quota_left=self._quota_left,
+            slots=slots,
+            stride=stride,
         )
 
     def quota_left(self, job: Job) -> float:
         """GPUs that its quota leaves now."""
-        return self._quota_left.get(job.quota, FOREVER)
+        number = self._quotas.get(job.quota)
+        return FOREVER if number is None else self._quota_left[number]
 
     def spend_quota(self, job: Job, workers: int) -> None:
-        """So many more workers of it are started, or kept room for as far as there is any."""
-        left = self._quota_left.get(job.quota)
-        if left is not None:
-            self._quota_left[job.quota] = max(0, left - workers * job.gpus_per_worker)
+        """So many more workers of it are kept room for, as far as there is any."""
+        number = self._quotas.get(job.quota)
+        if number is not None:
+            left = self._quota_left[number] - workers * job.gpus_per_worker
+            self._quota_left[number] = max(0, left)
 
-    def _least(self, from_s: float, until_s: float) -> list[int]:
-        """GPUs of each region that no claim needs from then till then."""
+    def _slots(self, from_s: float, hold_s: Sequence[float]) -> tuple[int, list[int], int, int]:
+        """From and before which slots; how many slots are looked at, and how many there are."""
         rest = self._rest
         if rest is None:
-            return self._left
-        return [floor(rest.least_free(region, from_s, until_s)) for region in self.regions]
-
-    def _took(self, before: Sequence[int], rules: Rules, hold_s: float) -> None:
-        """GPUs that were left before are taken for so long."""
-        if self._rest is not None:
-            for region, had, left in zip(self.regions, before, rules.left, strict=True):
-                self._rest.take_on(region, had - left, hold_s)
+            return 0, [1] * len(hold_s), 1, 1
+        ends = [
+            len(rest.free) if until_s == FOREVER else min(rest.end(until_s), SLOTS)
+            for until_s in (from_s + held_s for held_s in hold_s)
+        ]
+        return min(rest.slot(from_s), SLOTS - 1), ends, SLOTS, len(rest.free)
 
     def _nodes(self, job: Job, closed: Iterable[Region]) -> Among:
         """The nodes that it may use outside these regions; the same object for the same nodes."""

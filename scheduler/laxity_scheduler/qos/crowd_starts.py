@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from laxity_scheduler.capacity.growing import Grown, Starters
 from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.fields import DUE_AT
 from laxity_scheduler.frame.kernels import TINY_S
-from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.bargain import Bargain, Start
@@ -117,39 +116,6 @@ def _start(
     reasons = construct_many(Reason, codes, facts)
     starts = map(Start, ones, widths, placed, reasons)
     bargain.starts.update(zip([one.job.id for one in ones], starts, strict=False))
-
-
-def grow_starts(bargain: Bargain, jobs: Sequence[Job], without: frozenset[str]) -> bool:
-    """Widen all that start at once, as `sizing.widen`; False if others might grow as well.
-
-    `without`: nodes that those who wait may use.
-    """
-    crowd, ledger = bargain.crowd, bargain.ledger
-    if crowd is None or len(jobs) < MANY or len(jobs) > len(bargain.starts):
-        return False
-    if bargain.state.quotas:
-        return False  # what is left of them is counted job by job
-    at = crowd.at(jobs)
-    if len(at) < len(jobs):
-        return False
-    by_id = np.argsort(crowd.by_id[at])
-    jobs, at = [jobs[place] for place in by_id.tolist()], at[by_id]
-    rules = bargain.sites.rules(ledger, jobs, claimed=False, without=without)
-    starts = [bargain.starts[job.id] for job in jobs]
-    width, held = crowd.width[at], np.array([start.workers for start in starts])
-    starters = Starters(
-        (width == held[:, None]).argmax(axis=1).tolist(),
-        crowd.size[at].tolist(),
-        width.ravel().tolist(),
-        crowd.frame.by_level_s(crowd.rows[at], "mean").ravel(),
-        width.shape[1],
-    )
-    grown = Grown([0] * ledger.total_free, *([0] * (width.size + 1) for _ in range(2)))
-    for job, more in ledger.grow(starters, rules, grown):
-        start = starts[job]
-        start.nodes += more
-        start.workers = len(start.nodes)
-    return True
 
 
 def _first_false(flags: list[bool]) -> int:

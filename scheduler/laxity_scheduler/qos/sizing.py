@@ -8,7 +8,6 @@ ends sooner than a restart takes is left alone. A promise in danger knows none o
 """
 
 from dataclasses import replace
-from heapq import heappop, heappush
 
 import numpy as np
 
@@ -27,12 +26,11 @@ from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
-from laxity_scheduler.promising.reserve import Profile
 from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.qos.crowd_starts import grow_starts
 from laxity_scheduler.qos.donors import carry_out, choose, needed_width
+from laxity_scheduler.qos.idle_growth import pays
 from laxity_scheduler.qos.planned_sizes import defended
-from laxity_scheduler.qos.spreading import more_nodes, nodes_for, waited_for
+from laxity_scheduler.qos.spreading import more_nodes
 
 WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much sooner
 
@@ -127,7 +125,7 @@ def hasten(bargain: Bargain) -> None:
             and _late_s(bargain, job) > TINY_S
         ):
             width = _better_width(bargain, job)
-            if width and _pays(bargain, job, width):
+            if width and pays(bargain, job, width):
                 _grow_into_free(bargain, job, width)
 
 
@@ -165,113 +163,6 @@ def narrow(bargain: Bargain) -> None:
         return  # one at a time: the next cycle sees what came of it
 
 
-def widen(bargain: Bargain) -> None:
-    """GPUs that nobody waits for go to the jobs that gain most seconds per GPU by them."""
-    taken = waited_for(bargain)
-    if taken is None or not bargain.ledger.total_free:
-        return
-    rest = None if bargain.reservations.roomy else bargain.reservations.profile().copy()
-    heap: list[tuple[float, str, int]] = []
-    jobs = _to_widen(bargain)
-    if rest is None and grow_starts(bargain, list(jobs.values()), taken):
-        return
-    widths = {
-        job.id: bargain.starts[job.id].workers if job.id in bargain.starts else job.workers
-        for job in jobs.values()
-    }
-    for job in jobs.values():
-        _offer(bargain, job, widths[job.id], heap)
-    chosen: dict[str, tuple[str, ...]] = {}
-    while heap and bargain.ledger.total_free:
-        _, job_id, width = heappop(heap)
-        job = jobs[job_id]
-        if width <= widths[job_id]:
-            continue
-        more = _placed(bargain, job, width - widths[job_id], rest, taken)
-        if more is not None:
-            widths[job_id] = width
-            chosen[job_id] = chosen.get(job_id, ()) + more
-            _offer(bargain, job, width, heap)
-    for job_id, more in chosen.items():
-        _widened(bargain, jobs[job_id], widths[job_id], more)
-
-
-def _to_widen(bargain: Bargain) -> dict[str, Job]:
-    """Jobs that start, and running ones whose width may change now."""
-    jobs = {one.waiting.job.id: one.waiting.job for one in bargain.starts.values()}
-    for job in _may_grow(bargain):
-        if (
-            len(job.widths) > 1
-            and bargain.formed(job)
-            and bargain.forecasts.curve(job).widths[-1] > job.workers
-            and _has_room(bargain, job)
-        ):
-            bargain.wake(bargain.cooled_at(job))
-            if bargain.cooled_at(job) <= bargain.now:
-                jobs[job.id] = job
-    return jobs
-
-
-def _may_grow(bargain: Bargain) -> list[Job]:
-    """Running jobs but those that plainly have their widest width worth having."""
-    facts = bargain.forecasts.frame
-    widest = facts.plain & (facts.widest <= facts.column(WORKERS))
-    just = facts.column(RESUMED_AT) >= bargain.now
-    return facts.where((facts.column(WORKERS) > 0.0) & (~widest | just))
-
-
-def _has_room(bargain: Bargain, job: Job) -> bool:
-    free_on = bargain.ledger.free_on
-    return bargain.grows or any(free_on(node) >= job.gpus_per_worker for node in job.nodes)
-
-
-def _widened(bargain: Bargain, job: Job, width: int, more: tuple[str, ...]) -> None:
-    start = bargain.starts.get(job.id)
-    if start is not None:
-        start.workers, start.nodes = width, start.nodes + more
-        return
-    saved_s = bargain.forecasts.rest_s(job, job.workers, "mean")
-    saved_s -= bargain.forecasts.rest_s(job, width, "mean")
-    why = reason("grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s)
-    bargain.change(Resize(job.id, width, job.nodes + more, "now", why))
-
-
-def _offer(bargain: Bargain, job: Job, width: int, heap: list[tuple[float, str, int]]) -> None:
-    """Put a job's wider widths on the heap: seconds saved per GPU, most first."""
-    forecasts = bargain.forecasts
-    running = bool(job.workers)
-    now_s = forecasts.rest_s(job, width if not running else job.workers, "mean")
-    for wider in forecasts.curve(job).widths:
-        if wider <= width:
-            continue
-        saved_s = now_s - forecasts.rest_s(job, wider, "mean")
-        if running and not _pays(bargain, job, wider):
-            continue
-        if saved_s > 0.0:
-            gpus = (wider - width) * job.gpus_per_worker
-            heappush(heap, (-saved_s / gpus, job.id, wider))
-
-
-def _placed(
-    bargain: Bargain,
-    job: Job,
-    workers: int,
-    rest: Profile | None,
-    without: frozenset[str],
-) -> tuple[str, ...] | None:
-    """Nodes for more workers, if no claim needs these GPUs before they can be given back."""
-    gpus, held_s = workers * job.gpus_per_worker, 0.0
-    if rest is not None:
-        curve = bargain.forecasts.curve(job)
-        held_s = curve.start_s(curve.least, "p90") + 2.0 * curve.epoch_s(curve.least, "p90")
-        if held_s == FOREVER or (rest.free[: rest.end(held_s)] < gpus).any():
-            return None
-    nodes = nodes_for(bargain, job, workers, held_s, without, claimed=False)
-    if nodes is not None and rest is not None:
-        rest.add(0.0, held_s, -gpus)
-    return nodes
-
-
 def _late_s(bargain: Bargain, job: Job) -> float:
     return bargain.forecasts.rest_s(job, job.workers) - bargain.left_s(job)
 
@@ -296,19 +187,6 @@ def _better_width(bargain: Bargain, job: Job) -> int:
     best = min(wider, key=lambda width: rests[width], default=0)
     now_s = forecasts.rest_s(job, job.workers)
     return best if best and rests[best] < WORTHWHILE * now_s else 0
-
-
-def _pays(bargain: Bargain, job: Job, width: int) -> bool:
-    """Hysteresis: re-forming is cheap against what it saves, and a restart's time is left."""
-    forecasts, curve = bargain.forecasts, bargain.forecasts.curve(job)
-    now_s = forecasts.rest_s(job, job.workers, "mean")
-    saved_s = now_s - forecasts.rest_s(job, width, "mean")
-    cost_s = curve.reform_s(width, "mean")
-    return (
-        saved_s > 0.0
-        and cost_s < bargain.rules.scale_share * (saved_s + cost_s)
-        and (now_s > curve.start_s(width, "mean"))
-    )
 
 
 def _grow(bargain: Bargain, job: Job, width: int) -> None:

@@ -15,7 +15,7 @@ from laxity_scheduler.process.logs import Format, Level
 SERVE_OPTIONS: Final = "Options of the service"
 
 
-def _policies() -> list[str]:
+def _policy_names() -> list[str]:
     from laxity_scheduler.policies.registry import REGISTRY
 
     return list(REGISTRY)
@@ -55,7 +55,7 @@ PolicyName = Annotated[
     typer.Option(
         envvar="LAXITY_POLICY",
         help="Who decides: qos, elasticflow, pickyman, edf, fifo ...",
-        autocompletion=completing(_policies),
+        autocompletion=completing(_policy_names),
     ),
 ]
 TokensFile = Annotated[
@@ -155,7 +155,7 @@ def serve(
 
     try:
         settings = Settings(
-            **_home(home),
+            **_home_setting(home),
             world=world,
             slots=slots,
             host=host,
@@ -201,18 +201,18 @@ def up(
 ) -> None:
     """Start the service in the background, and wait until it is ready."""
     from laxity_scheduler.process import daemon
-    from laxity_scheduler.process.instance_dir import HomeError
-    from laxity_scheduler.process.tracking_links import lines_about
+    from laxity_scheduler.process.instance_dir import InstanceDirError
+    from laxity_scheduler.process.tracking_links import tracking_lines
     from laxity_scheduler.service.settings import Settings
 
     if not sys.platform.startswith("linux"):
         message = f"laxity up needs Linux, this is {sys.platform}: use a service elsewhere (--url)"
         raise CommandError(message, code=FAILED)
-    place = _place(home)
-    running = place.running()
+    place = _instance_dir(home)
+    running = place.running_service()
     if running is not None:
         typer.echo(f"already up: {running.url} (process {running.pid})")
-        if _told(context) - {"home"}:
+        if _options_on_command_line(context) - {"home"}:
             typer.echo("its options stay as they are; others count after: laxity down", err=True)
         return
     options = {
@@ -221,15 +221,15 @@ def up(
         "--tracking-uri": tracking_uri, "--webhook": webhook, "--public-url": public_url,
         "--kept-cycles": kept_cycles,
     }  # fmt: skip
-    said = [text for name, value in options.items() if value for text in (name, str(value))]
-    said += ["--port", "0"] if port == 0 else []
-    said += [text for value in budget or [] for text in ("--budget", value)]
+    arguments = [text for name, value in options.items() if value for text in (name, str(value))]
+    arguments += ["--port", "0"] if port == 0 else []
+    arguments += [text for value in budget or [] for text in ("--budget", value)]
     try:
-        running = daemon.start(place, said)
-    except (daemon.DaemonError, HomeError) as error:
+        running = daemon.start_service(place, arguments)
+    except (daemon.DaemonError, InstanceDirError) as error:
         raise CommandError(str(error), code=FAILED) from error
     typer.echo(f"up: {running.url} (process {running.pid}, log {place.log_file})")
-    for line in lines_about(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):
+    for line in tracking_lines(Settings(home=place.path, tracking_uri=tracking_uri).tracking_url):
         typer.echo(line, err=line.startswith("warning"))
 
 
@@ -255,12 +255,12 @@ def down(
         world_entry(world)
     except SettingsError as error:
         raise CommandError(str(error), code=USAGE) from error
-    if not Settings(**_home(home)).home.exists():
+    if not Settings(**_home_setting(home)).home.exists():
         typer.echo("no service was up")
         return
-    place = _place(home)
+    place = _instance_dir(home)
     try:
-        running = daemon.stop(place)
+        running = daemon.stop_service(place)
     except daemon.DaemonError as error:
         raise CommandError(str(error), code=FAILED) from error
     typer.echo("down" if running else "no service was up")
@@ -279,17 +279,17 @@ def replay(
     as_json: Annotated[bool, typer.Option("--json", help="JSON for machines.")] = False,
 ) -> None:
     """Decide every journalled cycle again, and compare byte for byte."""
-    from laxity_scheduler.process.replay_report import replay_all
+    from laxity_scheduler.process.replay_report import report_replay
     from laxity_scheduler.service.settings import Settings, SettingsError
 
     if last is not None and last < first:
         raise CommandError(f"--until {last} comes before --from {first}", code=USAGE)
-    url = Settings(**_home(home), store=store).store_url
+    url = Settings(**_home_setting(home), store=store).store_url
     path = Path(url.removeprefix("sqlite:///"))
     if url.startswith("sqlite:///") and not path.exists():
         raise CommandError(f"there is no journal at {path}", code=NOT_FOUND)
     try:
-        code = replay_all(url, first=first, last=last, policy=policy, as_json=as_json)
+        code = report_replay(url, first=first, last=last, policy=policy, as_json=as_json)
     except SettingsError as error:
         raise CommandError(str(error), code=USAGE) from error
     except RuntimeError as error:
@@ -297,21 +297,21 @@ def replay(
     raise typer.Exit(code)
 
 
-def _told(context: typer.Context) -> set[str]:
+def _options_on_command_line(context: typer.Context) -> set[str]:
     """The options that were typed, and not left at their defaults."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
-def _home(home: Path | None) -> dict[str, Any]:
+def _home_setting(home: Path | None) -> dict[str, Any]:
     return {} if home is None else {"home": home.absolute()}
 
 
-def _place(home: Path | None) -> Any:
-    from laxity_scheduler.process.instance_dir import Home
+def _instance_dir(home: Path | None) -> Any:
+    from laxity_scheduler.process.instance_dir import InstanceDir
     from laxity_scheduler.service.settings import Settings
 
-    return Home(Settings(**_home(home)).home)
+    return InstanceDir(Settings(**_home_setting(home)).home)
 
 
 def _stop_workers(world: str, home: Path) -> int:

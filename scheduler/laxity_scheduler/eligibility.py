@@ -10,28 +10,33 @@ from laxity_scheduler.model.reasons import Reason, reason
 MOST_NAMED = 5
 
 
-def never_fits(state: ClusterState, job: Job) -> Reason | None:
+def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
     """Why no order of jobs can ever start it; None if that is not for its nodes."""
     if not job.eligible or may_ever_start(state, job):
         return None
-    sizes = _sizes(state, job)
+    sizes = _gpus_by_node(state, job)
     shut_out = (state.sets or {}).get(job.eligible)
-    why = shut_out.shut_out if shut_out is not None and shut_out.shut_out else "not said"
+    shut_out_text = shut_out.shut_out if shut_out is not None and shut_out.shut_out else "not said"
     if not sizes:
-        return reason("no_eligible_node", asks=job.eligible, nodes=_there(state), shut_out=why)
+        return reason(
+            "no_eligible_node",
+            asks=job.eligible,
+            nodes=_all_nodes_text(state),
+            shut_out=shut_out_text,
+        )
     size = job.gpus_per_worker
     return reason(
         "does_not_fit_eligible_nodes",
         workers=job.widths[0],
         gpus_per_worker=size,
         slots=sum(gpus // size for gpus in sizes.values()),
-        nodes=_listed(sizes),
+        nodes=_nodes_text(sizes),
         asks=job.eligible,
-        shut_out=why,
+        shut_out=shut_out_text,
     )
 
 
-def _sizes(state: ClusterState, job: Job) -> Mapping[str, int]:
+def _gpus_by_node(state: ClusterState, job: Job) -> Mapping[str, int]:
     """GPUs of the nodes that it may use."""
     may = state.eligible(job)
     return {
@@ -41,11 +46,11 @@ def _sizes(state: ClusterState, job: Job) -> Mapping[str, int]:
     }
 
 
-def _there(state: ClusterState) -> str:
-    return _listed({node.id: node.gpus for node in state.nodes if node.pool in USABLE})
+def _all_nodes_text(state: ClusterState) -> str:
+    return _nodes_text({node.id: node.gpus for node in state.nodes if node.pool in USABLE})
 
 
-def _listed(gpus: Mapping[str, int]) -> str:
+def _nodes_text(gpus: Mapping[str, int]) -> str:
     """Nodes with their GPUs, in words."""
     shown = ", ".join(f"{name} ({gpus[name]} GPUs)" for name in sorted(gpus)[:MOST_NAMED])
     more = len(gpus) - MOST_NAMED

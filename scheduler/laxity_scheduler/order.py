@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import USABLE, Ledger
-from laxity_scheduler.eligibility import never_fits
+from laxity_scheduler.eligibility import misfit_reason
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Wait
@@ -220,7 +220,7 @@ def never_starts(state: ClusterState) -> Callable[[Job], Reason | None]:
 
     def why(job: Job) -> Reason | None:
         if job.eligible:
-            return never_fits(state, job)
+            return misfit_reason(state, job)
         most = slots(job.gpus_per_worker)
         return too_wide(job, most) if job.widths[0] > most else None
 

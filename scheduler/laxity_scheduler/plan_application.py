@@ -22,12 +22,12 @@ from laxity_scheduler.model.decision import (
     verdict_after,
 )
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.stop_requests import without_stop
+from laxity_scheduler.model.stop_requests import withdraw_stop
 
 
 def apply_decisions(state: ClusterState, decisions: Iterable[Decision]) -> ClusterState:
     """The snapshot after decisions that fit it: shrunk and stopped GPUs count as terminating."""
-    return _Application(state).all(decisions)
+    return _Application(state).apply_all(decisions)
 
 
 class _Application:
@@ -40,29 +40,29 @@ class _Application:
         self._holds = list(state.holds)
         self._pool: dict[str, Pool] = {}
 
-    def all(self, decisions: Iterable[Decision]) -> ClusterState:
+    def apply_all(self, decisions: Iterable[Decision]) -> ClusterState:
         for decision in decisions:
-            self._one(decision)
+            self._apply_one(decision)
         state = self._state
         return replace(
             state,
-            nodes=tuple([self._node(node) for node in state.nodes]),
+            nodes=tuple([self._node_after(node) for node in state.nodes]),
             jobs=tuple([self._rows.get(job.id, job) for job in state.jobs]),
             holds=tuple(self._holds),
         )
 
-    def _one(self, decision: Decision) -> None:
+    def _apply_one(self, decision: Decision) -> None:
         match decision:
             case Promised() | Forecasted() | Refuse():
-                self._verdict(decision)
+                self._set_verdict(decision)
             case Admit():
-                self._admit(decision)
+                self._start_job(decision)
             case Resize():
-                self._resize(decision)
+                self._resize_job(decision)
             case Preempt():
-                self._preempt(decision)
+                self._stop_job(decision)
             case Continue(job=job_id):
-                self._rows[job_id] = without_stop(self._row(job_id))
+                self._rows[job_id] = withdraw_stop(self._current_row(job_id))
             case Loan(nodes=nodes):
                 self._pool |= dict.fromkeys(nodes, "loaned")
             case Reclaim(nodes=nodes):
@@ -72,28 +72,28 @@ class _Application:
             case _:
                 assert_never(decision)
 
-    def _row(self, job_id: str) -> Job:
+    def _current_row(self, job_id: str) -> Job:
         return self._rows.get(job_id) or self._state.by_id[job_id]
 
-    def _node(self, node: Node) -> Node:
+    def _node_after(self, node: Node) -> Node:
         taken, pool = self._taken[node.id], self._pool.get(node.id, node.pool)
         if not taken and pool == node.pool:
             return node
         return replace(node, free_gpus=node.free_gpus - taken, pool=pool)
 
-    def _take(self, job: Job, nodes: Iterable[str]) -> None:
+    def _take_gpus(self, job: Job, nodes: Iterable[str]) -> None:
         for name in nodes:
             self._taken[name] += job.gpus_per_worker
         self._holds = [hold for hold in self._holds if hold.job != job.id]
 
-    def _verdict(self, decision: Promised | Forecasted | Refuse) -> None:
-        job = self._row(decision.job)
+    def _set_verdict(self, decision: Promised | Forecasted | Refuse) -> None:
+        job = self._current_row(decision.job)
         verdict = verdict_after(job, decision, self._state.now)
         self._rows[job.id] = replace(job, verdict=verdict, asked=False)
 
-    def _admit(self, decision: Admit) -> None:
-        job, now = self._row(decision.job), self._state.now
-        self._take(job, decision.nodes)
+    def _start_job(self, decision: Admit) -> None:
+        job, now = self._current_row(decision.job), self._state.now
+        self._take_gpus(job, decision.nodes)
         self._rows[job.id] = replace(
             job,
             workers=decision.workers,
@@ -109,12 +109,12 @@ class _Application:
             parked_epoch=None,
         )
 
-    def _resize(self, decision: Resize) -> None:
-        job, now = self._row(decision.job), self._state.now
+    def _resize_job(self, decision: Resize) -> None:
+        job, now = self._current_row(decision.job), self._state.now
         if decision.at == "epoch":
             self._rows[job.id] = replace(job, resize_to=decision.workers)
             return
-        self._take(job, decision.nodes[job.workers :])
+        self._take_gpus(job, decision.nodes[job.workers :])
         self._rows[job.id] = replace(
             job,
             workers=decision.workers,
@@ -126,8 +126,8 @@ class _Application:
             resize_to=0,
         )
 
-    def _preempt(self, decision: Preempt) -> None:
-        job, now = self._row(decision.job), self._state.now
+    def _stop_job(self, decision: Preempt) -> None:
+        job, now = self._current_row(decision.job), self._state.now
         if decision.at == "epoch":
             self._rows[job.id] = replace(job, stop_requested_at=now, stop_for=decision.beneficiary)
             return

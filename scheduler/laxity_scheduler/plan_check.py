@@ -33,7 +33,7 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.verdict import Refusal
 
-PLAIN: Final = frozenset({Promised, Forecasted, Wait, Refuse, Admit})
+PLAIN_KINDS: Final = frozenset({Promised, Forecasted, Wait, Refuse, Admit})
 NAME, WORKERS, SIZE = map(attrgetter, ("job", "workers", "gpus_per_worker"))
 
 
@@ -44,27 +44,27 @@ class PlanError(ValueError):
 def check_decisions(state: ClusterState, decisions: Sequence[Decision]) -> None:
     """Raise PlanError unless every decision fits the snapshot; no row is built."""
     if not fits_at_a_glance(state, decisions):
-        _Check(state).all(decisions)
+        _Check(state).check_all(decisions)
 
 
 def fits_at_a_glance(state: ClusterState, decisions: Sequence[Decision]) -> bool:
     """Whether there are verdicts, waits and starts alone, and all fit. False: look closer."""
     kinds = list(map(type, decisions))
-    if state.holds or not PLAIN.issuperset(kinds):
+    if state.holds or not PLAIN_KINDS.issuperset(kinds):
         return False
     try:
         jobs = list(map(state.by_id.__getitem__, map(NAME, decisions)))
     except KeyError:
         return False
     refused = [job for job, kind in zip(jobs, kinds, strict=True) if kind is Refuse]
-    starts = [one for one in decisions if isinstance(one, Admit)]
+    starts = [decision for decision in decisions if isinstance(decision, Admit)]
     starting = [job for job, kind in zip(jobs, kinds, strict=True) if kind is Admit]
     if any(map(WORKERS, refused)):
         return False
     started = set(map(NAME, starts))
     if len(started) < len(starts) or any(job.id in started for job in refused):
         return False
-    return _may_start(state, starts, starting) and _holds(state, starts, starting)
+    return _may_start(state, starts, starting) and _nodes_hold(state, starts, starting)
 
 
 def _may_start(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
@@ -86,7 +86,7 @@ def _may_start(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]
     return True
 
 
-def _holds(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
+def _nodes_hold(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
     """Whether the nodes hold all workers that are named on them."""
     sizes = list(map(SIZE, jobs))
     taken: Counter[str] = Counter()
@@ -96,8 +96,8 @@ def _holds(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) ->
         if size == 1 and not taken:
             taken = workers
             continue
-        for node, many in workers.items():
-            taken[node] += many * size
+        for node, workers_on_node in workers.items():
+            taken[node] += workers_on_node * size
     free = {node.id: node.free_gpus for node in state.nodes if node.pool in USABLE}
     if not free.keys() >= taken.keys():
         return False
@@ -118,174 +118,184 @@ class _Check:
         """Built for plans that start or grow jobs alone: it costs as much as there are nodes."""
         return Ledger.of(self._state)
 
-    def all(self, decisions: Sequence[Decision]) -> None:
+    def check_all(self, decisions: Sequence[Decision]) -> None:
         for decision in decisions:  # whoever starts or grows gives up what was held for it
-            if isinstance(decision, Admit) or _grows(decision, self._state):
+            if isinstance(decision, Admit) or _is_growth(decision, self._state):
                 self._ledger.open_holds(decision.job)
         for decision in decisions:
             try:
-                self._one(decision)
+                self._check_one(decision)
             except LedgerError as error:
-                raise PlanError(f"{_title(decision)}: {error}") from None
+                raise PlanError(f"{_decision_title(decision)}: {error}") from None
 
-    def _one(self, decision: Decision) -> None:
+    def _check_one(self, decision: Decision) -> None:
         match decision:
             case Promised() | Forecasted():
-                self._verdict(decision)
+                self._check_verdict(decision)
             case Refuse():
-                self._refuse(decision)
+                self._check_refusal(decision)
             case Wait() | Submit():
-                self._known(decision)
+                self._job_of(decision)
             case Admit():
-                self._admit(decision)
+                self._check_start(decision)
             case Resize():
-                self._resize(decision)
+                self._check_resize(decision)
             case Preempt():
-                self._preempt(decision)
+                self._check_stop(decision)
             case Continue():
-                self._continue(decision)
+                self._check_withdrawal(decision)
             case Loan():
-                self._pools(decision, decision.nodes, "inference")
+                self._check_pools(decision, decision.nodes, "inference")
             case Reclaim():
-                self._reclaim(decision)
+                self._check_reclaim(decision)
             case _:
                 assert_never(decision)
 
-    def _known(self, decision: Promised | Forecasted | Refuse | Wait | Submit) -> Job:
+    def _job_of(self, decision: Promised | Forecasted | Refuse | Wait | Submit) -> Job:
         job = self._state.by_id.get(decision.job)
         if job is None:
-            raise PlanError(f"{_title(decision)}: no unfinished job has this id")
+            raise PlanError(f"{_decision_title(decision)}: no unfinished job has this id")
         return job
 
-    def _acting(self, decision: Admit | Resize | Preempt | Continue) -> Job:
+    def _job_acted_on(self, decision: Admit | Resize | Preempt | Continue) -> Job:
         job = self._state.by_id.get(decision.job)
         if job is None:
-            raise PlanError(f"{_title(decision)}: no unfinished job has this id")
+            raise PlanError(f"{_decision_title(decision)}: no unfinished job has this id")
         if job.pinned:
-            raise PlanError(f"{_title(decision)}: the job is pinned; only its user may touch it")
+            raise PlanError(
+                f"{_decision_title(decision)}: the job is pinned; only its user may touch it"
+            )
         if decision.job in self._acted:
-            raise PlanError(f"{_title(decision)}: the plan already has {self._acted[job.id]} of it")
+            raise PlanError(
+                f"{_decision_title(decision)}: the plan already has {self._acted[job.id]} of it"
+            )
         self._acted[job.id] = type(decision).__name__
         return job
 
-    def _verdict(self, decision: Promised | Forecasted) -> None:
-        self._refused[self._known(decision).id] = False
+    def _check_verdict(self, decision: Promised | Forecasted) -> None:
+        self._refused[self._job_of(decision).id] = False
 
-    def _refuse(self, decision: Refuse) -> None:
-        job = self._known(decision)
+    def _check_refusal(self, decision: Refuse) -> None:
+        job = self._job_of(decision)
         after = verdict_after(job, decision, self._state.now)
         self._refused[job.id] = isinstance(after, Refusal)
         if self._refused[job.id] and job.workers:
-            raise PlanError(f"{_title(decision)}: it has {job.workers} worker(s); stop it first")
+            raise PlanError(
+                f"{_decision_title(decision)}: it has {job.workers} worker(s); stop it first"
+            )
 
-    def _admit(self, decision: Admit) -> None:
-        job = self._acting(decision)
+    def _check_start(self, decision: Admit) -> None:
+        job = self._job_acted_on(decision)
         if job.workers or job.terminating_workers:
             raise PlanError(
-                f"{_title(decision)}: it is not queued, it has {job.workers} worker(s) and "
+                f"{_decision_title(decision)}: it is not queued, it has {job.workers} worker(s) and "
                 f"{job.terminating_workers} terminating"
             )
         if self._refused.get(job.id, job.refused):
-            raise PlanError(f"{_title(decision)}: it was refused")
-        self._width(decision, job)
-        self._eligible(decision, job, decision.nodes)
+            raise PlanError(f"{_decision_title(decision)}: it was refused")
+        self._check_width(decision, job)
+        self._check_nodes(decision, job, decision.nodes)
         self._ledger.take(decision.nodes, job.gpus_per_worker)
 
-    def _resize(self, decision: Resize) -> None:
-        job = self._acting(decision)
+    def _check_resize(self, decision: Resize) -> None:
+        job = self._job_acted_on(decision)
         if not job.workers:
-            raise PlanError(f"{_title(decision)}: it does not run; admit it")
-        self._width(decision, job)
+            raise PlanError(f"{_decision_title(decision)}: it does not run; admit it")
+        self._check_width(decision, job)
         if decision.workers == job.workers:
-            raise PlanError(f"{_title(decision)}: it has {job.workers} worker(s) already")
-        kept = min(job.workers, decision.workers)
-        if job.nodes and decision.nodes[:kept] != job.nodes[:kept]:
+            raise PlanError(f"{_decision_title(decision)}: it has {job.workers} worker(s) already")
+        unchanged = min(job.workers, decision.workers)
+        if job.nodes and decision.nodes[:unchanged] != job.nodes[:unchanged]:
             raise PlanError(
-                f"{_title(decision)}: workers 0..{kept - 1} stay where they are, on "
-                f"{_listed(job.nodes[:kept])}, not on {_listed(decision.nodes[:kept])}"
+                f"{_decision_title(decision)}: workers 0..{unchanged - 1} stay where they are, on "
+                f"{_list_names(job.nodes[:unchanged])}, not on {_list_names(decision.nodes[:unchanged])}"
             )
         if decision.workers > job.workers:
             if decision.at == "epoch":
-                raise PlanError(f"{_title(decision)}: growth starts pods now, not at an epoch")
-            self._eligible(decision, job, decision.nodes[kept:])
-            self._ledger.take(decision.nodes[kept:], job.gpus_per_worker)
+                raise PlanError(
+                    f"{_decision_title(decision)}: growth starts pods now, not at an epoch"
+                )
+            self._check_nodes(decision, job, decision.nodes[unchanged:])
+            self._ledger.take(decision.nodes[unchanged:], job.gpus_per_worker)
 
-    def _eligible(self, decision: Admit | Resize, job: Job, nodes: Sequence[str]) -> None:
+    def _check_nodes(self, decision: Admit | Resize, job: Job, nodes: Sequence[str]) -> None:
         """New workers start only where the job may run."""
         may = self._state.eligible(job)
         wrong = () if may is None else sorted(set(nodes) - may)
         if wrong:
             raise PlanError(
-                f"{_title(decision)}: it may not use {_listed(wrong)}: {job.eligible} allows "
-                f"{_listed(sorted(may or ())) or 'no node'}"
+                f"{_decision_title(decision)}: it may not use {_list_names(wrong)}: {job.eligible} allows "
+                f"{_list_names(sorted(may or ())) or 'no node'}"
             )
 
-    def _width(self, decision: Admit | Resize, job: Job) -> None:
+    def _check_width(self, decision: Admit | Resize, job: Job) -> None:
         if decision.workers not in job.widths:
             raise PlanError(
-                f"{_title(decision)}: {decision.workers} is not among its widths {job.widths}"
+                f"{_decision_title(decision)}: {decision.workers} is not among its widths {job.widths}"
             )
         if decision.workers < 1:
-            raise PlanError(f"{_title(decision)}: a Job of 0 workers completes; suspend it")
+            raise PlanError(
+                f"{_decision_title(decision)}: a Job of 0 workers completes; suspend it"
+            )
         if len(decision.nodes) != decision.workers:
             raise PlanError(
-                f"{_title(decision)}: {len(decision.nodes)} node(s) named for "
+                f"{_decision_title(decision)}: {len(decision.nodes)} node(s) named for "
                 f"{decision.workers} worker(s)"
             )
 
-    def _preempt(self, decision: Preempt) -> None:
-        job = self._acting(decision)
+    def _check_stop(self, decision: Preempt) -> None:
+        job = self._job_acted_on(decision)
         if not job.workers:
-            raise PlanError(f"{_title(decision)}: it does not run")
+            raise PlanError(f"{_decision_title(decision)}: it does not run")
         if decision.beneficiary and decision.beneficiary not in self._state.by_id:
             raise PlanError(
-                f"{_title(decision)}: beneficiary {decision.beneficiary!r} is no unfinished job"
+                f"{_decision_title(decision)}: beneficiary {decision.beneficiary!r} is no unfinished job"
             )
         if not job.preemptible and decision.beneficiary not in ("", job.id):
-            raise PlanError(f"{_title(decision)}: it is not preemptible")
+            raise PlanError(f"{_decision_title(decision)}: it is not preemptible")
         if decision.at == "now":
             if not job.start_seen:
-                raise PlanError(f"{_title(decision)}: its start was not seen yet")
+                raise PlanError(f"{_decision_title(decision)}: its start was not seen yet")
             self._stopped.add(job.id)
 
-    def _continue(self, decision: Continue) -> None:
-        if self._acting(decision).stop_requested_at is None:
-            raise PlanError(f"{_title(decision)}: it was not asked to stop")
+    def _check_withdrawal(self, decision: Continue) -> None:
+        if self._job_acted_on(decision).stop_requested_at is None:
+            raise PlanError(f"{_decision_title(decision)}: it was not asked to stop")
 
-    def _pools(self, decision: Loan | Reclaim, names: Sequence[str], want: Pool) -> None:
+    def _check_pools(self, decision: Loan | Reclaim, names: Sequence[str], want: Pool) -> None:
         pools = {node.id: node.pool for node in self._state.nodes}
         for name in names:
             if name not in pools:
-                raise PlanError(f"{_title(decision)}: node {name!r} is not in the cluster")
+                raise PlanError(f"{_decision_title(decision)}: node {name!r} is not in the cluster")
             if pools[name] != want:
                 raise PlanError(
-                    f"{_title(decision)}: node {name} is in pool {pools[name]}, not {want}"
+                    f"{_decision_title(decision)}: node {name} is in pool {pools[name]}, not {want}"
                 )
 
-    def _reclaim(self, decision: Reclaim) -> None:
-        self._pools(decision, decision.nodes, "loaned")
+    def _check_reclaim(self, decision: Reclaim) -> None:
+        self._check_pools(decision, decision.nodes, "loaned")
         wanted = frozenset(decision.nodes)
         for job in self._state.running:
             taken = wanted.intersection(job.nodes)
             if taken and job.id not in self._stopped:
                 raise PlanError(
-                    f"{_title(decision)}: job {job.id} still runs on {_listed(sorted(taken))}"
+                    f"{_decision_title(decision)}: job {job.id} still runs on {_list_names(sorted(taken))}"
                 )
 
 
-def _grows(decision: Decision, state: ClusterState) -> TypeGuard[Resize]:
+def _is_growth(decision: Decision, state: ClusterState) -> TypeGuard[Resize]:
     if not isinstance(decision, Resize):
         return False
     job = state.by_id.get(decision.job)
     return job is not None and decision.workers > job.workers
 
 
-def _title(decision: Decision) -> str:
+def _decision_title(decision: Decision) -> str:
     if isinstance(decision, Loan | Reclaim):
-        return f"{type(decision).__name__} of {_listed(decision.nodes)}"
+        return f"{type(decision).__name__} of {_list_names(decision.nodes)}"
     return f"{type(decision).__name__} of job {decision.job}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:5])
     return f"{shown}, and {len(names) - 5} more" if len(names) > 5 else shown

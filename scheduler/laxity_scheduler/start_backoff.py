@@ -13,7 +13,10 @@ from laxity_scheduler.model.job import FOREVER, Job
 
 FIRST_S: Final = 60.0
 LONGEST_S: Final = 3600.0
-FAILED: Final = ("pods_do_not_fit", "workers_fail")  # why a job is stopped whose start has failed
+FAILED_START_CODES: Final = (
+    "pods_do_not_fit",
+    "workers_fail",
+)  # why a job is stopped whose start has failed
 
 
 def backoff_s(failed_starts: int) -> float:
@@ -23,12 +26,12 @@ def backoff_s(failed_starts: int) -> float:
     return min(LONGEST_S, FIRST_S * 2.0 ** (min(failed_starts, 32) - 2))
 
 
-def failed_starts(job: Job) -> int:
+def count_failed_starts(job: Job) -> int:
     """How often in a row it has failed to start, this time included; once formed, a row is over."""
     return 1 if job.formed else job.failed_starts + 1
 
 
-def without_who_waits(state: ClusterState) -> tuple[ClusterState, float]:
+def hide_backed_off_jobs(state: ClusterState) -> tuple[ClusterState, float]:
     """The state without jobs that are not to be tried yet, and when the next one is (FOREVER: none).
 
     It is the state itself if there are none. Who asks for a verdict (as its deadline was changed) is
@@ -42,9 +45,9 @@ def without_who_waits(state: ClusterState) -> tuple[ClusterState, float]:
     if not later:
         return state, FOREVER
     away = {job.id for job in later}
-    seen = replace(
+    visible_state = replace(
         state,
         jobs=tuple(job for job in state.jobs if job.id not in away),
         holds=tuple(hold for hold in state.holds if hold.job not in away),
     )
-    return seen, min(job.not_before for job in later)
+    return visible_state, min(job.not_before for job in later)

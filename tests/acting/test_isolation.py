@@ -21,7 +21,7 @@ from laxity_k8s.observe import eligible, rejections, snapshot
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
-from laxity_scheduler.model.reasons import reason, utc
+from laxity_scheduler.model.reasons import format_utc, reason
 from laxity_scheduler.plan import Plan
 from tests.acting.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch
 from tests.acting.making import EVER_SUSPENDED, SUSPENDED, job, node, pod
@@ -355,7 +355,7 @@ def test_a_job_whose_patch_is_refused_is_told_and_tried_again_later_and_later(
         assert {one.id: one.free_gpus for one in state.nodes} == {"a": 3, "b": 4}
         again_at = at + wait_s
         if not everything:
-            assert told(world) == f"denied by policy (tried again at {utc(again_at)})"
+            assert told(world) == f"denied by policy (tried again at {format_utc(again_at)})"
         assert world._snapshot.due_at == pytest.approx(again_at)
         at = again_at
         assert world.observe().by_id[BAD].asked

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laxity_scheduler.model.reasons import named, reason
+from laxity_scheduler.model.reasons import reason, visible_names
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_figures_stay_and_reasons_without_names_are_the_same_object() -> None:
 
 
 def test_who_may_see_all_is_named_all() -> None:
-    assert named(["a/x", "b/y"], lambda _: True) == ["a/x", "b/y"]
+    assert visible_names(["a/x", "b/y"], lambda _: True) == ["a/x", "b/y"]

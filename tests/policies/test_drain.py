@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity_scheduler.allocation.makespan import drain_s
+from laxity_scheduler.allocation.makespan import remaining_makespan_s
 from laxity_scheduler.model.decision import Admit, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
@@ -52,15 +52,15 @@ def test_work_that_comes_slows_the_drain_and_where_it_takes_all_gpus_there_is_no
         jobs += [job(f"{row}", submitted_at=NOW - since_s) for row in range(2, 6)]
         rest_s = {one.id: 1_000.0 for one in jobs}
         state = cluster(gpus=4, jobs=jobs, now=NOW)
-        assert drain_s(state, rest_s) == pytest.approx(end_s)
+        assert remaining_makespan_s(state, rest_s) == pytest.approx(end_s)
         shuffled = replace(state, jobs=state.jobs[::-1])
-        assert drain_s(shuffled, rest_s) == pytest.approx(end_s)
+        assert remaining_makespan_s(shuffled, rest_s) == pytest.approx(end_s)
 
 
 def test_an_empty_cluster_is_done_and_one_without_gpus_never_is() -> None:
-    assert drain_s(cluster(gpus=4, jobs=[], now=NOW), {}) == 0.0
+    assert remaining_makespan_s(cluster(gpus=4, jobs=[], now=NOW), {}) == 0.0
     one = job("a")
-    assert drain_s(cluster(gpus=[], jobs=[one], now=NOW), {one.id: 1.0}) == FOREVER
+    assert remaining_makespan_s(cluster(gpus=[], jobs=[one], now=NOW), {one.id: 1.0}) == FOREVER
 
 
 @pytest.mark.parametrize(

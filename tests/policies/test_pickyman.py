@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity_scheduler.allocation.victims import Need, Victim, cheapest, exact, greedy
+from laxity_scheduler.allocation.victims import (
+    Need,
+    Victim,
+    cheapest_victims,
+    exact_victims,
+    greedy_victims,
+)
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.decision import Admit, Preempt
 from laxity_scheduler.model.job import Job
@@ -220,11 +226,11 @@ def brute_force(among: Sequence[Victim], need: int) -> float:
 
 @given(among=victims, need=st.integers(1, 12))
 def test_the_exact_cover_is_the_cheapest_of_all_sets(among: list[Victim], need: int) -> None:
-    best_s, chosen = brute_force(among, need), cover(exact, among, need)
+    best_s, chosen = brute_force(among, need), cover(exact_victims, among, need)
     reference_s = least_cost_s([gpus_of(v) for v in among], [v.cost_s for v in among], need)
     assert reference_s == best_s
     if best_s == float("inf"):
-        assert cheapest(among, Need(need, 1, Ledger(["n0"], [0]))) is None
+        assert cheapest_victims(among, Need(need, 1, Ledger(["n0"], [0]))) is None
         return
     assert sum(gpus_of(victim) for victim in chosen) >= need
     assert cost_s(chosen) == best_s
@@ -234,7 +240,7 @@ def test_the_exact_cover_is_the_cheapest_of_all_sets(among: list[Victim], need: 
 def test_the_greedy_cover_is_enough_and_nobody_in_it_is_needless(
     among: list[Victim], need: int
 ) -> None:
-    chosen = cover(greedy, among, need)
+    chosen = cover(greedy_victims, among, need)
     if sum(gpus_of(victim) for victim in among) < need:
         return
     got = sum(gpus_of(victim) for victim in chosen)
@@ -262,7 +268,7 @@ def in_turn(among: Sequence[Victim], needs: Sequence[int]) -> float:
     """One need after the other, each taking its cheapest cover of what is left."""
     rest, total_s = list(among), 0.0
     for need in needs:
-        chosen = cover(exact, rest, need)
+        chosen = cover(exact_victims, rest, need)
         if not chosen:
             return float("inf")
         rest = [victim for victim in rest if victim not in chosen]

@@ -8,7 +8,7 @@ from laxity_scheduler import policies
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.policies.registry import REGISTRY, UnknownPolicyError, find
-from laxity_scheduler.process.start import policy_named
+from laxity_scheduler.process.start import find_policy
 from laxity_scheduler.simulate import run
 from laxity_scheduler.store import codec
 from tests.contract.random_states import cases
@@ -28,7 +28,7 @@ def test_service_and_simulator_decide_the_same_to_the_byte(
     given: dict[str, Policy] = {}
     monkeypatch.setattr(run, "literal", lambda *_, policy, **__: given.setdefault("policy", policy))
     run._cycles("no trace", run.Setting(name, 2, 8, literal_cycle=True), [], lambda _: None)
-    served, simulated = policy_named(name), given["policy"]
+    served, simulated = find_policy(name), given["policy"]
     for case in cases(STATES):
         plans = [with_follow_ups(one)(case.state, case.predictor) for one in (served, simulated)]
         assert codec.plan_bytes(plans[0]) == codec.plan_bytes(plans[1])

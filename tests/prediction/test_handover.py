@@ -7,7 +7,7 @@ import pytest
 
 from laxity_profiler.estimate import Progress
 from laxity_profiler.learning.learner import Learner
-from laxity_scheduler.process.start import Shared, taking_over
+from laxity_scheduler.process.start import RefreshingLearner, catching_up_first
 from tests.prediction.builders import LATER_AT, epoch_line, history_in, line, trained, workload
 from tests.prediction.test_first_epoch import Link, read_line, told, unseen, within
 
@@ -23,7 +23,7 @@ class Pair:
         self.histories = [history_in(folder), history_in(folder)]
         self.learners = [Learner(history) for history in self.histories]
         self.replicas = [
-            Shared(history, learner)
+            RefreshingLearner(history, learner)
             for history, learner in zip(self.histories, self.learners, strict=True)
         ]
         self.led = [True, False]
@@ -62,7 +62,7 @@ def test_a_standby_that_becomes_leader_predicts_as_the_one_before(pair: Pair) ->
     assert known
     assert not standby.coverage(), "it has judged none"
 
-    leads = taking_over(lambda: pair.led[1], standby.reload_outcomes)
+    leads = catching_up_first(lambda: pair.led[1], standby.reload_outcomes)
     assert not leads()
     pair.led = [False, True]
     assert leads()

@@ -18,7 +18,12 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.expected_times import last_reasons
 from laxity_scheduler.service.views import LastReason, view_of
-from laxity_scheduler.start_backoff import LONGEST_S, backoff_s, failed_starts, without_who_waits
+from laxity_scheduler.start_backoff import (
+    LONGEST_S,
+    backoff_s,
+    count_failed_starts,
+    hide_backed_off_jobs,
+)
 from tests.builders import MINUTE_EPOCHS, cluster, job, promised
 
 
@@ -78,19 +83,19 @@ def test_then_it_is_tried_again() -> None:
 
 def test_a_new_deadline_is_judged_at_once() -> None:
     state = cluster(gpus=1, jobs=[broken(asked=True)], now=30.0)
-    assert without_who_waits(state)[0] is state
+    assert hide_backed_off_jobs(state)[0] is state
 
 
 def test_nothing_changes_where_nobody_waits() -> None:
     state = cluster(gpus=2, jobs=[job("be", running=1), job("other")], now=30.0)
-    assert without_who_waits(state)[0] is state
+    assert hide_backed_off_jobs(state)[0] is state
     running = cluster(gpus=1, jobs=[job("be", running=1, not_before=100.0, asked=False)], now=30.0)
-    assert without_who_waits(running) == (running, FOREVER)
+    assert hide_backed_off_jobs(running) == (running, FOREVER)
 
 
 def test_gpus_held_for_it_are_free() -> None:
     state = cluster(gpus=1, jobs=[broken(asked=False)], holds=[Hold("team/broken", "n0", 1, 600.0)])
-    seen, next_at = without_who_waits(replace(state, now=30.0))
+    seen, next_at = hide_backed_off_jobs(replace(state, now=30.0))
     assert (seen.jobs, seen.holds, next_at) == ((), (), 100.0)
 
 
@@ -103,7 +108,7 @@ def test_gpus_held_for_it_are_free() -> None:
     ],
 )
 def test_failures_in_a_row_count(before: int, formed: int, times: int) -> None:
-    assert failed_starts(job("a", running=2, formed=formed, failed_starts=before)) == times
+    assert count_failed_starts(job("a", running=2, formed=formed, failed_starts=before)) == times
 
 
 def reasons(**fields: Any) -> list[tuple[type, str]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from laxity_scheduler.process.serve import readable
-from laxity_scheduler.process.start import opened
+from laxity_scheduler.process.serve import as_store_error
+from laxity_scheduler.process.start import open_service
 from laxity_scheduler.service.settings import Settings
 from laxity_scheduler.store.store import Store, StoreError
 from tests.cli.calling import laxity
@@ -146,8 +146,8 @@ def test_a_service_on_a_store_that_it_cannot_read_says_so(
 
     with (
         pytest.raises(StoreError, match=words),
-        readable(settings),
-        opened(settings, url="http://127.0.0.1:9", worker_token=str),
+        as_store_error(settings),
+        open_service(settings, url="http://127.0.0.1:9", worker_token=str),
     ):
         pass
 
@@ -156,7 +156,10 @@ def test_a_service_on_a_store_that_it_cannot_read_says_so(
 def test_a_stored_view_that_cannot_be_read_is_left_out(view: bytes, copy: Path) -> None:
     change(copy, "INSERT INTO jobs VALUES (?, 'a', 'd', 'queued', '', 1.0, NULL, ?)", "u", view)
     settings = Settings(home=copy.parent, tracking_uri="none", slots=1)
-    with readable(settings), opened(settings, url="http://127.0.0.1:9", worker_token=str) as parts:
+    with (
+        as_store_error(settings),
+        open_service(settings, url="http://127.0.0.1:9", worker_token=str) as parts,
+    ):
         assert "u" not in {shown["uid"] for shown in parts.service.board.all()}
 
 
@@ -166,7 +169,7 @@ def test_a_service_on_a_file_that_is_no_database_says_so(tmp_path: Path) -> None
 
     with (
         pytest.raises(StoreError, match="cannot be opened: file is not a database"),
-        readable(settings),
-        opened(settings, url="http://127.0.0.1:9", worker_token=str),
+        as_store_error(settings),
+        open_service(settings, url="http://127.0.0.1:9", worker_token=str),
     ):
         pass

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from laxity_scheduler.process.instance_dir import Home
+from laxity_scheduler.process.instance_dir import InstanceDir
 
 Json = dict[str, Any]
 MEGABYTE = 1024 * 1024
@@ -99,7 +99,7 @@ def attacked(home: Path, *, host: str = "127.0.0.1") -> Iterator[Attacked]:
     arguments = ("--host", host, "--port", "0", "--slots", "2", "--tracking-uri", "none")
     laxity(home, "up", *arguments)
     try:
-        running = Home(home).running()
+        running = InstanceDir(home).running_service()
         assert running is not None
         said = json.loads((home / "service.json").read_text())
         port = int(said["url"].rpartition(":")[2])

@@ -135,4 +135,4 @@ def test_a_refused_job_stays_refused_when_it_is_gone_and_gives_way_to_the_one_th
     assert [row.finished_at for row in rows] == [10.0, 30.0], "both are forgotten in time"
     assert [view["uid"] for view in ViewCache(rows[::-1]).all()] == ["second"]
     board.drop_old(ended_before=31.0)
-    assert board.unordered_views() == []
+    assert board.views_in_any_order() == []

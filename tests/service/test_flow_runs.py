@@ -13,7 +13,7 @@ from laxity_scheduler.notifications.prefect_api import PrefectApi, PrefectError
 from laxity_scheduler.notifications.prefect_cancellations import PrefectCancellations
 from laxity_scheduler.notifications.prefect_sink import MAX_LOOKS, PrefectSink, runs_as
 from laxity_scheduler.notifications.prefect_states import REFUSAL_PREFIX, RunState, state_wanted_for
-from laxity_scheduler.process.start import tells_prefect
+from laxity_scheduler.process.start import uses_prefect
 from laxity_scheduler.service.settings import Settings, SettingsError
 
 Json = dict[str, Any]
@@ -101,12 +101,12 @@ def test_what_its_pod_or_its_user_said_is_never_overruled(
     ],
 )
 def test_prefect_is_told_by_a_service_of_a_cluster(world: str, url: str, *, told: bool) -> None:
-    assert tells_prefect(Settings(world=world, prefect_api=url)) is told
+    assert uses_prefect(Settings(world=world, prefect_api=url)) is told
 
 
 def test_an_address_that_is_none_is_said_at_the_start() -> None:
     with pytest.raises(SettingsError, match=r"'prefect:4200': write http://HOST:4200/api"):
-        tells_prefect(Settings(world="kubernetes", prefect_api="prefect:4200"))
+        uses_prefect(Settings(world="kubernetes", prefect_api="prefect:4200"))
 
 
 class Run:

@@ -13,7 +13,7 @@ from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.process.start import Shared, reports_of, taking_over
+from laxity_scheduler.process.start import RefreshingLearner, catching_up_first, reports_of
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
@@ -41,11 +41,11 @@ class Replica:
             settings=settings,
             world=world,
             store=self.store,
-            learning=Shared(self.history, self.learner),
+            learning=RefreshingLearner(self.history, self.learner),
             report_of=reports_of(self.history),
             policy=qos.decide,
             feedback=Feedback(self.history, self.learner),
-            leads=taking_over(lambda: self.elected, self.learner.reload_outcomes),
+            leads=catching_up_first(lambda: self.elected, self.learner.reload_outcomes),
         )
 
     def step(self) -> None:

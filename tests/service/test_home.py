@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.process.instance_dir import Home, HomeBusyError, HomeError
+from laxity_scheduler.process.instance_dir import (
+    InstanceDir,
+    InstanceDirBusyError,
+    InstanceDirError,
+)
 from tests.cli.calling import laxity
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from laxity_scheduler.process.instance_dir import Home
-home = Home(Path(sys.argv[1])).lock()
-home.announce("http://127.0.0.1:1", "")
+from laxity_scheduler.process.instance_dir import InstanceDir
+home = InstanceDir(Path(sys.argv[1])).lock_for_process()
+home.publish_address("http://127.0.0.1:1", "")
 print("locked", flush=True)
 time.sleep(600)
 """
@@ -43,8 +47,8 @@ def ended(process: subprocess.Popen[str]) -> None:
 def test_a_home_that_is_served_cannot_be_served_twice(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
-    with pytest.raises(HomeBusyError, match=f"process {holder.pid} at http://127.0.0.1:1"):
-        Home(tmp_path).lock()
+    with pytest.raises(InstanceDirBusyError, match=f"process {holder.pid} at http://127.0.0.1:1"):
+        InstanceDir(tmp_path).lock_for_process()
     ended(holder)
 
 
@@ -52,17 +56,17 @@ def test_a_killed_service_leaves_its_home_free(
     tmp_path: Path, holder: subprocess.Popen[str]
 ) -> None:
     ended(holder)
-    home = Home(tmp_path)
-    assert home.running() is None
+    home = InstanceDir(tmp_path)
+    assert home.running_service() is None
     assert home.pid_file.exists()
-    home.lock().leave()
+    home.lock_for_process().release_lock()
     assert not home.pid_file.exists()
 
 
 def test_a_pid_that_belongs_to_somebody_else_by_now_is_no_service(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = InstanceDir(tmp_path)
     home.pid_file.write_text(json.dumps({"pid": os.getpid(), "started": "1"}))
-    assert home.running() is None
+    assert home.running_service() is None
 
 
 @pytest.mark.parametrize(
@@ -75,16 +79,16 @@ def test_a_pid_that_belongs_to_somebody_else_by_now_is_no_service(tmp_path: Path
     ],
 )
 def test_a_garbled_pid_file_counts_as_none(tmp_path: Path, text: str) -> None:
-    home = Home(tmp_path)
+    home = InstanceDir(tmp_path)
     home.pid_file.write_text(text)
-    assert home.running() is None
+    assert home.running_service() is None
 
 
 def test_what_a_home_holds_is_for_its_owner_alone(tmp_path: Path) -> None:
-    home = Home(tmp_path / "new").lock()
-    home.announce("http://127.0.0.1:1", "a secret token")
+    home = InstanceDir(tmp_path / "new").lock_for_process()
+    home.publish_address("http://127.0.0.1:1", "a secret token")
     modes = [path.stat().st_mode & 0o077 for path in (home.path, home.service_file, home.pid_file)]
-    home.leave()
+    home.release_lock()
     assert modes == [0, 0, 0]
 
 
@@ -97,7 +101,7 @@ def test_a_home_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
         file.chmod(0o644)
     (path / "link").symlink_to(outside)
     path.chmod(0o755)
-    Home(path).tighten()
+    InstanceDir(path).make_private()
     modes = {place.name: place.stat().st_mode & 0o777 for place in (path, secret, outside)}
     assert modes == {"home": 0o700, "cluster.db": 0o600, "outside": 0o644}
 
@@ -112,25 +116,27 @@ def test_a_home_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
 def test_a_folder_that_is_not_ones_own_is_refused_as_a_home(
     owner: int, mode: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, real = Home(tmp_path), Path.stat
+    home, real = InstanceDir(tmp_path), Path.stat
     found = os.stat_result((0o040000 | mode, 0, 0, 0, owner, owner, 0, 0, 0, 0))
     monkeypatch.setattr(Path, "stat", lambda path: found if path == tmp_path else real(path))
-    with pytest.raises(HomeError, match=f"{tmp_path} {words}: set LAXITY_HOME"):
-        home.tighten()
+    with pytest.raises(InstanceDirError, match=f"{tmp_path} {words}: set LAXITY_HOME"):
+        home.make_private()
 
 
 def test_a_service_that_does_not_listen_yet_is_said_to_be_starting(tmp_path: Path) -> None:
-    home = Home(tmp_path).lock()
-    with pytest.raises(HomeBusyError, match=rf"process {os.getpid()} \(it is starting\) already"):
-        Home(tmp_path).lock()
-    home.leave()
+    home = InstanceDir(tmp_path).lock_for_process()
+    with pytest.raises(
+        InstanceDirBusyError, match=rf"process {os.getpid()} \(it is starting\) already"
+    ):
+        InstanceDir(tmp_path).lock_for_process()
+    home.release_lock()
 
 
 def test_the_port_of_the_last_time_is_remembered(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = InstanceDir(tmp_path)
     assert home.last_port() == 0
     home.keep_port(4711)
-    assert Home(tmp_path).last_port() == 4711
+    assert InstanceDir(tmp_path).last_port() == 4711
 
 
 def test_elsewhere_than_on_linux_up_says_what_it_needs(

@@ -291,14 +291,14 @@ def test_a_store_that_takes_nothing_makes_the_service_unready(
 def test_an_expected_end_that_cannot_be_told_costs_that_job_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finishes = expected_times.expected_ends
+    finishes = expected_times.predict_ends
 
     def failing(state: Any, predictor: Any, jobs: Any) -> Any:
         if any(job.id == "default/bad" for job in jobs):
             raise ValueError("year 17970 is out of range")
         return finishes(state, predictor, jobs)
 
-    monkeypatch.setattr(expected_times, "expected_ends", failing)
+    monkeypatch.setattr(expected_times, "predict_ends", failing)
     with staged(tmp_path, MemoryWorld(2)) as stage:
         submit_together(stage, "bad", "a")
         good = stage.until("default/a", lambda view: view["p90_at"] and view["workers"], "expected")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from examples.demo.servers import free_ports
-from laxity_scheduler.process.daemon import ready
+from laxity_scheduler.process.daemon import is_ready
 from laxity_scheduler.process.logs import log_to_stderr
 from laxity_scheduler.service.job_faults import JobFaults
 
@@ -124,7 +124,7 @@ def test_every_line_of_a_service_that_fails_requests_is_json(tmp_path: Path) -> 
 def _send_rubbish(port: int) -> None:
     """A request that is no HTTP, once the server listens."""
     end = time.monotonic() + 60.0
-    while not ready(f"http://127.0.0.1:{port}"):
+    while not is_ready(f"http://127.0.0.1:{port}"):
         assert time.monotonic() < end
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")

@@ -9,7 +9,7 @@ from laxity import names
 from laxity_profiler.estimate import Workload
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.notifications.poller import Poller
-from laxity_scheduler.process.start import reading
+from laxity_scheduler.process.start import mlflow_poller
 from laxity_scheduler.service.settings import Settings
 from tests.prediction.builders import history_in
 
@@ -39,7 +39,7 @@ def test_a_replica_that_does_not_lead_reads_nothing() -> None:
 
 def test_without_an_mlflow_there_is_nothing_to_read(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, tracking_uri="none")
-    assert reading(settings, history_in(tmp_path), due=lambda: True) is None
+    assert mlflow_poller(settings, history_in(tmp_path), due=lambda: True) is None
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_a_run_from_elsewhere_is_known_to_the_predictor(tmp_path: Path) -> None:
     epochs = [Metric(names.EPOCH_ACTUAL, 40.0, 1_000 * (40 * n), n) for n in range(1, 7)]
     client.log_batch(run_id, metrics=epochs)
     history = history_in(tmp_path)
-    reader = reading(settings, history, due=lambda: True)
+    reader = mlflow_poller(settings, history, due=lambda: True)
 
     assert reader is not None
     assert reader.poll_once()

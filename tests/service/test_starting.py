@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from laxity.cli.exit_codes import CommandError
 from laxity_scheduler.commands import register
-from laxity_scheduler.process.instance_dir import Home
-from laxity_scheduler.process.start import policy_named
+from laxity_scheduler.process.instance_dir import InstanceDir
+from laxity_scheduler.process.start import find_policy
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import Store, StoreError
 
@@ -88,7 +88,7 @@ def test_a_folder_whose_disk_does_not_do_it_is_named(
 
 def test_a_policy_that_there_is_not_is_told_which_there_are() -> None:
     with pytest.raises(SettingsError, match=r"one of chronus, .*, qos, .*, srtf"):
-        policy_named("astrology")
+        find_policy("astrology")
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_who_interrupts_up_is_left_no_service(tmp_path: Path) -> None:
     ]
     starting = subprocess.Popen(command, env=os.environ | {"LAXITY_HOME": str(tmp_path)})
     give_up_at = time.monotonic() + 60.0
-    while Home(tmp_path).running() is None:
+    while InstanceDir(tmp_path).running_service() is None:
         assert time.monotonic() < give_up_at
         assert starting.poll() is None
     starting.send_signal(signal.SIGINT)
     assert starting.wait(60.0) == 130
-    assert Home(tmp_path).running() is None
+    assert InstanceDir(tmp_path).running_service() is None

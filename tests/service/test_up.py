@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from laxity.api.client import Client
-from laxity_scheduler.process.instance_dir import Home
-from laxity_scheduler.process.tracking_links import lines_about
+from laxity_scheduler.process.instance_dir import InstanceDir
+from laxity_scheduler.process.tracking_links import tracking_lines
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -94,7 +94,7 @@ def test_a_service_killed_in_the_middle_of_a_training_goes_on_and_nothing_is_los
     again = laxity(home, "up", "--port", "0")
     submitted(home, "a", "--epochs", "40")
     promised = until(home, "a", lambda view: view.epochs_done >= 3, "training")
-    running = Home(home).running()
+    running = InstanceDir(home).running_service()
     assert running is not None
     os.kill(running.pid, signal.SIGKILL)
     laxity(home, "up", "--port", "0", "--slots", "1")
@@ -199,7 +199,7 @@ def test_up_and_the_job_say_that_nobody_tracks_and_the_job_ends_in_time(home: Pa
 def test_up_names_the_page_of_a_local_store(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/mlflow.db"
 
-    lines = [*lines_about(store)]
+    lines = [*tracking_lines(store)]
 
     page = "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
     assert lines == [f"runs: mlflow ui --backend-store-uri {store}", f"      {page}"]
@@ -219,6 +219,6 @@ def test_up_asks_a_server_for_the_experiment_it_will_show() -> None:
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         uri = f"http://127.0.0.1:{server.server_port}"
-        (line,) = lines_about(uri)
+        (line,) = tracking_lines(uri)
         server.shutdown()
     assert line == f"runs: {uri}/#/experiments/7/runs?workflowType=machine_learning"

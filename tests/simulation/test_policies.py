@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from laxity_scheduler.allocation.victims import Need, Victim, cheapest
+from laxity_scheduler.allocation.victims import Need, Victim, cheapest_victims
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.policies.registry import REGISTRY, find
@@ -63,7 +63,7 @@ def test_the_greedy_division_is_within_ten_per_cent_of_the_exact_one_on_average(
 
 def test_no_victims_are_named_when_all_together_are_not_enough() -> None:
     lone = Victim("a", (("n0", 2),), 0.0, 1.0)
-    assert cheapest([lone], Need(3, 1, Ledger(["n0"], [0]))) is None
+    assert cheapest_victims([lone], Need(3, 1, Ledger(["n0"], [0]))) is None
     assert least_cost_s([2], [1.0], 3) == float("inf")
 
 

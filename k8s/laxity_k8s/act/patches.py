@@ -44,7 +44,7 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, may_be_named, reason
 from laxity_scheduler.model.verdict import Offer, Promise, Refusal, Verdict
-from laxity_scheduler.start_backoff import FAILED, backoff_s, failed_starts
+from laxity_scheduler.start_backoff import FAILED_START_CODES, backoff_s, count_failed_starts
 
 LONGEST_REASON = 1024
 BATCH = 24  # patches; fewer than are in flight, so that the API server never waits for them
@@ -289,7 +289,7 @@ def _preempt(draft: _Draft, decision: Preempt) -> None:
         return
     draft.spec["suspend"] = True
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
-    failed = failed_starts(draft.row) if decision.reason.code in FAILED else 0
+    failed = count_failed_starts(draft.row) if decision.reason.code in FAILED_START_CODES else 0
     draft.kept |= {
         **_accounted(draft),
         "queued_at": draft.now,

@@ -128,7 +128,7 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
     from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
     from laxity_profiler.learning.learner import Learner
-    from laxity_scheduler.process.start import policy_named, reports_of
+    from laxity_scheduler.process.start import find_policy, reports_of
     from laxity_scheduler.service.feedback import Feedback
     from laxity_scheduler.service.settings import NO_TRACKING, Settings
     from laxity_scheduler.store.store import Store
@@ -155,7 +155,7 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
                 store=store,
                 learning=learner,
                 report_of=reports_of(history),
-                policy=policy_named(settings.policy),
+                policy=find_policy(settings.policy),
                 feedback=Feedback(history, learner),
             ),
             api,

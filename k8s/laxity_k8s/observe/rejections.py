@@ -12,7 +12,7 @@ from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_scheduler.model.job import FOREVER
-from laxity_scheduler.model.reasons import utc
+from laxity_scheduler.model.reasons import format_utc
 
 OURS = frozenset({*names.OUTPUTS, names.VERDICT_LABEL, names.CLASS_LABEL})
 FIRST_S: Final = 60.0
@@ -60,7 +60,9 @@ class Rejections:
         if found.asked != _asked(job):
             del self._found[job_id]
             return ""
-        again = "" if found.again_at == FOREVER else f" (tried again at {utc(found.again_at)})"
+        again = (
+            "" if found.again_at == FOREVER else f" (tried again at {format_utc(found.again_at)})"
+        )
         return f"{found.problem}{again}"
 
     def again_at(self, job_id: str) -> float:

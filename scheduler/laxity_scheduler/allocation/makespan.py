@@ -21,17 +21,17 @@ from laxity_scheduler.capacity.ledger import USABLE
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 
-LAST: Final = 4  # submissions that tell how much work goes on coming
+RECENT_SUBMISSIONS: Final = 4  # submissions that tell how much work goes on coming
 
 
-def drain_s(state: ClusterState, rest_s: Mapping[str, float]) -> float:
+def remaining_makespan_s(state: ClusterState, rest_s: Mapping[str, float]) -> float:
     """From now to the end of the jobs that `rest_s` names; FOREVER if work comes as fast as it goes."""
     jobs = [job for job in state.jobs if job.id in rest_s]
     if not jobs:
         return 0.0
     gpus = sum(node.gpus for node in state.nodes if node.pool in USABLE)
-    work = {job.id: rest_s[job.id] * (job.gpus or least_gpus(job)) for job in jobs}
-    new = nlargest(LAST, jobs, key=lambda job: (job.submitted_at, job.id))
+    work = {job.id: rest_s[job.id] * (job.gpus or gpus_to_start(job)) for job in jobs}
+    new = nlargest(RECENT_SUBMISSIONS, jobs, key=lambda job: (job.submitted_at, job.id))
     since_s = state.now - new[-1].submitted_at
     coming = sum(work[job.id] for job in new)
     if gpus * since_s <= coming:
@@ -39,6 +39,6 @@ def drain_s(state: ClusterState, rest_s: Mapping[str, float]) -> float:
     return sum(work.values()) / (gpus - coming / since_s)
 
 
-def least_gpus(job: Job) -> int:
+def gpus_to_start(job: Job) -> int:
     """What it needs to start."""
     return job.widths[0] * job.gpus_per_worker

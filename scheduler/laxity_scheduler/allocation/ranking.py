@@ -16,26 +16,26 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.regions import Purse
 
-MOST_TRIED: Final = 32  # waiting jobs for which others are stopped, per decision
+MAX_TRIED: Final = 32  # waiting jobs for which others are stopped, per decision
 Rank = Callable[[Job], tuple[float, ...]]
 
 
-def movable(job: Job) -> bool:
+def is_movable(job: Job) -> bool:
     """Whether a policy may start or stop it now."""
     if job.pinned or job.refused or job.terminating_workers:
         return False
     if not job.workers:
         return True
-    asked = job.stop_requested_at is not None or job.parked_epoch is not None
-    return job.preemptible and not asked
+    is_stopping = job.stop_requested_at is not None or job.parked_epoch is not None
+    return job.preemptible and not is_stopping
 
 
-def by_rank(state: ClusterState, rank: Rank, *, policy: str, wake_at: float = FOREVER) -> Plan:
+def plan_by_rank(state: ClusterState, rank: Rank, *, policy: str, wake_at: float = FOREVER) -> Plan:
     """Starts and stops that bring the first of the ranking onto the cluster."""
     jobs = [
         job
         for job in state.jobs
-        if movable(job) and (not job.eligible or job.workers or may_ever_start(state, job))
+        if is_movable(job) and (not job.eligible or job.workers or may_ever_start(state, job))
     ]
     ledger = Ledger.of(state)
     free = sum(node.free_gpus for node in state.nodes if node.pool in USABLE)  # held ones too
@@ -47,14 +47,14 @@ def by_rank(state: ClusterState, rank: Rank, *, policy: str, wake_at: float = FO
             reached.append(job)
         elif job.workers:
             spared.append(job)
-    return Plan(tuple(_starts(reached, spared, ledger, policy, state)), wake_at)
+    return Plan(tuple(_start_reached(reached, spared, ledger, policy, state)), wake_at)
 
 
-def _starts(
+def _start_reached(
     reached: list[Job], spared: list[Job], ledger: Ledger, policy: str, state: ClusterState
 ) -> Iterator[Decision]:
     """Starts of those reached; where GPUs are missing, stops of the last-ranked that make room."""
-    why = reason("order", policy=policy)
+    cause = reason("order", policy=policy)
     victims = [job for job in spared if job.resumed_at != state.now]
     served = {job.stop_for for job in state.jobs} | {hold.job for hold in state.holds}
     tried = 0
@@ -65,12 +65,12 @@ def _starts(
         may = state.eligible(job)
         nodes = ledger.place(job.widths[0], job.gpus_per_worker, may)
         if nodes is not None:
-            yield Admit(job.id, job.widths[0], nodes, why)
+            yield Admit(job.id, job.widths[0], nodes, cause)
             continue
         ledger.close_holds(job.id)
         tried += 1
-        if tried <= MOST_TRIED and job.id not in served:
-            for victim in _room_for(job, victims, ledger, may):
+        if tried <= MAX_TRIED and job.id not in served:
+            for victim in _choose_victims(job, victims, ledger, may):
                 victims.remove(victim)
                 stop = reason(
                     "preempt_ordered", policy=policy, beneficiary=job.id, gpus=victim.gpus
@@ -78,7 +78,7 @@ def _starts(
                 yield Preempt(victim.id, "epoch", job.id, stop)
 
 
-def _room_for(
+def _choose_victims(
     job: Job, victims: list[Job], ledger: Ledger, may: frozenset[str] | None
 ) -> list[Job]:
     """The last-ranked running jobs whose nodes, with what is free, hold it; none if never."""

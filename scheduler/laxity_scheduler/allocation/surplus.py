@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
-from laxity_scheduler.allocation.ranking import movable
+from laxity_scheduler.allocation.ranking import is_movable
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -12,20 +12,20 @@ from laxity_scheduler.promising.regions import Purse
 Gain = Callable[[Job, int, int], float]  # (job, from workers, to workers), larger is better
 
 
-def resizable(state: ClusterState) -> list[Job]:
+def resizable_jobs(state: ClusterState) -> list[Job]:
     """Jobs whose width a policy may change now, in order of submission."""
-    found = [
+    jobs = [
         job
         for job in state.jobs
-        if movable(job)
+        if is_movable(job)
         and not job.resize_to
         and (not job.workers or job.workers in job.widths)
         and (not job.eligible or job.workers or may_ever_start(state, job))
     ]
-    return sorted(found, key=lambda job: (job.submitted_at, job.id))
+    return sorted(jobs, key=lambda job: (job.submitted_at, job.id))
 
 
-def widen(
+def widen_by_gain(
     jobs: Sequence[Job], purse: Purse, gain: Gain, *, worth_it: float = 0.0
 ) -> dict[str, int]:
     """Workers by job id (absent: none). `jobs` come in the order in which they get their least."""
@@ -35,18 +35,18 @@ def widen(
         least = job.widths[0]
         if purse.take(job, 0, least):
             width[job.id] = least
-            _offer(heads, number, job, place=0, gain=gain, worth_it=worth_it)
+            _push_best_step(heads, number, job, place=0, gain=gain, worth_it=worth_it)
     heapify(heads)
     while heads:
         _, number, place = heappop(heads)
         job = jobs[number]
         if purse.take(job, width[job.id], job.widths[place]):
             width[job.id] = job.widths[place]
-            _offer(heads, number, job, place=place, gain=gain, worth_it=worth_it)
+            _push_best_step(heads, number, job, place=place, gain=gain, worth_it=worth_it)
     return width
 
 
-def _offer(
+def _push_best_step(
     heads: list[tuple[float, int, int]],
     number: int,
     job: Job,
@@ -56,15 +56,15 @@ def _offer(
     worth_it: float,
 ) -> None:
     """The best next width of a job: a later rise is not missed because of a fall before it."""
-    found = [
+    steps = [
         (-gain(job, job.widths[place], job.widths[higher]), number, higher)
         for higher in range(place + 1, len(job.widths))
     ]
-    best = min(found, default=None)
+    best = min(steps, default=None)
     if best is not None and -best[0] > worth_it:
         heappush(heads, best)
 
 
-def capacity(state: ClusterState, jobs: Sequence[Job]) -> Purse:
+def budget_of_jobs(state: ClusterState, jobs: Sequence[Job]) -> Purse:
     """GPUs that these jobs may share: free ones, and those that they hold."""
     return Purse(state, jobs, Ledger.of(state).total_free + sum(job.gpus for job in jobs))

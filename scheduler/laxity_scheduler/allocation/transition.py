@@ -14,7 +14,7 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 
 
-def toward(
+def plan_transition(
     state: ClusterState,
     jobs: Sequence[Job],
     width: Mapping[str, int],
@@ -30,18 +30,22 @@ def toward(
         if job.width_changed_at == state.now or wanted >= job.workers:
             continue
         if wanted:
-            why = reason("shrink_ordered", policy=policy, from_workers=job.workers, workers=wanted)
-            decisions.append(Resize(job.id, wanted, job.nodes[:wanted], "epoch", why))
+            cause = reason(
+                "shrink_ordered", policy=policy, from_workers=job.workers, workers=wanted
+            )
+            decisions.append(Resize(job.id, wanted, job.nodes[:wanted], "epoch", cause))
         else:
-            why = reason("preempt_ordered", policy=policy, beneficiary="others", gpus=job.gpus)
-            decisions.append(Preempt(job.id, "epoch", "", why))
+            cause = reason("preempt_ordered", policy=policy, beneficiary="others", gpus=job.gpus)
+            decisions.append(Preempt(job.id, "epoch", "", cause))
     for job in jobs:
         if not job.workers or job.width_changed_at != state.now:  # not twice at one instant
-            decisions += _more(job, width.get(job.id, 0), ledger, policy, state.eligible(job))
+            decisions += _start_or_grow(
+                job, width.get(job.id, 0), ledger, policy, state.eligible(job)
+            )
     return Plan(tuple(decisions), wake_at)
 
 
-def _more(
+def _start_or_grow(
     job: Job, wanted: int, ledger: Ledger, policy: str, may: frozenset[str] | None
 ) -> list[Decision]:
     ledger.open_holds(job.id)
@@ -49,9 +53,9 @@ def _more(
         nodes = ledger.place(workers - job.workers, job.gpus_per_worker, may)
         if nodes is None:
             continue
-        why = reason("order", policy=policy)
+        cause = reason("order", policy=policy)
         if not job.workers:
-            return [Admit(job.id, workers, nodes, why)]
-        return [Resize(job.id, workers, (*job.nodes, *nodes), "now", why)]
+            return [Admit(job.id, workers, nodes, cause)]
+        return [Resize(job.id, workers, (*job.nodes, *nodes), "now", cause)]
     ledger.close_holds(job.id)
     return []

@@ -22,9 +22,9 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.decision import When
 from laxity_scheduler.model.job import FOREVER, Job
 
-MOST_EXACT: Final = 12
+MAX_EXACT: Final = 12
 SHORTLIST: Final = 64  # so many of the cheapest, and some more per worker, are enough as a rule
-MOST_DELAYS: Final = 6  # how many limits of the delay a greedy set is sought under
+MAX_DELAYS: Final = 6  # how many limits of the delay a greedy set is sought under
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Need:
     quota_left: float = FOREVER
 
     @cached_property
-    def there(self) -> int:
+    def workers_fitting(self) -> int:
         """Workers that fit without stopping anybody (else)."""
         return min(self._on_nodes, self._in_quota({})) if self.quota else self._on_nodes
 
@@ -73,24 +73,24 @@ class Need:
     @cached_property
     def _on_nodes(self) -> int:
         slots = self.ledger.slots(self.gpus_per_worker, self.nodes or None)
-        return slots + self._more({}, self.coming)
+        return slots + self._extra_workers({}, self.coming)
 
-    def gain(self, victims: Iterable[Victim]) -> int:
+    def gain_from(self, victims: Iterable[Victim]) -> int:
         """How many more workers fit once these have stopped."""
-        return self.gained(freed_by(victims))
+        return self.gain_with(gpus_freed_by(victims))
 
-    def gained(self, freed: Mapping[str, int]) -> int:
+    def gain_with(self, freed: Mapping[str, int]) -> int:
         """How many more workers fit with so many GPUs more, by node and by quota."""
-        more = self._more(self.coming, freed)
+        more = self._extra_workers(self.coming, freed)
         if not self.quota:
             return more
-        return min(self._on_nodes + more, self._in_quota(freed)) - self.there
+        return min(self._on_nodes + more, self._in_quota(freed)) - self.workers_fitting
 
     def _in_quota(self, freed: Mapping[str, int]) -> int:
         gpus = self.quota_left + self.coming.get(self.quota, 0) + freed.get(self.quota, 0)
         return max(0, int(gpus // self.gpus_per_worker))
 
-    def _more(self, before: Mapping[str, int], freed: Mapping[str, int]) -> int:
+    def _extra_workers(self, before: Mapping[str, int], freed: Mapping[str, int]) -> int:
         size, more = self.gpus_per_worker, 0
         for node, gpus in freed.items():
             if (not self.nodes or node in self.nodes) and self.ledger.knows(node):
@@ -109,7 +109,7 @@ def gpus_of(job: Job, nodes: Sequence[str]) -> Counter[str]:
     return gpus
 
 
-def freed_by(victims: Iterable[Victim]) -> Counter[str]:
+def gpus_freed_by(victims: Iterable[Victim]) -> Counter[str]:
     """GPUs by node and by quota."""
     freed: Counter[str] = Counter()
     for victim in victims:
@@ -118,7 +118,7 @@ def freed_by(victims: Iterable[Victim]) -> Counter[str]:
     return freed
 
 
-def narrowed(job: Job, keeps: int, forecasts: Forecasts) -> Victim:
+def victim_by_shrinking(job: Job, keeps: int, forecasts: Forecasts) -> Victim:
     """How this job would give up all workers but the first `keeps`, at its epoch's end."""
     curve = forecasts.curve(job)
     reform_s = curve.reform_s(keeps if keeps in curve.stops else job.workers, "p90")
@@ -126,7 +126,7 @@ def narrowed(job: Job, keeps: int, forecasts: Forecasts) -> Victim:
     return Victim(job.id, frees, forecasts.boundary_s(job) + reform_s, reform_s, keeps=keeps)
 
 
-def victim_of(job: Job, forecasts: Forecasts, patience_s: float) -> Victim:
+def victim_by_stopping(job: Job, forecasts: Forecasts, patience_s: float) -> Victim:
     """How this job would be stopped for somebody who can wait `patience_s`.
 
     At its epoch's end, unless that is too late and stopping at once costs less in all.
@@ -143,32 +143,37 @@ def victim_of(job: Job, forecasts: Forecasts, patience_s: float) -> Victim:
 
 
 def total_cost_s(victims: Sequence[Victim]) -> float:
-    return max((one.delay_s for one in victims), default=0.0) + sum(one.loss_s for one in victims)
+    return max((victim.delay_s for victim in victims), default=0.0) + sum(
+        victim.loss_s for victim in victims
+    )
 
 
-def cheapest(candidates: Iterable[Victim], need: Need) -> tuple[Victim, ...] | None:
+def cheapest_victims(candidates: Iterable[Victim], need: Need) -> tuple[Victim, ...] | None:
     """The set to stop, () if nothing must be stopped, None if stopping all would not do."""
-    missing = need.workers - need.there
+    missing = need.workers - need.workers_fitting
     if missing <= 0:
         return ()
-    useful = sorted((one for one in candidates if one.frees), key=lambda one: (one.cost_s, one.job))
+    useful = sorted(
+        (victim for victim in candidates if victim.frees),
+        key=lambda victim: (victim.cost_s, victim.job),
+    )
     if need.nodes:
         useful = [
-            one
-            for one in useful
-            if any(node in need.nodes or node == need.quota for node, _ in one.frees)
+            victim
+            for victim in useful
+            if any(node in need.nodes or node == need.quota for node, _ in victim.frees)
         ]
     short = useful[: SHORTLIST + 8 * missing]
-    if need.gain(short) >= missing:
+    if need.gain_from(short) >= missing:
         useful = short
-    elif need.gain(useful) < missing:
+    elif need.gain_from(useful) < missing:
         return None
-    if len(useful) <= MOST_EXACT:
-        return exact(useful, need, missing)
-    return greedy(useful, need, missing)
+    if len(useful) <= MAX_EXACT:
+        return exact_victims(useful, need, missing)
+    return greedy_victims(useful, need, missing)
 
 
-def exact(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
+def exact_victims(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
     """All subsets, cut where a subset already costs more than the best one."""
     best: tuple[Victim, ...] = tuple(candidates)
     best_s = total_cost_s(best)
@@ -178,7 +183,7 @@ def exact(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victi
         cost_s = total_cost_s(chosen)
         if cost_s > best_s:
             continue
-        if need.gain(chosen) >= missing:
+        if need.gain_from(chosen) >= missing:
             if cost_s < best_s or len(chosen) < len(best):
                 best, best_s = chosen, cost_s
             continue
@@ -187,66 +192,69 @@ def exact(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victi
     return best
 
 
-def greedy(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
+def greedy_victims(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
     """The best of a few greedy sets, each from candidates that are done within some delay."""
     best: tuple[Victim, ...] = tuple(candidates)
-    delays = sorted({one.delay_s for one in candidates})
-    picks = {round(number * (len(delays) - 1) / MOST_DELAYS) for number in range(MOST_DELAYS + 1)}
+    delays = sorted({victim.delay_s for victim in candidates})
+    picks = {round(number * (len(delays) - 1) / MAX_DELAYS) for number in range(MAX_DELAYS + 1)}
     for pick in sorted(picks, reverse=True):
-        quick = [one for one in candidates if one.delay_s <= delays[pick]]
-        if need.gain(quick) < missing:
+        quick = [victim for victim in candidates if victim.delay_s <= delays[pick]]
+        if need.gain_from(quick) < missing:
             break
-        chosen = _covering(quick, need, missing)
+        chosen = _cover_greedily(quick, need, missing)
         if (total_cost_s(chosen), len(chosen)) < (total_cost_s(best), len(best)):
             best = chosen
     return best
 
 
-def _covering(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
+def _cover_greedily(candidates: Sequence[Victim], need: Need, missing: int) -> tuple[Victim, ...]:
     """Cheapest per useful worker first; then without the dearest that are not needed."""
     chosen: list[Victim] = []
     freed: Counter[str] = Counter()
     got = 0
-    for bundle in sorted(_bundles(candidates, need), key=lambda one: _price(one, need, missing)):
+    for bundle in sorted(
+        _candidate_bundles(candidates, need),
+        key=lambda bundle: _price_of_bundle(bundle, need, missing),
+    ):
         if got >= missing:
             break
         new = [victim for victim in bundle if victim not in chosen]
-        more = freed + freed_by(new)
-        if need.gained(more) > got:
-            chosen, freed, got = [*chosen, *new], more, need.gained(more)
+        more = freed + gpus_freed_by(new)
+        if need.gain_with(more) > got:
+            chosen, freed, got = [*chosen, *new], more, need.gain_with(more)
     if got < missing:
         chosen = list(candidates)
-    for victim in sorted(chosen, key=lambda one: (-one.loss_s, one.job)):
-        rest = [one for one in chosen if one is not victim]
-        if need.gain(rest) >= missing:
+    for victim in sorted(chosen, key=lambda victim: (-victim.loss_s, victim.job)):
+        rest = [other for other in chosen if other is not victim]
+        if need.gain_from(rest) >= missing:
             chosen = rest
-    enough = (one for one in candidates if need.gain((one,)) >= missing)
-    single = min(enough, key=lambda one: (one.cost_s, one.job), default=None)
+    enough = (victim for victim in candidates if need.gain_from((victim,)) >= missing)
+    single = min(enough, key=lambda victim: (victim.cost_s, victim.job), default=None)
     if single is not None and single.cost_s < total_cost_s(chosen):
         return (single,)
     return tuple(chosen)
 
 
-def _bundles(candidates: Sequence[Victim], need: Need) -> list[tuple[Victim, ...]]:
+def _candidate_bundles(candidates: Sequence[Victim], need: Need) -> list[tuple[Victim, ...]]:
     """Each candidate alone; and on each node the cheapest few that make room for one worker."""
-    alone = [(one,) for one in candidates if need.gain((one,))]
+    alone = [(victim,) for victim in candidates if need.gain_from((victim,))]
     if need.gpus_per_worker == 1:
         return list(alone)
     by_node: dict[str, list[Victim]] = {}
-    for one in candidates:
-        for node, _ in one.frees:
-            by_node.setdefault(node, []).append(one)
+    for victim in candidates:
+        for node, _ in victim.frees:
+            by_node.setdefault(node, []).append(victim)
     together: list[tuple[Victim, ...]] = []
     for node, on_node in sorted(by_node.items()):
         gpus = 0
-        for number, one in enumerate(on_node, start=1):
-            gpus += dict(one.frees)[node]
-            if need.gained({node: gpus}):
+        for number, victim in enumerate(on_node, start=1):
+            gpus += dict(victim.frees)[node]
+            if need.gain_with({node: gpus}):
                 together.append(tuple(on_node[:number]))
                 break
     return [*alone, *together]
 
 
-def _price(bundle: Sequence[Victim], need: Need, missing: int) -> tuple[float, int, str]:
-    gain = max(1, min(need.gain(bundle), missing))
-    return (sum(one.loss_s for one in bundle) / gain, len(bundle), bundle[0].job)
+def _price_of_bundle(bundle: Sequence[Victim], need: Need, missing: int) -> tuple[float, int, str]:
+    gain = max(1, min(need.gain_from(bundle), missing))
+    return (sum(victim.loss_s for victim in bundle) / gain, len(bundle), bundle[0].job)

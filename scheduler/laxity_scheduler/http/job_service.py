@@ -26,7 +26,7 @@ from laxity_scheduler.http.worker_calls import ConflictError, ReportSink, Worker
 from laxity_scheduler.live import Released
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.reasons import duration
+from laxity_scheduler.model.reasons import format_duration
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
@@ -118,7 +118,7 @@ class JobService:
             raise ConflictError(message)
         offer = offers[number - 1]
         if offer.kind not in OFFERS_WITHOUT_DEADLINE and offer.deadline_at <= time.time():
-            ago = duration(time.time() - offer.deadline_at)
+            ago = format_duration(time.time() - offer.deadline_at)
             message = (
                 f"offer {number} of {job_id} expired {ago} ago: ask again with "
                 f"laxity amend {job_id} --deadline ..."

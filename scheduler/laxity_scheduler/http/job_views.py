@@ -78,7 +78,7 @@ class JobViews:
         row = state.by_id.get(job_id)
         if view["state"] in ("queued", "suspended") and not held_by and row is not None:
             with self._service.deciding:
-                held_by, expected_at = expected_times.expected_start(state, predictor, row)
+                held_by, expected_at = expected_times.predict_start(state, predictor, row)
             start_at = finite_or_none(start_at or expected_at)
         fields = ("reason_code", "reason", "offers", "p50_at", "p90_at")
         return {

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.tokens import Caller
-from laxity_scheduler.model.reasons import named
+from laxity_scheduler.model.reasons import visible_names
 from laxity_scheduler.service.view_fields import Json
 
 CYCLES_FAIL: Final = "cycles fail; a token for all namespaces shows why"
@@ -26,7 +26,7 @@ def visible_view(caller: Caller, view: Json) -> Json:
     """The view as this caller may see it: jobs of namespaces that it does not open are counted."""
     if caller.namespaces is None:
         return view
-    return view | {"held_by": named(view["held_by"], partial(may_see, caller))}
+    return view | {"held_by": visible_names(view["held_by"], partial(may_see, caller))}
 
 
 def visible_decision(caller: Caller, row: Json) -> Json:
@@ -34,7 +34,7 @@ def visible_decision(caller: Caller, row: Json) -> Json:
     beneficiary = row["decision"].get("beneficiary")
     if not beneficiary or may_see(caller, beneficiary):
         return row
-    hidden = named([beneficiary], lambda _: False)[0]
+    hidden = visible_names([beneficiary], lambda _: False)[0]
     return row | {"decision": row["decision"] | {"beneficiary": hidden}}
 
 

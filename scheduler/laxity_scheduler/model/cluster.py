@@ -99,13 +99,13 @@ class ClusterState:
         """The nodes of a set by its name; None: all. One that nobody knows has no nodes."""
         if not eligible:
             return None
-        known = (self.sets or {}).get(eligible)
-        return NOWHERE if known is None else known.nodes
+        node_set = (self.sets or {}).get(eligible)
+        return NOWHERE if node_set is None else node_set.nodes
 
     @cached_property
     def on_sets(self) -> Mapping[str, "OnSet"]:
         """What there is on the nodes of each set."""
-        return {name: self._on(one.nodes) for name, one in (self.sets or {}).items()}
+        return {name: self._on(node_set.nodes) for name, node_set in (self.sets or {}).items()}
 
     def _on(self, names: frozenset[str]) -> "OnSet":
         nodes = [node for node in self.nodes if node.id in names and node.pool not in CLOSED]

@@ -141,13 +141,13 @@ class Reason:
 
     @property
     def text(self) -> str:
-        words = {_stem(name): _shown(name, value) for name, value in self.facts}
-        return TEMPLATES[self.code].format_map(_Missing(words))
+        values = {_placeholder(name): _format_fact(name, value) for name, value in self.facts}
+        return TEMPLATES[self.code].format_map(_UnknownFacts(values))
 
     def within(self, namespace: str) -> "Reason":
         """The reason as this namespace is told it: jobs of others are counted and not named."""
         is_naming = any(name in NAMING for name, _ in self.facts)
-        return _within(self, namespace) if is_naming else self
+        return _hide_foreign_jobs(self, namespace) if is_naming else self
 
     def fact(self, name: str) -> Fact:
         return dict(self.facts).get(name)
@@ -162,10 +162,10 @@ def reason(code: str, /, **facts: Fact) -> Reason:
 
 
 @lru_cache(maxsize=4096)  # one reason is told to many that wait
-def _within(why: Reason, namespace: str) -> Reason:
+def _hide_foreign_jobs(why: Reason, namespace: str) -> Reason:
     may = partial(may_be_named, namespace=namespace)
     facts = tuple(
-        (name, ", ".join(named(str(value).split(", "), may)) if name in NAMING else value)
+        (name, ", ".join(visible_names(str(value).split(", "), may)) if name in NAMING else value)
         for name, value in why.facts
     )
     return Reason(why.code, facts)
@@ -176,17 +176,17 @@ def may_be_named(job: str, namespace: str) -> bool:
     return "/" not in job or job.startswith(f"{namespace}/")
 
 
-def named(jobs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
+def visible_names(jobs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
     """The ids that somebody may see; the others as one entry that counts them."""
     ids = list(jobs)
-    seen = [job for job in ids if may(job)]
-    hidden = len(ids) - len(seen)
+    visible = [job for job in ids if may(job)]
+    hidden = len(ids) - len(visible)
     if hidden:
-        seen.append("a job of another namespace" if hidden == 1 else f"{hidden} jobs of others")
-    return seen
+        visible.append("a job of another namespace" if hidden == 1 else f"{hidden} jobs of others")
+    return visible
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds as people say them: 45s, 12m30s, 3h05m, 2d04h."""
     if seconds != seconds or seconds in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
         return UNKNOWN_TIME
@@ -204,25 +204,25 @@ def duration(seconds: float) -> str:
     return f"{sign}{minutes}m{secs:02d}s"
 
 
-def utc(at: float) -> str:
+def format_utc(instant: float) -> str:
     """An instant as 2026-11-25T06:00:00Z."""
     try:
-        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%dT%H:%M:%SZ}"
     except (OSError, OverflowError, ValueError):  # none, or beyond all calendars
         return f"at {UNKNOWN_TIME}"
 
 
-def _stem(name: str) -> str:
+def _placeholder(name: str) -> str:
     return name.removesuffix("_s").removesuffix("_at")
 
 
-def _shown(name: str, value: Fact) -> object:
+def _format_fact(name: str, value: Fact) -> object:
     if name == "moved_s" and isinstance(value, int | float):
-        return f"{duration(abs(value))} {'later' if value > 0 else 'earlier'}"
+        return f"{format_duration(abs(value))} {'later' if value > 0 else 'earlier'}"
     if name.endswith("_at") and isinstance(value, int | float):
-        return utc(float(value))
+        return format_utc(float(value))
     if name.endswith("_s") and isinstance(value, int | float):
-        return duration(float(value))
+        return format_duration(float(value))
     return _Count(value) if isinstance(value, int) else value
 
 
@@ -242,6 +242,6 @@ class _Unknown(str):
         return str(self)
 
 
-class _Missing(dict[str, object]):
+class _UnknownFacts(dict[str, object]):
     def __missing__(self, key: str) -> str:
         return _Unknown("?")

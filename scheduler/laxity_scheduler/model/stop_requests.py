@@ -12,7 +12,10 @@ def was_served(beneficiary: Job, victim: Job) -> bool:
     if beneficiary.id == victim.id or not beneficiary.workers or victim.stop_requested_at is None:
         return False
     changes = (beneficiary.resumed_at, beneficiary.width_changed_at)
-    return max((at for at in changes if at is not None), default=0.0) >= victim.stop_requested_at
+    return (
+        max((change_at for change_at in changes if change_at is not None), default=0.0)
+        >= victim.stop_requested_at
+    )
 
 
 def needless_stops(state: ClusterState) -> list[Job]:
@@ -20,10 +23,10 @@ def needless_stops(state: ClusterState) -> list[Job]:
     return [job for job in state.running if _is_needless(job, state)]
 
 
-def without_stops(state: ClusterState, jobs: Iterable[Job]) -> ClusterState:
+def withdraw_stops(state: ClusterState, jobs: Iterable[Job]) -> ClusterState:
     """The state as if these jobs had not been asked to stop."""
-    asked = {job.id for job in jobs}
-    rows = [without_stop(job) if job.id in asked else job for job in state.jobs]
+    ids = {job.id for job in jobs}
+    rows = [withdraw_stop(job) if job.id in ids else job for job in state.jobs]
     return replace(state, jobs=tuple(rows))
 
 
@@ -34,6 +37,6 @@ def _is_needless(job: Job, state: ClusterState) -> bool:
     return beneficiary is None or beneficiary.refused or was_served(beneficiary, job)
 
 
-def without_stop(job: Job) -> Job:
+def withdraw_stop(job: Job) -> Job:
     """Its row as if it had not been asked to stop."""
     return replace(job, stop_requested_at=None, stop_for="", parked_epoch=None)

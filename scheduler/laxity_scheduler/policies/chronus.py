@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.ranking import by_rank, movable
+from laxity_scheduler.allocation.ranking import is_movable, plan_by_rank
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
@@ -34,7 +34,7 @@ ALMOST_S: Final = 1e-3
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
     forecasts = Forecasts(state, predictor)
-    jobs = [job for job in state.jobs if movable(job)]
+    jobs = [job for job in state.jobs if is_movable(job)]
     since_s = state.now % LEASE_S
     boundary = min(since_s, LEASE_S - since_s) < ALMOST_S
     left_s = {job.id: forecasts.rest_s(job, _width(job), "mean") for job in jobs}
@@ -50,7 +50,7 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
         return (float(not job.workers), float(job.deadline_at == FOREVER), gpu_s)
 
     following_at = (math.floor((state.now + ALMOST_S) / LEASE_S) + 1) * LEASE_S
-    return by_rank(state, rank, policy="chronus", wake_at=following_at if jobs else FOREVER)
+    return plan_by_rank(state, rank, policy="chronus", wake_at=following_at if jobs else FOREVER)
 
 
 def _width(job: Job) -> int:

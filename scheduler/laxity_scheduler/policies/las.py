@@ -9,7 +9,7 @@ from bisect import bisect_right
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.ranking import by_rank
+from laxity_scheduler.allocation.ranking import plan_by_rank
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.plan import Plan
@@ -28,7 +28,7 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
     def queue(job: Job) -> tuple[float]:
         return (float(bisect_right(THRESHOLDS_GPU_S, attained_gpu_s(job, now))),)
 
-    return by_rank(state, queue, policy="las", wake_at=_next_crossing_at(state))
+    return plan_by_rank(state, queue, policy="las", wake_at=_next_crossing_at(state))
 
 
 def _next_crossing_at(state: ClusterState) -> float:

@@ -32,11 +32,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.makespan import drain_s, least_gpus
-from laxity_scheduler.allocation.ranking import movable
-from laxity_scheduler.allocation.victims import Need, Victim, cheapest, freed_by
+from laxity_scheduler.allocation.makespan import gpus_to_start, remaining_makespan_s
+from laxity_scheduler.allocation.ranking import is_movable
+from laxity_scheduler.allocation.victims import Need, Victim, cheapest_victims, gpus_freed_by
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.eligibility import never_fits
+from laxity_scheduler.eligibility import misfit_reason
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Preempt
@@ -85,10 +85,10 @@ class _Division:
         self.rest_s = {
             job.id: forecasts.rest_s(job, job.workers or job.widths[0], "mean")
             for job in state.jobs
-            if job.workers or not (job.refused or never_fits(state, job))
+            if job.workers or not (job.refused or misfit_reason(state, job))
         }
         self.ends = sorted(state.running, key=lambda job: (self.rest_s[job.id], job.id))
-        self.drain_s = drain_s(state, self.rest_s)
+        self.drain_s = remaining_makespan_s(state, self.rest_s)
         self.running: list[_Candidate] = []
 
     def plan(self) -> Plan:
@@ -103,27 +103,27 @@ class _Division:
             if not start:
                 coming = [other for other in self.state.running if other.stop_for == job.id]
                 self._keep_place(job, coming)
-                self.ahead += least_gpus(job)
+                self.ahead += gpus_to_start(job)
         for job in (job for job in queue if job.id not in served):
             start = self._start(job)
             decisions += start
             if not start and self._critical(job.id):
                 self._keep_place(job, self._first_to_end(job))
-                self.ahead += least_gpus(job)
+                self.ahead += gpus_to_start(job)
             elif not start:
                 self.waiting.append(job)
         self.running = self._candidates() if self.waiting else []
         for place, job in enumerate(self.waiting[:MOST_TRIED]):
             stops = self._stops(job, place) if self.running else []
             decisions += stops
-            self.ahead += least_gpus(job) if not stops else 0
+            self.ahead += gpus_to_start(job) if not stops else 0
         return Plan(tuple(decisions))
 
     def _order(self, job: Job) -> tuple[int, int, float, float, str]:
         """Jobs with a deadline first; then who decides the makespan; then the least GPU-time."""
         critical = self._critical(job.id)
         run_s = self.forecasts.curve(job).total_s(job.widths[0], "mean")
-        short = -self.rest_s[job.id] if critical else run_s * least_gpus(job)
+        short = -self.rest_s[job.id] if critical else run_s * gpus_to_start(job)
         best_effort = job.deadline_at == FOREVER
         return (int(best_effort), int(not critical), short, job.submitted_at, job.id)
 
@@ -180,7 +180,7 @@ class _Division:
         candidates = [one.victim for one in self.running if one.spares(needs_s)]
         may = self.state.eligible(job) or frozenset()
         need = Need(job.widths[0], job.gpus_per_worker, self.ledger, may)
-        victims = cheapest(candidates, need)
+        victims = cheapest_victims(candidates, need)
         if not victims or self._benefit_s(victims, job, place) <= 0.0:
             return []
         stopped = {victim.job for victim in victims}
@@ -209,7 +209,7 @@ class _Division:
         )
 
     def _candidates(self) -> list[_Candidate]:
-        running = [job for job in self.state.running if movable(job)]
+        running = [job for job in self.state.running if is_movable(job)]
         running.sort(key=lambda job: (job.submitted_at, job.id))
         return [one for job in running if (one := self._candidate(job)) is not None]
 
@@ -242,7 +242,7 @@ class _Division:
     def _helped(self, victims: Sequence[Victim], place: int) -> int:
         """How many waiting jobs start on what the victims leave, the first one included."""
         left = self.ledger.copy()
-        for node, gpus in freed_by(victims).items():
+        for node, gpus in gpus_freed_by(victims).items():
             left.give([node], gpus)
         helped = 0
         for job in self.waiting[place:]:
@@ -253,7 +253,7 @@ class _Division:
 
     def _wait_s(self, job: Job) -> float:
         """When it fits, behind those before it, if nobody is stopped."""
-        later, need = self.ledger.copy(), least_gpus(job) + self.ahead
+        later, need = self.ledger.copy(), gpus_to_start(job) + self.ahead
         for other in self.ends:
             later.give(other.nodes, other.gpus_per_worker)
             if self._fits(later, job) and later.total_free >= need:

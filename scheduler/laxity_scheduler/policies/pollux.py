@@ -12,8 +12,8 @@ sizes stay as they are.
 from typing import Final
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.surplus import capacity, resizable, widen
-from laxity_scheduler.allocation.transition import toward
+from laxity_scheduler.allocation.surplus import budget_of_jobs, resizable_jobs, widen_by_gain
+from laxity_scheduler.allocation.transition import plan_transition
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -25,8 +25,8 @@ LEAST_FACTOR: Final = 0.05
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:
     forecasts = Forecasts(state, predictor)
-    jobs = resizable(state)
-    gpus = capacity(state, jobs)
+    jobs = resizable_jobs(state)
+    gpus = budget_of_jobs(state, jobs)
     fair = max(1, gpus.whole // max(1, len(jobs)))
 
     def slowness(job: Job, workers: int) -> float:
@@ -40,7 +40,7 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
         saved = slowness(job, workers) - slowness(job, more)
         return saved / ((more - workers) * job.gpus_per_worker)
 
-    return toward(state, jobs, widen(jobs, gpus, gain), policy="pollux")
+    return plan_transition(state, jobs, widen_by_gain(jobs, gpus, gain), policy="pollux")
 
 
 def _restart_factor(job: Job, now: float) -> float:

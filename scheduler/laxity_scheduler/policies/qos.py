@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.eligibility import never_fits
+from laxity_scheduler.eligibility import misfit_reason
 from laxity_scheduler.frame.construct import replace_fields
 from laxity_scheduler.frame.fields import (
     HARD,
@@ -44,7 +44,7 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.stop_requests import needless_stops, without_stops
+from laxity_scheduler.model.stop_requests import needless_stops, withdraw_stops
 from laxity_scheduler.model.verdict import Forecast, Given, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.promise import forecast_of, promise_of
@@ -78,7 +78,7 @@ class QosPolicy(Rules):
         state = state.in_order  # who came first decides ties, whatever the order of the rows
         spared = needless_stops(state)
         while spared:
-            decisions, wake_at = self._decide(without_stops(state, spared), predictor)
+            decisions, wake_at = self._decide(withdraw_stops(state, spared), predictor)
             stopped = {d.job for d in decisions if isinstance(d, Preempt)}
             if stopped.isdisjoint(job.id for job in spared):
                 return Plan(_taken_back(decisions, spared), min(wake_at, state.now + 1.0))
@@ -383,5 +383,5 @@ def _never(bargain: Bargain) -> list[Wait]:
     facts = bargain.forecasts.frame
     told = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
     waiting = [job for job in facts.where(facts.column(WAITING) > 0.0) if not job.refused]
-    found = [(job.id, never_fits(bargain.state, job)) for job in waiting if job.id not in told]
+    found = [(job.id, misfit_reason(bargain.state, job)) for job in waiting if job.id not in told]
     return [Wait(name, why) for name, why in found if why is not None]

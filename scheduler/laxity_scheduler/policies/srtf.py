@@ -4,7 +4,7 @@ A baseline (algorithms.md 7.1): the mean remaining time at the width asked for r
 """
 
 from laxity_profiler.estimate import Predictor
-from laxity_scheduler.allocation.ranking import by_rank
+from laxity_scheduler.allocation.ranking import plan_by_rank
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
@@ -20,4 +20,4 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
         done = forecasts.phi(job, "mean") * forecasts.curve(job).epoch_s(width, "mean")
         return (total_s - done,)
 
-    return by_rank(state, remaining, policy="srtf")
+    return plan_by_rank(state, remaining, policy="srtf")

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from laxity_scheduler.process.instance_dir import Home, Running
+from laxity_scheduler.process.instance_dir import InstanceDir, RunningService
 
 START_S: Final = 120.0
 STOP_S: Final = 40.0
@@ -29,13 +29,15 @@ class DaemonError(RuntimeError):
     """The service did not start or did not stop: what it said last."""
 
 
-def start(home: Home, arguments: Sequence[str], *, wait_s: float = START_S) -> Running:
+def start_service(
+    home: InstanceDir, arguments: Sequence[str], *, wait_s: float = START_S
+) -> RunningService:
     """Start `laxity serve` with these arguments in a session of its own, and wait for it.
 
     With -P: a `token.py` or `queue.py` in the current folder is not imported.
     """
     command = [sys.executable, "-P", "-m", "laxity_scheduler", "serve", *arguments]
-    home.tighten()
+    home.make_private()
     with _open_log(home) as log:
         began = log.tell()
         process = subprocess.Popen(
@@ -54,7 +56,7 @@ def start(home: Home, arguments: Sequence[str], *, wait_s: float = START_S) -> R
         raise
 
 
-def _open_log(home: Home) -> BinaryIO:
+def _open_log(home: InstanceDir) -> BinaryIO:
     """The log, open to be added to; DaemonError if the disk takes nothing more."""
     log = home.log_file.open("ab", buffering=0)
     try:
@@ -67,24 +69,24 @@ def _open_log(home: Home) -> BinaryIO:
 
 
 def _until_ready(
-    home: Home, process: subprocess.Popen[bytes], began: int, wait_s: float
-) -> Running:
+    home: InstanceDir, process: subprocess.Popen[bytes], began: int, wait_s: float
+) -> RunningService:
     give_up_at = time.monotonic() + wait_s
     while time.monotonic() < give_up_at:
-        running = home.running()
-        if running is not None and running.pid == process.pid and ready(running.url):
+        running = home.running_service()
+        if running is not None and running.pid == process.pid and is_ready(running.url):
             return running
         if process.poll() is not None:
-            said = tail(home.log_file, began) or _silence(home)
-            raise DaemonError(f"the service ended with {process.returncode}:\n{said}")
+            last_lines = log_tail(home.log_file, began) or _empty_log_text(home)
+            raise DaemonError(f"the service ended with {process.returncode}:\n{last_lines}")
         time.sleep(LOOK_S)
-    said = tail(home.log_file, began)
-    raise DaemonError(f"the service is not ready after {wait_s:.0f} s:\n{said}")
+    last_lines = log_tail(home.log_file, began)
+    raise DaemonError(f"the service is not ready after {wait_s:.0f} s:\n{last_lines}")
 
 
-def stop(home: Home, *, wait_s: float = STOP_S) -> Running | None:
+def stop_service(home: InstanceDir, *, wait_s: float = STOP_S) -> RunningService | None:
     """Ask the service to end and wait until it has; kill it if it does not. None if none ran."""
-    running = home.running()
+    running = home.running_service()
     if running is None:
         return None
     for how in (signal.SIGTERM, signal.SIGKILL):
@@ -94,14 +96,14 @@ def stop(home: Home, *, wait_s: float = STOP_S) -> Running | None:
         except ProcessLookupError:
             return running
         while time.monotonic() < give_up_at:
-            now = home.running()
+            now = home.running_service()
             if now is None or now.pid != running.pid:
                 return running
             time.sleep(LOOK_S)
     raise DaemonError(f"process {running.pid} does not end")
 
 
-def ready(url: str) -> bool:
+def is_ready(url: str) -> bool:
     """Whether the service at this address says that it is ready."""
     if not url:
         return False
@@ -113,13 +115,13 @@ def ready(url: str) -> bool:
         return False
 
 
-def _silence(home: Home) -> str:
+def _empty_log_text(home: InstanceDir) -> str:
     """What there is to say of a service that ended without a word in its log."""
     free = shutil.disk_usage(home.path).free
     return f"it wrote nothing to {home.log_file}; {free:,} bytes are free there"
 
 
-def tail(path: Path, began: int) -> str:
+def log_tail(path: Path, began: int) -> str:
     """The last lines of a log from this byte on: what an earlier service said is not news."""
     lines = path.read_bytes()[began:].decode(errors="replace").splitlines()
     return "\n".join(lines[-LOG_LINES:])

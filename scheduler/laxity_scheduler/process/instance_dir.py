@@ -17,23 +17,23 @@ from typing import Any, Self
 from laxity.private_files import private_folder
 
 
-class HomeError(RuntimeError):
+class InstanceDirError(RuntimeError):
     """This folder cannot be a service's home: why, and what to do."""
 
 
-class HomeBusyError(HomeError):
+class InstanceDirBusyError(InstanceDirError):
     """Another service runs on this home."""
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningService:
     """A service that lives: its process, and where it listens ("" until it does)."""
 
     pid: int
     url: str
 
 
-class Home:
+class InstanceDir:
     """A folder and its files; made, for its owner alone, if it is not there."""
 
     def __init__(self, path: Path) -> None:
@@ -46,51 +46,51 @@ class Home:
         self._port_file = path / "service.port"
         self._lock: int | None = None
 
-    def tighten(self) -> Self:
+    def make_private(self) -> Self:
         """Close the folder and its files to all but their owner; HomeError if that is not us.
 
         Jobs carry secrets in their environment, and whoever may write here runs code as we do.
         """
-        found = self.path.stat()
-        other = found.st_uid not in (os.geteuid(), 0)
-        if other or (found.st_uid == 0 and found.st_mode & stat.S_ISVTX):
-            whose = f"belongs to user {found.st_uid}" if other else "is shared by all users"
+        folder_stat = self.path.stat()
+        other = folder_stat.st_uid not in (os.geteuid(), 0)
+        if other or (folder_stat.st_uid == 0 and folder_stat.st_mode & stat.S_ISVTX):
+            whose = f"belongs to user {folder_stat.st_uid}" if other else "is shared by all users"
             message = f"{self.path} {whose}: set LAXITY_HOME to a folder of your own"
-            raise HomeError(message)
+            raise InstanceDirError(message)
         for place in (self.path, *self.path.iterdir()):
             mode = place.lstat()
             if mode.st_uid == os.geteuid() and not stat.S_ISLNK(mode.st_mode):
                 place.chmod(stat.S_IMODE(mode.st_mode) & ~0o077)
         return self
 
-    def lock(self) -> Self:
+    def lock_for_process(self) -> Self:
         """Take the home for this process until it ends; HomeBusyError if somebody has it."""
         lock = os.open(self.path / "service.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            running = self.running()
-            who = _service_words(running) if running else "another process"
+            running = self.running_service()
+            who = _service_text(running) if running else "another process"
             message = f"{who} already serves {self.path}; stop it with: laxity down"
-            raise HomeBusyError(message) from None
+            raise InstanceDirBusyError(message) from None
         self._lock = lock
-        _write(self.pid_file, {"pid": os.getpid(), "started": _started(os.getpid())})
+        _write_json(self.pid_file, {"pid": os.getpid(), "started": _start_ticks(os.getpid())})
         return self
 
-    def announce(self, url: str, token: str) -> None:
+    def publish_address(self, url: str, token: str) -> None:
         """Say where the service listens, to whom may read it."""
-        _write(self.service_file, {"url": url, "token": token, "pid": os.getpid()})
+        _write_json(self.service_file, {"url": url, "token": token, "pid": os.getpid()})
 
     def last_port(self) -> int:
         """Where the last service of this home listened, 0 if there was none."""
-        port = _read(self._port_file).get("port", 0)
+        port = _read_json(self._port_file).get("port", 0)
         return port if isinstance(port, int) and 0 < port < 65_536 else 0
 
     def keep_port(self, port: int) -> None:
-        _write(self._port_file, {"port": port})
+        _write_json(self._port_file, {"port": port})
 
-    def leave(self) -> None:
+    def release_lock(self) -> None:
         """Take back what was said, and let go of the lock."""
         for file in (self.service_file, self.pid_file):
             file.unlink(missing_ok=True)
@@ -98,33 +98,33 @@ class Home:
             os.close(self._lock)
             self._lock = None
 
-    def running(self) -> Running | None:
+    def running_service(self) -> RunningService | None:
         """The service of this home, if its process lives."""
-        said = _read(self.pid_file)
+        said = _read_json(self.pid_file)
         pid = said.get("pid")
         if not isinstance(pid, int) or not said.get("started"):
             return None
-        if _started(pid) != said["started"]:
+        if _start_ticks(pid) != said["started"]:
             return None
-        where = _read(self.service_file)
-        return Running(pid, str(where.get("url", "")) if where.get("pid") == pid else "")
+        where = _read_json(self.service_file)
+        return RunningService(pid, str(where.get("url", "")) if where.get("pid") == pid else "")
 
 
-def _service_words(running: Running) -> str:
+def _service_text(running: RunningService) -> str:
     where = f"at {running.url}" if running.url else "(it is starting)"
     return f"process {running.pid} {where}"
 
 
-def _started(pid: int) -> str:
+def _start_ticks(pid: int) -> str:
     """When a process started, in the kernel's ticks; "" if there is none, or it is a zombie."""
     try:
         said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return _alive(pid)
+        return _alive_without_proc(pid)
     return "" if said[0] == "Z" else said[19]
 
 
-def _alive(pid: int) -> str:
+def _alive_without_proc(pid: int) -> str:
     """Without /proc: only that there is such a process."""
     try:
         os.kill(pid, 0)
@@ -133,7 +133,7 @@ def _alive(pid: int) -> str:
     return "" if Path("/proc/self").exists() else "alive"
 
 
-def _write(path: Path, said: dict[str, Any]) -> None:
+def _write_json(path: Path, said: dict[str, Any]) -> None:
     """Aside and renamed, readable by the owner only: nobody reads half a file."""
     aside = path.with_suffix(f".{os.getpid()}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -142,7 +142,7 @@ def _write(path: Path, said: dict[str, Any]) -> None:
     aside.replace(path)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):
         said = json.loads(path.read_text())
         if isinstance(said, dict):

@@ -24,9 +24,9 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message; job and exception where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC)
+        logged_at = datetime.fromtimestamp(record.created, UTC)
         line = {
-            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": logged_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

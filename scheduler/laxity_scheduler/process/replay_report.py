@@ -9,16 +9,16 @@ import typer
 
 from laxity.cli.exit_codes import FAILED, OK
 from laxity.safe_text import printable
-from laxity_scheduler.process.start import load_predictor, policy_named
+from laxity_scheduler.process.start import find_policy, load_predictor
 from laxity_scheduler.store.journal import ReplayedCycle, replay_cycles
 from laxity_scheduler.store.store import Store
 
 SHOWN_CYCLES: Final = 20
-MOST_CYCLES: Final = 2**62  # what a database counts to
+MAX_CYCLES: Final = 2**62  # what a database counts to
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplaySummary:
     """What came of the cycles so far. `differing` are of this laxity, `aged` of other versions."""
 
     policy: str
@@ -26,68 +26,70 @@ class Tally:
     differing: list[ReplayedCycle] = field(default_factory=list)
     aged: list[ReplayedCycle] = field(default_factory=list)
 
-    def add(self, found: ReplayedCycle) -> list[ReplayedCycle]:
+    def add_cycle(self, replayed: ReplayedCycle) -> list[ReplayedCycle]:
         """Count a cycle; the list it went to, an empty one if it was decided the same."""
         self.cycles += 1
-        if found.is_same:
+        if replayed.is_same:
             return []
-        ours = found.is_of_this_version or bool(self.policy)
+        ours = replayed.is_of_this_version or bool(self.policy)
         kind = self.differing if ours else self.aged
-        kind.append(found)
+        kind.append(replayed)
         return kind
 
 
-def replay_all(url: str, *, first: int, last: int | None, policy: str, as_json: bool) -> int:
+def report_replay(url: str, *, first: int, last: int | None, policy: str, as_json: bool) -> int:
     """Print what differs; 1 if a cycle of this laxity is decided otherwise by its own policy."""
     store = Store.open(url)
-    tally = Tally(policy)
+    summary = ReplaySummary(policy)
     try:
-        for found in replay_cycles(
-            store, policy_named, load_predictor,
-            first=min(first, MOST_CYCLES), last=last, policy=policy,
+        for replayed in replay_cycles(
+            store, find_policy, load_predictor,
+            first=min(first, MAX_CYCLES), last=last, policy=policy,
         ):  # fmt: skip
-            kind = tally.add(found)
+            kind = summary.add_cycle(replayed)
             if kind and not as_json and len(kind) <= SHOWN_CYCLES:
-                _show(found)
-            if tally.differing and not policy:
+                _print_cycle(replayed)
+            if summary.differing and not policy:
                 break  # what follows rests on it
     finally:
         store.close()
-    typer.echo(json.dumps(_json(tally)) if as_json else _summary(tally))
-    return FAILED if tally.differing and not policy else OK
+    typer.echo(json.dumps(_summary_json(summary)) if as_json else _summary_text(summary))
+    return FAILED if summary.differing and not policy else OK
 
 
-def _json(tally: Tally) -> dict[str, object]:
+def _summary_json(summary: ReplaySummary) -> dict[str, object]:
     different = [
-        {"cycle": one.cycle, "version": one.version, "lines": list(one.lines)}
-        for one in sorted(tally.differing + tally.aged, key=lambda one: one.cycle)
+        {"cycle": cycle.cycle, "version": cycle.version, "lines": list(cycle.lines)}
+        for cycle in sorted(summary.differing + summary.aged, key=lambda cycle: cycle.cycle)
     ]
-    return {"cycles": tally.cycles, "version": version("laxity"), "different": different}
+    return {"cycles": summary.cycles, "version": version("laxity"), "different": different}
 
 
-def _show(found: ReplayedCycle) -> None:
-    by = "" if found.is_of_this_version else f", was decided by {_laxity(found.version)}"
-    typer.echo(printable(f"cycle {found.cycle}, policy {found.policy}{by}:"))
-    for line in found.lines:
+def _print_cycle(replayed: ReplayedCycle) -> None:
+    by = (
+        "" if replayed.is_of_this_version else f", was decided by {_version_text(replayed.version)}"
+    )
+    typer.echo(printable(f"cycle {replayed.cycle}, policy {replayed.policy}{by}:"))
+    for line in replayed.lines:
         typer.echo(printable(f"  {line}"))
 
 
-def _summary(tally: Tally) -> str:
-    cycles, policy = tally.cycles, tally.policy
+def _summary_text(summary: ReplaySummary) -> str:
+    cycles, policy = summary.cycles, summary.policy
     if not cycles:
         return "no such cycle is in the journal: nothing was decided again"
     if policy:
-        return f"{cycles} cycle(s): {policy} would have decided {len(tally.differing)} of them otherwise"
-    if tally.differing:
+        return f"{cycles} cycle(s): {policy} would have decided {len(summary.differing)} of them otherwise"
+    if summary.differing:
         return f"{cycles} cycle(s) decided again; the last of them differs"
-    if tally.aged:
-        others = ", ".join(sorted({_laxity(one.version) for one in tally.aged}))
+    if summary.aged:
+        others = ", ".join(sorted({_version_text(cycle.version) for cycle in summary.aged}))
         return (
-            f"{cycles} cycle(s) decided again: {len(tally.aged)} of them come out otherwise, and were "
-            f"decided by {others}; this is {_laxity(version('laxity'))}"
+            f"{cycles} cycle(s) decided again: {len(summary.aged)} of them come out otherwise, and were "
+            f"decided by {others}; this is {_version_text(version('laxity'))}"
         )
     return f"{cycles} cycle(s) decided again: every plan is the same, byte for byte"
 
 
-def _laxity(version_: str) -> str:
+def _version_text(version_: str) -> str:
     return printable(f"laxity {version_}") if version_ else "an older laxity"

@@ -26,9 +26,9 @@ from laxity_scheduler.http.tokens import (
     worker_secret,
     worker_token,
 )
-from laxity_scheduler.process.instance_dir import Home
+from laxity_scheduler.process.instance_dir import InstanceDir
 from laxity_scheduler.process.logs import log_to_stderr
-from laxity_scheduler.process.start import opened
+from laxity_scheduler.process.start import open_service
 from laxity_scheduler.service.settings import Settings, SettingsError
 from laxity_scheduler.store.store import StoreError
 
@@ -36,7 +36,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ServiceTokens:
     """Tokens that are taken, and the one for this machine's clients ("": they have to bring one)."""
 
     tokens: Tokens
@@ -52,36 +52,36 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
     from laxity_scheduler.http.connections import LimitedServer
 
     log_to_stderr(settings.log_format, settings.log_level)
-    _end_in_order()
-    home = Home(settings.home)
+    _exit_on_signals()
+    home = InstanceDir(settings.home)
     if settings.world == "local":  # elsewhere the folder is a volume of the pod
-        home.tighten()
-    home.lock()
+        home.make_private()
+    home.lock_for_process()
     try:
-        keys = keys_of(settings, home, tokens_file)
+        keys = load_tokens(settings, home, tokens_file)
         for name in (names.ENV_TOKEN, ENV_WORKER_SECRET):  # workers inherit the environment
             os.environ.pop(name, None)
-        with _bound(settings, home.last_port()) as listening:
+        with _listen(settings, home.last_port()) as listening:
             port = listening.getsockname()[1]
             home.keep_port(port)
             url = settings.service_url(port)
             # The workers of the local world inherit it; without a store they log nothing.
             os.environ["MLFLOW_TRACKING_URI"] = settings.tracking_url
             with ExitStack() as stack:
-                with readable(settings):
+                with as_store_error(settings):
                     parts = stack.enter_context(
-                        opened(settings, url=url, worker_token=keys.of_worker)
+                        open_service(settings, url=url, worker_token=keys.of_worker)
                     )
-                app = create_app(parts.service, parts.desk, keys.tokens)
-                home.announce(url, keys.own)
+                app = create_app(parts.service, parts.job_service, keys.tokens)
+                home.publish_address(url, keys.own)
                 LOG.info("serving %s with policy %s", url, settings.policy)
                 LimitedServer(app, on_stop=parts.service.notifier.close).run(sockets=[listening])
     finally:
-        home.leave()
+        home.release_lock()
 
 
 @contextmanager
-def readable(settings: Settings) -> Iterator[None]:
+def as_store_error(settings: Settings) -> Iterator[None]:
     """What is kept was written by laxity; StoreError if it cannot be read, whatever is wrong."""
     try:
         yield
@@ -95,7 +95,7 @@ def readable(settings: Settings) -> Iterator[None]:
         raise StoreError(message) from error
 
 
-def _end_in_order() -> None:
+def _exit_on_signals() -> None:
     """The server hands a signal on once it has shut down: what is open is closed then, too."""
 
     def end(*_: object) -> None:
@@ -105,25 +105,25 @@ def _end_in_order() -> None:
         signal.signal(signum, end)
 
 
-def keys_of(settings: Settings, home: Home, file: Path | None) -> Keys:
+def load_tokens(settings: Settings, home: InstanceDir, file: Path | None) -> ServiceTokens:
     """Who may call: who has LAXITY_TOKEN, else a token of the file, or of one that is made."""
-    given = os.environ.get(names.ENV_TOKEN, "")
+    token = os.environ.get(names.ENV_TOKEN, "")
     if file is not None and not file.exists():
         raise SettingsError(f"there is no file of tokens {file}")
     secret = worker_secret(home.path / "worker-secret")
-    if file is None and given:
-        if len(given) < MIN_LENGTH:
+    if file is None and token:
+        if len(token) < MIN_LENGTH:
             raise TokensError(
-                f"{names.ENV_TOKEN} has {len(given)} characters; {MIN_LENGTH} are the least"
+                f"{names.ENV_TOKEN} has {len(token)} characters; {MIN_LENGTH} are the least"
             )
-        return Keys(Tokens.for_token(given, secret), given)
+        return ServiceTokens(Tokens.for_token(token, secret), token)
     path = file or home.tokens_file
     own = own_token(path)
     LOG.info("tokens are in %s", path)
-    return Keys(Tokens(read_tokens(path), secret), own)
+    return ServiceTokens(Tokens(read_tokens(path), secret), own)
 
 
-def _bound(settings: Settings, last_port: int) -> socket.socket:
+def _listen(settings: Settings, last_port: int) -> socket.socket:
     """A socket for listening; SettingsError if the port is taken.
 
     Any free port (0) is the one of the last time, if it still is free: workers of then know it.
@@ -137,8 +137,8 @@ def _bound(settings: Settings, last_port: int) -> socket.socket:
             listening.bind((settings.host, port))
         except OSError as error:
             listening.close()
-            why = error.strerror
+            cause = error.strerror
         else:
             return listening
     where = f"{settings.host}:{settings.port}"
-    raise SettingsError(f"cannot listen on {where}: {why}; try --port 0")
+    raise SettingsError(f"cannot listen on {where}: {cause}; try --port 0")

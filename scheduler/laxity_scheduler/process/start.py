@@ -29,19 +29,21 @@ from laxity_scheduler.store.store import Store
 
 LOG: Final = logging.getLogger(__name__)
 WORLDS: Final = "laxity.worlds"
-MOST_REPORTS: Final = 50_000  # kept in memory
+MAX_REPORTS: Final = 50_000  # kept in memory
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenService:
     """A service that is ready to run, and the desk in front of it."""
 
     service: Service
-    desk: JobService
+    job_service: JobService
 
 
 @contextmanager
-def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) -> Iterator[Opened]:
+def open_service(
+    settings: Settings, *, url: str, worker_token: Callable[[str], str]
+) -> Iterator[OpenService]:
     """Everything open; closed at the end of the block."""
     from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
@@ -56,35 +58,37 @@ def opened(settings: Settings, *, url: str, worker_token: Callable[[str], str]) 
         learner = Learner(history, priors="local" if settings.world == "local" else "cluster")
         world = open_world(settings, reports_of(history), url=url, worker_token=worker_token)
         stack.callback(world.close)
-        elected = leadership(settings, store, world, stack)
+        elected = create_leadership(settings, store, world, stack)
         leads = elected.ensure_leading if elected else store.try_lead
         service = Service(
             settings=settings,
             world=world,
             store=store,
-            learning=learner if store.is_exclusive else Shared(history, learner),
+            learning=learner if store.is_exclusive else RefreshingLearner(history, learner),
             report_of=reports_of(history),
-            policy=policy_named(settings.policy),
+            policy=find_policy(settings.policy),
             feedback=Feedback(history, learner),
-            leads=leads if store.is_exclusive else taking_over(leads, learner.reload_outcomes),
+            leads=leads
+            if store.is_exclusive
+            else catching_up_first(leads, learner.reload_outcomes),
         )
         service.leader = elected.holder if elected else service.leader
         if (adopt := getattr(world, "adopt", None)) is not None:
             adopt(service.board.shows_verdict)
-        teller = Dispatcher(service.board, service.metrics, listeners(settings, world))
+        teller = Dispatcher(service.board, service.metrics, create_sinks(settings, world))
         stack.callback(teller.close)
         service.notifications = teller
         for reader in (
-            reading(settings, history, due=lambda: service.leading),
-            cancelling(settings, service),
+            mlflow_poller(settings, history, due=lambda: service.leading),
+            prefect_poller(settings, service),
         ):
             if reader is not None:
                 stack.callback(reader.close)
                 reader.start()
-        yield Opened(service, JobService(service, history))
+        yield OpenService(service, JobService(service, history))
 
 
-def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Poller | None:
+def mlflow_poller(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Poller | None:
     """Takes epochs out of MLflow while this replica leads; None without an MLflow."""
     if not settings.tracking_url:
         return None
@@ -97,9 +101,9 @@ def reading(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Pol
     return Poller(read, due=due)
 
 
-def cancelling(settings: Settings, service: Service) -> Poller | None:
+def prefect_poller(settings: Settings, service: Service) -> Poller | None:
     """Cancels jobs whose flow runs are cancelled, while this replica leads; None without Prefect."""
-    if not tells_prefect(settings):
+    if not uses_prefect(settings):
         return None
     from laxity_scheduler.notifications.prefect_api import PrefectApi
     from laxity_scheduler.notifications.prefect_cancellations import (
@@ -114,7 +118,7 @@ def cancelling(settings: Settings, service: Service) -> Poller | None:
     )
 
 
-def tells_prefect(settings: Settings) -> bool:
+def uses_prefect(settings: Settings) -> bool:
     """Flow runs are Jobs on a cluster only. SettingsError if that is no address of an API."""
     url = settings.prefect_api
     if not url or settings.world != "kubernetes":
@@ -124,7 +128,7 @@ def tells_prefect(settings: Settings) -> bool:
     return True
 
 
-def leadership(
+def create_leadership(
     settings: Settings, store: Store, world: LiveWorld, stack: ExitStack
 ) -> Leadership | None:
     """Replicas on one store elect one where their world can; else the store's lock says who acts."""
@@ -136,7 +140,9 @@ def leadership(
     return Leadership(store, election)
 
 
-def taking_over(leads: Callable[[], bool], catch_up: Callable[[], None]) -> Callable[[], bool]:
+def catching_up_first(
+    leads: Callable[[], bool], catch_up: Callable[[], None]
+) -> Callable[[], bool]:
     """`leads`, catching up each time that it begins: before anything is predicted as the leader."""
     led = False
 
@@ -170,7 +176,7 @@ def reports_of(history: Any) -> Callable[[str], Report]:
             result=said.result,
             epoch_ended_at=said.epoch_ended_at,
         )
-        if len(known) > MOST_REPORTS:
+        if len(known) > MAX_REPORTS:
             known.clear()
         known[uid] = (said, report)
         return report
@@ -179,7 +185,7 @@ def reports_of(history: Any) -> Callable[[str], Report]:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class RefreshingLearner:
     """What was learned, with what workers told other replicas on the same store."""
 
     history: Any
@@ -191,7 +197,7 @@ class Shared:
         return predictor
 
 
-def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
+def create_sinks(settings: Settings, world: LiveWorld) -> list[Any]:
     """Who is told: MLflow unless it is turned off, Prefect and the webhook if there is one."""
     from laxity_scheduler.notifications.mlflow_sink import MlflowSink
     from laxity_scheduler.notifications.prefect_api import PrefectApi
@@ -206,14 +212,14 @@ def listeners(settings: Settings, world: LiveWorld) -> list[Any]:
         except KeyError:
             LOG.info("%s was gone before its MLflow run was made", job_id, extra={"job": job_id})
 
-    found: list[Any] = []
+    sinks: list[Any] = []
     if settings.tracking_url:
-        found.append(MlflowSink(settings.tracking_url, on_run, world.job))
-    if tells_prefect(settings):
-        found.append(PrefectSink(PrefectApi.from_environment(settings.prefect_api, os.environ)))
+        sinks.append(MlflowSink(settings.tracking_url, on_run, world.job))
+    if uses_prefect(settings):
+        sinks.append(PrefectSink(PrefectApi.from_environment(settings.prefect_api, os.environ)))
     if settings.webhook:
-        found.append(Webhook(settings.webhook))
-    return found
+        sinks.append(Webhook(settings.webhook))
+    return sinks
 
 
 def open_world(
@@ -243,7 +249,7 @@ def world_entry(name: str) -> EntryPoint:
     return known[name]
 
 
-def policy_named(name: str) -> Policy:
+def find_policy(name: str) -> Policy:
     """What decides; SettingsError names what there is."""
     try:
         return find(name).policy()

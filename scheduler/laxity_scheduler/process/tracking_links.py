@@ -20,32 +20,32 @@ FIRST: Final = "1"  # of a new store, where 0 is Default
 _SQLITE: Final = "sqlite:///"
 
 
-def lines_about(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
+def tracking_lines(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
     """What `laxity up` says of the store at this address."""
     if not uri:
         return
     if not uri.startswith(("http://", "https://")):
         yield f"runs: mlflow ui --backend-store-uri {uri}"
-        yield f"      {_view(UI, _id_in_file(uri, experiment))}"
+        yield f"      {_experiment_url(UI, _id_in_file(uri, experiment))}"
         return
     try:
         require_answer(uri)
     except ConnectionError as error:
         yield f"warning: {error}; jobs run, untracked until it does"
         return
-    yield f"runs: {_view(uri.rstrip('/'), _id_on_server(uri.rstrip('/'), experiment))}"
+    yield f"runs: {_experiment_url(uri.rstrip('/'), _id_on_server(uri.rstrip('/'), experiment))}"
 
 
-def _view(ui: str, experiment_id: str) -> str:
+def _experiment_url(ui: str, experiment_id: str) -> str:
     place = f"/{experiment_id}/runs" if experiment_id else ""
     return f"{ui}/#/experiments{place}?{TRAINING_VIEW}"
 
 
 def _id_on_server(uri: str, name: str) -> str:
     """The id of the experiment; "" if there is none yet, or the server wants a login."""
-    asked = f"{uri}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(name)}"
+    query = f"{uri}/api/2.0/mlflow/experiments/get-by-name?experiment_name={quote(name)}"
     try:
-        answer = urllib.request.urlopen(asked, timeout=ANSWER_S)  # noqa: S310 - the operator's own
+        answer = urllib.request.urlopen(query, timeout=ANSWER_S)  # noqa: S310 - the operator's own
         with contextlib.closing(answer):
             return str(json.load(answer)["experiment"]["experiment_id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -59,10 +59,10 @@ def _id_in_file(uri: str, name: str) -> str:
         return ""
     if not path.exists():
         return FIRST
-    asked = "SELECT experiment_id FROM experiments WHERE name = ?"
+    query = "SELECT experiment_id FROM experiments WHERE name = ?"
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
-            found = store.execute(asked, (name,)).fetchone()
+            row = store.execute(query, (name,)).fetchone()
     except sqlite3.Error:
         return ""
-    return str(found[0]) if found else ""
+    return str(row[0]) if row else ""

@@ -14,7 +14,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.model_key import model_of
-from laxity_scheduler.eligibility import never_fits
+from laxity_scheduler.eligibility import misfit_reason
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
@@ -192,7 +192,7 @@ class _Case:
             past = reason("deadline_in_the_past", due_at=job.deadline_at)
             return self._refusal(past, self._later_or_soft())
         room, gpus = self.reservations.room, job.gpus_per_worker
-        unusable = never_fits(self.state, job)
+        unusable = misfit_reason(self.state, job)
         if unusable is not None:
             return Refusal(unusable)
         largest = max(room.sizes_for(job), default=0)

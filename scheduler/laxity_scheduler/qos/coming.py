@@ -87,15 +87,15 @@ class Coming:
 
         The rest is left for those after it, so that nobody is stopped twice for the same need.
         """
-        missing, size = need.workers - need.there, need.gpus_per_worker
+        missing, size = need.workers - need.workers_fitting, need.gpus_per_worker
         in_quota = self._use_quota(need) if need.quota else {}
-        by_quota = need.gained(in_quota)
+        by_quota = need.gain_with(in_quota)
         missing -= by_quota
         for node in sorted(self.shared):
             if missing <= 0:
                 return
             freed = {**in_quota, node: self.shared[node]}
-            more = min(missing, need.gained(freed) - by_quota)
+            more = min(missing, need.gain_with(freed) - by_quota)
             if more > 0 and node != need.quota:
                 self.shared[node] = max(0, self.shared[node] - more * size)
                 missing -= more

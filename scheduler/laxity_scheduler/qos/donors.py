@@ -6,7 +6,14 @@ with enough slack; of the first tier that does, the cheapest set.
 
 from dataclasses import replace
 
-from laxity_scheduler.allocation.victims import Need, Victim, cheapest, gpus_of, narrowed, victim_of
+from laxity_scheduler.allocation.victims import (
+    Need,
+    Victim,
+    cheapest_victims,
+    gpus_of,
+    victim_by_shrinking,
+    victim_by_stopping,
+)
 from laxity_scheduler.model.decision import Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
@@ -28,7 +35,7 @@ def choose(
             if other.id != job.id and _may_give(bargain, other)
             for victim in _victims(bargain, other, job, tier, patience_s)
         ]
-        chosen = cheapest(victims, need)
+        chosen = cheapest_victims(victims, need)
         if chosen is not None:
             return chosen
     return ()
@@ -72,9 +79,11 @@ def _victims(
     if tier and _tier(bargain, other) <= tier and _may_be_stopped(bargain, other, job, patience_s):
         stopped = bargain.stopped.get(other.id)
         if stopped is None:
-            stopped = bargain.stopped[other.id] = victim_of(other, bargain.forecasts, FOREVER)
+            stopped = bargain.stopped[other.id] = victim_by_stopping(
+                other, bargain.forecasts, FOREVER
+            )
         if stopped.delay_s > patience_s:
-            stopped = victim_of(other, bargain.forecasts, patience_s)
+            stopped = victim_by_stopping(other, bargain.forecasts, patience_s)
         return (_of_the_rest(bargain, other, stopped),)
     if other.id in bargain.shrunk:
         return ()
@@ -82,7 +91,7 @@ def _victims(
     if spare is None:
         keeps = needed_width(bargain, other)
         may = bargain.formed(other) and keeps < other.workers
-        spare = (narrowed(other, keeps, bargain.forecasts),) if may else ()
+        spare = (victim_by_shrinking(other, keeps, bargain.forecasts),) if may else ()
         bargain.narrowed[other.id] = spare
     return spare
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from laxity_scheduler.allocation.victims import Need, Victim, freed_by, narrowed
+from laxity_scheduler.allocation.victims import Need, Victim, gpus_freed_by, victim_by_shrinking
 from laxity_scheduler.frame.fields import (
     BEST_EFFORT,
     LEFT,
@@ -134,7 +134,7 @@ def narrow(bargain: Bargain) -> None:
     if not bargain.blocked:
         return
     donors = [
-        narrowed(job, keeps, bargain.forecasts)
+        victim_by_shrinking(job, keeps, bargain.forecasts)
         for job in bargain.state.running
         if job.preemptible
         and bargain.formed(job)
@@ -150,14 +150,16 @@ def narrow(bargain: Bargain) -> None:
             continue
         gpus, may = one.job.gpus_per_worker, bargain.state.eligible(one.job) or frozenset()
         need = bargain.need(one.job, one.workers, may, dict(bargain.coming.shared))
-        if need.there >= one.workers:
+        if need.workers_fitting >= one.workers:
             return  # enough is on its way
-        missing = need.workers - need.there
-        if need.gain(donors) < missing:
+        missing = need.workers - need.workers_fitting
+        if need.gain_from(donors) < missing:
             continue
         chosen: list[Victim] = []
         for donor in sorted(donors, key=lambda donor: (donor.cost_s, donor.job)):
-            if need.gain(chosen) < missing and need.gain((*chosen, donor)) > need.gain(chosen):
+            if need.gain_from(chosen) < missing and need.gain_from(
+                (*chosen, donor)
+            ) > need.gain_from(chosen):
                 chosen.append(donor)
         carry_out(bargain, tuple(chosen), one.job, one.workers * gpus, one.rank)
         return  # one at a time: the next cycle sees what came of it
@@ -204,7 +206,7 @@ def _grow(bargain: Bargain, job: Job, width: int) -> None:
     coming = mine + bargain.coming.shared
     need = bargain.need(job, width - job.workers, nodes, coming)
     bargain.coming.use(replace(need, coming=mine))
-    if need.there >= need.workers:
+    if need.workers_fitting >= need.workers:
         _keep_free(bargain, job, need, ())
         return  # on its way
     chosen = choose(bargain, job, need, max(0.0, -_late_s(bargain, job)), tiers=3)
@@ -219,7 +221,7 @@ def _keep_free(bargain: Bargain, job: Job, need: Need, chosen: tuple[Victim, ...
     """What is free is kept for it while the rest of what it needs is on its way."""
     for placed in range(need.workers):
         if more_nodes(bargain, job, 1) is None:
-            bargain.keep_parts(need, freed_by(chosen), need.workers - placed)
+            bargain.keep_parts(need, gpus_freed_by(chosen), need.workers - placed)
             return
 
 

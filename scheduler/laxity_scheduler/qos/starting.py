@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 
-from laxity_scheduler.allocation.victims import Need, Victim, freed_by, gpus_of
+from laxity_scheduler.allocation.victims import Need, Victim, gpus_freed_by, gpus_of
 from laxity_scheduler.capacity.ledger import may_ever_start
 from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.frame.kernels import TINY_S
@@ -211,7 +211,7 @@ class Starts:
         ending = self._ending(job, need)
         need = replace(need, coming=Counter(need.coming) + ending)
         chosen: tuple[Victim, ...] = ()
-        if need.there >= one.workers:
+        if need.workers_fitting >= one.workers:
             bargain.waits_for[job.id] = asked
         elif bargain.displaced < bargain.rules.most_displacing:
             bargain.displaced += 1
@@ -222,9 +222,9 @@ class Starts:
             carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
             bargain.waits_for[job.id] = asked + tuple(victim.job for victim in chosen)
         left = self._set_aside(job, one.workers)
-        if need.there >= one.workers or chosen:
+        if need.workers_fitting >= one.workers or chosen:
             self._served.add(job.id)
-            bargain.keep_parts(need, freed_by(chosen), left)
+            bargain.keep_parts(need, gpus_freed_by(chosen), left)
 
     def _ending(self, job: Job, need: Need) -> Counter[str]:
         """GPUs by node of jobs that will have ended when it is planned to start, each once.
@@ -232,20 +232,20 @@ class Starts:
         Only as many as it needs: others wait as well.
         """
         share = self._reservations.shares.get(job.id)
-        gpus, missing = Counter[str](), need.workers - need.there
+        gpus, missing = Counter[str](), need.workers - need.workers_fitting
         if share is None or self._reservations.roomy or missing <= 0:
             return gpus
         profile = self._reservations.profile()
         until_s = profile.marks[min(profile.slot(share.starts_s) + 1, SLOTS)]
         found: list[tuple[str, Counter[str]]] = []
         for other in self._bargain.state.running:
-            if need.gained(gpus) >= missing:
+            if need.gain_with(gpus) >= missing:
                 break
             if self._forecasts.trajectory_s(other) <= until_s and self._bargain.settled(other):
                 found.append((other.id, gpus_of(other, other.nodes[: other.resize_to or None])))
                 gpus += found[-1][1]
         for name, freed in found:
-            if need.gained(gpus - freed) < need.gained(gpus):
+            if need.gain_with(gpus - freed) < need.gain_with(gpus):
                 self._bargain.ends.add(name)
             else:
                 gpus -= freed
@@ -278,7 +278,7 @@ class Starts:
         if need is None:
             return
         bargain.coming.use(replace(need, coming=own))
-        if need.there >= one.workers:
+        if need.workers_fitting >= one.workers:
             bargain.keep_parts(need, {}, self._set_aside(job, one.workers))
             return
         chosen = choose(bargain, job, need, FOREVER, tiers=2)
@@ -289,7 +289,7 @@ class Starts:
             carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
             bargain.waits_for[job.id] = tuple(victim.job for victim in chosen)
             left = self._set_aside(job, one.workers)
-            bargain.keep_parts(need, freed_by(chosen), left)
+            bargain.keep_parts(need, gpus_freed_by(chosen), left)
 
     def _leaves_claims(self, job: Job, workers: int) -> bool:
         """Whether claims are kept although this job starts: it can be stopped before they need it."""

@@ -81,10 +81,10 @@ def _first_short(
             mine = [job for job in ways if job.quota == taker.quota]
             if mine:
                 return taker, mine
-        elif need.there < need.workers:
+        elif need.workers_fitting < need.workers:
             return taker, ways
         size, among = taker.gpus_per_worker, need.nodes or None
-        trial.place(min(need.workers, need.there, trial.slots(size, among)), size, among)
+        trial.place(min(need.workers, need.workers_fitting, trial.slots(size, among)), size, among)
         taken[need.quota] += need.workers * size
     return None, []
 

@@ -17,7 +17,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.views import ExpectedEnd, LastReason
 
 
-def expected_ends(
+def predict_ends(
     state: ClusterState, predictor: Predictor, jobs: Iterable[Job]
 ) -> dict[str, ExpectedEnd]:
     """The expected ends of running jobs if nothing is decided."""
@@ -33,21 +33,21 @@ def expected_ends(
 
 def last_reasons(plan: Plan) -> dict[str, LastReason]:
     """The last decision about each job of the plan, and its reason."""
-    found: dict[str, LastReason] = {}
+    reasons_by_job: dict[str, LastReason] = {}
     for decision in plan.decisions:
         if isinstance(decision, Loan | Reclaim):
             continue
-        why = decision.reason.within(decision.job.partition("/")[0])
+        reason = decision.reason.within(decision.job.partition("/")[0])
         if isinstance(decision, Wait):
-            found[decision.job] = LastReason(
-                why.code, why.text, decision.held_by, decision.expected_start_at
+            reasons_by_job[decision.job] = LastReason(
+                reason.code, reason.text, decision.held_by, decision.expected_start_at
             )
         else:
-            found[decision.job] = LastReason(why.code, why.text)
-    return found
+            reasons_by_job[decision.job] = LastReason(reason.code, reason.text)
+    return reasons_by_job
 
 
-def expected_start(
+def predict_start(
     state: ClusterState, predictor: Predictor, job: Job
 ) -> tuple[tuple[str, ...], float]:
     """Who holds what a queued job waits for, and when enough of them are expected to have ended."""
@@ -55,13 +55,13 @@ def expected_start(
     ledger, may = Ledger.of(state, job=job.id), state.eligible(job)
     if ledger.slots(size, may) >= need:
         return (), state.now
-    ends = expected_ends(state, predictor, state.running)
-    held: list[str] = []
+    ends = predict_ends(state, predictor, state.running)
+    holders: list[str] = []
     for other in sorted(state.running, key=lambda row: (ends[row.id].p50_at, row.id)):
         if may is not None and may.isdisjoint(other.nodes):
             continue
         ledger.give(other.nodes, other.gpus_per_worker)
-        held.append(other.id)
+        holders.append(other.id)
         if ledger.slots(size, may) >= need:
-            return tuple(held), ends[other.id].p50_at
-    return tuple(held), FOREVER
+            return tuple(holders), ends[other.id].p50_at
+    return tuple(holders), FOREVER

@@ -63,7 +63,7 @@ class PartialDecision(Generic[Result]):
     @property
     def policy_fault(self) -> str:
         """What is wrong with the policy; "" if each of those to blame is to blame for itself."""
-        turned = [one for one in self.faulty if one.was_judged]
+        turned = [faulty_job for faulty_job in self.faulty if faulty_job.was_judged]
         if len(turned) <= MAX_NEWLY_FAULTY:
             return ""
         return (
@@ -75,7 +75,9 @@ class PartialDecision(Generic[Result]):
     def to_reject(self) -> tuple[FaultyJob, ...]:
         """Those that are to be told that no decision can be made about them."""
         spares = bool(self.policy_fault)
-        return tuple(one for one in self.faulty if not (spares and one.was_judged))
+        return tuple(
+            faulty_job for faulty_job in self.faulty if not (spares and faulty_job.was_judged)
+        )
 
 
 def decide_without_faulty(
@@ -86,11 +88,11 @@ def decide_without_faulty(
     PolicyFaultError if that is none of them, and they are not to blame.
     """
     search = _Search(state, decide)
-    kept = search.sound_jobs((), state.jobs)
-    if not kept and search.faulty and (len(search.faulty) > 1 or not search.decides_plain_job()):
-        words = error_text(search.faulty[0].error)
-        raise PolicyFaultError(f"the policy fails on every job, so none is refused: {words}")
-    return PartialDecision(state_with_only(state, kept), search.made, tuple(search.faulty))
+    sound = search.sound_jobs((), state.jobs)
+    if not sound and search.faulty and (len(search.faulty) > 1 or not search.decides_plain_job()):
+        first_error = error_text(search.faulty[0].error)
+        raise PolicyFaultError(f"the policy fails on every job, so none is refused: {first_error}")
+    return PartialDecision(state_with_only(state, sound), search.made, tuple(search.faulty))
 
 
 def state_with_only(state: ClusterState, jobs: Jobs) -> ClusterState:
@@ -130,17 +132,17 @@ class _Search(Generic[Result]):
             return False
         return True
 
-    def sound_jobs(self, kept: Jobs, suspects: Jobs) -> Jobs:
+    def sound_jobs(self, sound: Jobs, suspects: Jobs) -> Jobs:
         """The jobs that are kept and those of the suspects that can be decided on beside them."""
         if not suspects:
-            return kept
+            return sound
         try:
-            self.made = self._decide(state_with_only(self._state, kept + suspects))
+            self.made = self._decide(state_with_only(self._state, sound + suspects))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this Job's
             if len(suspects) == 1:
                 self.faulty.append(FaultyJob(suspects[0], error))
-                return kept
+                return sound
         else:
-            return kept + suspects
+            return sound + suspects
         half = len(suspects) // 2
-        return self.sound_jobs(self.sound_jobs(kept, suspects[:half]), suspects[half:])
+        return self.sound_jobs(self.sound_jobs(sound, suspects[:half]), suspects[half:])

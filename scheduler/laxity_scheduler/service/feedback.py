@@ -25,7 +25,14 @@ class TransitionSink(Protocol):
     """Where observed stops are kept."""
 
     def observe_stop(
-        self, uid: str, workload: Workload, *, kind: str, workers: int, seconds: float, at: float
+        self,
+        uid: str,
+        workload: Workload,
+        *,
+        kind: str,
+        workers: int,
+        seconds: float,
+        at: float,
     ) -> None: ...
 
 
@@ -64,11 +71,11 @@ class Feedback:
     ) -> None:
         """Take in a snapshot; `uids` by job id."""
         self.observe_nodes_only(state)
-        for stop in self._watcher.completed_transitions(state):
+        for stop in self._watcher.take_transitions(state):
             uid = uids.get(stop.job, "")
-            kept = partial(self._stops.observe_stop, uid, stop.workload, kind=stop.kind)
+            observe = partial(self._stops.observe_stop, uid, stop.workload, kind=stop.kind)
             self._ignore_store_errors(
-                uid, partial(kept, workers=stop.workers, seconds=stop.seconds, at=stop.at)
+                uid, partial(observe, workers=stop.workers, seconds=stop.seconds, at=stop.began_at)
             )
         for job in state.jobs:
             try:
@@ -81,11 +88,11 @@ class Feedback:
         for change in news:
             view = change.after
             if view["state"] == "finished" and (change.before or {}).get("state") != "finished":
-                uid, at = view["uid"], view["finished_at"]
+                uid, finished_at = view["uid"], view["finished_at"]
                 self._steady_widths.pop(uid, None)
                 self._halfway.discard(uid)
                 self._ignore_store_errors(
-                    uid, partial(self._predictions.observe_finish, uid, at=at)
+                    uid, partial(self._predictions.observe_finish, uid, at=finished_at)
                 )
 
     def _track_steady_run(self, job: Job, uid: str, predictor: Predictor) -> None:

@@ -27,11 +27,11 @@ class JobFaults:
     def record_fault(self, stage: str, job: str, error: Exception) -> None:
         """This was raised about this Job (by its id or uid) at this stage of a cycle."""
         self._count(stage)
-        words = error_text(error)
-        if self._last.get((stage, job)) == words:
+        text = error_text(error)
+        if self._last.get((stage, job)) == text:
             return
         if len(self._last) >= MAX_REMEMBERED:
             self._last.clear()
-        self._last[stage, job] = words
-        message = f"{stage} of job {job}: {words}; all others are served"
+        self._last[stage, job] = text
+        message = f"{stage} of job {job}: {text}; all others are served"
         LOG.error("%s", message, exc_info=error, extra={"job": job})

@@ -69,5 +69,5 @@ class Leadership:
 def jobs_changed_by(plan: bytes) -> list[str]:
     """The jobs that a journalled plan does more to than say why they wait."""
     decisions = orjson.loads(plan).get("decisions", ()) if plan else ()
-    jobs = (one.get("job") for one in decisions if one["kind"] != WAIT_KIND)
+    jobs = (decision.get("job") for decision in decisions if decision["kind"] != WAIT_KIND)
     return list(dict.fromkeys(job for job in jobs if job))

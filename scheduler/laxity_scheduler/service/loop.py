@@ -193,18 +193,18 @@ class Service:
         try:
             leads = self._ensure_leading()
         finally:  # who does not lead, or does not know, looks all the same
-            seen, predictor = self._observe_world()
-            state = seen  # that is decided on
+            snapshot, predictor = self._observe_world()
+            state = snapshot  # that is decided on
             leads = self._can_decide() and leads
             try:
                 if leads:
-                    state, plan = self._decide_and_journal(seen, predictor)
+                    state, plan = self._decide_and_journal(snapshot, predictor)
                     self.world.carry_out(plan)
             finally:
                 self.state, self.predictor = state, predictor
                 self._publisher.publish(
                     state, predictor, plan,
-                    last_snapshot=state_without(seen, self._rejected), leading=self.leading, notifications=self.notifications,
+                    last_snapshot=state_without(snapshot, self._rejected), leading=self.leading, notifications=self.notifications,
                 )  # fmt: skip
                 self.completed += 1
                 self.notifier.notify("cycle")
@@ -238,9 +238,9 @@ class Service:
     def _observe_world(self) -> tuple[ClusterState, Predictor]:
         self.world.cycle = self._journal.last_cycle + 1
         predictor = self._learning.predictor()
-        seen = self.world.observe()
-        budgets = seen.budgets or self.settings.budgets
-        return replace(seen, cycle=self.world.cycle, budgets=budgets), predictor
+        snapshot = self.world.observe()
+        budgets = snapshot.budgets or self.settings.budgets
+        return replace(snapshot, cycle=self.world.cycle, budgets=budgets), predictor
 
     def _decide_and_journal(
         self, state: ClusterState, predictor: Predictor
@@ -258,12 +258,12 @@ class Service:
         except Exception:
             LOG.exception("a decision failed: it is made anew, without the jobs that it fails on")
         around = decide_without_faulty(state, partial(self._decide_if_writable, judge=judge))
-        for one in around.faulty:
-            self.metrics.faults.record_fault("decision", one.job, one.error)
+        for faulty_job in around.faulty:
+            self.metrics.faults.record_fault("decision", faulty_job.job, faulty_job.error)
         self._policy_fault = around.policy_fault
-        for one in around.to_reject:
-            self._reject_job(one.job, one.problem)
-        self._rejected = frozenset(one.job for one in around.to_reject)
+        for faulty_job in around.to_reject:
+            self._reject_job(faulty_job.job, faulty_job.problem)
+        self._rejected = frozenset(faulty_job.job for faulty_job in around.to_reject)
         return around.state, self._journal_plan(around.state, around.made, predictor)
 
     def _decide_and_check(self, state: ClusterState, predictor: Predictor) -> DecidedPlan:
@@ -355,8 +355,8 @@ class Service:
         if self._stopping.is_set() or failures:
             return
         until_wake_s = max(0.0, self._wake_at - time.time())
-        given = self.settings
-        longest_s = given.longest_sleep_s if self.store.is_exclusive else given.shared_sleep_s
+        settings = self.settings
+        longest_s = settings.longest_sleep_s if self.store.is_exclusive else settings.shared_sleep_s
         self.world.wait(min(longest_s, until_wake_s, self._until_deadline_s()))
 
     def _until_deadline_s(self) -> float:
@@ -370,5 +370,8 @@ class Service:
 
 def _uids_by_id(jobs: Iterable[Manifest]) -> dict[str, str]:
     """By job id, of the jobs that the world showed."""
-    seen = (manifest["metadata"] for manifest in jobs)
-    return {f"{one.get('namespace', 'default')}/{one['name']}": one["uid"] for one in seen}
+    snapshot = (manifest["metadata"] for manifest in jobs)
+    return {
+        f"{faulty_job.get('namespace', 'default')}/{faulty_job['name']}": faulty_job["uid"]
+        for faulty_job in snapshot
+    }

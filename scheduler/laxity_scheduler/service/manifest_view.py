@@ -29,7 +29,7 @@ def fields_from_manifest(manifest: Mapping[str, Any]) -> Json:
         "model": str(annotations.get(names.MODEL) or ""),
         "state": "refused" if isinstance(verdict, Refusal) else "queued",
         "deadline_at": None,
-        "submitted_at": _queued_at(
+        "submitted_at": _queue_entry_at(
             annotations.get(names.SUBMITTED_AT), metadata.get("creationTimestamp")
         ),
         "promised_p90_at": None,
@@ -78,7 +78,7 @@ def project_view(manifest: Mapping[str, Any]) -> Json:
     return {"workdir": str(first.get("workingDir") or ""), "environment": sorted(variables)}
 
 
-def _queued_at(claimed: Any, created: Any) -> float | None:
+def _queue_entry_at(claimed: Any, created: Any) -> float | None:
     """When the Job took its place in the queue; before it is created, the instant that it claims."""
     claimed_at, created_at = instant_at(claimed), instant_at(created)
     return claimed_at if created_at is None else queued_from(claimed_at, created_at)

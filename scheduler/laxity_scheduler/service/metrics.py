@@ -151,28 +151,28 @@ class Metrics:
 
     def set_patches(self, patches: Mapping[str, int]) -> None:
         """How many patches went to the cluster so far, by what became of them."""
-        for result, many in patches.items():
+        for result, number in patches.items():
             counter = self.patches.labels(result)
-            counter.inc(many - self._sent.get(result, 0))
-            self._sent[result] = many
+            counter.inc(number - self._sent.get(result, 0))
+            self._sent[result] = number
 
     def set_gauges(self, state: ClusterState, views: Iterable[Mapping[str, Any]]) -> None:
         """What is so now."""
         self.gpus.labels("total").set(state.total_gpus)
         self.gpus.labels("free").set(state.free_gpus)
         jobs: Counts[tuple[str, str]] = Counts()
-        held = known = 0
+        held = finished = 0
         rows = list(views)
         self.namespaces.set_gauges(state, rows)
         for view in rows:
             jobs[view["state"], _class_label(view)] += 1
             if view["state"] == "finished" and view.get("first_p90_at") is not None:
-                known += 1
+                finished += 1
                 held += view["finished_at"] <= view["first_p90_at"]
         self.jobs.clear()
-        for labels, many in jobs.items():
-            self.jobs.labels(*labels).set(many)
-        self.coverage.set(held / known if known else float("nan"))
+        for labels, number in jobs.items():
+            self.jobs.labels(*labels).set(number)
+        self.coverage.set(held / finished if finished else float("nan"))
 
     def exposition(self, namespaces: frozenset[str] | None = None) -> bytes:
         """All families; of those by namespace only these namespaces, all with None."""
@@ -181,5 +181,5 @@ class Metrics:
 
 def _class_label(view: Mapping[str, Any]) -> str:
     """The class as a label; whatever else stands on a Job that could not be read is "other"."""
-    known = view["class"]
-    return known if known in CLASSES else "other"
+    finished = view["class"]
+    return finished if finished in CLASSES else "other"

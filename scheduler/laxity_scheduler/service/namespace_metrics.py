@@ -71,10 +71,12 @@ class NamespaceMetrics:
         text = generate_latest(self._registry)
         if namespaces is None:
             return text
-        kept = [f'{LABEL}="{name}"'.encode() for name in namespaces]
+        wanted_labels = [f'{LABEL}="{name}"'.encode() for name in namespaces]
         lines = text.splitlines(keepends=True)
         return b"".join(
-            line for line in lines if line.startswith(b"#") or any(one in line for one in kept)
+            line
+            for line in lines
+            if line.startswith(b"#") or any(label in line for label in wanted_labels)
         )
 
     def _namespace_label(self, job_id: str) -> str:

@@ -20,12 +20,12 @@ PROBE_KEY_PREFIX: Final = "probe-of-"  # a probe's idempotency key, before the u
 def probe_manifest(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
     """The Job that measures two epochs of another one; its key says for whom."""
     metadata = manifest["metadata"]
-    said = {
+    annotations = {
         name: value
         for name, value in (metadata.get("annotations") or {}).items()
         if name not in names.OUTPUTS and name not in (names.DEADLINE, names.SUBMITTED_AT)
     }
-    said |= {
+    annotations |= {
         names.CLASS: "best_effort",
         names.EPOCHS: str(min(PROBE_EPOCHS, spec.epochs)),
         names.MODEL: spec.model,
@@ -37,7 +37,7 @@ def probe_manifest(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
     probe["spec"]["template"].get("metadata", {}).pop("labels", None)
     for entry in probe["spec"]["template"]["spec"]["containers"][0].get("env", ()):
         if entry.get("name") == names.ENV_EPOCHS:
-            entry["value"] = said[names.EPOCHS]
+            entry["value"] = annotations[names.EPOCHS]
         if entry.get("name") == names.ENV_JOB:
             entry["value"] = f"{spec.namespace}/{named}"
     return {
@@ -47,18 +47,18 @@ def probe_manifest(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
             "name": named,
             "namespace": spec.namespace,
             "labels": {names.MANAGED: "true", names.CLASS_LABEL: "best_effort"},
-            "annotations": said,
+            "annotations": annotations,
         },
         "spec": probe["spec"] | {"suspend": True},
     }
 
 
-def format_instant_ms(at: float) -> str:
+def format_instant_ms(instant: float) -> str:
     """RFC 3339 to the millisecond, rounded up: an offer that was checked is not made tighter.
 
     What no calendar can say is its last instant.
     """
-    milliseconds = -int(-max(0.0, min(at, LAST_AT)) * 1000 // 1)
+    milliseconds = -int(-max(0.0, min(instant, LAST_AT)) * 1000 // 1)
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
@@ -66,10 +66,10 @@ def annotations_for(offer: Offer) -> dict[str, str | None]:
     """The annotations that ask for what was offered."""
     if offer.kind == "soft":
         return {names.CLASS: "soft"}
-    said: dict[str, str | None] = {}
+    annotations: dict[str, str | None] = {}
     if offer.widths:
-        said[names.WIDTHS] = ",".join(str(width) for width in offer.widths)
+        annotations[names.WIDTHS] = ",".join(str(width) for width in offer.widths)
     if offer.kind == "deadline" and offer.deadline_at < FOREVER:
-        said[names.DEADLINE] = format_instant_ms(offer.deadline_at)
-        said.pop(names.WIDTHS, None)
-    return said
+        annotations[names.DEADLINE] = format_instant_ms(offer.deadline_at)
+        annotations.pop(names.WIDTHS, None)
+    return annotations

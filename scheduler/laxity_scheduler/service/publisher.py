@@ -105,30 +105,30 @@ class Publisher:
         first, self._is_first = self._is_first, False
         if leading:
             _log_verdicts(news)
-        with self._isolated_part("explaining"):  # who is rung may ask why
+        with self._isolate_part("explaining"):  # who is rung may ask why
             self._save_audit_rows()
-        with self._isolated_part("ringing"):
+        with self._isolate_part("ringing"):
             self._notify_readers(news)
         if self._feedback is not None:
-            with self._isolated_part("learning"):
+            with self._isolate_part("learning"):
                 self._give_feedback(self._feedback, state, predictor, news, leading=leading)
         if leading:
-            with self._isolated_part("asking again after probes"):
+            with self._isolate_part("asking again after probes"):
                 self._ask_again_after_probes(
                     [n.after for n in news] if not first else self._board.all()
                 )
-        with self._isolated_part("counting"):
+        with self._isolate_part("counting"):
             self._metrics.count_changes(news if leading and not first else ())
-            self._metrics.set_gauges(state, self._board.unordered_views())
+            self._metrics.set_gauges(state, self._board.views_in_any_order())
             self._metrics.set_patches(getattr(self._world, "sent", {}))
-        with self._isolated_part("saving"):
+        with self._isolate_part("saving"):
             self._save_views()
         if notifications is not None and leading:
-            with self._isolated_part("telling"):
+            with self._isolate_part("telling"):
                 notifications.dispatch(news, state, predictor)
 
     @contextmanager
-    def _isolated_part(self, stage: str) -> Iterator[None]:
+    def _isolate_part(self, stage: str) -> Iterator[None]:
         """What a part raises is logged and counted, and the next part goes on."""
         try:
             yield
@@ -159,7 +159,7 @@ class Publisher:
         old = {} if refresh else self._rows
         jobs = [job for job in state.running if old.get(job.id) is not job]
         with self._deciding:
-            anew = self._expected_ends_of(state, predictor, jobs)
+            anew = self._predict_ends_of(state, predictor, jobs)
         known = self._ends | anew
         self._rows = {job.id: job for job in state.running if job.id in known}
         self._ends = {name: known[name] for name in self._rows}
@@ -167,17 +167,17 @@ class Publisher:
             self._refreshed_at = state.now
         return self._ends
 
-    def _expected_ends_of(
+    def _predict_ends_of(
         self, state: ClusterState, predictor: Predictor, jobs: Sequence[Job]
     ) -> dict[str, ExpectedEnd]:
         """When these are expected to end; one that nothing can be said of is left out."""
         try:
-            return expected_times.expected_ends(state, predictor, jobs)
+            return expected_times.predict_ends(state, predictor, jobs)
         except Exception:  # noqa: BLE001 - asked for one by one, it is told of whom
             found: dict[str, ExpectedEnd] = {}
         for job in jobs:
             try:
-                found |= expected_times.expected_ends(state, predictor, [job])
+                found |= expected_times.predict_ends(state, predictor, [job])
             except Exception as error:  # noqa: BLE001 - noted with its traceback
                 self._metrics.faults.record_fault("expected end", job.id, error)
         return found

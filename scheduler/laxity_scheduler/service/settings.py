@@ -101,10 +101,10 @@ class Settings:
         return self.public_url or f"http://{shown}:{port}"
 
 
-def parse_budgets(said: list[str]) -> dict[str, float] | None:
+def parse_budgets(texts: list[str]) -> dict[str, float] | None:
     """`NAMESPACE=GPU_HOURS` as GPU-seconds by namespace; None if nothing was said."""
     budgets: dict[str, float] = {}
-    for text in said:
+    for text in texts:
         namespace, _, hours = text.partition("=")
         try:
             budgets[namespace] = float(hours) * HOUR_S

@@ -23,7 +23,7 @@ class Transition:
     kind: Literal["suspend", "resume"]
     workers: int
     seconds: float
-    at: float
+    began_at: float
 
 
 class TransitionWatcher:
@@ -34,17 +34,17 @@ class TransitionWatcher:
         self._parked: dict[str, tuple[float, int]] = {}
         self._faults = JobFaults()
 
-    def completed_transitions(self, state: ClusterState) -> list[Transition]:
+    def take_transitions(self, state: ClusterState) -> list[Transition]:
         """The stops and starts that ended since the last look."""
-        found: list[Transition] = []
+        transitions: list[Transition] = []
         for job in state.jobs:
             try:
-                found += self._transitions_of(job, state.now)
+                transitions += self._transitions_of(job, state.now)
             except Exception as error:  # noqa: BLE001 - noted with its traceback
                 self._faults.record_fault("observed stop", job.id, error)
         self._before = state.by_id
         self._parked = {job: since for job, since in self._parked.items() if job in state.by_id}
-        return found
+        return transitions
 
     def _transitions_of(self, job: Job, now: float) -> Iterator[Transition]:
         before = self._before.get(job.id)

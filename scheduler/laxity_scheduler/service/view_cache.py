@@ -33,7 +33,7 @@ from laxity_scheduler.service.view_fields import Json, job_id_of
 from laxity_scheduler.service.views import (
     ExpectedEnd,
     LastReason,
-    expected_end_fields,
+    end_fields,
     looks_same,
     view_of,
     view_of_missing,
@@ -195,10 +195,10 @@ class ViewCache:
 
     def all(self) -> list[Json]:
         """Every view, in order of submission; of a job that was refused and asked again, the last."""
-        rows = (view for view in self.unordered_views() if not self._gave_way(view))
+        rows = (view for view in self.views_in_any_order() if not self._gave_way(view))
         return sorted(rows, key=lambda view: (view["submitted_at"] or 0.0, view["id"]))
 
-    def unordered_views(self) -> list[Json]:
+    def views_in_any_order(self) -> list[Json]:
         """Every view."""
         with self._lock:
             return list(self._views.values())
@@ -263,7 +263,7 @@ class ViewCache:
         if finish is None or finish is self._ends.get(uid):
             return
         self._ends[uid] = finish
-        view = _with_first_prediction(before | expected_end_fields(finish), cycle_input.state.now)
+        view = _with_first_prediction(before | end_fields(finish), cycle_input.state.now)
         if not looks_same(before, view):
             self._keep_view(view | {"laxity_s": laxity_s(view, cycle_input.state.now)})
 

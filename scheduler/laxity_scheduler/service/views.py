@@ -64,7 +64,7 @@ def view_of(
     view |= _reason_fields(view, before, last_reason)
     if row is not None:
         if finish is not None:
-            view |= expected_end_fields(finish)
+            view |= end_fields(finish)
         view["width_history"] = _extend_history(view["width_history"], row, now)
     if view["state"] not in ("queued", "suspended"):
         view |= {"held_by": [], "expected_start_at": None}
@@ -82,7 +82,7 @@ def view_of(
     return view | {"outcome": outcome_of(view), "laxity_s": laxity_s(view, now)}
 
 
-def expected_end_fields(finish: ExpectedEnd) -> Json:
+def end_fields(finish: ExpectedEnd) -> Json:
     """The fields of a view for an expected end."""
     return {"p50_at": finite_or_none(finish.p50_at), "p90_at": finite_or_none(finish.p90_at)}
 

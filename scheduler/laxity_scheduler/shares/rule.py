@@ -11,7 +11,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import Ledger, may_ever_start
-from laxity_scheduler.eligibility import never_fits
+from laxity_scheduler.eligibility import misfit_reason
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Forecasted, Preempt, Promised, Refuse, Resize
 from laxity_scheduler.model.job import FOREVER, Job
@@ -232,7 +232,7 @@ class _Decision:
     def _why_not(self, row: int, columns: Columns) -> Reason:
         job = self.jobs[row]
         if job.eligible:
-            never = never_fits(self.state, job)
+            never = misfit_reason(self.state, job)
             return never or reason("counted_as_one_pool", policy=self.rule.name, asks=job.eligible)
         slots = empty_slots(self.state)(job.gpus_per_worker)
         if job.widths[0] > slots:

@@ -30,7 +30,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity_scheduler.allocation.victims import Need, Victim, greedy, total_cost_s
+from laxity_scheduler.allocation.victims import Need, Victim, greedy_victims, total_cost_s
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.order import Packing
 from laxity_scheduler.simulate.generate import Mix
@@ -166,7 +166,7 @@ def greedy_cost_s(gpus: Sequence[int], costs_s: Sequence[float], need: int) -> f
         Victim(f"{row}", (("node", freed),), 0.0, cost_s)
         for row, (freed, cost_s) in enumerate(zip(gpus, costs_s, strict=True))
     ]
-    return total_cost_s(greedy(victims, Need(need, 1, Ledger(["node"], [0])), need))
+    return total_cost_s(greedy_victims(victims, Need(need, 1, Ledger(["node"], [0])), need))
 
 
 def least_cost_s(gpus: Sequence[int], costs_s: Sequence[float], need: int) -> float:

@@ -8,15 +8,19 @@ from typing import Any
 
 from laxity import names
 from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Patch
 from laxity_k8s.local.cluster import open_world, stop_workers
 from laxity_k8s.objects import status_annotation
 from laxity_k8s.world import LiveCluster
+from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies.qos import decide
 from tests.acting.breaking import put, seen
 from tests.acting.making import EVER_SUSPENDED, SUSPENDED, job
+from tests.builders import MINUTE_EPOCHS
 
 MINE, THEIRS = "alice/mine", "bob/secret"
 WHY = reason("preempt_for", beneficiary=THEIRS, gpus=1)
@@ -63,3 +67,33 @@ def test_a_job_stopped_for_one_of_another_namespace_does_not_name_it(tmp_path: P
     told = [json_tree.dig(one, "message") for one in events]
     assert any("a job of another namespace needs 1 GPU" in text for text in told), told
     assert not any("bob/" in json.dumps(one) for one in (while_asked, stopped, *events))
+
+
+def test_a_stop_that_leaves_a_cordoned_node_is_for_nobody_once_it_is_uncordoned(
+    tmp_path: Path,
+) -> None:
+    running = of("alice", "mine", suspend=False, nodes='["a"]', status=EVER_SUSPENDED)
+    running["metadata"]["annotations"][names.STATUS] = RUNNING.to_text()
+    with opened(tmp_path) as world:
+        put(world, running)
+        seen(world, MINE)
+        leaves = Preempt(MINE, "epoch", MINE, reason("node_cordoned", node="a"))
+        stops = []
+        for is_cordoned in (True, False, True):
+            cordon(world, is_cordoned=is_cordoned)
+            stops.append(world.observe().by_id[MINE].stop_for)
+            if not stops[0]:
+                world.carry_out(Plan((leaves,)))
+                stops[0] = world.observe().by_id[MINE].stop_for
+        cordon(world, is_cordoned=False)
+        plan = with_follow_ups(decide)(world.observe(), MINUTE_EPOCHS)
+        world.carry_out(plan)
+        assert stops == [MINE, "the drain of a", MINE]
+        assert world.observe().by_id[MINE].stop_requested_at is None
+        why = json_tree.annotations(world.api.get("jobs", MINE))[names.REASON]
+        assert why == "it runs on: the drain of a no longer needs its GPUs"
+
+
+def cordon(world: LiveCluster, *, is_cordoned: bool) -> None:
+    changed = world.api.patch(Patch("nodes", "a", {"spec": {"unschedulable": is_cordoned}}))
+    world._mirror.put("nodes", changed)

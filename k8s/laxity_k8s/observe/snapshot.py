@@ -315,9 +315,8 @@ class Snapshot:
             self._set_bad(row)
             count_sent(entry, job, own)
             return entry
-        row = self._refused.ask_again(
-            job, preempted_for.stopping_for(row, self._mirror.job_ids), now
-        )
+        row = preempted_for.stopping_for(row, self._mirror.job_ids, self._is_cordoned)
+        row = self._refused.ask_again(job, row, now)
         entry.row, entry.due_at = row, self._refused.due_at(group)
         entry.busy = jobs.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
         count(entry, job, row.nodes, row.gpus_per_worker, own)

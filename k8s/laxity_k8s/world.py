@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 from laxity import names
@@ -36,7 +37,8 @@ from laxity_k8s.observe.snapshot import Snapshot
 from laxity_k8s.steady_clock import is_clock_steady
 from laxity_scheduler.live import Manifest, Released, Reports, Signal, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
-from laxity_scheduler.model.decision import Loan, Reclaim, Wait
+from laxity_scheduler.model.decision import Decision, Loan, Preempt, Reclaim, Resize, Wait
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 
 LOG = logging.getLogger(__name__)
@@ -128,7 +130,7 @@ class LiveCluster:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
             now, later = wishes(
-                plan.decisions,
+                [self._explained(one) for one in plan.decisions],
                 state,
                 self._snapshot,
                 self._waits,
@@ -146,6 +148,17 @@ class LiveCluster:
         for decision in plan.decisions:
             if isinstance(decision, Loan | Reclaim):
                 self._move(decision.nodes, "loaned" if isinstance(decision, Loan) else "inference")
+
+    def _explained(self, decision: Decision) -> Decision:
+        """With what forbids the pods of a Job that has none, where nobody else says why."""
+        if not isinstance(decision, Preempt | Resize) or self._limits is None:
+            return decision
+        why, job = decision.reason, self._snapshot.shown.get(decision.job)
+        if why.code != "pods_do_not_fit" or why.fact("why") or job is None:
+            return decision
+        forbidden = self._limits.forbids_pods(job)
+        facts = dict(why.facts) | {"why": f": the pod template {forbidden}" if forbidden else ""}
+        return replace(decision, reason=reason(why.code, **facts))
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
         """Let nothing land any more that was decided on these Jobs before; see all that did."""
@@ -374,7 +387,7 @@ class LiveCluster:
         with self._mirror.lock:
             pods_of = list(self._mirror.pods_of.get(json_tree.identity(job), {}).values())
         own = [pod for pod in pods_of if pods.owner(pod)[1] == uid]
-        return tending(job, now=now) or failing(job, own, self._reminders.report)
+        return tending(job, now=now) or failing(job, own, self._reminders.report, now=now)
 
     def _tend(self, asked: Callable[[Json], Tending | None], groups: Iterable[str]) -> None:
         """Write on these Jobs what each needs before it is counted, or what is wrong with it."""

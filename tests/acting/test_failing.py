@@ -1,5 +1,6 @@
 """A Job whose workers fail again and again is failed with their error; one that may recover is not."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from laxity import names
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_k8s.act.failing import ENDS, MOST_FAILURES, failing
+from laxity_k8s.act.adoption import Tending
+from laxity_k8s.act.failing import MOST_FAILURES
+from laxity_k8s.act.failing import failing as failing_at
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.instants import rfc3339
 from laxity_k8s.objects.pods import COMPLETION_INDEX
@@ -15,6 +18,19 @@ from laxity_k8s.objects.status_annotation import Kept
 from laxity_scheduler.live import Report, Reports
 
 BEGAN_AT = 1_700_000_000.0
+NOW = BEGAN_AT + 3600.0
+
+
+def failing(job: Json, own: Sequence[Json], reports: Reports) -> Tending | None:
+    return failing_at(job, own, reports, now=NOW)
+
+
+def target(found: Tending) -> Json:
+    """The condition by which it fails, in a patch of the status alone."""
+    assert found.patch.subresource == "status"
+    assert found.patch.body.keys() == {"metadata", "status"}
+    condition: Json = found.patch.body["status"]["conditions"][-1]
+    return {key: condition[key] for key in ("type", "status", "reason", "message")}
 
 
 def training(*, running: bool = True, failed_starts: int = 0, **notes: str) -> Json:
@@ -78,9 +94,10 @@ def test_a_job_that_keeps_failing_is_failed_with_its_last_error(*, running: bool
     found = failing(training(running=running), OFTEN, said())
 
     assert found is not None
-    assert found.patch.body["spec"] == ENDS
     words = "failed 5 times without finishing an epoch: worker 0 failed with exit code 1: boo"
     assert found.words == found.patch.body["metadata"]["annotations"][names.REASON] == words
+    why = {"reason": "WorkersKeepFailing", "message": words}
+    assert target(found) == {"type": "FailureTarget", "status": "True", **why}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +111,7 @@ def test_a_job_of_any_kind_fails_where_its_laxity_worker_keeps_failing(command: 
     found = failing(plain(*command), [unnumbered(pod) for pod in OFTEN], said())
 
     assert found is not None
-    assert found.patch.body["spec"] == ENDS
+    assert target(found)["message"] == found.words
     assert "failed 5 times" in found.words
     assert found.words.endswith("worker 0 failed with exit code 1: boo")
 
@@ -104,7 +121,7 @@ def test_a_container_of_somebody_else_that_keeps_failing_is_only_told_so() -> No
     found = failing(plain("python", "train.py"), own, said())
 
     assert found is not None
-    assert "spec" not in found.patch.body, "its own backoffLimit counts"
+    assert found.patch.body.keys() == {"metadata"}, "its own backoffLimit counts"
     words = "failed 5 times in a row: worker 0 failed with exit code 1: boo"
     assert found.words == found.patch.body["metadata"]["annotations"][names.REASON] == words
 
@@ -151,7 +168,12 @@ def test_an_image_that_cannot_be_pulled_fails_the_job_at_its_third_start() -> No
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda job: job["spec"].update(ENDS), id="it is failed already"),
+        pytest.param(
+            lambda job: job.update(
+                status={"conditions": [{"type": "FailureTarget", "status": "True"}]}
+            ),
+            id="it is about to fail",
+        ),
         pytest.param(
             lambda job: job["metadata"]["annotations"].update({names.PIN: "by hand"}), id="pinned"
         ),

@@ -1,16 +1,25 @@
 """What may be created for a token: what the namespace allows whoever trains there, and no more."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from laxity import names
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
 from laxity_k8s import json_tree
 from laxity_k8s.act.limits import ENFORCED, Limits
 from laxity_k8s.act.pod_security import harden, violations
 from laxity_k8s.cluster_api import ApiError, Json
+from laxity_scheduler.model.decision import Preempt
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.plan import Plan
+from tests.acting import making
+from tests.acting.breaking import put, seen
+from tests.acting.making import EVER_SUSPENDED
+from tests.acting.test_whom import RUNNING, opened
 
 
 def template(**spec: Any) -> Json:
@@ -206,3 +215,38 @@ def test_values_of_any_type_are_refused_or_passed_and_raise_nothing(value: Any) 
         assert isinstance(violations(pod, "restricted"), list)
     for pod in (template(volumes=value), template(containers=value), inside(ports=[value])):
         assert isinstance(violations(pod, "restricted"), list)
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "words"),
+    [
+        pytest.param({ENFORCED: "baseline"}, 0, "level 'baseline'", id="forbidden"),
+        pytest.param({ENFORCED: "privileged"}, 0, "", id="allowed"),
+        pytest.param({}, 0, "", id="no level: the API server holds nobody to one"),
+        pytest.param({ENFORCED: "baseline"}, 403, "", id="laxity may not read it"),
+    ],
+)
+def test_what_forbids_the_pods_of_a_job_is_told(
+    labels: dict[str, str], status: int, words: str
+) -> None:
+    told = namespaced(labels, status=status).forbids_pods(job(BASELINE["privileged"]))
+    assert bool(words) == bool(told)
+    assert words in told
+
+
+def test_a_start_that_pod_security_forbids_says_so_where_no_pod_can(tmp_path: Path) -> None:
+    running = making.job("mine", suspend=False, nodes='["a"]', status=EVER_SUSPENDED)
+    running["metadata"]["annotations"][names.STATUS] = RUNNING.to_text()
+    running["spec"]["template"]["spec"]["hostNetwork"] = True
+    told = reason("pods_do_not_fit", running=0, workers=1, why="", then="")
+    with opened(tmp_path) as world:
+        put(world, running)
+        seen(world, "default/mine")
+        world._limits = namespaced({ENFORCED: "baseline"})
+        world.observe()
+        world.carry_out(Plan((Preempt("default/mine", "now", "", told),)))
+        why = json_tree.annotations(world.api.get("jobs", "default/mine"))[names.REASON]
+    assert why.endswith(
+        "the pod template breaks pod security level 'baseline' of its namespace: "
+        "hostNetwork must be false"
+    )

@@ -34,3 +34,11 @@ def test_figures_stay_and_reasons_without_names_are_the_same_object() -> None:
 
 def test_who_may_see_all_is_named_all() -> None:
     assert visible_names(["a/x", "b/y"], lambda _: True) == ["a/x", "b/y"]
+
+
+def test_a_promise_without_a_foreseeable_end_says_so() -> None:
+    never = float("inf")
+    danger = reason("promise_in_danger", p90_at=never, late_s=never, workers=0)
+    assert danger.text == "no end can be foreseen: no GPUs are planned for it now"
+    taken = reason("gpus_taken_by_others", gpus=2, of=4, p90_at=never, late_s=never)
+    assert taken.text.endswith("2 of 4 GPUs on the nodes that it may use: no end can be foreseen")

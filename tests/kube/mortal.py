@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -145,6 +146,8 @@ def _live(wish: Mapping[str, Any]) -> None:
     sys.argv = ["laxity", *wish["arguments"]]
     try:
         laxity()
+    except Exception:  # noqa: BLE001 - the log says what it died of
+        traceback.print_exc()
     finally:
         os._exit(0)
 

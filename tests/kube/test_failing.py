@@ -1,10 +1,12 @@
 """What laxity writes to fail a Job does fail it on Kubernetes, whatever its pods have come to."""
 
 import json
+import time
 
 import pytest
 
-from laxity_k8s.act.failing import ENDS
+from laxity import names
+from laxity_k8s.act.adoption import failure_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.conditions import condition
 from tests.kube.cluster import Cluster
@@ -15,33 +17,42 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(200)]
 
 
 @pytest.mark.parametrize(
-    ("has_failed", "suspended", "why"),
+    ("has_failed", "suspended"),
     [
-        pytest.param(True, False, "BackoffLimitExceeded", id="a pod has failed"),
-        pytest.param(True, True, "BackoffLimitExceeded", id="a pod has failed, suspended since"),
-        pytest.param(False, False, "DeadlineExceeded", id="no pod could start"),
+        pytest.param(True, False, id="a pod has failed"),
+        pytest.param(True, True, id="a pod has failed, suspended since"),
+        pytest.param(False, False, id="a pod runs"),
+        pytest.param(None, True, id="it has never run"),
     ],
 )
-def test_a_job_is_failed_by_its_limits(
-    cluster: Cluster, namespace: str, *, has_failed: bool, suspended: bool, why: str
+def test_a_job_is_failed_by_its_status_in_the_words_of_laxity(
+    cluster: Cluster, namespace: str, *, has_failed: bool | None, suspended: bool
 ) -> None:
-    job = training_job(namespace, "fails", {}, labels={}, suspend=False)
-    apply(cluster, {**job, "spec": {**job["spec"], "backoffLimit": 1000}})
     place = f"/apis/batch/v1/namespaces/{namespace}/jobs/fails"
-    cluster.until(lambda: bool(pods_of(cluster, namespace)), 60.0, "its pod")
-
+    apply(cluster, training_job(namespace, "fails", {}, labels={}, suspend=has_failed is None))
+    if has_failed is not None:
+        cluster.until(lambda: bool(pods_of(cluster, namespace)), 60.0, "its pod")
     if has_failed:
         fail(cluster, namespace, pods_of(cluster, namespace)[0])
         cluster.until(lambda: cluster.ask("GET", place)["status"].get("failed"), 60.0, "a failure")
     if suspended:
         patch(cluster, namespace, "job/fails", {"spec": {"suspend": True}})
-    patch(cluster, namespace, "job/fails", {"spec": dict(ENDS)})
+        cluster.until(
+            lambda: condition(cluster.ask("GET", place), "Suspended") == "True", 60.0, "its stop"
+        )
+    job = cluster.ask("GET", place)
+    failure = failure_patch(job, "WorkersKeepFailing", "boo", now=time.time())
+    patch(cluster, namespace, "job/fails", dict(failure.body), "--subresource=status")
 
     cluster.until(
         lambda: condition(cluster.ask("GET", place), "Failed") == "True", 60.0, "the Job's end"
     )
-    ends = cluster.ask("GET", place)["status"]["conditions"]
-    assert {one["reason"] for one in ends if one["type"] == "Failed"} == {why}
+    ended = cluster.ask("GET", place)
+    ends = {one["type"]: (one["reason"], one["message"]) for one in ended["status"]["conditions"]}
+    assert ends["Failed"] == ("WorkersKeepFailing", "boo")
+    assert ended["metadata"]["annotations"][names.REASON] == "boo"
+    assert ended["spec"] == job["spec"]
+    cluster.until(lambda: not pods_of(cluster, namespace), 60.0, "its pods to be gone")
 
 
 def pods_of(cluster: Cluster, namespace: str) -> list[Json]:

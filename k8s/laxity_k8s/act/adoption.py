@@ -15,6 +15,7 @@ from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
 NOT_OURS = "pinned"
+TARGET: Final = "FailureTarget"  # condition of a Job that has to fail
 # Field managers of tools that apply files: what they write is no wish of this moment. The admission
 # policies in k8s/manifests have the same list.
 APPLIERS: Final = frozenset(
@@ -123,24 +124,9 @@ def _end_refused(job: Json, now: float) -> Tending | None:
     asks_again = refused.reason.code != "invalid" and kept(job).terms != terms(job)
     if asks_again or jobs.leaving(job, (), 0):
         return None
-    at, words = rfc3339(int(now)), refused.reason.text[:LONGEST_REASON]
-    ends = [
-        {
-            "type": kind,
-            "status": "True",
-            "reason": names.REFUSED,
-            "message": words,
-            "lastTransitionTime": at,
-        }
-        for kind in ("FailureTarget", "Failed")
-    ]
-    others = [
-        one for one in json_tree.items(job, "status", "conditions") if one["type"] != "Suspended"
-    ]
-    start = json_tree.dig(job, "status", "startTime") or at
-    body = {"metadata": {}, "status": {"startTime": start, "conditions": [*others, *ends]}}
-    ended = replace(patch_of(job, body), subresource="status")
-    return Tending(ended, "refused_run_ended", f"this run of a CronJob ends refused: {words}")
+    words = refused.reason.text[:LONGEST_REASON]
+    told = f"this run of a CronJob ends refused: {words}"
+    return Tending(failure_patch(job, names.REFUSED, words, now=now), "refused_run_ended", told)
 
 
 def _is_of_cron_job(job: Json) -> bool:
@@ -169,6 +155,25 @@ def refusal(job: Json, bad: Mapping[str, jobs.BadJob]) -> Tending | None:
     if all(json_tree.annotations(job).get(key) == value for key, value in said.items()):
         return None
     return Tending(patch_of(job, {"metadata": metadata}), why.code, why.text)
+
+
+def failure_patch(job: Json, why: str, words: str, *, now: float) -> Patch:
+    """Fail the Job, with these words as its reason.
+
+    The job controller ends what pods it has, and then says Failed in the words of FailureTarget. It
+    wants a start time, also of a Job that has never run.
+    """
+    at = rfc3339(int(now))
+    target = {
+        "type": TARGET, "status": "True", "reason": why, "message": words, "lastTransitionTime": at,
+    }  # fmt: skip
+    others = json_tree.items(job, "status", "conditions")
+    start = json_tree.dig(job, "status", "startTime") or at
+    body = {
+        "metadata": {"annotations": {names.REASON: words}},
+        "status": {"startTime": start, "conditions": [*others, target]},
+    }
+    return replace(patch_of(job, body), subresource="status")
 
 
 def patch_of(job: Json, body: Json) -> Patch:

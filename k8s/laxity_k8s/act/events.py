@@ -136,6 +136,11 @@ def own_pod() -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
 
 
+def camel_case(code: str) -> str:
+    """A reason's code as Kubernetes writes reasons."""
+    return "".join(part.capitalize() for part in code.split("_"))
+
+
 def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
     """An Event about a Job, or what else the object says it is; `code` is its reason in CamelCase."""
     meta, now = job["metadata"], time.time()
@@ -154,7 +159,7 @@ def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
             "uid": json_tree.dig(job, "metadata", "uid"),
             "resourceVersion": json_tree.dig(job, "metadata", "resourceVersion"),
         },
-        "reason": "".join(part.capitalize() for part in code.split("_")),
+        "reason": camel_case(code),
         "message": words,
         "type": "Warning" if warning else "Normal",
         "source": {"component": "laxity"},

@@ -1,9 +1,7 @@
 """A Job whose workers fail again and again without finishing an epoch is failed, with their error.
 
 What it dies of is in the user's project (an import, an image, too little memory), and no start mends
-that: going on would hold GPUs and a promise for nothing. A backoffLimit of 0 fails a Job that has a
-failed pod, activeDeadlineSeconds one none of whose pods could even start; the rest is the job
-controller's, on Kubernetes and here.
+that: going on would hold GPUs and a promise for nothing.
 
 A plain Job whose container is not laxity's worker keeps the backoffLimit that its user gave it: its
 reason shows the error.
@@ -17,9 +15,11 @@ from laxity import names
 from laxity.job.qos import QoSError
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import json_tree
-from laxity_k8s.act.adoption import Tending, patch_of
+from laxity_k8s.act.adoption import TARGET, Tending, failure_patch, patch_of
+from laxity_k8s.act.events import camel_case
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
+from laxity_k8s.objects.conditions import condition
 from laxity_k8s.objects.pods import ended_at
 from laxity_k8s.objects.status_annotation import kept
 from laxity_scheduler.live import Reports
@@ -34,10 +34,9 @@ NOT_STARTABLE: Final = frozenset(
     }
 )  # fmt: skip
 WORKER: Final = "laxity.worker"  # the module that a container runs which trains for laxity
-ENDS: Final = {"backoffLimit": 0, "activeDeadlineSeconds": 1}
 
 
-def failing(job: Json, own: Sequence[Json], reports: Reports) -> Tending | None:
+def failing(job: Json, own: Sequence[Json], reports: Reports, *, now: float) -> Tending | None:
     """What fails the Job, or only tells it why its pods keep failing.
 
     None as long as another start may help, and where all of it is said.
@@ -50,18 +49,18 @@ def failing(job: Json, own: Sequence[Json], reports: Reports) -> Tending | None:
         why = _cannot_start(job, own)
     if why is None or not (trains or _is_to_be_told(job, why)):
         return None
-    body: Json = {"metadata": {"annotations": {names.REASON: why.text}}}
     if trains:
-        body["spec"] = dict(ENDS)
+        return Tending(
+            failure_patch(job, camel_case(why.code), why.text, now=now), why.code, why.text
+        )
+    body: Json = {"metadata": {"annotations": {names.REASON: why.text}}}
     return Tending(patch_of(job, body), why.code, why.text)
 
 
 def _is_ours(job: Json) -> bool:
     """Whether nobody else has its end in hand, and it is not about to fail already."""
-    spec = json_tree.table(job, "spec")
-    if not jobs.live(job) or names.PIN in json_tree.annotations(job):
-        return False
-    return any(spec.get(name) != value for name, value in ENDS.items())
+    is_ending = condition(job, TARGET) == "True"
+    return jobs.live(job) and not is_ending and names.PIN not in json_tree.annotations(job)
 
 
 def _trains(job: Json) -> bool:

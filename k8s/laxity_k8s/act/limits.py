@@ -45,6 +45,18 @@ class Limits:
         problems = [*_security(template, level), *_accounts(template, labels)]
         raise_all([*problems, *_above(json_tree.annotations(job), labels)])
 
+    def forbids_pods(self, job: Json) -> str:
+        """What of the Job's pods the API server refuses in this namespace; "" for nothing known.
+
+        A namespace without the label holds a Job of its own people to nothing.
+        """
+        try:
+            level = self._labels(job).get(ENFORCED, LEVELS[0])
+        except (ApiError, QoSError):
+            return ""
+        found = _security(json_tree.table(job, "spec", "template"), level)
+        return found[0].problems[0][1] if found else ""
+
     def check_class(self, job: Json, notes: Json) -> None:
         """QoSError if the Job with these annotations is of a class above its namespace's."""
         raise_all(_above({**json_tree.annotations(job), **notes}, self._labels(job)))

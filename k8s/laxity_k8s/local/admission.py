@@ -65,8 +65,13 @@ def changed(old: Json, patch: Mapping[str, Any]) -> Json:
 
 
 def with_status(old: Json, patch: Mapping[str, Any]) -> Json:
-    """The Job after a patch of its status alone. 422 if a running Job would lose its start time."""
-    new = {**old, "status": json_tree.merge(old.get("status"), patch.get("status") or {})}
+    """The Job after a patch of its status, which may carry annotations.
+
+    422 if a running Job would lose its start time.
+    """
+    notes = json_tree.merge(json_tree.annotations(old), json_tree.annotations(patch))
+    status = json_tree.merge(old.get("status"), patch.get("status") or {})
+    new = {**old, "metadata": {**old["metadata"], "annotations": notes}, "status": status}
     _refuse(old, misfits(new, JOB))
     lost = json_tree.dig(old, "status", "startTime") and not json_tree.dig(
         new, "status", "startTime"

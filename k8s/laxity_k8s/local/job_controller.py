@@ -72,7 +72,7 @@ def reconcile(job: Json, own: Sequence[Json], *, now: float, backoff: Backoff) -
         _start(job, own, step, alive=alive, now=now, backoff=backoff)
     _tally(status, [*active, *step.create], terminating)
     if ending:
-        _end(status, ending, _blamed(own), now, gone=not terminating)
+        _end(status, ending, _said_of_its_end(job) or _blamed(own), now, gone=not terminating)
     step.forget = _old_failures(own)
     return step
 
@@ -229,6 +229,14 @@ def _tally(status: Json, active: Sequence[Json], terminating: Sequence[Json]) ->
         status["active"] = len(active)
     status["ready"] = sum(1 for pod in active if pods.ready(pod))
     status["terminating"] = len(terminating)
+
+
+def _said_of_its_end(job: Json) -> str:
+    """The words of whoever has failed the Job; "" if nobody has."""
+    for one in json_tree.items(job, "status", "conditions"):
+        if one["type"] == "FailureTarget":
+            return str(one.get("message") or "")
+    return ""
 
 
 def _blamed(own: Sequence[Json]) -> str:

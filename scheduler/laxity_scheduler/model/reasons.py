@@ -125,6 +125,13 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "reclaim": "{reason}",
     "successor": "{reason}",
 }
+ENDLESS: Final = {  # of these, where no end can be foreseen
+    "promise_in_danger": "no end can be foreseen: no GPUs are planned for it now",
+    "gpus_taken_by_others": (
+        "pods that laxity does not manage hold {gpus} of {of:GPU} on the nodes that it may use: "
+        "no end can be foreseen"
+    ),
+}
 UNKNOWN_TIME: Final = "an unknown time"
 
 
@@ -142,7 +149,10 @@ class Reason:
     @property
     def text(self) -> str:
         values = {_placeholder(name): _format_fact(name, value) for name, value in self.facts}
-        return TEMPLATES[self.code].format_map(_UnknownFacts(values))
+        template = TEMPLATES[self.code]
+        if self.fact("late_s") == float("inf"):
+            template = ENDLESS.get(self.code, template)
+        return template.format_map(_UnknownFacts(values))
 
     def within(self, namespace: str) -> "Reason":
         """The reason as this namespace is told it: jobs of others are counted and not named."""

@@ -60,11 +60,19 @@ def word_count(function: Function) -> int:
 
 
 def vague_locals(file: SourceFile) -> list[str]:
-    """Names from `VAGUE`, once for each place that assigns them."""
+    """Names from `VAGUE`, once for each place that assigns them; fields of a class are no locals."""
+    nodes = list(ast.walk(file.tree))
+    bodies = (node.body for node in nodes if isinstance(node, ast.ClassDef))
+    fields = {
+        id(line.target) for body in bodies for line in body if isinstance(line, ast.AnnAssign)
+    }
     return [
         node.id
-        for node in ast.walk(file.tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+        for node in nodes
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and node.id in VAGUE
+        and id(node) not in fields
     ]
 
 

@@ -6,7 +6,6 @@ job's remaining time when it started, and what it took. Calibration is the share
 or below a predicted quantile, beside the quantile's own level, with Wilson's 95 % interval.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -16,11 +15,10 @@ import numpy as np
 
 from laxity_profiler.history.history import Run
 from laxity_profiler.learning.fit_model import Stretch, Trial, backtest_trials
-from laxity_profiler.model.calibration import factor, quantiles
+from laxity_profiler.model.calibration import factor, quantiles, wilson_interval
 
 LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LIVE_LEVELS: Final = (0.1, 0.5, 0.9)
-_Z2: Final = 1.959963984540054**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +52,7 @@ class CalibrationPoint:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval of the share."""
-        middle = (self.share + _Z2 / (2 * self.n)) / (1 + _Z2 / self.n)
-        spread = self.share * (1 - self.share) / self.n + _Z2 / (4 * self.n**2)
-        half = math.sqrt(_Z2 * spread) / (1 + _Z2 / self.n)
-        return middle - half, middle + half
+        return wilson_interval(self.share, self.n)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import fmean, median
 
-from laxity_profiler.model.calibration import NORMAL_90
+from laxity_profiler.model.calibration import NORMAL_90, factor_of
 from laxity_profiler.model.curve import Level, interpolate
 from laxity_profiler.model.scaling import StepTime, fit_curve
 
@@ -108,6 +108,5 @@ def _leave_out_error(runs: Sequence[ProfiledRun], *, gpus_per_node: int) -> floa
 
 
 def _quantiles_around(epoch_s: float, error: float) -> tuple[float, float, float]:
-    x = NORMAL_90 * error
-    up = x + math.sqrt(1.0 + x * x)
+    up = factor_of(NORMAL_90 * error)
     return epoch_s / up, epoch_s, epoch_s * up

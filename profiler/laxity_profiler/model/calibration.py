@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from laxity_profiler.estimate import Floats
 
 P10: Final = 0.1
 P50: Final = 0.5
@@ -32,6 +31,7 @@ ASSUMED_WIDTH: Final = 1.15  # assumed scores are a little wider than normal one
 HALF_LIFE: Final = 400.0  # in scores
 STEP: Final = 0.03
 LEVELS: Final = (0.8, 0.985)
+_Z2: Final = 1.959963984540054**2
 # Normal quantiles at (i - 1/2) / 16
 _NORMAL: Final = (
     -1.862731867421652, -1.318010897303537, -1.009990169249582, -0.776421761147928,
@@ -65,13 +65,17 @@ class Coverage:
 
     def interval_90(self) -> tuple[float, float]:
         """Wilson's 95 % interval of the P90 coverage."""
-        if self.n == 0:
-            return 0.0, 1.0
-        z2 = 1.959963984540054**2
-        middle = (self.p90 + z2 / (2 * self.n)) / (1 + z2 / self.n)
-        spread = self.p90 * (1 - self.p90) / self.n + z2 / (4 * self.n**2)
-        half = math.sqrt(z2 * spread) / (1 + z2 / self.n)
-        return middle - half, middle + half
+        return wilson_interval(self.p90, self.n)
+
+
+def wilson_interval(share: float, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of n."""
+    if n == 0:
+        return 0.0, 1.0
+    middle = (share + _Z2 / (2 * n)) / (1 + _Z2 / n)
+    spread = share * (1 - share) / n + _Z2 / (4 * n**2)
+    half = math.sqrt(_Z2 * spread) / (1 + _Z2 / n)
+    return middle - half, middle + half
 
 
 def score(actual: float, predicted: float, sigma: float) -> float:
@@ -85,6 +89,11 @@ def factor(x: Floats) -> Floats:
     root = np.sqrt(1.0 + x * x)
     below = 1.0 / (root - np.minimum(x, 0.0))  # the same, and never 0
     return np.asarray(np.where(x < 0.0, below, x + root))
+
+
+def factor_of(x: float) -> float:
+    """`factor` of one number that is not negative."""
+    return x + math.sqrt(1.0 + x * x)
 
 
 def factors(scores: Sequence[float], *, level: float = P90) -> Factors:

@@ -18,15 +18,15 @@ from functools import partial
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from laxity_profiler.estimate import Floats
 from laxity_profiler.model.calibration import NORMAL_90, factor
 from laxity_profiler.model.curve import ONE_WIDTH, Curve
 
-Floats = NDArray[np.float64]
 GPUS_PER_NODE: Final = 8
 PULL: Final = 1e-3
 ERROR: Final = 0.05  # relative, at a profiled point

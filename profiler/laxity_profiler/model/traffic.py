@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from laxity_profiler.estimate import Floats
+
 LEAST_PERIOD_S: Final = 3
 SMOOTH_S: Final = 3
 PEAK: Final = 0.5  # of the autocorrelation, normalised: lower is noise

@@ -20,8 +20,9 @@ from typing import Final
 
 import numpy as np
 
+from laxity_profiler.estimate import Floats
 from laxity_profiler.history.report_values import SHORTEST_S
-from laxity_profiler.model.calibration import NORMAL_90, P10, P90, Floats, quantiles
+from laxity_profiler.model.calibration import NORMAL_90, P10, P90, factor_of, quantiles
 
 LEAST_ERROR: Final = 0.08  # relative, of one occurrence
 PRIOR_POINTS: Final = 1.0  # how many observations a prior is worth
@@ -78,7 +79,7 @@ class PartFit:
         off = NORMAL_90 * away
         low, high = math.sqrt(x10 * x10 + off * off), math.sqrt(x90 * x90 + off * off)
         mean *= 1.0 + away * away / 2.0
-        return usual_s / _factor(low), usual_s, usual_s * mean, usual_s * _factor(high)
+        return usual_s / factor_of(low), usual_s, usual_s * mean, usual_s * factor_of(high)
 
     def _doublings_away(self, workers: int) -> float:
         return math.log2(max(workers / self.most, self.least / workers, 1.0))
@@ -188,8 +189,3 @@ def _mix_with_prior(prior_s: float, seen_s: float, n: int) -> float:
     if min(prior_s, seen_s) > 0.0:
         return prior_s * math.exp(weight * math.log(seen_s / prior_s))
     return weight * seen_s + (1.0 - weight) * prior_s
-
-
-def _factor(x: float) -> float:
-    """A positive factor that grows with x."""
-    return x + math.sqrt(1.0 + x * x)

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
+
+from laxity.durations import format_instant
 
 PARAM_LIMIT: Final = 500
 QUANTILES: Final = ("p10_s", "p50_s", "mean_s", "p90_s")
@@ -47,6 +50,11 @@ def mlflow_params(said: Mapping[str, object]) -> dict[str, str]:
 
 def join_numbers(values: tuple[int, ...]) -> str:
     return ",".join(str(value) for value in values)
+
+
+def instant_text(at: float) -> str:
+    """In UTC; "" for an instant that is not known."""
+    return format_instant(datetime.fromtimestamp(at, UTC)) if at > 0.0 else ""
 
 
 def own_version() -> str:

@@ -10,18 +10,23 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import product
 from typing import Final, cast, get_args
 
-from laxity.durations import format_instant
 from laxity_profiler.estimate import Estimate
 from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.learning.backtest import LIVE_LEVELS, Outcome, error_metrics
 from laxity_profiler.overhead.costs import LOCAL, Costs, Part, fit_costs
 from laxity_profiler.overhead.part import PartFit
-from laxity_profiler.registry.entry import QUANTILES, Column, Entry, join_numbers, mlflow_params
+from laxity_profiler.registry.entry import (
+    QUANTILES,
+    Column,
+    Entry,
+    instant_text,
+    join_numbers,
+    mlflow_params,
+)
 
 NAME: Final = "laxity-overhead"  # not "laxity.": what follows there is the key of some model
 SERVED: Final = "served_costs.py"
@@ -111,8 +116,8 @@ def _params(stops: Sequence[ObservedStop], digest: str) -> dict[str, str]:
         "models": len(models),
         "model_keys": ", ".join(models),
         "widths": join_numbers(tuple(sorted({stop.workers for stop in stops}))),
-        "first_observed_at": _instant(min(instants, default=0.0)),
-        "last_observed_at": _instant(max(instants, default=0.0)),
+        "first_observed_at": instant_text(min(instants, default=0.0)),
+        "last_observed_at": instant_text(max(instants, default=0.0)),
     }
     return mlflow_params(params | {f"n_{part}": n for part, n in sorted(by_part.items())})
 
@@ -128,7 +133,3 @@ def _description(stops: Sequence[ObservedStop], metrics: Mapping[str, float]) ->
             f"{100 * metrics['error/of_mean']:.1f} % from their predicted sum."
         )
     return text
-
-
-def _instant(index: float) -> str:
-    return format_instant(datetime.fromtimestamp(index, UTC)) if index > 0.0 else ""

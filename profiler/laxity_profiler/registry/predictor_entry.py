@@ -3,16 +3,21 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
-from laxity.durations import format_instant
 from laxity_profiler.learning.backtest import TrainingSummary
 from laxity_profiler.model.model_fit import ModelFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
-from laxity_profiler.registry.entry import QUANTILES, Column, Entry, join_numbers, mlflow_params
+from laxity_profiler.registry.entry import (
+    QUANTILES,
+    Column,
+    Entry,
+    instant_text,
+    join_numbers,
+    mlflow_params,
+)
 
 PREFIX: Final = "laxity."
 SERVED: Final = "served_predictor.py"
@@ -82,8 +87,8 @@ def params_of(trained: TrainedModel) -> dict[str, str]:
         "batch_sizes": join_numbers(lesson.batch_sizes),
         "nodes": join_numbers(lesson.nodes),
         "samples": join_numbers(lesson.samples),
-        "first_epoch_at": _instant(lesson.first_at),
-        "last_epoch_at": _instant(lesson.last_at),
+        "first_epoch_at": instant_text(lesson.first_at),
+        "last_epoch_at": instant_text(lesson.last_at),
     }
     return mlflow_params(params)
 
@@ -104,7 +109,3 @@ def description_of(trained: TrainedModel) -> str:
             f"{100 * errors['error/median_ape']:.1f} %, {100 * errors['coverage/p90']:.0f} % within P90."
         )
     return text
-
-
-def _instant(at: float) -> str:
-    return format_instant(datetime.fromtimestamp(at, UTC)) if at > 0.0 else ""

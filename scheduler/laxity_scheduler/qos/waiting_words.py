@@ -37,12 +37,9 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
 
     @cache
     def missing(needed_gpus: int, gpus_per_worker: int, eligible: str) -> Why:
-        _, free_gpus, holders = there(eligible)
+        _, free, holders = there(eligible)
         why = reason(
-            "no_free_gpus",
-            needed_gpus=needed_gpus,
-            gpus_per_worker=gpus_per_worker,
-            free_gpus=free_gpus,
+            "no_free_gpus", needed_gpus=needed_gpus, gpus_per_worker=gpus_per_worker, free_gpus=free
         )
         return why, holders
 

@@ -13,6 +13,7 @@ CONCEPTS = ROOT / "docs/concepts"
 WALKS = 5
 FILE = re.compile(r"`([\w./-]+\.py)`")
 STEP = re.compile(r"^\d+\. `(?P<file>[\w/]+\.py)`:(?P<text>.*)$", re.MULTILINE)
+NAMED_IN = re.compile(r"((?:`[\w.]+`(?:, | and | ))+)in `([\w/]+\.py)`")
 CITATION = re.compile(r"algorithms\.md (\d+(?:\.\d+)?)((?:(?:, | and )\d+\.\d+)*)")
 
 
@@ -39,20 +40,30 @@ def test_files_named_by_a_concepts_page_exist(page: str) -> None:
     assert gone == [], f"docs/concepts/{page} names files that are gone; say where they went"
 
 
+def missing_names(names: str, file: str) -> list[str]:
+    """Of names in backticks, those that a file does not define."""
+    defined = defined_names(ROOT / file) if (ROOT / file).is_file() else set()
+    return [
+        f"{file} has no {name}" for name in re.findall(r"`([\w.]+)`", names) if name not in defined
+    ]
+
+
 def test_each_walk_names_functions_that_its_files_define() -> None:
     page = (CONCEPTS / "architecture.md").read_text(encoding="utf-8")
     walks = page.partition("## Five walks")[2]
     steps = list(STEP.finditer(walks))
-    gone = [
-        f"{step['file']} has no {name}"
-        for step in steps
-        if (ROOT / step["file"]).is_file()
-        for name in re.findall(r"`([\w.]+)`", step["text"])
-        if name not in defined_names(ROOT / step["file"])
-    ]
+    gone = [line for step in steps for line in missing_names(step["text"], step["file"])]
     assert gone == [], "docs/concepts/architecture.md: write the names of today"
     assert walks.count("\n### ") == WALKS
     assert len(steps) == len(re.findall(r"^\d+\. ", walks, re.MULTILINE))
+
+
+def test_the_algorithms_page_names_what_its_files_define() -> None:
+    page = (CONCEPTS / "algorithms.md").read_text(encoding="utf-8")
+    found = NAMED_IN.findall(page)
+    gone = [line for names, file in found for line in missing_names(names, file)]
+    assert gone == [], "docs/concepts/algorithms.md: write the names of today"
+    assert len(found) > 4
 
 
 def test_sections_cited_by_docstrings_stand_in_the_algorithms_page() -> None:

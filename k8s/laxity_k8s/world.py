@@ -97,7 +97,7 @@ class LiveCluster:
             api, self._mirror, self._events, self._snapshot.shown.get,
             put_off=self._snapshot.put_off, seal=seal,
         )  # fmt: skip
-        self.blind = ""
+        self.stale_reason = ""
 
     @property
     def sent(self) -> Mapping[str, int]:
@@ -274,7 +274,7 @@ class LiveCluster:
             with suppress(*SHARED):  # what cannot be removed now is removed the next time
                 self._aside("what ended long ago", self.collect)
         due_s = min(self._snapshot.due_at, self._reminders.due_at) - now
-        if self.blind and not self._mirror.cut:
+        if self.stale_reason and not self._mirror.cut:
             due_s = min(due_s, MEND_EVERY_S)
         news = self._news.wait(max(0.0, min(timeout_s, due_s)))
         self._news.clear()
@@ -337,7 +337,7 @@ class LiveCluster:
         if self._sender.unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
-        self.blind = self._mend()
+        self.stale_reason = self._mend()
         with self._mirror.take() as (touched, nodes):
             now = time.time()
             self._drop_forged(touched)

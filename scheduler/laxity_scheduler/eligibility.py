@@ -1,4 +1,4 @@
-"""What is said of a job that may use some nodes only, where these do not do."""
+"""Why a job that may use only some nodes can never start on them."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ MOST_NAMED = 5
 
 
 def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
-    """Why no order of jobs can ever start it; None if that is not for its nodes."""
+    """The reason why the job can never start on its nodes; None if it can, or may use all nodes."""
     if not job.eligible or may_ever_start(state, job):
         return None
     sizes = _gpus_by_node(state, job)
@@ -37,7 +37,7 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
 
 
 def _gpus_by_node(state: ClusterState, job: Job) -> Mapping[str, int]:
-    """GPUs of the nodes that it may use."""
+    """GPUs of each node that the job may use."""
     may = state.eligible(job)
     return {
         node.id: node.gpus
@@ -51,7 +51,7 @@ def _all_nodes_text(state: ClusterState) -> str:
 
 
 def _nodes_text(gpus: Mapping[str, int]) -> str:
-    """Nodes with their GPUs, in words."""
+    """Nodes with their GPUs, as text."""
     shown = ", ".join(f"{name} ({gpus[name]} GPUs)" for name in sorted(gpus)[:MOST_NAMED])
     more = len(gpus) - MOST_NAMED
     return f"{shown} and {more} more" if more > 0 else shown or "none"

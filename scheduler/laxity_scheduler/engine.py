@@ -18,7 +18,7 @@ class World(Protocol):
         ...
 
     def carry_out(self, plan: Plan) -> None:
-        """Ask for all that the plan says and return at once; what came of it is observed later."""
+        """Request what the plan says and return at once; its effect is observed later."""
         ...
 
 

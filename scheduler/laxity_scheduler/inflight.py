@@ -1,10 +1,13 @@
-"""What any policy's stops and shrinkings come to, once the workers have done their part.
+"""Finishes earlier decisions of any policy, once the workers have done their part.
 
-A job that was asked to stop parks at its epoch's end: now its pods can go. One that was asked to
-shrink has re-formed: the others can go. One that does not reach an epoch's end in a sane time is
-stopped as it is, one that has lost a node starts anew elsewhere, and one whose pods do not all start,
-for want of room or since they fail, goes on with those that do. One on a cordoned node is asked to
-leave it at its epoch's end.
+- A job that was asked to stop has parked at its epoch's end: its pods can go.
+- A job that was asked to shrink has re-formed: the other pods can go.
+- A job that does not reach an epoch's end in time is stopped at once.
+- A job that has lost a node stops, and starts elsewhere.
+- A job whose pods do not all run, because they do not fit or fail, goes on with those that do.
+- A job on a cordoned node is asked to leave it at its epoch's end.
+
+The loop, what-ifs and replay all decide by `with_follow_ups`, so they cannot come apart.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,8 +28,8 @@ from laxity_scheduler.start_backoff import (
     hide_backed_off_jobs,
 )
 
-LEAST_WAIT_S: Final = 600.0  # an asked-for stop is overdue after so long ...
-EPOCHS_WAITED: Final = 3.0  # ... and so many of the job's longest recent epochs
+LEAST_WAIT_S: Final = 600.0  # a requested stop is overdue after this time ...
+EPOCHS_WAITED: Final = 3.0  # ... and this many of the job's longest recent epochs
 UNKNOWN_EPOCH_S: Final = 3600.0
 ACTING: Final = (Preempt, Resize, Continue)
 
@@ -44,7 +47,7 @@ def follow_ups(state: ClusterState) -> tuple[Preempt | Resize, ...]:
 
 
 def overdue_at(job: Job) -> float:
-    """When a job that was asked to stop is stopped as it is."""
+    """When a job that was asked to stop is stopped without waiting for its epoch's end."""
     if job.stop_requested_at is None:
         return FOREVER
     known_s = max(job.progress.epoch_s, default=job.workload.user_epoch_s or UNKNOWN_EPOCH_S)
@@ -52,12 +55,12 @@ def overdue_at(job: Job) -> float:
 
 
 def with_follow_ups(policy: Policy) -> Policy:
-    """The policy, with follow-ups first; of a job that has one, the policy changes nothing.
+    """The policy, with follow-ups first; the policy's own acts on jobs that have one are dropped.
 
-    Nobody is suspended before his start was seen: that is decided again when it was.
+    No job is suspended before its start was seen; that is decided again once it was.
     """
 
-    def decide(state: ClusterState, predictor: Predictor) -> Plan:
+    def decide_with_follow_ups(state: ClusterState, predictor: Predictor) -> Plan:
         visible_state, next_at = hide_backed_off_jobs(state)
         plan = policy(visible_state, predictor)
         spared = {d.job for d in plan.decisions if isinstance(d, Continue)}
@@ -67,20 +70,19 @@ def with_follow_ups(policy: Policy) -> Policy:
         done = frozenset(d.job for d in first)
         rest = tuple(d for d in plan.decisions if not (isinstance(d, ACTING) and d.job in done))
         failed = {d.job for d in first if d.reason.code in FAILED_START_CODES}
-        verdicts_of_failed = tuple(
-            d for d in rest if _is_about(d, failed)
-        )  # first: the last word is shown
+        # These go first: of the decisions about a job, the reason of the last one is shown.
+        about_failed = tuple(d for d in rest if _is_about(d, failed))
         rest = tuple(d for d in rest if not _is_about(d, failed))
-        in_time = tuple(d for d in verdicts_of_failed + first + rest if not _is_too_soon(d, state))
+        in_time = tuple(d for d in about_failed + first + rest if not _is_too_soon(d, state))
         overdue = (overdue_at(job) for job in state.running if not job.pinned)
         wake_at = min((instant for instant in overdue if instant > state.now), default=FOREVER)
         return Plan(in_time, min(plan.wake_at, wake_at, next_at))
 
-    return decide
+    return decide_with_follow_ups
 
 
 def _is_requested_stop(decision: Preempt | Resize) -> bool:
-    """Whether it only carries out the stop that was asked for."""
+    """Whether it only carries out a stop that was requested before."""
     return decision.reason.code in {"stopped_at_epoch", "stop_overdue"}
 
 
@@ -98,7 +100,7 @@ def _is_too_soon(decision: Decision, state: ClusterState) -> bool:
 def _follow_up_of(
     job: Job, state: ClusterState, pools: Mapping[str, Pool]
 ) -> tuple[Preempt | Resize, ...]:
-    """What is to be done about one job; `pools` are those of the nodes, by id."""
+    """The follow-up of one job, if it has one; `pools` are those of the nodes, by id."""
     lost = next((node for node in job.nodes if node not in pools), None)
     if lost is not None:
         return (_stop_now(job, state, reason("node_lost", node=lost)),)
@@ -120,7 +122,7 @@ def _follow_up_of(
 def _leave_cordoned_node(
     job: Job, state: ClusterState, pools: Mapping[str, Pool]
 ) -> tuple[Preempt | Resize, ...]:
-    """The stop at its epoch's end of a job on a cordoned node; what was just resized has a moment."""
+    """Ask a job on a cordoned node to stop at its epoch's end, unless it was resized this instant."""
     cordoned = next((node for node in job.nodes if pools[node] == "cordoned"), None)
     if cordoned is None or not job.preemptible or job.stop_requested_at is not None:
         return ()
@@ -130,10 +132,10 @@ def _leave_cordoned_node(
 
 
 def _fit_to_running_pods(job: Job) -> Preempt | Resize:
-    """Not all pods of an admitted job run: it goes on with those that do, or is suspended."""
+    """Let a job whose pods do not all run go on with those that do, or suspend it."""
     fits = job.fitting_workers or 0
     goes_on = fits in job.widths
-    if job.displaced:  # by somebody who empties its node, or needs it more: no start has failed
+    if job.displaced:  # evicted or preempted by another party: no start has failed
         then = "the others go on" if goes_on else "it starts anew where there is room"
         cause = reason("worker_displaced", why=job.displaced, then=then)
         return _shrink_now(job, fits, cause) if goes_on else Preempt(job.id, "now", "", cause)
@@ -157,9 +159,9 @@ def _stop_now(job: Job, state: ClusterState, cause: Reason) -> Preempt:
 
 
 def _current_beneficiary(job: Job, state: ClusterState) -> str:
-    """For whom its GPUs are held: nobody, if that job has started or grown since it was asked.
+    """The job for which the GPUs are held; "" if that job has started or grown meanwhile.
 
-    Nobody either if its user has forbidden meanwhile that it is stopped for others.
+    Also "" if the victim's user has forbidden meanwhile that it is stopped for others.
     """
     other = state.by_id.get(job.stop_for)
     if other is None or not (job.preemptible or other.id == job.id):

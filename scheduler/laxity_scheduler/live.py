@@ -14,7 +14,7 @@ Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a job's workers last said of themselves (zeros before they said anything)."""
+    """The last report of a job's workers; zeros before the first one."""
 
     progress: Progress = NO_PROGRESS
     since: float = 0.0  # when the progress was reported
@@ -31,7 +31,7 @@ Reports = Callable[[str], Report]  # by the Job's uid
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What a job's workers are told when they ask: stop at the epoch's end, or re-form."""
+    """What a job's workers should do: stop at the epoch's end, or re-form at another width."""
 
     stop: bool = False
     workers: int = 0  # width to run at; 0: not known
@@ -50,7 +50,7 @@ class Signal:
 
 
 class Released(NamedTuple):
-    """How many Jobs were let go, and the ids of those that wait and stay suspended."""
+    """The number of released Jobs, and the ids of those that stay suspended."""
 
     jobs: int
     suspended: tuple[str, ...] = ()
@@ -61,11 +61,11 @@ class UnknownJobError(KeyError):
 
 
 class DuplicateJobError(ValueError):
-    """A job of that name exists and is another one (another idempotency key, or none)."""
+    """Another job of that name exists (with another idempotency key, or none)."""
 
 
 class JobError(RuntimeError):
-    """What a World could not do for want of one Job that it cannot leave out by itself."""
+    """The World failed because of one Job that it cannot leave out by itself."""
 
     def __init__(self, job_id: str, problem: str) -> None:
         super().__init__(f"{job_id}: {problem}")
@@ -73,16 +73,16 @@ class JobError(RuntimeError):
 
 
 class LiveWorld(World, Protocol):
-    """A World with people around it: jobs come in, are asked after, changed and cancelled.
+    """A World with users: jobs are submitted, queried, changed and cancelled.
 
     Ids are "namespace/name". Manifests and Jobs are batch/v1 JSON, the truth about each job.
-    `cycle` numbers the cycle that is decided next; it is written onto the Jobs that it changes.
-    `blind` says why what was observed last may be of several moments, and "" if it is of one: on
-    Jobs of now beside pods of a while ago nothing can be decided.
+    `cycle` is the number of the next cycle; it is written onto the Jobs that the cycle changes.
+    `stale_reason` says why Jobs and pods of the last snapshot may be of different times, in which case
+    nothing can be decided; "" if they are of one time.
     """
 
     cycle: int
-    blind: str
+    stale_reason: str
 
     def reject(self, job_id: str, problem: str) -> None:
         """Leave this Job out of what is observed until its object is changed by somebody else.
@@ -92,11 +92,11 @@ class LiveWorld(World, Protocol):
         ...
 
     def expect_answers(self, jobs: int) -> None:
-        """Verdicts of so many are being decided on: get ready, as for `expect`."""
+        """The verdicts of this many jobs are being decided: open connections, as for `expect`."""
         ...
 
     def expect(self, plan: Plan) -> None:
-        """This will be carried out in a moment: get ready, change nothing. Returns at once."""
+        """This plan will be carried out in a moment: open connections, change nothing. Returns at once."""
         ...
 
     def submit(self, manifest: Manifest) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class LiveWorld(World, Protocol):
         ...
 
     def warn(self, problem: str, job_id: str = "") -> None:
-        """Tell whoever looks after the cluster that cycles fail, about this Job if one is known."""
+        """Report to the cluster's operators that cycles fail; about this Job, if one is known."""
         ...
 
     def cancel(self, job_id: str) -> None:
@@ -148,11 +148,11 @@ class LiveWorld(World, Protocol):
         ...
 
     def wake(self) -> None:
-        """Make a running or the next `wait` return: somebody outside has news."""
+        """Make the running or the next `wait` return: something has changed."""
         ...
 
     def release(self) -> Released:
-        """Let everything go: drop label and annotations of all Jobs, and start none."""
+        """Drop label and annotations of all Jobs, and start none of them."""
         ...
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ def apply_decisions(state: ClusterState, decisions: Iterable[Decision]) -> Clust
 
 
 class _Application:
-    """Builds the rows that a checked plan changes; all others are the same objects."""
+    """Builds the rows that a checked plan changes; all other rows stay the same objects."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state

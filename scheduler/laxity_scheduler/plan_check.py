@@ -48,7 +48,7 @@ def check_decisions(state: ClusterState, decisions: Sequence[Decision]) -> None:
 
 
 def fits_at_a_glance(state: ClusterState, decisions: Sequence[Decision]) -> bool:
-    """Whether there are verdicts, waits and starts alone, and all fit. False: look closer."""
+    """Whether there are only verdicts, waits and starts, and all fit. False: check one by one."""
     kinds = list(map(type, decisions))
     if state.holds or not PLAIN_KINDS.issuperset(kinds):
         return False
@@ -68,7 +68,7 @@ def fits_at_a_glance(state: ClusterState, decisions: Sequence[Decision]) -> bool
 
 
 def _may_start(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]) -> bool:
-    """Whether these jobs, one per start, wait and may have these widths and nodes."""
+    """Whether these jobs, one per start, are queued and may have these widths and nodes."""
     for start, job in zip(starts, jobs, strict=True):  # each row once: that spares the caches
         if (
             job.workers
@@ -105,7 +105,7 @@ def _nodes_hold(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job
 
 
 class _Check:
-    """Spends a plan from a ledger, decision by decision, and says what does not fit."""
+    """Spends a plan from a ledger, decision by decision; PlanError says what does not fit."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -115,11 +115,11 @@ class _Check:
 
     @cached_property
     def _ledger(self) -> Ledger:
-        """Built for plans that start or grow jobs alone: it costs as much as there are nodes."""
+        """Built only when a job starts or grows: its cost grows with the number of nodes."""
         return Ledger.of(self._state)
 
     def check_all(self, decisions: Sequence[Decision]) -> None:
-        for decision in decisions:  # whoever starts or grows gives up what was held for it
+        for decision in decisions:  # starts and growth use the GPUs held for them
             if isinstance(decision, Admit) or _is_growth(decision, self._state):
                 self._ledger.open_holds(decision.job)
         for decision in decisions:

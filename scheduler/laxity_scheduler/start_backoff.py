@@ -1,8 +1,8 @@
-"""A job that cannot start, for want of an image or since its workers die, is tried less and less.
+"""Backoff for jobs whose starts fail, because an image is missing or their workers die.
 
-Started again at once each time, it would hold its GPUs for nothing, over and over. The first time it
-is tried again at once: somebody else may have been quicker on its node. While it waits, the policy
-does not see it; what it was promised stands and is decided on again when it is back.
+Started again at once each time, such a job would hold its GPUs for nothing. After the first failure it
+is tried again at once: another pod may have taken its place on the node. During the backoff the policy
+does not see the job. Its promise stands, and is decided on again afterwards.
 """
 
 from dataclasses import replace
@@ -16,26 +16,27 @@ LONGEST_S: Final = 3600.0
 FAILED_START_CODES: Final = (
     "pods_do_not_fit",
     "workers_fail",
-)  # why a job is stopped whose start has failed
+)  # reasons of stops after failed starts
 
 
 def backoff_s(failed_starts: int) -> float:
-    """How long a job waits that has failed to start so often in a row."""
+    """Seconds that a job waits after this many failed starts in a row."""
     if failed_starts < 2:
         return 0.0
     return min(LONGEST_S, FIRST_S * 2.0 ** (min(failed_starts, 32) - 2))
 
 
 def count_failed_starts(job: Job) -> int:
-    """How often in a row it has failed to start, this time included; once formed, a row is over."""
+    """The number of failed starts in a row, this one included; a training that formed ends the row."""
     return 1 if job.formed else job.failed_starts + 1
 
 
 def hide_backed_off_jobs(state: ClusterState) -> tuple[ClusterState, float]:
-    """The state without jobs that are not to be tried yet, and when the next one is (FOREVER: none).
+    """The state without jobs in backoff, and when the next backoff ends (FOREVER: none).
 
-    It is the state itself if there are none. Who asks for a verdict (as its deadline was changed) is
-    seen, and whose workers still terminate: their GPUs are on their way, nobody is stopped for more.
+    It is the same object if there are none. Jobs that ask for a verdict stay, since their deadline was
+    changed. So do jobs whose workers still terminate: their GPUs will be free, and no other job must be
+    stopped for them.
     """
     later = [
         job

@@ -117,7 +117,7 @@ def busy(world: LiveCluster) -> int:
 
 def test_all_is_of_one_moment_as_long_as_no_watch_is_cut(world: LiveCluster, api: Scripted) -> None:
     assert world.observe().by_id.keys() == {"default/job"}
-    assert (world.blind, api.listed) == ("", [])
+    assert (world.stale_reason, api.listed) == ("", [])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,7 +127,7 @@ def test_while_any_watch_is_cut_the_world_is_blind(
     api.cut[kind](True)
     assert world.wait(0.0), "it is told at once"
     world.observe()
-    assert world.blind == f"the API server cannot be watched for {kind}"
+    assert world.stale_reason == f"the API server cannot be watched for {kind}"
     assert api.listed == [], "who cannot watch need not ask"
 
 
@@ -142,11 +142,11 @@ def test_when_all_watches_are_back_everything_is_listed_once_and_seen_as_it_is(
     api.cut["jobs"](False)
     api.tell["jobs"](Change("ADDED", api.there["jobs"]["later"]))
     assert busy(world) == 1, "pods of a while ago"
-    assert world.blind == "the API server cannot be watched for nodes and pods"
+    assert world.stale_reason == "the API server cannot be watched for nodes and pods"
     api.cut["nodes"](False)
     api.cut["pods"](False)
     assert world.observe().by_id.keys() == {"default/later"}
-    assert (world.blind, busy(world)) == ("", 0)
+    assert (world.stale_reason, busy(world)) == ("", 0)
     assert sorted(api.listed) == sorted(KINDS)
 
 
@@ -157,10 +157,10 @@ def test_a_cluster_that_cannot_be_listed_stays_in_doubt_and_is_asked_again(
     api.cut["pods"](False)
     api.away = True
     world.observe()
-    assert "cannot be listed: the API server does not answer" in world.blind
+    assert "cannot be listed: the API server does not answer" in world.stale_reason
     api.away = False
     world.observe()
-    assert world.blind == ""
+    assert world.stale_reason == ""
 
 
 def test_a_watch_that_is_cut_while_everything_is_listed_leaves_it_in_doubt(
@@ -173,10 +173,10 @@ def test_a_watch_that_is_cut_while_everything_is_listed_leaves_it_in_doubt(
     flicker()
     api.while_listing = flicker
     world.observe()
-    assert world.blind == "a watch was cut"
+    assert world.stale_reason == "a watch was cut"
     api.while_listing = lambda: None
     world.observe()
-    assert world.blind == ""
+    assert world.stale_reason == ""
 
 
 def test_what_came_after_the_list_was_made_is_not_taken_back(
@@ -248,6 +248,6 @@ def test_it_is_for_how_long_nothing_was_seen_together_that_counts(
     api.cut[KINDS[0]](False)
     world.observe()
     clock(20.0)
-    assert (world.blind, fits(world)) == ("", None)
+    assert (world.stale_reason, fits(world)) == ("", None)
     clock(40.0)
     assert fits(world) == 0

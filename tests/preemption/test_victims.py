@@ -147,7 +147,7 @@ def test_a_victim_costs_its_checkpoint_and_restart_and_the_rest_of_its_epoch_as_
     runs = job("a", running=2, workers=(2,))
     forecasts = Forecasts(cluster(gpus=4, jobs=[runs], now=10.0), PRICES)
     found = victim_by_stopping(runs, forecasts, float("inf"))
-    assert found == Victim("team/a", (("n0", 2),), delay_s=45.0, loss_s=25.0, at="epoch")
+    assert found == Victim("team/a", (("n0", 2),), delay_s=45.0, loss_s=25.0, moment="epoch")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_victim_is_stopped_at_once_only_if_waiting_is_too_late_and_costs_more(
 ) -> None:
     runs = job("a", running=1)
     forecasts = Forecasts(cluster(gpus=4, jobs=[runs], now=done_s), PRICES)
-    assert victim_by_stopping(runs, forecasts, patience_s).at == at
+    assert victim_by_stopping(runs, forecasts, patience_s).moment == at
 
 
 def test_a_narrowed_job_frees_its_last_workers_gpus() -> None:

@@ -160,7 +160,7 @@ def test_a_stored_view_that_cannot_be_read_is_left_out(view: bytes, copy: Path) 
         as_store_error(settings),
         open_service(settings, url="http://127.0.0.1:9", worker_token=str) as parts,
     ):
-        assert "u" not in {shown["uid"] for shown in parts.service.board.all()}
+        assert "u" not in {shown["uid"] for shown in parts.service.view_cache.all()}
 
 
 def test_a_service_on_a_file_that_is_no_database_says_so(tmp_path: Path) -> None:

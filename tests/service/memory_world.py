@@ -33,7 +33,7 @@ class MemoryWorld:
 
     def __init__(self, *gpus: int) -> None:
         self.cycle = 0
-        self.blind = ""
+        self.stale_reason = ""
         self.carried_out: list[Plan] = []
         self.asked: list[int] = []
         self.expected: list[Plan] = []

@@ -160,10 +160,11 @@ def test_what_was_not_told_before_a_restart_is_told_after_it_and_what_was_is_not
         stage.until("default/told", lambda view: view["workers"] > 0, "running")
         wait_until(lambda: first.events == ["promised"], "the promise to be told")
         wait_until(
-            lambda: bool((stage.service.board.view("default/told") or {}).get("told")), "it noted"
+            lambda: bool((stage.service.view_cache.view("default/told") or {}).get("told")),
+            "it noted",
         )
         stage.world.wake()
-        wait_until(lambda: not stage.service.board.rows_to_save(), "it saved")
+        wait_until(lambda: not stage.service.view_cache.rows_to_save(), "it saved")
         first.away = 1_000_000
         stage.submit("untold", deadline="1h", widths="1")
         stage.until("default/untold", lambda view: view["workers"] > 0, "running")

@@ -323,7 +323,7 @@ def test_a_view_that_cannot_be_made_shows_the_error_and_spoils_no_other(
         stage.until("default/bad", lambda view: view["workers"] == 1, "running")
         with monkeypatch.context() as patch:
             patch.setattr(view_cache, "view_of", failing)
-            stage.service.board.mark_stale(stage.world.job("default/bad")["metadata"]["uid"])
+            stage.service.view_cache.mark_stale(stage.world.job("default/bad")["metadata"]["uid"])
             stage.world.wake()
             stage.submit("b", deadline="1h", widths="1")
             shown = stage.until("default/bad", lambda view: bool(view["error"]), "in error")
@@ -358,7 +358,7 @@ def test_a_view_that_cannot_be_written_spoils_neither_the_list_nor_the_store(
         listed = stage.http.get("/v1/jobs")
         stage.submit("b", deadline="1h", widths="1")
         stage.until("default/b", lambda view: view["workers"] == 1, "running")
-        wait_until(lambda: not stage.service.board.rows_to_save(), "all views saved")
+        wait_until(lambda: not stage.service.view_cache.rows_to_save(), "all views saved")
         saved = {row.uid: json.loads(row.view) for row in stage.service.store.load_jobs()}
     assert listed.status_code == 200
     assert (ended["result"], ended["outcome"]) == (None, "kept")
@@ -438,7 +438,7 @@ def test_a_part_that_raises_costs_nobody_his_start(
         with caplog.at_level(logging.ERROR):
             stage.submit("a", deadline="1h", widths="1")
             stage.until("default/a", lambda view: view["workers"] == 1, "running")
-            wait_until(lambda: not stage.service.board.rows_to_save(), "all views saved")
+            wait_until(lambda: not stage.service.view_cache.rows_to_save(), "all views saved")
     assert "ZeroDivisionError" in caplog.text
 
 

@@ -133,14 +133,14 @@ def test_on_a_cluster_that_it_cannot_follow_it_decides_nothing_and_says_why_once
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with staged(tmp_path, MemoryWorld(1)) as stage:
-        stage.world.blind = "the API server cannot be watched for pods"
+        stage.world.stale_reason = "the API server cannot be watched for pods"
         stage.submit("a", deadline="1h", widths="1")
         seen = stage.world.observed
         wait_until(lambda: looked(stage.world) > seen + 1, "two looks")
         held = stage.http.get("/v1/jobs/default/a").json()
         ready, metrics = stage.http.get("/readyz"), stage.http.get("/metrics").text
         carried_out = [plan for plan in stage.world.carried_out if plan.decisions]
-        stage.world.blind = ""
+        stage.world.stale_reason = ""
         stage.world.wake()
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
         after = stage.http.get("/readyz").json()

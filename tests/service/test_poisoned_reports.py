@@ -86,7 +86,7 @@ def stepped(home: Path, world: MemoryWorld) -> Iterator[tuple[Service, JobServic
         policy=qos.decide,
         feedback=Feedback(history, learner),
     )
-    service.notifications = Dispatcher(service.board, service.metrics, ())
+    service.notifications = Dispatcher(service.view_cache, service.metrics, ())
     yield service, JobService(service, history)
     engine.dispose()
     store.close()
@@ -133,7 +133,7 @@ def started_in(home: Path, *, is_poisoned: bool) -> dict[str, int]:
             orjson.dumps(listed)
             running = [name for name in HONEST if listed.get(f"default/{name}", {}).get("workers")]
             started |= {name: cycle for name in running if name not in started}
-        assert not service.board.rows_to_save()
+        assert not service.view_cache.rows_to_save()
         ends = [listed[f"default/{name}"]["state"] for name in POISONED[:4]]
         assert ends == ["failed", "finished", "finished", "finished"]
         assert {listed[f"default/{name}"]["verdict"] for name in HONEST} == {"promised"}

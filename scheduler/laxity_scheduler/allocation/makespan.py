@@ -1,4 +1,4 @@
-"""How long a cluster works on all that there is: which job alone decides when the last one ends.
+"""How long the cluster takes for all jobs, and so which job alone decides when the last one ends.
 
 Whatever the order, jobs end no sooner than
 
@@ -25,7 +25,7 @@ RECENT_SUBMISSIONS: Final = 4  # submissions that tell how much work goes on com
 
 
 def remaining_makespan_s(state: ClusterState, rest_s: Mapping[str, float]) -> float:
-    """From now to the end of the jobs that `rest_s` names; FOREVER if work comes as fast as it goes."""
+    """Seconds until all jobs in `rest_s` have ended; FOREVER if work comes as fast as it is done."""
     jobs = [job for job in state.jobs if job.id in rest_s]
     if not jobs:
         return 0.0
@@ -40,5 +40,5 @@ def remaining_makespan_s(state: ClusterState, rest_s: Mapping[str, float]) -> fl
 
 
 def gpus_to_start(job: Job) -> int:
-    """What it needs to start."""
+    """The GPUs that the job needs to start."""
     return job.widths[0] * job.gpus_per_worker

@@ -21,7 +21,7 @@ Rank = Callable[[Job], tuple[float, ...]]
 
 
 def is_movable(job: Job) -> bool:
-    """Whether a policy may start or stop it now."""
+    """Whether a policy may start or stop the job now."""
     if job.pinned or job.refused or job.terminating_workers:
         return False
     if not job.workers:
@@ -31,7 +31,7 @@ def is_movable(job: Job) -> bool:
 
 
 def plan_by_rank(state: ClusterState, rank: Rank, *, policy: str, wake_at: float = FOREVER) -> Plan:
-    """Starts and stops that bring the first of the ranking onto the cluster."""
+    """Starts and stops that bring the first jobs of the ranking onto the cluster."""
     jobs = [
         job
         for job in state.jobs
@@ -53,7 +53,7 @@ def plan_by_rank(state: ClusterState, rank: Rank, *, policy: str, wake_at: float
 def _start_reached(
     reached: list[Job], spared: list[Job], ledger: Ledger, policy: str, state: ClusterState
 ) -> Iterator[Decision]:
-    """Starts of those reached; where GPUs are missing, stops of the last-ranked that make room."""
+    """Start the jobs that the ranking reached; where GPUs are missing, stop the last-ranked jobs."""
     cause = reason("order", policy=policy)
     victims = [job for job in spared if job.resumed_at != state.now]
     served = {job.stop_for for job in state.jobs} | {hold.job for hold in state.holds}
@@ -81,7 +81,7 @@ def _start_reached(
 def _choose_victims(
     job: Job, victims: list[Job], ledger: Ledger, may: frozenset[str] | None
 ) -> list[Job]:
-    """The last-ranked running jobs whose nodes, with what is free, hold it; none if never."""
+    """The last-ranked running jobs whose GPUs, with the free ones, suffice; [] if none do."""
     trial = ledger.copy()
     chosen = []
     for victim in reversed(victims):

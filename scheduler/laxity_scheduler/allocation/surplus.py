@@ -55,7 +55,7 @@ def _push_best_step(
     gain: Gain,
     worth_it: float,
 ) -> None:
-    """The best next width of a job: a later rise is not missed because of a fall before it."""
+    """Queue the best next width of a job, also if the widths before it gain less."""
     steps = [
         (-gain(job, job.widths[place], job.widths[higher]), number, higher)
         for higher in range(place + 1, len(job.widths))
@@ -66,5 +66,5 @@ def _push_best_step(
 
 
 def budget_of_jobs(state: ClusterState, jobs: Sequence[Job]) -> Purse:
-    """GPUs that these jobs may share: free ones, and those that they hold."""
+    """The GPUs that these jobs may use: free ones, and those that they hold."""
     return Purse(state, jobs, Ledger.of(state).total_free + sum(job.gpus for job in jobs))

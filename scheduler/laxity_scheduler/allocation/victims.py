@@ -35,7 +35,7 @@ class Victim:
     frees: tuple[tuple[str, int], ...]  # (node or quota, GPUs)
     delay_s: float
     loss_s: float
-    at: When = "epoch"
+    moment: When = "epoch"
     keeps: int = 0
 
     @property

@@ -94,7 +94,7 @@ async def readyz(request: Request, service: TheService) -> Response:
         problems["cycles"] = visible_failure(caller, service.failure_streak.alarm)
     who = {"leads": service.leading, "leader": service.leader()}
     status_code = 503 if problems else 200
-    waits = {"blind": service.blind} if service.blind else {}
+    waits = {"blind": service.stale_reason} if service.stale_reason else {}
     return JsonResponse(
         {"ready": not problems, **who, **waits, **problems}, status_code=status_code
     )

@@ -60,7 +60,7 @@ class JobService:
         """The view of the new Job, or of the one that its key attaches to; and whether it is new."""
         TrainingSpec.from_manifest(manifest)
         job = self._world.submit(manifest)
-        before = self._service.board.view_by_uid(str(job["metadata"]["uid"]))
+        before = self._service.view_cache.view_by_uid(str(job["metadata"]["uid"]))
         if before is not None and before["state"] not in TERMINAL_STATES:
             job = self._update_follower(job, manifest)
         view = self.views.first_view(job)
@@ -167,9 +167,9 @@ class JobService:
 
     def release_all(self) -> Released:
         """Drop label and annotations of all Jobs; laxity manages none of them any more."""
-        for view in self._service.board.all():
+        for view in self._service.view_cache.all():
             if view["state"] not in TERMINAL_STATES:
-                self._service.board.remember_fields(view["uid"], released=True)
+                self._service.view_cache.remember_fields(view["uid"], released=True)
         released = self._world.release()
         self._world.wake()
         return released

@@ -30,7 +30,7 @@ class JobViews:
 
     def view_of(self, job_id: str) -> Json:
         """The view of a job; UnknownJobError if there never was one of this id."""
-        view = self._service.board.view(job_id)
+        view = self._service.view_cache.view(job_id)
         if view is None:
             return self.first_view(self._world.job(job_id))
         return self._complete(view, time.time())
@@ -48,7 +48,7 @@ class JobViews:
         now = time.time()
         return [
             self._complete(view, now)
-            for view in self._service.board.all()
+            for view in self._service.view_cache.all()
             if may_see(view["id"].partition("/")[0])
         ]
 
@@ -56,13 +56,13 @@ class JobViews:
         """The view of a Job that no cycle has seen yet."""
         now = time.time()
         report = self._service.report_of(str(manifest["metadata"]["uid"]))
-        return self._complete(self._service.board.add_first(manifest, report, now), now)
+        return self._complete(self._service.view_cache.add_first(manifest, report, now), now)
 
     def similar_ids(self, job_id: str) -> list[str]:
         """Jobs of the same namespace with a similar name; first those whose name it begins."""
         namespace, slash, wanted = job_id.partition("/")
         prefix = f"{namespace}/"
-        ids = self._service.board.latest_uids()
+        ids = self._service.view_cache.latest_uids()
         candidates = [name.removeprefix(prefix) for name in ids if name.startswith(prefix)]
         longer = [name for name in candidates if name.startswith(wanted)]
         close = get_close_matches(wanted, candidates[-MAX_COMPARED:], n=MAX_SIMILAR)
@@ -112,7 +112,7 @@ class JobViews:
             "predictor_version": predictor.version,
             "acting": self._service.leading,
             "failure": self._service.failure,
-            "promises": promise_counts(self._service.board.all()),
+            "promises": promise_counts(self._service.view_cache.all()),
         }
 
     def worker_log(self, job_id: str, index: int, tail: int | None) -> str:

@@ -54,7 +54,7 @@ class WorkerCalls:
             since=since,
         )
         if lines:
-            self._service.board.mark_stale(view["uid"])
+            self._service.view_cache.mark_stale(view["uid"])
             self._service.metrics.reports.inc(len(lines))
             self._log_epochs(view["uid"], lines)
             self._world.wake()

@@ -37,7 +37,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Said when it changes: why the job does not run, who holds what it waits for, until when."""
+    """Why the job does not run, which jobs hold what it waits for, and until when. Given on changes."""
 
     job: str
     reason: Reason
@@ -82,7 +82,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Take back a stop that was asked for the end of an epoch: nobody needs it any more."""
+    """Withdraw a stop that was requested for the end of an epoch: no job needs it any more."""
 
     job: str
     reason: Reason
@@ -129,9 +129,9 @@ Decision = (
 
 
 def verdict_after(job: Job, decision: Promised | Forecasted | Refuse, now: float) -> Verdict:
-    """What the job is told after the decision; every World writes this.
+    """The verdict on the job after the decision; every World writes this.
 
-    A refusal does not take away a promise whose deadline is still ahead: who asks for another
+    A refusal does not revoke a promise whose deadline is still ahead: a job that asks for another
     deadline and is refused keeps the old one (`promise.deadline_at`, not `job.deadline_at`).
     """
     if isinstance(decision, Promised):

@@ -1,7 +1,7 @@
-"""Why something was decided: a code for machines, figures, and the sentence that people read.
+"""Why something was decided: a code for machines, figures, and a sentence for people.
 
-A Reason is built in hot loops, so the words are made only when somebody reads them. Every code of
-the product stands in TEMPLATES; a code that is not there is a programming error.
+Reasons are built in hot loops, so their text is made only when it is read. TEMPLATES has every code of
+the product; an unknown code is a programming error.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -155,7 +155,7 @@ class Reason:
         return template.format_map(_UnknownFacts(values))
 
     def within(self, namespace: str) -> "Reason":
-        """The reason as this namespace is told it: jobs of others are counted and not named."""
+        """The reason for readers of this namespace: jobs of others are counted, not named."""
         is_naming = any(name in NAMING for name, _ in self.facts)
         return _hide_foreign_jobs(self, namespace) if is_naming else self
 
@@ -171,23 +171,23 @@ def reason(code: str, /, **facts: Fact) -> Reason:
     return Reason(code, tuple(facts.items()))
 
 
-@lru_cache(maxsize=4096)  # one reason is told to many that wait
-def _hide_foreign_jobs(why: Reason, namespace: str) -> Reason:
+@lru_cache(maxsize=4096)  # many waiting jobs share one reason
+def _hide_foreign_jobs(cause: Reason, namespace: str) -> Reason:
     may = partial(may_be_named, namespace=namespace)
     facts = tuple(
         (name, ", ".join(visible_names(str(value).split(", "), may)) if name in NAMING else value)
-        for name, value in why.facts
+        for name, value in cause.facts
     )
-    return Reason(why.code, facts)
+    return Reason(cause.code, facts)
 
 
 def may_be_named(job: str, namespace: str) -> bool:
-    """Whether a tenant of this namespace may read this: the id of a job there, or no id of a job."""
+    """Whether readers of this namespace may see this: the id of a job there, or no job's id."""
     return "/" not in job or job.startswith(f"{namespace}/")
 
 
 def visible_names(jobs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
-    """The ids that somebody may see; the others as one entry that counts them."""
+    """The ids that `may` accepts; all others as one entry that counts them."""
     ids = list(jobs)
     visible = [job for job in ids if may(job)]
     hidden = len(ids) - len(visible)
@@ -197,7 +197,7 @@ def visible_names(jobs: Iterable[str], may: Callable[[str], bool]) -> list[str]:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds as people say them: 45s, 12m30s, 3h05m, 2d04h."""
+    """Seconds as text: 45s, 12m30s, 3h05m, 2d04h."""
     if seconds != seconds or seconds in (float("inf"), float("-inf")):  # noqa: PLR0124 - NaN
         return UNKNOWN_TIME
     sign, whole = ("-" if seconds < 0 else ""), round(abs(seconds))
@@ -244,7 +244,7 @@ class _Count(int):
 
 
 class _Unknown(str):
-    """A figure that nobody gave, whatever its format."""
+    """A missing figure, in any format."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Stops that were asked for the end of an epoch, and whether anybody still needs them."""
+"""Requests to stop at the end of an epoch, and whether their beneficiary still needs them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,12 +19,12 @@ def was_served(beneficiary: Job, victim: Job) -> bool:
 
 
 def needless_stops(state: ClusterState) -> list[Job]:
-    """Jobs that were asked to stop for one that is gone, was refused, or has started meanwhile."""
+    """Jobs asked to stop for a job that is gone, was refused, or has started meanwhile."""
     return [job for job in state.running if _is_needless(job, state)]
 
 
 def withdraw_stops(state: ClusterState, jobs: Iterable[Job]) -> ClusterState:
-    """The state as if these jobs had not been asked to stop."""
+    """The state without the requests to stop these jobs."""
     ids = {job.id for job in jobs}
     rows = [withdraw_stop(job) if job.id in ids else job for job in state.jobs]
     return replace(state, jobs=tuple(rows))
@@ -38,5 +38,5 @@ def _is_needless(job: Job, state: ClusterState) -> bool:
 
 
 def withdraw_stop(job: Job) -> Job:
-    """Its row as if it had not been asked to stop."""
+    """The row without its request to stop."""
     return replace(job, stop_requested_at=None, stop_for="", parked_epoch=None)

@@ -1,4 +1,4 @@
-"""What a job is told: a promise, a refusal with checked counter-offers, or a forecast."""
+"""The verdict on a job: a promise, a refusal with checked counter-offers, or a forecast."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple

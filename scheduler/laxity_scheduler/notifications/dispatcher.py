@@ -19,8 +19,8 @@ from laxity_scheduler.service.view_fields import Json
 class Dispatcher:
     """Turns changed views into messages, and queues them for each sink."""
 
-    def __init__(self, board: ViewCache, metrics: Metrics, sinks: Iterable[Sink]) -> None:
-        self._board = board
+    def __init__(self, view_cache: ViewCache, metrics: Metrics, sinks: Iterable[Sink]) -> None:
+        self._view_cache = view_cache
         self._metrics = metrics
         self._outboxes = {
             sink.name: Outbox(sink, on_delivered=self._recorder_for(sink.name)) for sink in sinks
@@ -28,14 +28,14 @@ class Dispatcher:
         self._has_caught_up = False
 
     def dispatch(
-        self, news: Sequence[ViewChange], state: ClusterState, predictor: Predictor
+        self, changes: Sequence[ViewChange], state: ClusterState, predictor: Predictor
     ) -> None:
         """Queue messages about these changes; returns at once."""
         is_first = not self._has_caught_up
         if is_first:
             self._catch_up()
         self._has_caught_up = True
-        for change in news:
+        for change in changes:
             points = self._predict_points(change, state, predictor)
             events = () if is_first else events_between(change.before, change.after)
             if points or not is_first:
@@ -55,7 +55,7 @@ class Dispatcher:
 
     def send_epochs(self, uid: str, lines: Sequence[object]) -> None:
         """Queue reported epochs for MLflow, where the service logs them for its workers."""
-        view, outbox = self._board.view_by_uid(uid), self._outboxes.get("mlflow")
+        view, outbox = self._view_cache.view_by_uid(uid), self._outboxes.get("mlflow")
         points = epoch_points(lines) if outbox is not None else ()
         if outbox is not None and view is not None and points:
             outbox.send(Message(view, (), points))
@@ -71,7 +71,7 @@ class Dispatcher:
 
     def _catch_up(self) -> None:
         """Send all that is not known to be delivered: the service may have ended in between."""
-        for view in self._board.all():
+        for view in self._view_cache.all():
             if view["verdict"] != "none":
                 for sink, outbox in self._outboxes.items():
                     if _last_sent(view, sink) != message_digest(view):
@@ -84,9 +84,9 @@ class Dispatcher:
 
     def _recorder_for(self, sink: str) -> Callable[[Message], None]:
         def record_delivery(message: Message) -> None:
-            view = self._board.view_by_uid(message.uid) or {}
+            view = self._view_cache.view_by_uid(message.uid) or {}
             digests = {**(view.get("told") or {}), sink: message_digest(message.view)}
-            self._board.remember_fields(message.uid, told=digests)
+            self._view_cache.remember_fields(message.uid, told=digests)
 
         return record_delivery
 

@@ -1,1 +1,1 @@
-"""The service as a process: put together, started, found and stopped."""
+"""The service as a process: assembling, starting, finding and stopping it."""

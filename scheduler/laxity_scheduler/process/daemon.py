@@ -26,15 +26,15 @@ LOG_LINES: Final = 20
 
 
 class DaemonError(RuntimeError):
-    """The service did not start or did not stop: what it said last."""
+    """The service did not start or did not stop; with the end of its log."""
 
 
 def start_service(
     home: InstanceDir, arguments: Sequence[str], *, wait_s: float = START_S
 ) -> RunningService:
-    """Start `laxity serve` with these arguments in a session of its own, and wait for it.
+    """Start `laxity serve` with these arguments in a session of its own, and wait until it is ready.
 
-    With -P: a `token.py` or `queue.py` in the current folder is not imported.
+    -P keeps a `token.py` or `queue.py` in the current folder from being imported.
     """
     command = [sys.executable, "-P", "-m", "laxity_scheduler", "serve", *arguments]
     home.make_private()
@@ -50,14 +50,14 @@ def start_service(
         )
     try:
         return _until_ready(home, process, began, wait_s)
-    except KeyboardInterrupt:  # who gives up wants no service that comes up later
+    except KeyboardInterrupt:  # the user gave up: leave no service that comes up later
         process.terminate()
         process.wait(STOP_S)
         raise
 
 
 def _open_log(home: InstanceDir) -> BinaryIO:
-    """The log, open to be added to; DaemonError if the disk takes nothing more."""
+    """The log, open for appending; DaemonError if the disk is full."""
     log = home.log_file.open("ab", buffering=0)
     try:
         log.write(f"starting laxity {version('laxity')}\n".encode())
@@ -85,7 +85,7 @@ def _until_ready(
 
 
 def stop_service(home: InstanceDir, *, wait_s: float = STOP_S) -> RunningService | None:
-    """Ask the service to end and wait until it has; kill it if it does not. None if none ran."""
+    """Stop the service and wait for its end; kill it if it does not end. None if none ran."""
     running = home.running_service()
     if running is None:
         return None
@@ -116,12 +116,12 @@ def is_ready(url: str) -> bool:
 
 
 def _empty_log_text(home: InstanceDir) -> str:
-    """What there is to say of a service that ended without a word in its log."""
+    """The message about a service that ended without writing to its log."""
     free = shutil.disk_usage(home.path).free
     return f"it wrote nothing to {home.log_file}; {free:,} bytes are free there"
 
 
 def log_tail(path: Path, began: int) -> str:
-    """The last lines of a log from this byte on: what an earlier service said is not news."""
+    """The last lines of a log from this byte on, without those of earlier services."""
     lines = path.read_bytes()[began:].decode(errors="replace").splitlines()
     return "\n".join(lines[-LOG_LINES:])

@@ -1,8 +1,8 @@
-"""The service's folder: who runs on it, where it listens, and a lock that dies with its holder.
+"""The service's folder: which process serves it, where it listens, and a lock that dies with it.
 
-A pid alone is not enough: after a crash the number may belong to somebody else. So the file holds
-the pid with the instant at which that process started, and the lock is the kernel's, which it lets
-go at any kind of death.
+A pid alone is not enough: after a crash another process may have the number. So the file holds the
+pid with the start time of that process. The lock is the kernel's, which releases it however the
+process ends.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from laxity.private_files import private_folder
 
 
 class InstanceDirError(RuntimeError):
-    """This folder cannot be a service's home: why, and what to do."""
+    """This folder cannot be used by a service: the reason, and what to do."""
 
 
 class InstanceDirBusyError(InstanceDirError):
@@ -27,7 +27,7 @@ class InstanceDirBusyError(InstanceDirError):
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """A service that lives: its process, and where it listens ("" until it does)."""
+    """A running service: its process, and where it listens ("" until it does)."""
 
     pid: int
     url: str
@@ -47,9 +47,9 @@ class InstanceDir:
         self._lock: int | None = None
 
     def make_private(self) -> Self:
-        """Close the folder and its files to all but their owner; HomeError if that is not us.
+        """Close the folder and its files to all but their owner; InstanceDirError if that is another user.
 
-        Jobs carry secrets in their environment, and whoever may write here runs code as we do.
+        Jobs carry secrets in their environment, and whoever can write here can run code as this user.
         """
         folder_stat = self.path.stat()
         other = folder_stat.st_uid not in (os.geteuid(), 0)
@@ -64,7 +64,7 @@ class InstanceDir:
         return self
 
     def lock_for_process(self) -> Self:
-        """Take the home for this process until it ends; HomeBusyError if somebody has it."""
+        """Lock the folder for this process until it ends; InstanceDirBusyError if another has it."""
         lock = os.open(self.path / "service.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,11 +79,11 @@ class InstanceDir:
         return self
 
     def publish_address(self, url: str, token: str) -> None:
-        """Say where the service listens, to whom may read it."""
+        """Write where the service listens, for clients that may read the folder."""
         _write_json(self.service_file, {"url": url, "token": token, "pid": os.getpid()})
 
     def last_port(self) -> int:
-        """Where the last service of this home listened, 0 if there was none."""
+        """The port of the last service of this folder, 0 if there was none."""
         port = _read_json(self._port_file).get("port", 0)
         return port if isinstance(port, int) and 0 < port < 65_536 else 0
 
@@ -91,7 +91,7 @@ class InstanceDir:
         _write_json(self._port_file, {"port": port})
 
     def release_lock(self) -> None:
-        """Take back what was said, and let go of the lock."""
+        """Remove the files that name this process, and release the lock."""
         for file in (self.service_file, self.pid_file):
             file.unlink(missing_ok=True)
         if self._lock is not None:
@@ -99,12 +99,12 @@ class InstanceDir:
             self._lock = None
 
     def running_service(self) -> RunningService | None:
-        """The service of this home, if its process lives."""
-        said = _read_json(self.pid_file)
-        pid = said.get("pid")
-        if not isinstance(pid, int) or not said.get("started"):
+        """The service of this folder, if its process is alive."""
+        process = _read_json(self.pid_file)
+        pid = process.get("pid")
+        if not isinstance(pid, int) or not process.get("started"):
             return None
-        if _start_ticks(pid) != said["started"]:
+        if _start_ticks(pid) != process["started"]:
             return None
         where = _read_json(self.service_file)
         return RunningService(pid, str(where.get("url", "")) if where.get("pid") == pid else "")
@@ -116,12 +116,12 @@ def _service_text(running: RunningService) -> str:
 
 
 def _start_ticks(pid: int) -> str:
-    """When a process started, in the kernel's ticks; "" if there is none, or it is a zombie."""
+    """The start time of a process in kernel ticks; "" if there is none, or it is a zombie."""
     try:
-        said = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return _alive_without_proc(pid)
-    return "" if said[0] == "Z" else said[19]
+    return "" if fields[0] == "Z" else fields[19]
 
 
 def _alive_without_proc(pid: int) -> str:
@@ -133,18 +133,18 @@ def _alive_without_proc(pid: int) -> str:
     return "" if Path("/proc/self").exists() else "alive"
 
 
-def _write_json(path: Path, said: dict[str, Any]) -> None:
-    """Aside and renamed, readable by the owner only: nobody reads half a file."""
+def _write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a new file and rename it, readable by the owner only: no reader sees half a file."""
     aside = path.with_suffix(f".{os.getpid()}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump(said, file)
+        json.dump(document, file)
     aside.replace(path)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):
-        said = json.loads(path.read_text())
-        if isinstance(said, dict):
-            return said
+        document = json.loads(path.read_text())
+        if isinstance(document, dict):
+            return document
     return {}

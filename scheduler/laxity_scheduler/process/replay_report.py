@@ -1,4 +1,4 @@
-"""The command `replay`: what is printed about cycles that were decided again."""
+"""What the command `replay` prints about cycles that were decided again."""
 
 import json
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ MAX_CYCLES: Final = 2**62  # what a database counts to
 
 @dataclass(slots=True)
 class ReplaySummary:
-    """What came of the cycles so far. `differing` are of this laxity, `aged` of other versions."""
+    """The cycles so far. `differing` ones were decided by this version, `aged` ones by others."""
 
     policy: str
     cycles: int = 0
@@ -27,7 +27,7 @@ class ReplaySummary:
     aged: list[ReplayedCycle] = field(default_factory=list)
 
     def add_cycle(self, replayed: ReplayedCycle) -> list[ReplayedCycle]:
-        """Count a cycle; the list it went to, an empty one if it was decided the same."""
+        """Count a cycle; returns the list that it was added to, [] if it was decided the same."""
         self.cycles += 1
         if replayed.is_same:
             return []

@@ -1,7 +1,7 @@
-"""The service in the foreground: home locked, socket open, world and loop running, until a signal.
+"""The service in the foreground: folder locked, socket open, world and loop running, until a signal.
 
-The socket is bound before anything else is opened, so that workers can be given the address, and a
-port that is taken is told before the cluster is touched.
+The socket is bound before anything else is opened. So workers can be given the address, and a port
+that is taken is an error before the cluster is touched.
 """
 
 import logging
@@ -37,7 +37,7 @@ LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServiceTokens:
-    """Tokens that are taken, and the one for this machine's clients ("": they have to bring one)."""
+    """Accepted tokens, and the one for clients on this machine ("": they must have their own)."""
 
     tokens: Tokens
     own: str = ""
@@ -82,7 +82,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
 
 @contextmanager
 def as_store_error(settings: Settings) -> Iterator[None]:
-    """What is kept was written by laxity; StoreError if it cannot be read, whatever is wrong."""
+    """Turn any error while reading kept data into a StoreError that says what to do."""
     try:
         yield
     except SettingsError:
@@ -96,7 +96,7 @@ def as_store_error(settings: Settings) -> Iterator[None]:
 
 
 def _exit_on_signals() -> None:
-    """The server hands a signal on once it has shut down: what is open is closed then, too."""
+    """Exit on SIGTERM and SIGINT by SystemExit, so that whatever is open is closed."""
 
     def end(*_: object) -> None:
         raise SystemExit(0)
@@ -106,7 +106,7 @@ def _exit_on_signals() -> None:
 
 
 def load_tokens(settings: Settings, home: InstanceDir, file: Path | None) -> ServiceTokens:
-    """Who may call: who has LAXITY_TOKEN, else a token of the file, or of one that is made."""
+    """The accepted tokens: LAXITY_TOKEN, else those of the file, which is created if none is named."""
     token = os.environ.get(names.ENV_TOKEN, "")
     if file is not None and not file.exists():
         raise SettingsError(f"there is no file of tokens {file}")
@@ -126,7 +126,7 @@ def load_tokens(settings: Settings, home: InstanceDir, file: Path | None) -> Ser
 def _listen(settings: Settings, last_port: int) -> socket.socket:
     """A socket for listening; SettingsError if the port is taken.
 
-    Any free port (0) is the one of the last time, if it still is free: workers of then know it.
+    Port 0 takes the port of the last service if it is still free: its workers know that address.
     """
     ports = [last_port, 0] if settings.port == 0 and last_port else [settings.port]
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET

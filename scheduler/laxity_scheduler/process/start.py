@@ -1,7 +1,7 @@
-"""A service put together from its parts: store, history, world, policy, listeners.
+"""Creates a service from its parts: store, history, world, policy, sinks.
 
-Worlds and policies are found by name. Everything is opened in an order in which what is opened
-later may need what was opened before, and closed in the other.
+Worlds and policies are found by name. Each part may need those opened before it; parts are closed in
+the reverse order.
 """
 
 import logging
@@ -34,7 +34,7 @@ MAX_REPORTS: Final = 50_000  # kept in memory
 
 @dataclass(frozen=True, slots=True)
 class OpenService:
-    """A service that is ready to run, and the desk in front of it."""
+    """A service that is ready to run, and what HTTP asks of it."""
 
     service: Service
     job_service: JobService
@@ -44,7 +44,7 @@ class OpenService:
 def open_service(
     settings: Settings, *, url: str, worker_token: Callable[[str], str]
 ) -> Iterator[OpenService]:
-    """Everything open; closed at the end of the block."""
+    """Open all parts of a service; they are closed at the end of the block."""
     from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
     from laxity_profiler.learning.learner import Learner
@@ -74,8 +74,8 @@ def open_service(
         )
         service.leader = elected.holder if elected else service.leader
         if (adopt := getattr(world, "adopt", None)) is not None:
-            adopt(service.board.shows_verdict)
-        teller = Dispatcher(service.board, service.metrics, create_sinks(settings, world))
+            adopt(service.view_cache.shows_verdict)
+        teller = Dispatcher(service.view_cache, service.metrics, create_sinks(settings, world))
         stack.callback(teller.close)
         service.notifications = teller
         for reader in (
@@ -89,7 +89,7 @@ def open_service(
 
 
 def mlflow_poller(settings: Settings, history: Any, *, due: Callable[[], bool]) -> Poller | None:
-    """Takes epochs out of MLflow while this replica leads; None without an MLflow."""
+    """Reads epochs from MLflow while this replica leads; None without MLflow."""
     if not settings.tracking_url:
         return None
 
@@ -112,7 +112,7 @@ def prefect_poller(settings: Settings, service: Service) -> Poller | None:
     )
 
     api = PrefectApi.from_environment(settings.prefect_api, os.environ)
-    runs = PrefectCancellations(api, service.board.all, service.world.cancel)
+    runs = PrefectCancellations(api, service.view_cache.all, service.world.cancel)
     return Poller(
         runs.cancel_jobs, due=lambda: service.leading, interval_s=INTERVAL_S, source="Prefect"
     )
@@ -131,7 +131,7 @@ def uses_prefect(settings: Settings) -> bool:
 def create_leadership(
     settings: Settings, store: Store, world: LiveWorld, stack: ExitStack
 ) -> Leadership | None:
-    """Replicas on one store elect one where their world can; else the store's lock says who acts."""
+    """Elects one of several replicas where the world can; None: the store's lock decides who acts."""
     elect = getattr(import_module(world_entry(settings.world).module), "elect", None)
     if store.is_exclusive or elect is None:
         return None
@@ -143,7 +143,7 @@ def create_leadership(
 def catching_up_first(
     leads: Callable[[], bool], catch_up: Callable[[], None]
 ) -> Callable[[], bool]:
-    """`leads`, catching up each time that it begins: before anything is predicted as the leader."""
+    """`leads`, which catches up whenever it begins to be true, before the leader predicts anything."""
     led = False
 
     def leads_now() -> bool:
@@ -158,27 +158,27 @@ def catching_up_first(
 
 
 def reports_of(history: Any) -> Callable[[str], Report]:
-    """What workers said, as the World and the views want it."""
-    known: dict[str, tuple[Any, Report]] = {}
+    """The last report of a job's workers by its uid, as the World and the views need it."""
+    reports: dict[str, tuple[Any, Report]] = {}
 
     def report_of(uid: str) -> Report:
-        said = history.report(uid)
-        before = known.get(uid)
-        if before is not None and before[0] is said:
+        state = history.report(uid)
+        before = reports.get(uid)
+        if before is not None and before[0] is state:
             return before[1]
         report = Report(
-            progress=said.progress,
-            since=said.since,
-            epoch_started_at=said.epoch_started_at,
-            formed=said.formed,
-            parked_epoch=said.parked_epoch,
-            failed=said.failed,
-            result=said.result,
-            epoch_ended_at=said.epoch_ended_at,
+            progress=state.progress,
+            since=state.since,
+            epoch_started_at=state.epoch_started_at,
+            formed=state.formed,
+            parked_epoch=state.parked_epoch,
+            failed=state.failed,
+            result=state.result,
+            epoch_ended_at=state.epoch_ended_at,
         )
-        if len(known) > MAX_REPORTS:
-            known.clear()
-        known[uid] = (said, report)
+        if len(reports) > MAX_REPORTS:
+            reports.clear()
+        reports[uid] = (state, report)
         return report
 
     return report_of
@@ -186,7 +186,7 @@ def reports_of(history: Any) -> Callable[[str], Report]:
 
 @dataclass(frozen=True, slots=True)
 class RefreshingLearner:
-    """What was learned, with what workers told other replicas on the same store."""
+    """The learner's predictor, after reading what workers reported to other replicas."""
 
     history: Any
     learner: Any
@@ -198,7 +198,7 @@ class RefreshingLearner:
 
 
 def create_sinks(settings: Settings, world: LiveWorld) -> list[Any]:
-    """Who is told: MLflow unless it is turned off, Prefect and the webhook if there is one."""
+    """MLflow unless it is turned off, Prefect and the webhook if they are configured."""
     from laxity_scheduler.notifications.mlflow_sink import MlflowSink
     from laxity_scheduler.notifications.prefect_api import PrefectApi
     from laxity_scheduler.notifications.prefect_sink import PrefectSink
@@ -243,14 +243,14 @@ def open_world(
 
 def world_entry(name: str) -> EntryPoint:
     """SettingsError names the worlds that are installed."""
-    known = {entry.name: entry for entry in entry_points(group=WORLDS)}
-    if name not in known:
-        raise SettingsError(f"world {name!r} is not installed; known: {', '.join(sorted(known))}")
-    return known[name]
+    worlds = {entry.name: entry for entry in entry_points(group=WORLDS)}
+    if name not in worlds:
+        raise SettingsError(f"world {name!r} is not installed; known: {', '.join(sorted(worlds))}")
+    return worlds[name]
 
 
 def find_policy(name: str) -> Policy:
-    """What decides; SettingsError names what there is."""
+    """The policy of this name; SettingsError lists the names that exist."""
     try:
         return find(name).policy()
     except UnknownPolicyError as error:

@@ -21,7 +21,7 @@ _SQLITE: Final = "sqlite:///"
 
 
 def tracking_lines(uri: str, experiment: str = EXPERIMENT) -> Iterator[str]:
-    """What `laxity up` says of the store at this address."""
+    """The lines that `laxity up` prints about the tracking store at this address."""
     if not uri:
         return
     if not uri.startswith(("http://", "https://")):

@@ -69,7 +69,7 @@ def carry_out(bargain: Bargain, chosen: tuple[Victim, ...], job: Job, gpus: int,
             continue
         code = "preempt_for_aged" if rank == "aged" else "preempt_for"
         why = reason(code, beneficiary=job.id, gpus=gpus)
-        bargain.change(Preempt(other.id, victim.at, job.id, why))
+        bargain.change(Preempt(other.id, victim.moment, job.id, why))
 
 
 def _victims(

@@ -1,8 +1,8 @@
 """When jobs are expected to end, and when one that waits is expected to start.
 
-The same forecasts that the policy decides on, asked for what people want to read. A policy that
-says itself what a job waits for is believed; for one that does not, the running jobs are let end
-one after another until the least width fits.
+The forecasts are those that the policy decides on. Where a policy says what a job waits for, that is
+shown. Where it does not, the running jobs are assumed to end one after another until the job's
+least width fits.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ def predict_ends(
 
 
 def last_reasons(plan: Plan) -> dict[str, LastReason]:
-    """The last decision about each job of the plan, and its reason."""
+    """The reason of the last decision about each job of the plan."""
     reasons_by_job: dict[str, LastReason] = {}
     for decision in plan.decisions:
         if isinstance(decision, Loan | Reclaim):
@@ -50,7 +50,7 @@ def last_reasons(plan: Plan) -> dict[str, LastReason]:
 def predict_start(
     state: ClusterState, predictor: Predictor, job: Job
 ) -> tuple[tuple[str, ...], float]:
-    """Who holds what a queued job waits for, and when enough of them are expected to have ended."""
+    """The jobs that hold what a queued job waits for, and when enough of them are expected to end."""
     need, size = min(job.widths), job.gpus_per_worker
     ledger, may = Ledger.of(state, job=job.id), state.eligible(job)
     if ledger.slots(size, may) >= need:

@@ -1,4 +1,4 @@
-"""Whether cycles fail in a row: one may fail for a moment, three are told to whoever is on duty."""
+"""Cycles that fail in a row: a single failure may pass, three raise an alarm."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +8,7 @@ ALARM_AFTER: Final = 3
 
 @dataclass(slots=True)
 class FailureStreak:
-    """How many cycles failed one after the other, why the last one did, and on which Job."""
+    """How many cycles failed in a row, why the last one did, and on which Job."""
 
     in_a_row: int = 0
     problem: str = ""
@@ -16,14 +16,14 @@ class FailureStreak:
 
     @property
     def alarm(self) -> str:
-        """What is wrong; "" while fewer than three in a row have failed."""
+        """What is wrong; "" while fewer than ALARM_AFTER cycles in a row have failed."""
         if self.in_a_row < ALARM_AFTER:
             return ""
         about = f", the last on job {self.job}" if self.job else ""
         return f"{self.in_a_row} cycles in a row have failed{about}: {self.problem}"
 
     def record_failure(self, problem: str, job: str) -> bool:
-        """One more; whether it is the one at which people are told."""
+        """Count a failure; returns whether it is the one that raises the alarm."""
         self.in_a_row, self.problem, self.job = self.in_a_row + 1, problem, job
         return self.in_a_row == ALARM_AFTER
 

@@ -1,15 +1,15 @@
-"""Which Jobs no decision can be made about: they are left out, and everybody else is decided on.
+"""Finds the Jobs on which a decision fails, leaves them out, and decides about all others.
 
-A decision that raises says nothing of the Job that it raised about. So the Jobs are halved: a half
-that can be decided on beside those that are known to be sound is sound as well, one that cannot is
-halved again. Older Jobs are looked at first; of two that only raise together the newer is to blame.
-For k Jobs of n that takes O(k log n) decisions, and none as long as nothing raises.
+A decision that raises does not say which Job caused it. So the Jobs are halved. A half that can be
+decided beside the Jobs already known to be sound is sound as well; a half that cannot is halved again.
+Older Jobs are tried first: of two that fail only together, the newer one is left out. For k faulty
+Jobs of n that takes O(k log n) decisions, and none as long as nothing raises.
 
-What a Job that is left out holds stays counted: nodes are as they were seen.
+GPUs of a Job that is left out stay counted: nodes are as they were observed.
 
-A policy with an error raises about Jobs that are sound. It is at fault if it can decide about none of
-several Jobs, or neither about the only Job nor about a plain one; then nothing is decided. It is at
-fault, too, if it fails on many Jobs about which it has decided before; those are left out as they are.
+The policy itself may be wrong. That is assumed if it can decide about none of several Jobs, or neither
+about the only Job nor about a plain one; then nothing is decided. It is also assumed if the policy
+fails on many Jobs about which it has decided before; those are left out unchanged.
 """
 
 from collections.abc import Callable, Container
@@ -33,7 +33,7 @@ class PolicyFaultError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class FaultyJob:
-    """A Job that is left out, and what was raised about it."""
+    """A Job that is left out, and the error about it."""
 
     row: Job
     error: Exception
@@ -54,7 +54,7 @@ class FaultyJob:
 
 @dataclass(frozen=True, slots=True)
 class PartialDecision(Generic[Result]):
-    """What was made of the state without those to blame."""
+    """The result for the state without its faulty jobs."""
 
     state: ClusterState
     made: Result
@@ -62,7 +62,7 @@ class PartialDecision(Generic[Result]):
 
     @property
     def policy_fault(self) -> str:
-        """What is wrong with the policy; "" if each of those to blame is to blame for itself."""
+        """What is wrong with the policy; "" if each error is the fault of its Job."""
         turned = [faulty_job for faulty_job in self.faulty if faulty_job.was_judged]
         if len(turned) <= MAX_NEWLY_FAULTY:
             return ""
@@ -73,7 +73,7 @@ class PartialDecision(Generic[Result]):
 
     @property
     def to_reject(self) -> tuple[FaultyJob, ...]:
-        """Those that are to be told that no decision can be made about them."""
+        """The faulty jobs that are to be rejected: all, but if the policy is wrong only new ones."""
         spares = bool(self.policy_fault)
         return tuple(
             faulty_job for faulty_job in self.faulty if not (spares and faulty_job.was_judged)
@@ -96,7 +96,7 @@ def decide_without_faulty(
 
 
 def state_with_only(state: ClusterState, jobs: Jobs) -> ClusterState:
-    """The state with these of its jobs; nodes are as they were, holds of the others end."""
+    """The state with only these of its jobs; nodes stay as they were, holds of others are dropped."""
     if len(jobs) == len(state.jobs):
         return state
     names = {job.id for job in jobs}

@@ -1,8 +1,8 @@
-"""What a running service teaches the profiler: what stops cost, and how predictions came out.
+"""What a running service reports to the profiler: what stops cost, and how predictions came out.
 
-A prediction of a job's remaining time is noted when it trains on a new course and when half of its
-epochs are done, and meets the truth when the job finishes. A stop or another width ends that course: what was predicted of it says
-nothing any more. A store that is away costs a lesson, never a cycle.
+A prediction of a job's remaining time is noted when the job begins to train at a width, and when half
+of its epochs are done. It is compared with the measured time when the job finishes. A stop or another
+width makes it void. A store that does not answer costs one observation, never a cycle.
 """
 
 import logging
@@ -37,7 +37,7 @@ class TransitionSink(Protocol):
 
 
 class PredictionSink(Protocol):
-    """Where predictions wait for their truth."""
+    """Where predictions wait for the measured finish."""
 
     def note_prediction(
         self, uid: str, workload: Workload, *, stage: str, at: float, estimate: Estimate,
@@ -52,7 +52,7 @@ class PredictionSink(Protocol):
 
 
 class Feedback:
-    """Compares snapshots, and tells the history and the learner what came of them."""
+    """Compares snapshots, and reports stops, starts and predictions to the history and the learner."""
 
     def __init__(self, stops: TransitionSink, predictions: PredictionSink) -> None:
         self._stops = stops
@@ -63,13 +63,13 @@ class Feedback:
         self._faults = JobFaults()
 
     def observe_nodes_only(self, state: ClusterState) -> None:
-        """What is learned from looking alone, also by who may lead next."""
+        """Report the size of nodes: all that a replica learns that does not lead."""
         self._predictions.observe_nodes(max((node.gpus for node in state.nodes), default=0))
 
     def record_transitions(
         self, state: ClusterState, predictor: Predictor, uids: Mapping[str, str]
     ) -> None:
-        """Take in a snapshot; `uids` by job id."""
+        """Report the transitions and the new predictions of a snapshot; `uids` by job id."""
         self.observe_nodes_only(state)
         for stop in self._watcher.take_transitions(state):
             uid = uids.get(stop.job, "")
@@ -83,9 +83,9 @@ class Feedback:
             except Exception as error:  # noqa: BLE001 - noted with its traceback
                 self._faults.record_fault("lesson", job.id, error)
 
-    def record_finishes(self, news: Iterable[ViewChange]) -> None:
-        """Predictions of finished jobs meet the truth."""
-        for change in news:
+    def record_finishes(self, changes: Iterable[ViewChange]) -> None:
+        """Compare the predictions of finished jobs with what they took."""
+        for change in changes:
             view = change.after
             if view["state"] == "finished" and (change.before or {}).get("state") != "finished":
                 uid, finished_at = view["uid"], view["finished_at"]
@@ -97,7 +97,7 @@ class Feedback:
 
     def _track_steady_run(self, job: Job, uid: str, predictor: Predictor) -> None:
         if job.progress.epochs_done >= job.workload.epochs:
-            return  # its pods end now: no other course
+            return  # its pods end now
         steady = job.formed and job.formed == job.workers and not job.resize_to
         width = job.formed if steady and job.stop_requested_at is None else 0
         before = self._steady_widths.get(uid, 0)
@@ -116,7 +116,7 @@ class Feedback:
             )
 
     def _note_halfway(self, job: Job, uid: str, width: int, predictor: Predictor) -> None:
-        """On the same course as before: noted once more when half of the epochs are done."""
+        """Note the prediction once more when half of the epochs are done at the same width."""
         total = job.workload.epochs
         if width and uid not in self._halfway and total / 2 <= job.progress.epochs_done < total:
             self._halfway.add(uid)

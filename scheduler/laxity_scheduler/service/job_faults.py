@@ -1,7 +1,7 @@
-"""What raises about one Job is set aside: logged with its traceback and counted, once per error.
+"""Errors about single Jobs: logged with traceback, counted, and then ignored.
 
-Everybody else is served in the same cycle, so the same error about the same Job may come again in
-every cycle; it is logged when it is another one than the last time.
+All other Jobs are served in the same cycle. The same error may come in every cycle; it is logged
+only when it differs from the last one about that Job.
 """
 
 import logging
@@ -13,7 +13,7 @@ MAX_REMEMBERED: Final = 10_000
 
 
 def error_text(error: Exception) -> str:
-    """The exception in a line: its type and what it says."""
+    """The exception in a line: its type and its message."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -25,7 +25,7 @@ class JobFaults:
         self._last: dict[tuple[str, str], str] = {}
 
     def record_fault(self, stage: str, job: str, error: Exception) -> None:
-        """This was raised about this Job (by its id or uid) at this stage of a cycle."""
+        """Record what was raised about this Job (its id or uid) at this stage of a cycle."""
         self._count(stage)
         text = error_text(error)
         if self._last.get((stage, job)) == text:

@@ -1,13 +1,13 @@
-"""Which of several replicas acts, and why one that was paused can do no harm when it wakes.
+"""Which of several replicas acts, and why a paused one can do no harm when it goes on.
 
 A lease alone does not fence: its holder may be stopped between its last look at the clock and the
 packet that it sends, wake up an hour later, and send it. Three things keep it from acting then:
 
-1. Before every patch it looks whether its lease is over by a clock that no pause stops.
+1. Before every patch it checks its lease against a clock that no pause stops.
 2. A cycle is in the journal before it is acted on, and the journal takes none of an ended term.
-3. So all that can still be under way stands in the last journalled plan. Who takes over touches the
-   Jobs of that plan before it decides: a patch from before names an older resourceVersion, and the
-   API server turns it away. What landed in time is seen, for the look comes after.
+3. So whatever can still be under way is in the last journalled plan. The new leader writes to the
+   Jobs of that plan before it decides: an earlier patch names an older resourceVersion, and the API
+   server rejects it. What landed before that is observed, because observing comes after.
 """
 
 import time
@@ -29,16 +29,16 @@ class Election(Protocol):
 
     @property
     def holder(self) -> str:
-        """Who has it, as far as is known; "" for nobody."""
+        """The replica that has the lease, as far as is known; "" for none."""
         ...
 
     @property
     def reign(self) -> int:
-        """0 if it is not ours now, else how often we have won it."""
+        """0 if this replica does not have the lease, else the number of times that it has won it."""
         ...
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
-        """Make sure that nothing decided on these Jobs before can land any more."""
+        """Make sure that no earlier decision about these Jobs can still land."""
         ...
 
     def close(self) -> None:
@@ -47,14 +47,14 @@ class Election(Protocol):
 
 
 class Leadership:
-    """An election's winner who has also ended all earlier terms. Called once per cycle."""
+    """Leads when the election is won and all earlier terms are ended. Called once per cycle."""
 
     def __init__(self, store: Store, election: Election) -> None:
         self._store, self._election = store, election
         self._reign = 0  # that the fence stands for
 
     def ensure_leading(self) -> bool:
-        """Whether this replica acts. Takes over first, if the lease has just been won."""
+        """Whether this replica acts. Takes over first if it has just won the lease."""
         reign = self._election.reign
         if reign and reign != self._reign:
             term = self._store.claim_term(self._election.me, time.time())
@@ -67,7 +67,7 @@ class Leadership:
 
 
 def jobs_changed_by(plan: bytes) -> list[str]:
-    """The jobs that a journalled plan does more to than say why they wait."""
+    """The jobs for which a journalled plan decides more than a wait."""
     decisions = orjson.loads(plan).get("decisions", ()) if plan else ()
     jobs = (decision.get("job") for decision in decisions if decision["kind"] != WAIT_KIND)
     return list(dict.fromkeys(job for job in jobs if job))

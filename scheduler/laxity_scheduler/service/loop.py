@@ -1,10 +1,10 @@
-"""The loop: see what is, decide, write it down, act, tell; then sleep until something happens.
+"""The loop: observe, decide, journal, act, publish; then sleep until something happens.
 
-It is level-based: all that it must know stands in the cluster, the reports of the workers and the
-journal, so a service that is killed at any instant goes on from there. What raises about one Job is
-that Job's alone: it is left out, with the reason on it, and everybody else is served in the same
-cycle. A cycle that fails for another reason acts on nothing; it is counted, the next one starts from
-what is observed, and three in a row are told.
+It is level-based: all that it must know is in the cluster, the reports of the workers and the
+journal, so a service that is killed at any instant goes on from there. A Job about which a decision
+raises is left out, with the reason on it, and all others are served in the same cycle. A cycle that
+fails for another reason acts on nothing. It is counted, the next one starts from what it observes,
+and three failures in a row are reported in the cluster.
 """
 
 import gc
@@ -51,9 +51,9 @@ GC_THRESHOLD: Final = 200_000  # objects made and not let go, while a cycle runs
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """A cycle over thousands of jobs makes much that stays and few circles: look for those seldom.
+    """Collect garbage rarely: a cycle over thousands of jobs makes many objects and few reference circles.
 
-    Seldom, not never: what an API server that hangs leaves waiting must not grow without bound.
+    Rarely, not never: requests that wait for an API server that hangs must not pile up without bound.
     """
     before = gc.get_threshold()
     gc.set_threshold(max(GC_THRESHOLD, before[0]), *before[1:])
@@ -69,14 +69,14 @@ class NotReadyError(RuntimeError):
 
 
 class PredictorSource(Protocol):
-    """Gives the predictor in use: a frozen value that is replaced when something was learned."""
+    """Gives the predictor in use: a frozen value that is replaced when the history has grown."""
 
     def predictor(self) -> Predictor: ...
 
 
 @dataclass(frozen=True, slots=True)
 class DecidedPlan:
-    """A checked plan, how it is written, and how long it took to make."""
+    """A checked plan, its encoding, and how long it took to make."""
 
     plan: Plan
     text: EncodedPlan
@@ -105,7 +105,7 @@ class Service:
         self.policy = policy
         self.notifier = Notifier()
         self.metrics = Metrics()
-        self.board = ViewCache(store.load_jobs(), self.metrics.faults)
+        self.view_cache = ViewCache(store.load_jobs(), self.metrics.faults)
         self.deciding = Lock()  # the policy, and what-ifs: one at a time
         self.state: ClusterState | None = None
         self.predictor: Predictor | None = None
@@ -116,20 +116,20 @@ class Service:
         self.failure_streak = FailureStreak()
         self._policy_fault = ""
         self._rejected: frozenset[str] = frozenset()  # in this cycle
-        self.blind = ""  # why nothing is decided though the service runs
+        self.stale_reason = ""  # why nothing is decided though the service runs
         self._leads = leads
         self._learning = learning
         self.report_of = report_of
         self.notifications = notifications
         self._journal = Journal(store)
-        self._records = AuditRows()
+        self._audit_rows = AuditRows()
         self._publisher = Publisher(
             world=world,
             store=store,
-            board=self.board,
+            view_cache=self.view_cache,
             notifier=self.notifier,
             metrics=self.metrics,
-            records=self._records,
+            audit_rows=self._audit_rows,
             report_of=report_of,
             feedback=feedback,
             deciding=self.deciding,
@@ -157,7 +157,7 @@ class Service:
         self.world.wake()
 
     def try_cycle(self) -> bool:
-        """One cycle; whether it went well. Nothing that it raises gets out."""
+        """Run one cycle; returns whether it succeeded. Catches whatever the cycle raises."""
         try:
             self.run_cycle()
         except StaleServiceError as error:
@@ -192,7 +192,7 @@ class Service:
         self._policy_fault, self._rejected = "", frozenset()
         try:
             leads = self._ensure_leading()
-        finally:  # who does not lead, or does not know, looks all the same
+        finally:  # a replica that does not lead observes all the same
             snapshot, predictor = self._observe_world()
             state = snapshot  # that is decided on
             leads = self._can_decide() and leads
@@ -215,25 +215,25 @@ class Service:
         self.metrics.cycle.observe(time.perf_counter() - began)
 
     def _ensure_leading(self) -> bool:
-        """Whether we act. Asked before looking: what is decided on must not be older than that."""
+        """Whether this replica acts. Asked before observing: the snapshot must not be older than the answer."""
         before, self.leading = self.leading, False
         leads = self._leads()
         if leads and not before:
             self._journal.resync()
-            self._records.catch_up(self._journal, self.board.latest_uids)
+            self._audit_rows.catch_up(self._journal, self.view_cache.latest_uids)
         self.leading = leads
         self.metrics.leading.set(leads)
         return leads
 
     def _can_decide(self) -> bool:
-        """Whether what was seen can be decided on; told when it no longer can, and when it can."""
-        before, self.blind = self.blind, self.world.blind
-        self.metrics.blind.set(bool(self.blind))
-        if self.blind and not before:
-            LOG.warning("nothing is decided until it is: %s", self.blind)
-        elif before and not self.blind:
+        """Whether the observed state can be decided on; logs when that changes."""
+        before, self.stale_reason = self.stale_reason, self.world.stale_reason
+        self.metrics.blind.set(bool(self.stale_reason))
+        if self.stale_reason and not before:
+            LOG.warning("nothing is decided until it is: %s", self.stale_reason)
+        elif before and not self.stale_reason:
             LOG.info("decisions go on: the cluster is seen again")
-        return not self.blind
+        return not self.stale_reason
 
     def _observe_world(self) -> tuple[ClusterState, Predictor]:
         self.world.cycle = self._journal.last_cycle + 1
@@ -245,9 +245,9 @@ class Service:
     def _decide_and_journal(
         self, state: ClusterState, predictor: Predictor
     ) -> tuple[ClusterState, Plan]:
-        """A checked plan that is in the journal, and the state that it was made on.
+        """A checked and journalled plan, and the state that it was made on.
 
-        Jobs about which no decision can be made are left out of that state, and told so.
+        Jobs about which no decision can be made are left out of that state and rejected.
         """
         self.world.expect_answers(sum(job.asked for job in state.jobs))
         judge = partial(self._decide_and_check, predictor=predictor)
@@ -267,7 +267,7 @@ class Service:
         return around.state, self._journal_plan(around.state, around.made, predictor)
 
     def _decide_and_check(self, state: ClusterState, predictor: Predictor) -> DecidedPlan:
-        """A checked plan, and how it is written."""
+        """Decide, check and encode a plan."""
         began = time.perf_counter()
         gc.disable()  # a collection in the middle of a decision costs more than the decision
         try:
@@ -283,12 +283,12 @@ class Service:
     def _decide_if_writable(
         state: ClusterState, judge: Callable[[ClusterState], DecidedPlan]
     ) -> DecidedPlan:
-        """The same of a state that can be written, too."""
+        """Decide on a state, after testing that it can be encoded for the journal."""
         encode_record(state)
         return judge(state)
 
     def _journal_plan(self, state: ClusterState, judged: DecidedPlan, predictor: Predictor) -> Plan:
-        """The plan, once it is in the journal."""
+        """Write the plan to the journal, and return it."""
         plan, text = judged.plan, judged.text
         self.metrics.decision.observe(judged.decided_s)
         self.world.expect(plan)  # connections open while the journal waits for its disk
@@ -298,11 +298,11 @@ class Service:
         )  # fmt: skip
         # A job that is decided on may be newer than what the board has seen.
         uids = partial(_uids_by_id, self.world.jobs() if plan.decisions else ())
-        self._records.add_plan(JournalledPlan(state, plan, text, uids))
+        self._audit_rows.add_plan(JournalledPlan(state, plan, text, uids))
         return plan
 
     def _reject_job(self, job_id: str, problem: str) -> None:
-        """Leave a job out until somebody changes it. If that fails, the next cycle does it."""
+        """Leave a job out until somebody changes it. If that fails, the next cycle tries again."""
         try:
             self.world.reject(job_id, problem)
         except Exception as error:  # noqa: BLE001 - noted with its traceback
@@ -312,10 +312,10 @@ class Service:
         if state.cycle % CLEANUP_EVERY == 1:
             ended_before = state.now - self.settings.kept_days * DAY_S
             self._journal.drop_old(kept_cycles=self.settings.kept_cycles, ended_before=ended_before)
-            self.board.drop_old(ended_before=ended_before)
+            self.view_cache.drop_old(ended_before=ended_before)
 
     def _record_success(self) -> None:
-        """A cycle came to its end; with a policy that fails on many jobs it counts as failed."""
+        """Record that a cycle ended; it counts as failed if the policy fails on many jobs."""
         if self._policy_fault:
             self._record_failure("policy", self._policy_fault)
             return
@@ -324,7 +324,7 @@ class Service:
         self.metrics.failed_in_a_row.set(0)
 
     def _record_failure(self, cause: str, message: str, job: str = "") -> None:
-        """A cycle failed. Three in a row are told in the cluster and make the service unready."""
+        """Record a failed cycle. Three in a row are reported in the cluster and make the service unready."""
         self._count_failure(cause, message)
         is_told = self.failure_streak.record_failure(message, job)
         self.metrics.failed_in_a_row.set(self.failure_streak.in_a_row)
@@ -346,7 +346,7 @@ class Service:
             LOG.warning("the journal cannot be read: %s", error)
 
     def _wait_for_change(self, began: float, failures: int) -> None:
-        """Until something happens or `wake_at`; never again at once, longer after failures."""
+        """Sleep until something happens or `wake_at`; after failures with growing pauses."""
         pause_s = self.settings.least_interval_s - (time.monotonic() - began)
         if failures:
             pause_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10))
@@ -360,7 +360,7 @@ class Service:
         self.world.wait(min(longest_s, until_wake_s, self._until_deadline_s()))
 
     def _until_deadline_s(self) -> float:
-        """Until the next promise is broken, if nothing else happens: that is told at once."""
+        """Seconds until the next promised deadline passes: a broken promise is published at once."""
         if self.state is None:
             return FOREVER
         now = time.time()
@@ -369,7 +369,7 @@ class Service:
 
 
 def _uids_by_id(jobs: Iterable[Manifest]) -> dict[str, str]:
-    """By job id, of the jobs that the world showed."""
+    """The uids of the observed Jobs, by job id."""
     snapshot = (manifest["metadata"] for manifest in jobs)
     return {
         f"{faulty_job.get('namespace', 'default')}/{faulty_job['name']}": faulty_job["uid"]

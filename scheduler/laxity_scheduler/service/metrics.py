@@ -1,4 +1,4 @@
-"""What Prometheus reads: jobs, promises, cycles, and how well the P90 holds.
+"""The metrics that Prometheus reads: jobs, promises, cycles, and how well the P90 holds.
 
 Names and labels follow what operators of queueing systems know. The registry is the service's own,
 so that two services in one process (a test) do not share their counts.
@@ -32,9 +32,14 @@ class Family(Generic[Kind]):
     """One row of the table below. Each `Metrics` has a family of its own by the row's name."""
 
     def __init__(
-        self, kind: type[Kind], name: str, words: str, labels: Iterable[str] = (), **options: Any
+        self,
+        kind: type[Kind],
+        name: str,
+        help_text: str,
+        labels: Iterable[str] = (),
+        **options: Any,
     ) -> None:
-        self._made: Callable[..., Kind] = partial(kind, name, words, tuple(labels), **options)
+        self._made: Callable[..., Kind] = partial(kind, name, help_text, tuple(labels), **options)
 
     def register(self, registry: CollectorRegistry) -> Kind:
         return self._made(registry=registry)
@@ -111,9 +116,9 @@ class Metrics:
         self.faults = JobFaults(lambda stage: self.job_errors.labels(stage).inc())
         self._sent: dict[str, int] = {}
 
-    def count_changes(self, news: Iterable[ViewChange]) -> None:
-        """What changed since the last cycle."""
-        for change in news:
+    def count_changes(self, changes: Iterable[ViewChange]) -> None:
+        """Count what changed since the last cycle."""
+        for change in changes:
             try:
                 self._count_change(change)
             except Exception as error:  # noqa: BLE001 - noted with its traceback
@@ -150,14 +155,14 @@ class Metrics:
                 self.finish_ratio.observe(took_s / predicted_s)
 
     def set_patches(self, patches: Mapping[str, int]) -> None:
-        """How many patches went to the cluster so far, by what became of them."""
+        """Set the numbers of patches sent so far, by their result."""
         for result, number in patches.items():
             counter = self.patches.labels(result)
             counter.inc(number - self._sent.get(result, 0))
             self._sent[result] = number
 
     def set_gauges(self, state: ClusterState, views: Iterable[Mapping[str, Any]]) -> None:
-        """What is so now."""
+        """Set the gauges to the present state."""
         self.gpus.labels("total").set(state.total_gpus)
         self.gpus.labels("free").set(state.free_gpus)
         jobs: Counts[tuple[str, str]] = Counts()

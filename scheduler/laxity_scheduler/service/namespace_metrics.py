@@ -50,7 +50,7 @@ class NamespaceMetrics:
         self._promises.labels(self._namespace_label(view["id"]), event).inc()
 
     def set_gauges(self, state: ClusterState, views: Iterable[Mapping[str, Any]]) -> None:
-        """What is so now."""
+        """Set the gauges to the present state."""
         jobs = Counts(
             (self._namespace_label(view["id"]), STATE_LABELS[view["state"]])
             for view in views

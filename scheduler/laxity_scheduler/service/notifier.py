@@ -1,7 +1,7 @@
-"""Rings for those who wait: the loop's thread tells coroutines that something they asked for is new.
+"""Wakes long polls: the loop's thread tells coroutines that something they wait for has changed.
 
-A long poll must not hold a thread for 25 s, so waiters are asyncio events, each rung through its
-own event loop. A ring carries nothing; who hears it looks for himself.
+A long poll must not hold a thread for 25 s, so subscribers are asyncio events, each set through its
+own event loop. A notification carries no data; the subscriber reads the new state itself.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
 class Notifier:
-    """Named bells. `ring` may be called from any thread, `listening` inside a coroutine."""
+    """Named topics. `notify` may be called from any thread, `subscribe` inside a coroutine."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -22,7 +22,7 @@ class Notifier:
 
     @contextlib.contextmanager
     def subscribe(self, name: str) -> Iterator[asyncio.Event]:
-        """An event that is set at every ring of this bell from now on."""
+        """An event that is set at every notification of this topic from now on."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiters.setdefault(name, set()).add(waiter)
@@ -42,19 +42,19 @@ class Notifier:
                 loop.call_soon_threadsafe(event.set)
 
     def close(self) -> None:
-        """Ring them all for the last time: the service stops, and nobody should wait for it."""
+        """Notify all topics for the last time: the service stops."""
         self.closed = True
         for name in self.subscribers():
             self.notify(name)
 
     def subscribers(self, prefix: str = "") -> tuple[str, ...]:
-        """The bells that somebody listens to."""
+        """The topics that have subscribers."""
         with self._lock:
             return tuple(name for name in self._waiters if name.startswith(prefix))
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
-    """Whether the bell rang within so many seconds; it is silent again afterwards."""
+    """Whether the event was set within this time; it is cleared afterwards."""
     try:
         await asyncio.wait_for(event.wait(), seconds)
     except TimeoutError:

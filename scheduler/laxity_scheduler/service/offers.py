@@ -1,4 +1,4 @@
-"""Taking a counter-offer: the annotations, or the probe, that ask for what was offered."""
+"""Counter-offers that are accepted: the annotations, or the probe, that ask for what was offered."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ PROBE_KEY_PREFIX: Final = "probe-of-"  # a probe's idempotency key, before the u
 
 
 def probe_manifest(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
-    """The Job that measures two epochs of another one; its key says for whom."""
+    """The Job that measures two epochs of another one, which its idempotency key names."""
     metadata = manifest["metadata"]
     annotations = {
         name: value
@@ -54,9 +54,9 @@ def probe_manifest(manifest: Mapping[str, Any], spec: TrainingSpec) -> Json:
 
 
 def format_instant_ms(instant: float) -> str:
-    """RFC 3339 to the millisecond, rounded up: an offer that was checked is not made tighter.
+    """RFC 3339 to the millisecond, rounded up so that a checked offer does not become tighter.
 
-    What no calendar can say is its last instant.
+    Instants beyond the calendar become its last instant.
     """
     milliseconds = -int(-max(0.0, min(instant, LAST_AT)) * 1000 // 1)
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""What a service is told when it starts: where it listens, what it keeps, how it decides."""
+"""The options of a service: where it listens, what it keeps, how it decides."""
 
 import ipaddress
 import math
@@ -102,7 +102,7 @@ class Settings:
 
 
 def parse_budgets(texts: list[str]) -> dict[str, float] | None:
-    """`NAMESPACE=GPU_HOURS` as GPU-seconds by namespace; None if nothing was said."""
+    """`NAMESPACE=GPU_HOURS` texts as GPU-seconds by namespace; None if there are none."""
     budgets: dict[str, float] = {}
     for text in texts:
         namespace, _, hours = text.partition("=")

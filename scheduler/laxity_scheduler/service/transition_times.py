@@ -1,7 +1,7 @@
-"""What stops and starts cost, as only the service can see it: pods that went, workers that formed.
+"""How long stops and starts take, as only the service can see it: pods that went, workers that formed.
 
 A worker can time its epochs and checkpoints, but not how long its own pods took to go or to come.
-Both are read off two successive snapshots, and each is told once: its beginning is its name.
+Two successive snapshots show both. Each transition is reported once, named by its beginning.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ class TransitionWatcher:
         self._faults = JobFaults()
 
     def take_transitions(self, state: ClusterState) -> list[Transition]:
-        """The stops and starts that ended since the last look."""
+        """The stops and starts that ended since the last call."""
         transitions: list[Transition] = []
         for job in state.jobs:
             try:

@@ -1,11 +1,11 @@
-"""All jobs as people see them now, kept between cycles and over restarts.
+"""The views of all jobs, kept between cycles and over restarts.
 
-Most jobs do not change in most cycles, so a view is made anew only when its Job, its row or what it
-waits for is another one, when time alone has changed it (a deadline passed), or when figures that
-flow are due to be refreshed.
+Most jobs do not change in most cycles. A view is made again only when its Job, its row or its last
+reason has changed, when time alone has changed it (a deadline passed), or when figures that move
+with time are due to be refreshed.
 
-A view is kept only if it can be written, so that one Job can spoil neither the list nor the store: a
-Job whose view cannot be made or written shows the error instead, and is tried again at every look.
+A view is kept only if it can be serialised, so that one Job can spoil neither the list nor the
+store. A Job whose view cannot be made shows the error instead, and is tried again in every cycle.
 """
 
 import math
@@ -53,13 +53,13 @@ class ViewChange:
 
 @dataclass(frozen=True, slots=True)
 class CycleInput:
-    """What one cycle saw: all Jobs, the snapshot, and what is expected and said of its jobs."""
+    """What one cycle saw: all Jobs, the snapshot, the expected ends and last reasons of its jobs."""
 
     manifests: Sequence[Manifest]
     state: ClusterState
     expected_ends: Mapping[str, ExpectedEnd]
     last_reasons: Mapping[str, LastReason]
-    began_s: float = float("inf")  # monotonic; a job that was noted later is not missing
+    began_s: float = float("inf")  # monotonic; a job that was added later is not missing
 
 
 class ViewCache:
@@ -85,9 +85,9 @@ class ViewCache:
     def update_views(
         self, cycle_input: CycleInput, report_of: Callable[[str], Report]
     ) -> list[ViewChange]:
-        """Take in what a cycle saw; what has changed for a reader since this last returned.
+        """Update all views; returns what has changed for a reader since the last call.
 
-        HistoryError if reports cannot be read: what is left is taken in by the next look.
+        HistoryError if reports cannot be read: the rest is updated by the next call.
         """
         present = set()
         with self._lock:
@@ -140,7 +140,7 @@ class ViewCache:
     def _fallback_view(
         self, uid: str, manifest: Manifest, cycle_input: CycleInput, error: Exception
     ) -> Json | None:
-        """A view that can be written: without what its workers said, else as it was, else bare."""
+        """A view that can be serialised: without its workers' reports, else the last one, else bare."""
         metadata = manifest.get("metadata") or {}
         named = {
             key: storable_text(str(metadata.get(key, ""))) for key in ("name", "namespace", "uid")
@@ -164,7 +164,7 @@ class ViewCache:
         return None
 
     def add_first(self, manifest: Manifest, report: Report, now: float) -> Json:
-        """A job that no cycle has seen yet, from now on the one that its id means."""
+        """Add a job that no cycle has seen yet; its id now means this job."""
         view = view_of(manifest, None, report=report, before=None, now=now)
         view |= dict.fromkeys(INTERNAL_FIELDS) | {"revision": 0}
         with self._lock:
@@ -184,7 +184,7 @@ class ViewCache:
             return self._views.get(uid)
 
     def shows_verdict(self, manifest: Mapping[str, Any]) -> bool:
-        """Whether the verdict on this Job is the one that was seen on it last."""
+        """Whether the last view of this Job shows the verdict that is written on it."""
         view = self.view_by_uid(str((manifest.get("metadata") or {}).get("uid", "")))
         return view is not None and shows_verdict_of(view, manifest)
 
@@ -204,12 +204,12 @@ class ViewCache:
             return list(self._views.values())
 
     def mark_stale(self, uid: str) -> None:
-        """Something was reported about this job: its view is made anew at the next look."""
+        """Make this job's view again in the next cycle: something was reported about it."""
         with self._lock:
             self._stale.add(uid)
 
     def remember_fields(self, uid: str, **lasting: Any) -> None:
-        """Remember something about a job that its reader is not told."""
+        """Remember fields of a job that its readers do not see."""
         with self._lock:
             view = self._views.get(uid)
             if view is not None:
@@ -217,7 +217,7 @@ class ViewCache:
                 self._unsaved[uid] = _row_of_view(self._views[uid])
 
     def rows_to_save(self) -> list[JobRow]:
-        """Rows for the store; they count as unsaved until `saved` is called with them."""
+        """Rows for the store; they stay in this list until `mark_saved` is called with them."""
         with self._lock:
             return list(self._unsaved.values())
 
@@ -229,7 +229,7 @@ class ViewCache:
                     del self._unsaved[row.uid]
 
     def drop_old(self, *, ended_before: float) -> None:
-        """Drop jobs that ended before an instant and are no longer in the cluster."""
+        """Drop jobs that ended before this instant and are no longer in the cluster."""
         with self._lock:
             old = [
                 uid
@@ -243,7 +243,7 @@ class ViewCache:
                     del self._latest[view["id"]]
 
     def _is_unchanged(self, uid: str, manifest: Manifest, cycle_input: CycleInput) -> bool:
-        """Whether nothing that a view is made of has changed, but for figures that flow."""
+        """Whether nothing has changed that the view is made of, except figures that move with time."""
         name = job_id_of(manifest)
         row = cycle_input.state.by_id.get(name)
         key = (manifest["metadata"].get("resourceVersion"), row, cycle_input.last_reasons.get(name))
@@ -257,7 +257,7 @@ class ViewCache:
         return before[0] == key[0] and before[1] is row and before[2] == key[2]
 
     def _update_expected_end(self, uid: str, cycle_input: CycleInput) -> None:
-        """Note another expected end, if a reader would see that or is to be warned."""
+        """Update the expected end, if a reader would see the difference or is to be warned."""
         before = self._views[uid]
         finish = cycle_input.expected_ends.get(before["id"])
         if finish is None or finish is self._ends.get(uid):
@@ -289,7 +289,7 @@ class ViewCache:
         return _with_first_prediction(view, cycle_input.state.now)
 
     def _keep_view(self, view: Json) -> None:
-        """Keep a view; TypeError, and nothing kept, if it cannot be written."""
+        """Keep a view; TypeError if it cannot be serialised, and the last one stays."""
         before = self._views.get(view["uid"])
         changed = before is None or not looks_same(before, view)
         view["revision"] = (before["revision"] if before else 0) + changed
@@ -320,7 +320,7 @@ def _age(view: Json) -> tuple[float, float]:
 
 
 def _with_first_prediction(view: Json, now: float) -> Json:
-    """With what follows from its expected end."""
+    """The view with its first prediction and whether its promise is in danger."""
     if view["first_p90_at"] is None and view["verdict"] in ("promised", "forecast"):
         view |= {"first_p50_at": view["p50_at"], "first_p90_at": view["p90_at"]}
         if view["p50_at"] is not None:
@@ -329,7 +329,7 @@ def _with_first_prediction(view: Json, now: float) -> Json:
 
 
 def readable_view(view: Json, now: float) -> Json:
-    """The view as it is answered: figures that flow are of this instant."""
+    """The view as readers get it, with figures as of now and without internal fields."""
     hidden = ("told", "released")
     answer = {name: value for name, value in view.items() if name not in hidden}
     return answer | {"laxity_s": laxity_s(view, now)}

@@ -16,7 +16,8 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from tests.acting.making import CREATED
 from tests.kube.as_written import changed, is_elastic, most_at_once
-from tests.kube.random_jobs import Drawn, draw, may_be_invalid, named
+from tests.kube.random_jobs import Drawn, draw
+from tests.kube.refusals import invalid_words, wrong_reason
 
 SEED: Final = 25
 JOBS: Final = 550
@@ -52,12 +53,9 @@ def misread(drawn: Drawn) -> list[str]:
     job = stored(drawn)
     row = jobs.job_row(job, now=1e10)
     if isinstance(row, BadJob):
-        told = "; ".join(row.problems)
-        if named(drawn.wrong, told) or may_be_invalid(drawn.job):
-            return []
-        return [f"wrong are {set(drawn.wrong)}, and it is told: {told}"]
-    if drawn.wrong:
-        return [f"nobody minds {drawn.wrong}"]
+        return wrong_reason(drawn.job, drawn.wrong, row.code, "; ".join(row.problems))
+    if wrong := invalid_words(drawn.job, drawn.wrong):
+        return [f"nobody minds {', '.join(wrong)}"]
     if not is_elastic(job) and row.widths != (most_at_once(job["spec"]),):
         return [f"it is written for {most_at_once(job['spec'])} workers and read as {row.widths}"]
     return changed(job, started(job, row))

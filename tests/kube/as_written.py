@@ -14,10 +14,11 @@ RULES: Final = ("successPolicy", "maxFailedIndexes", "backoffLimitPerIndex")
 def is_elastic(job: Json) -> bool:
     """Whether laxity may resize it: its writer says so, and each of its pods is one worker."""
     spec = job["spec"]
+    unsaid = -1 if "parallelism" in spec else 1  # both are 1 where neither is written
     return (
         names.WIDTHS in annotations(job)
         and spec.get("completionMode") == "Indexed"
-        and 0 <= spec.get("completions", -1) <= spec.get("parallelism", 1)
+        and 0 <= spec.get("completions", unsaid) <= spec.get("parallelism", 1)
         and not any(rule in spec for rule in RULES)
     )
 

@@ -36,6 +36,7 @@ class History:
         self._newest = 0
         self._lock = threading.Lock()
         self.jobs: dict[str, Json] = {}  # as they are now, by name
+        self.latest: dict[str, Json] = {}  # Jobs as they were last seen, also those that are gone
         self.pods: dict[str, Json] = {}
         self._watches = [self._follow(kind) for kind in ("jobs", "pods")]
 
@@ -78,6 +79,8 @@ class History:
                         revision = self._newest  # found out by listing anew
                 else:
                     table[meta["name"]] = change.object
+                if kind == "jobs":
+                    self.latest[meta["name"]] = change.object
                 self._newest = max(self._newest, revision)
                 self._changes.append((revision, len(self._changes), kind, change))
 
@@ -139,15 +142,17 @@ class _Moment:
         """It is a twin if its Job was not changed since a living one of the same index was made.
 
         A job controller makes one when it has not seen its own first: Kubernetes says of Indexed
-        Jobs that it may. Nobody else has a part in that.
+        Jobs that it may. Nobody else has a part in that. Pods of a NonIndexed Job have no index: of
+        these, one is a twin that is more than the Job's parallelism.
         """
         own = pod["metadata"]["uid"]
         if own in self.born:
             return
-        generation = int(self.jobs.get(uid, pod)["metadata"].get("generation", 0))
-        self.born[own] = index(pod), generation
+        job = self.jobs.get(uid, pod)
+        self.born[own] = index(pod), int(job["metadata"].get("generation", 0))
         others = (one["metadata"]["uid"] for one in self.pods[uid].values())
-        if any(self.born[other] == self.born[own] for other in others):
+        alike = sum(self.born[other] == self.born[own] for other in others)
+        if alike >= (1 if index(pod) else job["spec"].get("parallelism", 1)):
             self.twins.add(own)
 
     def _held(self, uid: str) -> Counter[str]:

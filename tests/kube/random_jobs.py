@@ -7,7 +7,7 @@ and without GPUs: how that one ends on the same cluster is how the Job was meant
 import copy
 import json
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -97,30 +97,9 @@ def twin_of(name: str) -> str:
     return name.replace("job-", "twin-")
 
 
-def named(wrong: Collection[str], words: str) -> list[str]:
-    """Annotations of these that the words name."""
-    return [key for key in wrong if key in words or key.replace("-", "_") in words]
-
-
-def may_be_invalid(job: Json) -> bool:
-    """Whether laxity may be unable to run a Job although each of its annotations can be meant."""
-    spec, annotations = job["spec"], job["metadata"]["annotations"]
-    nothing = 0 in (spec.get("parallelism"), spec.get("completions"))
-    sized = names.WIDTHS in annotations
-    other = spec.get("managedBy") == "example.com/other"
-    rules = spec["template"]["spec"].get("affinity", {}).get("podAntiAffinity")
-    return (
-        sized
-        or nothing
-        or other
-        or bool(rules)
-        or len(_accelerators(spec["template"]["spec"])) != 1
-    )
-
-
 def is_offered(pod: Json) -> bool:
     """Whether a node of four nvidia.com/gpu has what one pod asks for."""
-    kinds = _accelerators(pod)
+    kinds = accelerators(pod)
     limits = [one.get("resources", {}).get("limits", {}) for one in pod["containers"]]
     return (
         kinds <= {"nvidia.com/gpu"}
@@ -128,7 +107,7 @@ def is_offered(pod: Json) -> bool:
     )
 
 
-def _accelerators(pod: Json) -> set[str]:
+def accelerators(pod: Json) -> set[str]:
     """Kinds that its containers ask for."""
     limits = [
         one.get("resources", {}).get("limits", {})

@@ -22,10 +22,9 @@ from tests.kube.random_jobs import (
     Drawn,
     draw,
     is_offered,
-    may_be_invalid,
-    named,
     twin_of,
 )
+from tests.kube.refusals import invalid_words, is_too_large, wrong_reason
 from tests.kube.replicas import Replica
 from tests.kube.service import training_job
 
@@ -34,6 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 SEED: Final = 25
 Json = dict[str, Any]
 PODS_WITHIN_S: Final = 15.0
+TOO_LONG: Final = "metadata.annotations: Too long"
 
 
 class Exam:
@@ -58,16 +58,8 @@ class Exam:
         made: Json | None = self.cluster.ask("POST", where, job)
         return made
 
-    def latest(self) -> dict[str, Json]:
-        """Each Job as it was last seen, also one that is gone."""
-        found = {}
-        for kind, change in self.history.events():
-            if kind == "jobs":
-                found[change.object["metadata"]["name"]] = change.object
-        return found
-
     def unsettled(self) -> list[str]:
-        latest = self.latest()
+        latest = self.history.latest
         return [
             one.name
             for one in self.drawn
@@ -84,14 +76,14 @@ class Exam:
         return found
 
     def problems(self) -> list[str]:
-        latest, events = self.latest(), self.events()
+        latest, events = self.history.latest, self.events()
         found = given_twice(self.history, GPUS)
         for one in self.drawn:
             job, twin = latest[one.name], latest[twin_of(one.name)]
             if job["spec"].get("completions") == 0:  # Kubernetes ends it at once
                 continue
             told = [*changed(self.written[one.name], job), *wrong_end(one, job, twin)]
-            told += silent(job, events.get(one.name, []))
+            told += silent(one, job, events.get(one.name, []))
             found += [f"{one.name}: {problem}" for problem in told]
         return found
 
@@ -106,11 +98,12 @@ def never_runs(job: Json) -> bool:
         or pod.get("nodeSelector") == {"zone": "nowhere"}
         or job["spec"].get("managedBy") == "example.com/other"
         or not is_offered(pod)
+        or is_too_large(job)
     )
 
 
 def is_settled(one: Drawn, job: Json, twin: Json) -> bool:
-    if end(job)[0] or is_refused(job):
+    if end(job)[0] or is_refused(job) or is_full(job):
         return bool(end(twin)[0]) or never_runs(one.job)
     return never_runs(one.job) and bool(job) and bool(why(job))
 
@@ -131,8 +124,11 @@ def wrong_end(one: Drawn, job: Json, twin: Json) -> list[str]:
     """How the Job's end differs from what was written, and from its twin's."""
     if is_refused(job):
         return wrong_refusal(one, job)
-    if one.wrong:
-        return [f"nobody minds its {', '.join(sorted(one.wrong))}"]
+    if is_full(job) and not end(job)[0]:
+        return []  # `silent` looks at what it is told
+    wrong = invalid_words(one.job, one.wrong)
+    if wrong:
+        return [f"nobody minds its {', '.join(sorted(wrong))}"]
     if never_runs(one.job) and why(job) and not end(job)[0]:
         return []
     if end(job) != end(twin):
@@ -156,21 +152,27 @@ def wrong_refusal(one: Drawn, job: Json) -> list[str]:
     code, said = verdict.get("reason", {}).get("code", ""), why(job)
     runs = not job["spec"]["suspend"] and job["spec"]["parallelism"]
     found = ["it is refused and runs"] if runs else []
-    found += [] if said else ["it is refused without a word"]
-    if one.wrong and not named(one.wrong, said):
-        found.append(f"its {', '.join(sorted(one.wrong))} cannot be meant; it is told: {said}")
-    if not one.wrong and code == "invalid" and not may_be_invalid(one.job):
-        found.append(f"it makes sense, and is told: {said}")
-    return found
+    if is_full(job) and TOO_LONG in said:
+        return found
+    return found + wrong_reason(one.job, one.wrong, code, said)
+
+
+def is_full(job: Json) -> bool:
+    """Whether its annotations leave no room for another: only Events can tell of it."""
+    return any(len(text) == len(FULL) for text in annotations(job).values())
 
 
 def why(job: Json) -> str:
     return annotations(job).get(names.REASON, "")
 
 
-def silent(job: Json, events: Sequence[Json]) -> list[str]:
-    if any(len(text) == len(FULL) for text in annotations(job).values()):
-        return [] if events else ["there is no Event"]
+def silent(one: Drawn, job: Json, events: Sequence[Json]) -> list[str]:
+    if is_full(job) and not end(job)[0]:
+        told = "; ".join(event["message"] for event in events)
+        named = invalid_words(one.job, one.wrong).values()
+        is_named = bool(named) and all(words in told for words in named)
+        is_told = TOO_LONG in told or is_named or (bool(told) and never_runs(one.job))
+        return [] if is_told else [f"it is not told why it does not run: {told}"]
     found = [] if why(job) or end(job)[0] else ["it has no reason"]
     if not events:
         found.append("there is no Event")

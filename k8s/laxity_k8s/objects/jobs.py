@@ -108,8 +108,15 @@ def started_at(job: Json) -> float:
 
 def spec_of(job: Json) -> TrainingSpec:
     """What its user declared. QoSError names every wrong field."""
-    spec = declared(job)
-    if not pods.asked(json_tree.table(job, "spec", "template")):
+    asks = pods.asked(json_tree.table(job, "spec", "template"))
+    try:
+        spec = declared(job)
+    except QoSError as error:
+        told = error.problems
+        if asks or any(where == "gpus_per_worker" for where, _ in told):
+            raise
+        raise QoSError(*told[0], *told[1:], ("resources", NO_GPU)) from None
+    if not asks:
         raise QoSError("resources", NO_GPU)
     return spec
 

@@ -85,7 +85,7 @@ class LiveCluster:
         self._reminders = Reminders(
             api, self._mirror, self._signals, reports, on_news=self._news.set
         )
-        self._quotas = QuotaWatch(api.list, self._news.set) if quotas else None
+        self._quotas = QuotaWatch(api.list, self._news.set, follow=api.watch) if quotas else None
         self._snapshot = Snapshot(
             self._mirror, self._reminders.report, fit_within_s=fit_within_s, quotas=self._quotas
         )

@@ -1,17 +1,19 @@
 """What a namespace's quotas and limit ranges allow bounds its Jobs, in words."""
 
+from collections.abc import Callable
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
 
 from laxity import names
 from laxity_k8s.act.adoption import refusal
-from laxity_k8s.cluster_api import ApiError, Json, Kind, Listing
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Watch
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.quotas import limits_of, quantity
 from laxity_k8s.objects.status_annotation import Kept, terms, verdict_text
 from laxity_k8s.observe.cluster_cache import Mirror
-from laxity_k8s.observe.quota_watch import QuotaWatch
+from laxity_k8s.observe.quota_watch import KINDS, QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit
@@ -166,6 +168,34 @@ def test_quotas_that_cannot_be_read_are_taken_to_be_as_before() -> None:
     found.clear()
     watch.read()
     assert watch.found[0] == (quota(gpus="2"),)
+
+
+def test_a_changed_quota_is_read_at_once_and_a_used_one_is_not() -> None:
+    reads: SimpleQueue[Kind] = SimpleQueue()
+    told: dict[Kind, Callable[[Change], None]] = {}
+    used = {**quota(gpus="2"), "status": {"used": {GPUS: "1"}}}
+
+    def list_all(kind: Kind) -> Listing:
+        reads.put(kind)
+        return Listing((used,) if kind == "resourcequotas" else (), "7")
+
+    def follow(kind: Kind, *, since: str, on_change: Callable[[Change], None]) -> Watch:
+        assert since == "7"
+        told[kind] = on_change
+        if len(told) == len(KINDS):
+            reads.put("jobs")  # all is followed
+        return SimpleNamespace(stop=lambda: told.pop(kind))
+
+    news: SimpleQueue[None] = SimpleQueue()
+    watch = QuotaWatch(list_all, lambda: news.put(None), follow=follow)
+    assert [reads.get(timeout=30.0) for _ in range(3)] == [*KINDS, "jobs"]
+    news.get(timeout=30.0)
+    told["resourcequotas"](Change("MODIFIED", {**used, "status": {}}))
+    told["limitranges"](Change("ADDED", limit_range("Pod", gpus="2")))
+    assert [reads.get(timeout=30.0) for _ in range(2)] == [*KINDS]
+    watch.close()
+    assert reads.empty(), "what is used is no news"
+    assert not told
 
 
 def test_jobs_wait_in_few_words_while_their_namespace_uses_up_its_quota() -> None:

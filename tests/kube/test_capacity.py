@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
 from laxity import names
 from tests.kube.cluster import Cluster, simulated_node
 from tests.kube.kubectl import tried
-from tests.kube.place import HARD, Place, annotations, judged, running
+from tests.kube.place import HARD, Place, annotations, complete, judged, running
 from tests.kube.service import Json, verdict_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -100,6 +101,44 @@ def test_quotas_bound_widths_and_are_asked_anew_when_they_change(there: Place) -
     there.kubectl("patch", "quota", "team", "-p", json.dumps(more))
     told = there.until_job(name, running, "runs when the quota allows it")
     assert verdict_of(told)["kind"] == "promise"
+
+
+def test_of_two_jobs_that_a_quota_holds_one_at_a_time_the_second_is_promised_behind_the_first(
+    there: Place,
+) -> None:
+    there.kubectl("create", "quota", "team", "--hard=requests.nvidia.com/gpu=1")
+
+    def asks(name: str, deadline: str) -> Json:
+        asked = {**HARD, "epochs": "6", "epoch-estimate": "10s", "deadline": deadline}
+        there.apply(there.job(name, asked, run_s=20.0))
+        return there.until_job(name, judged, "is judged")
+
+    def is_read() -> bool:
+        there.apply(two := asking(there, f"two-{len(there.jobs())}", ("nvidia.com/gpu", "2")))
+        told = there.until_job(two["metadata"]["name"], judged, "is judged")
+        there.kubectl("delete", "job", two["metadata"]["name"])
+        return bool(verdict_of(told)["reason"]["code"] == "namespace_limits")
+
+    there.until(is_read, "the quota to be read")
+    told = asks("first", "30m")
+    first = verdict_of(told)
+    assert first["kind"] == "promise"
+    created = datetime.fromisoformat(told["metadata"]["creationTimestamp"]).timestamp()
+    alone_s = first["p90_at"] - created
+    there.until_job("first", running, "runs")
+    told = asks("soon", f"{1.5 * alone_s:.0f}s")
+    assert verdict_of(told)["reason"]["code"] == "quota_promised_to_others"
+    assert (
+        f"quota {there.namespace}/team: the P90 finish would be" in annotations(told)[names.REASON]
+    )
+    later = verdict_of(asks("later", "30m"))
+    assert later["kind"] == "promise"
+    assert later["p90_at"] > first["p90_at"] + 0.5 * alone_s
+    assert there.get("later")["spec"]["suspend"], "16 GPUs are there, and none in the quota"
+    there.until_job("first", complete, "ends")
+    there.until_job("later", running, "runs when the quota has room")
+    failed = there.kubectl("get", "events", "--field-selector", "reason=FailedCreate", "-o", "name")
+    assert not failed, "no pod was asked for that the quota does not allow"
 
 
 def test_a_job_that_may_not_be_started_holds_nothing_and_starts_when_it_is_changed(

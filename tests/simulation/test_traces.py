@@ -3,15 +3,16 @@
 import gzip
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from laxity_scheduler.simulate.generate import Mix, closed_batch, generate, offered_load
-from laxity_scheduler.simulate.report import report
+from laxity_scheduler.simulate.report import report, soft_value_ratio
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import Table, TableError, load_tables
-from laxity_scheduler.simulate.traces import FORMATS, Format, TraceError, load
+from laxity_scheduler.simulate.traces import FORMATS, Format, Trace, TraceError, load
 from tests.simulation.jobs import random_trace
 
 PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"
@@ -80,6 +81,24 @@ def test_chronus_counts_in_minutes(tmp_path: Path) -> None:
     strict, free = load(path, "chronus").jobs
     assert (strict.submitted_at, strict.duration_s, strict.deadline_at) == (60.0, 600.0, 1260.0)
     assert free.deadline_at == float("inf")
+
+
+def test_chronus_soft_jobs_are_worth_less_step_by_step(tmp_path: Path) -> None:
+    head = (
+        "job_id,num_gpu,submit_time,duration,expect_time_list,expect_value_list,best_effort,"
+        "model_name,user\n"
+    )
+    jobs = "a,2,1,10,20-40,10-4,0,bert,u\nb,2,1,10,20,10,0,bert,u\nc,2,1,10,20-40,10-4-1,0,bert,u\n"
+    trace = load(written(tmp_path, "chronus.csv", head + jobs), "chronus")
+    soft, strict = trace.jobs
+    assert (soft.service_class, strict.service_class) == ("soft", "hard")
+    assert soft.value_steps == ((1260.0, 10.0), (2460.0, 4.0))
+    assert (soft.deadline_at, strict.value_steps) == (1260.0, ())
+    late = simulate(Trace("late", (soft, replace(soft, duration_s=1_800.0))), Setting("fifo", 2, 2))
+    assert soft_value_ratio(late, (soft, soft)) == (10.0 + 4.0) / 20.0
+    assert [line.problem for line in trace.bad_lines] == [
+        "expect_value_list has 3 values for 2 expect_time_list"
+    ]
 
 
 def test_slurm_job_names_may_hold_spaces(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ averaged over finished jobs. Shares are fractions of 1; a figure that does not e
     deadline_met_ratio   jobs with f <= d / all jobs with a deadline, refused ones included
     promised_met_ratio   promised jobs with f <= d / promised jobs
     promises_broken      promised jobs that ended late or not at all: the false admits
+    soft_value_ratio     what the ends of soft jobs with value steps were worth / what they could be
     false_refusals       refused jobs that would have been in time (`refusals`)
     tardiness            f - d of those that ended late
     prediction           (p - f) / (f - a), p the P90 finish that was told with the promise: its mean
@@ -34,6 +35,7 @@ from numpy.typing import NDArray
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.simulate.outcome import Run
+from laxity_scheduler.simulate.traces import TraceJob
 
 Figures = dict[str, object]
 SHARES_DONE: Final = (10, 50)  # per cent of the epochs
@@ -75,6 +77,16 @@ def deadline_met(run: Run) -> tuple[int, int]:
     due = np.isfinite(run.column("deadline_at"))
     met = due & (run.column("finished_at") <= run.column("deadline_at") + LATE_TOLERANCE_S)
     return int(met.sum()), int(due.sum())
+
+
+def soft_value_ratio(run: Run, jobs: Sequence[TraceJob]) -> float | None:
+    """The value that soft jobs had at their ends, as a share of the most that it could be."""
+    got = most = 0.0
+    for job, ended_at in zip(jobs, run.column("finished_at").tolist(), strict=True):
+        if job.value_steps:
+            got += next((value for until_at, value in job.value_steps if ended_at <= until_at), 0.0)
+            most += job.value_steps[0][1]
+    return got / most if most else None
 
 
 def _drops(run: Run, finished: NDArray[np.bool_]) -> bool:

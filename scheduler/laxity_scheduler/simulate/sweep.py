@@ -14,7 +14,7 @@ from typing import Any, Final
 from laxity_scheduler.simulate.bound import bound_of
 from laxity_scheduler.simulate.progress import Tally
 from laxity_scheduler.simulate.refusals import false_refusals
-from laxity_scheduler.simulate.report import Figures, report
+from laxity_scheduler.simulate.report import Figures, report, soft_value_ratio
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.side_by_side import side_by_side
 from laxity_scheduler.simulate.tables import Tables, load_tables
@@ -102,6 +102,7 @@ def _reported(
     run = simulate(trace, setting, ended=tally.run(len(trace.jobs)))
     figures = report(run)
     figures["false_refusals"] = false_refusals(run, trace, setting)
+    figures["soft_value_ratio"] = soft_value_ratio(run, trace.jobs)
     figures["bad_lines"] = len(trace.bad_lines)
     figures["first_bad_line"] = str(trace.bad_lines[0]) if trace.bad_lines else None
     share, used = (bound_of(trace, gpus=setting.gpus) if bound else None) or (None, None)

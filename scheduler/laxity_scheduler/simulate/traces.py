@@ -29,7 +29,10 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One job of a trace. `table` gives iterations/s by GPU count; None: rigid, `duration_s` rules."""
+    """One job of a trace. `table` gives iterations/s by GPU count; None: rigid, `duration_s` rules.
+
+    `value_steps` of a soft job: up to which instant its end is worth how much; later it is worth 0.
+    """
 
     id: str
     submitted_at: float
@@ -42,6 +45,7 @@ class TraceJob:
     iterations: float = 0.0
     table: Table | None = None
     namespace: str = "default"
+    value_steps: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,22 +189,43 @@ def _chronus(lines: Iterator[str], _tables: Tables) -> Rows:
 
     def build(row: Mapping[str, str]) -> TraceJob:
         submitted_at = _number(row, "submit_time") * minute
-        first = _text(row, "expect_time_list").split("-")[0]
-        due_at = _positive({"expect_time_list": first}, "expect_time_list") * minute
-        strict = _number(row, "best_effort") == 0
+        steps = _value_steps(row, submitted_at, minute)
+        free = _number(row, "best_effort") != 0
+        soft = len(steps) > 1 and not free
         return TraceJob(
             id=_text(row, "job_id"),
             submitted_at=submitted_at,
             duration_s=_positive(row, "duration") * minute,
             gpus=_whole(row, "num_gpu"),
-            deadline_at=submitted_at + due_at if strict else math.inf,
-            service_class="hard" if strict else "best_effort",
+            deadline_at=math.inf if free else steps[0][0],
+            service_class="best_effort" if free else "soft" if soft else "hard",
             model=_text(row, "model_name"),
             namespace=_text(row, "user"),
+            value_steps=steps if soft else (),
         )
 
     need = ("job_id", "num_gpu", "submit_time", "duration", "expect_time_list", "best_effort")
     yield from _csv_rows(lines, (*need, "model_name", "user"), build)
+
+
+def _value_steps(
+    row: Mapping[str, str], submitted_at: float, unit_s: float
+) -> tuple[tuple[float, float], ...]:
+    """Until when a job's end is worth how much; a strict job has one step, a soft one several."""
+    waits = _text(row, "expect_time_list").split("-")
+    values = (row.get("expect_value_list") or "1").split("-")
+    if len(values) > 1 and len(values) != len(waits):
+        message = f"expect_value_list has {len(values)} values for {len(waits)} expect_time_list"
+        raise ValueError(message)
+    return tuple(
+        [
+            (
+                submitted_at + unit_s * _positive({"expect_time_list": wait}, "expect_time_list"),
+                _number({"expect_value_list": value}, "expect_value_list"),
+            )
+            for wait, value in zip(waits, values, strict=False)
+        ]
+    )
 
 
 def _mirage(lines: Iterator[str], _tables: Tables) -> Rows:

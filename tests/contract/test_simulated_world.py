@@ -6,7 +6,7 @@ import pytest
 
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.simulate.costs import Costs
-from laxity_scheduler.simulate.truth import Truth
+from laxity_scheduler.simulate.ground_truth import GroundTruth
 from laxity_scheduler.simulate.world import SimWorld
 from tests.contract.world_exam import EXAM, Question, named
 
@@ -19,7 +19,7 @@ class SimStage:
     """Two nodes of 4 GPUs that exist only here; epochs take ten minutes."""
 
     def __init__(self) -> None:
-        self.jobs: list[Truth] = []
+        self.jobs: list[GroundTruth] = []
         self.world = SimWorld(
             self.jobs, [("a", 4), ("b", 4)], PODS_GO, refused_stay=True, sets=SETS
         )
@@ -27,7 +27,7 @@ class SimStage:
     def submit(
         self, name: str, *, widths: Sequence[int] = (1, 2, 4), stop_s: float = 0.0, on: str = ""
     ) -> str:
-        made = Truth(
+        made = GroundTruth(
             id=f"default/{name}",
             number=len(self.jobs),
             submitted_at=self.world.now,

@@ -8,18 +8,26 @@ import typer
 from typer.testing import CliRunner
 
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.studies import qos
-from laxity_scheduler.simulate.studies.cases import Made
-from laxity_scheduler.simulate.studies.command import register
-from laxity_scheduler.simulate.studies.keep import means, read, write
-from laxity_scheduler.simulate.studies.shelf import BOOKS, Shelf, shelf
-from laxity_scheduler.simulate.studies.shown import change, gain, having, rows, spread, told, values
-from laxity_scheduler.simulate.studies.study import STUDIES, Study, conduct
-from laxity_scheduler.simulate.studies.trial import LABELS, Cell, Row, Trial, key, text
 from laxity_scheduler.simulate.traces import TraceError
+from laxity_scheduler.studies import qos
+from laxity_scheduler.studies.cases import Made
+from laxity_scheduler.studies.command import register
+from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets, datasets
+from laxity_scheduler.studies.results import means, read, write
+from laxity_scheduler.studies.study import STUDIES, Study, run_study
+from laxity_scheduler.studies.tables import (
+    change,
+    gain,
+    having,
+    rows,
+    spread,
+    values,
+    with_interval,
+)
+from laxity_scheduler.studies.trial import LABELS, Cell, Row, Trial, key, text
 
 KEPT = Path(__file__).parents[2] / "notebooks/figures"
-SAMPLES = shelf(samples=True)
+SAMPLES = datasets(samples=True)
 COMPARED: list[tuple[str, Row]] = [  # rows on traces that ship: anybody can compute them again
     ("elasticflow", {"trace": "195job"}),
     ("ladder", {"trace": "195job", "gpus": 32, "policy": "laxity"}),
@@ -33,10 +41,10 @@ COMPARED: list[tuple[str, Row]] = [  # rows on traces that ship: anybody can com
 
 def whole_on_samples(name: str) -> list[Trial]:
     """The trials of the whole study that need no other traces than the samples."""
-    return STUDIES[name].trials(Shelf(SAMPLES.folder), range(5))
+    return STUDIES[name].trials(Datasets(SAMPLES.folder), range(5))
 
 
-def small(_shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
+def small(_datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     return [trial(seed) for seed in seeds]
 
 
@@ -61,23 +69,23 @@ def _nothing_made() -> None:
 
 def test_rows_that_are_there_are_not_computed_again(tmp_path: Path) -> None:
     study = Study("small", "", small)
-    conduct(study, SAMPLES, range(2), tmp_path)
-    conduct(study, SAMPLES, range(3), tmp_path)
+    run_study(study, SAMPLES, range(2), tmp_path)
+    run_study(study, SAMPLES, range(3), tmp_path)
     assert made == [0, 1, 2]
     assert [row["seed"] for row in read(tmp_path, "small")] == [0, 1, 2]
 
 
 def test_the_same_rows_give_the_same_bytes_in_whatever_order_they_came(tmp_path: Path) -> None:
     study = Study("small", "", small)
-    conduct(study, SAMPLES, (0, 1, 2), tmp_path / "one")
-    conduct(study, SAMPLES, (2, 0), tmp_path / "two")
-    conduct(study, SAMPLES, (1, 2), tmp_path / "two")
+    run_study(study, SAMPLES, (0, 1, 2), tmp_path / "one")
+    run_study(study, SAMPLES, (2, 0), tmp_path / "two")
+    run_study(study, SAMPLES, (1, 2), tmp_path / "two")
     for name in ("small.csv", "small.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
 def test_a_trial_that_fails_leaves_the_others_alone_and_is_told(tmp_path: Path) -> None:
-    problems = conduct(Study("small", "", small), SAMPLES, (6, 7, 8), tmp_path)
+    problems = run_study(Study("small", "", small), SAMPLES, (6, 7, 8), tmp_path)
     assert problems == ["a part, p, 0.1, 7: seven is not to be had"]
     assert [row["seed"] for row in read(tmp_path, "small")] == [6, 8]
 
@@ -89,7 +97,7 @@ def test_a_row_reads_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_means_are_over_seeds_with_their_interval(tmp_path: Path) -> None:
-    conduct(Study("small", "", small), SAMPLES, (0, 1, 2), tmp_path)
+    run_study(Study("small", "", small), SAMPLES, (0, 1, 2), tmp_path)
     (group,) = means(read(tmp_path, "small"))
     assert (group["runs"], group["jobs"]) == (3, 11.0)
     assert group["jobs_ci95"] == pytest.approx(4.303 / 3**0.5, rel=1e-3)  # t of 2, deviation 1
@@ -99,8 +107,8 @@ def test_comparisons_are_paired_by_seed() -> None:
     ours, theirs = {0: 1.0, 1: 4.0, 2: 9.0}, {0: 2.0, 1: 8.0}
     assert change(ours, theirs) == (-50.0, 0.0)
     assert gain(ours, theirs) == pytest.approx((-250.0, 12.706 * 150.0), rel=1e-3)
-    assert told(spread({})) == "-"
-    assert told((-12.34, 0.5)) == "-12.3 +- 0.5"
+    assert with_interval(spread({})) == "-"
+    assert with_interval((-12.34, 0.5)) == "-12.3 +- 0.5"
 
 
 @pytest.mark.parametrize("name", sorted(STUDIES))
@@ -124,11 +132,11 @@ def test_on_the_ample_cluster_nobody_waits_for_a_gpu_and_on_a_smaller_one_somebo
 
 @pytest.mark.parametrize("name", sorted(STUDIES))
 def test_a_kept_row_is_one_that_its_study_makes(name: str, tmp_path: Path) -> None:
-    for book in BOOKS.values():  # a study names its trials without reading the traces
+    for book in TRACE_FILES.values():  # a study names its trials without reading the traces
         path = book.source(tmp_path).path
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    known = {one.key for one in STUDIES[name].trials(Shelf(tmp_path), range(10))}
+    known = {one.key for one in STUDIES[name].trials(Datasets(tmp_path), range(10))}
     kept = {key(row) for row in read(KEPT, name)}
     assert kept
     assert kept <= known
@@ -161,7 +169,7 @@ def test_traces_that_are_not_there_are_named_with_what_to_do(
 ) -> None:
     monkeypatch.delenv("LAXITY_TRACES", raising=False)
     with pytest.raises(TraceError, match="LAXITY_TRACES"):
-        shelf()
+        datasets()
     with pytest.raises(TraceError, match="no trace 04"):
         SAMPLES.source("04")
 

@@ -15,16 +15,16 @@ import numpy as np
 
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import REGISTRY, find
+from laxity_scheduler.simulate.bench_decisions import crowd, later, underway
 from laxity_scheduler.simulate.costs import costs
-from laxity_scheduler.simulate.decisions import crowd, later, underway
-from laxity_scheduler.simulate.finding import SAMPLES
 from laxity_scheduler.simulate.generate import Mix, generate
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.trace_lookup import SAMPLES
 from laxity_scheduler.simulate.traces import Format, Trace
-from laxity_scheduler.simulate.truth import Belief
 from laxity_scheduler.store import codec
 from tests.contract.random_states import drawn
 
@@ -72,7 +72,7 @@ def plans_of_states(name: str) -> str:
 def decisions_about(name: str, kind: str) -> str:
     """A cold decision about 10,000 jobs, and warm ones after it."""
     truths, state = crowd(jobs=10_000, seed=0, **CROWDS[kind])
-    predictor = Belief(truths, costs("live", cluster_gpus=state.total_gpus))
+    predictor = NoisyPredictor(truths, costs("live", cluster_gpus=state.total_gpus))
     decide = find(name).policy()
     plans = [decide(state, predictor)]
     state = underway(plans[0].apply(state), np.random.default_rng(2))

@@ -17,10 +17,10 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising import room
 from laxity_scheduler.qos import crowd, crowd_promises, crowd_starts, crowd_waits
+from laxity_scheduler.simulate.bench_decisions import crowd as newcomers
+from laxity_scheduler.simulate.bench_decisions import later, underway
 from laxity_scheduler.simulate.costs import costs
-from laxity_scheduler.simulate.decisions import crowd as newcomers
-from laxity_scheduler.simulate.decisions import later, underway
-from laxity_scheduler.simulate.truth import Belief
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.store import codec
 from tests.builders import Curve
 from tests.contract.random_states import drawn, restricted_cases
@@ -53,7 +53,7 @@ def plans(policy: str, *, seed: int, jobs: int, nodes: int, sets: int = 0) -> It
     state = odd(state, np.random.default_rng(seed), share=0.3 * (seed % 2))
     state = tied(state, np.random.default_rng(seed), sets=sets)
     model = costs("live", cluster_gpus=state.total_gpus)
-    predictor = Belief(truths, model, error=0.2)
+    predictor = NoisyPredictor(truths, model, error=0.2)
     decide = find(policy).policy()
     for turn in range(3):
         plan = decide(state, predictor)
@@ -199,7 +199,7 @@ def test_a_value_changed_in_one_field_is_the_one_that_replace_makes() -> None:
 
 def test_a_job_on_other_widths_has_their_curve_and_leaves_its_own_alone() -> None:
     truths, state = newcomers(jobs=41, nodes=1, seed=0)  # of 40 models
-    forecasts = Forecasts(state, Belief(truths, costs("live", cluster_gpus=8)))
+    forecasts = Forecasts(state, NoisyPredictor(truths, costs("live", cluster_gpus=8)))
     one, other = state.jobs[0], state.jobs[40]
     before = forecasts.curve(one)
     narrow = forecasts.on_widths(one, (1, 2))

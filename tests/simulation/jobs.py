@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from laxity_scheduler.simulate.costs import CostName, costs
+from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.run import nodes_of
 from laxity_scheduler.simulate.tables import Table
 from laxity_scheduler.simulate.traces import Trace, TraceJob
-from laxity_scheduler.simulate.truth import Truth, truths
 from laxity_scheduler.simulate.world import SimWorld
 
 SAMPLES = Path(__file__).parents[2] / "scheduler/laxity_scheduler/simulate/samples"
@@ -68,7 +68,7 @@ def world(
     nodes: int = 2,
     gpus_per_node: int = 4,
     restart_s: float = 0.0,
-) -> tuple[SimWorld, list[Truth]]:
-    made = truths(jobs, elastic=True, gpus_per_node=gpus_per_node, pooled=False)
+) -> tuple[SimWorld, list[GroundTruth]]:
+    made = ground_truths(jobs, elastic=True, gpus_per_node=gpus_per_node, pooled=False)
     model = costs(cost, cluster_gpus=nodes * gpus_per_node, restart_s=restart_s)
     return SimWorld(made, nodes_of(nodes, gpus_per_node, pooled=False), model), made

@@ -8,9 +8,8 @@ import pytest
 
 from laxity.bench_results import figure
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.simulate import growth
-from laxity_scheduler.simulate.costs import costs
-from laxity_scheduler.simulate.decisions import (
+from laxity_scheduler.simulate import bench_scaling
+from laxity_scheduler.simulate.bench_decisions import (
     EPOCHS_S,
     crowd,
     decision_figures,
@@ -18,7 +17,8 @@ from laxity_scheduler.simulate.decisions import (
     later,
     underway,
 )
-from laxity_scheduler.simulate.truth import Belief
+from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 
 
 def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_common_ones(
@@ -29,7 +29,7 @@ def test_both_policies_have_their_own_figures_and_the_slower_one_gives_the_commo
     ) -> tuple[float, list[float]]:
         return (2.0, [5.0]) if name == "qos" else (3.0, [4.0])
 
-    monkeypatch.setattr("laxity_scheduler.simulate.decisions.decisions", counted)
+    monkeypatch.setattr("laxity_scheduler.simulate.bench_decisions.decisions", counted)
     figures = decision_figures(quick=True)
     kinds = ("cold_ms", "warm_p50_ms", "warm_p99_ms")
     names = [
@@ -61,7 +61,7 @@ def test_one_job_in_ten_of_a_tied_crowd_may_use_a_fifth_of_the_nodes() -> None:
 
 def test_a_warm_decision_finds_about_two_per_cent_of_the_jobs_in_another_epoch() -> None:
     truths, state = crowd(jobs=400, nodes=200, seed=0)
-    beliefs = Belief(truths, costs("live", cluster_gpus=state.total_gpus))
+    beliefs = NoisyPredictor(truths, costs("live", cluster_gpus=state.total_gpus))
     state = find("qos").policy()(state, beliefs).apply(state)
     state = underway(state, np.random.default_rng(0))
     assert all(job.formed == job.workers for job in state.jobs)
@@ -81,17 +81,17 @@ def test_growth_is_told_beside_n_log_n(monkeypatch: pytest.MonkeyPatch) -> None:
     def squares(policy: str, jobs: int) -> float:
         return jobs**2 / 1e4
 
-    monkeypatch.setattr(growth, "cold_ms", squares)
-    figures = growth.growth_figures((10, 100))
+    monkeypatch.setattr(bench_scaling, "cold_ms", squares)
+    figures = bench_scaling.growth_figures((10, 100))
     assert figures["growth_rigid_10_jobs_ms"]["ratio"] == pytest.approx(1.0)
     grown = 100.0 * math.log(10) * 10 / (math.log(100) * 100)
     assert figures["growth_qos_100_jobs_ms"]["ratio"] == pytest.approx(grown)
-    assert len(growth.table(figures)) == 6
+    assert len(bench_scaling.table(figures)) == 6
 
 
 def test_the_plot_of_growth_is_a_png(tmp_path: Path) -> None:
     figures = {
         f"growth_qos_{jobs}_jobs_ms": figure(jobs * 0.1, "ms", jobs * 0.2) for jobs in (10, 100)
     }
-    growth.draw(figures, tmp_path / "growth.png")
+    bench_scaling.draw(figures, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")

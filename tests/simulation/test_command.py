@@ -11,11 +11,11 @@ import typer
 from typer.testing import CliRunner
 
 from laxity_scheduler.simulate.commands import instant, register
+from laxity_scheduler.simulate.progress_bar import CLEAR, ProgressBar
 from laxity_scheduler.simulate.report import report
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.screen import CLEAR, Screen
-from laxity_scheduler.simulate.studies.command import register as register_study
 from laxity_scheduler.simulate.sweep import Source, sweep
+from laxity_scheduler.studies.command import register as register_study
 from tests.simulation.jobs import SAMPLES, random_trace
 
 PHILLY = str(SAMPLES / "philly" / "philly.csv")
@@ -270,8 +270,8 @@ class Terminal(StringIO):
         return True
 
 
-def screen(out: StringIO, ticks: list[float], *, many: int = 2) -> Screen:
-    return Screen(many, out=out, clock=lambda: ticks.pop(0))
+def screen(out: StringIO, ticks: list[float], *, many: int = 2) -> ProgressBar:
+    return ProgressBar(many, out=out, clock=lambda: ticks.pop(0))
 
 
 def test_progress_rewrites_one_line_on_a_terminal_and_leaves_none(
@@ -305,7 +305,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal() -> None:
 def test_a_script_that_reads_json_hears_no_progress() -> None:
     out = StringIO()
     ticks = [0.0, 11.0]
-    told = Screen(2, quiet=True, out=out, clock=lambda: ticks.pop(0))
+    told = ProgressBar(2, quiet=True, out=out, clock=lambda: ticks.pop(0))
     told.ended(1, 10)
     told.done({"policy": "fifo", "gpus": 64})
     assert not out.getvalue()

@@ -6,9 +6,9 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.tables import Table
 from laxity_scheduler.simulate.traces import TraceJob
-from laxity_scheduler.simulate.truth import Belief
 from tests.simulation.jobs import job, trace, world
 
 HONEST = [f"honest-{number}" for number in range(10)]
@@ -52,7 +52,7 @@ def waited(*jobs: TraceJob) -> tuple[dict[str, int], set[str]]:
     """How many cycles each honest job waited for its start; who was refused."""
     sim, made = world(trace(*jobs), nodes=4, gpus_per_node=8)
     decide = with_follow_ups(find("qos").policy())
-    belief = Belief(made, costs("free", cluster_gpus=32))
+    belief = NoisyPredictor(made, costs("free", cluster_gpus=32))
     came: dict[str, int] = {}
     served: dict[str, int] = {}
     cycle = 0

@@ -11,10 +11,10 @@ from laxity_scheduler.model.cluster import ClusterState, Node
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.generate import Mix, generate
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.studies.pickyman import greedy_cost_s, least_cost_s
 from laxity_scheduler.simulate.tables import Table
-from laxity_scheduler.simulate.truth import Belief
+from laxity_scheduler.studies.pickyman import greedy_cost_s, least_cost_s
 from tests.simulation.jobs import job, trace
 
 
@@ -83,7 +83,7 @@ def test_every_plan_of_every_policy_fits_and_no_job_is_forgotten(
 @pytest.mark.parametrize("policy", sorted(set(REGISTRY) - {"qos"}))
 def test_an_empty_cluster_gets_an_empty_plan(policy: str) -> None:
     state = ClusterState(now=0.0, nodes=(Node("node-0", 8, 8),), jobs=())
-    plan = find(policy).policy()(state, Belief([], costs("free", cluster_gpus=8)))
+    plan = find(policy).policy()(state, NoisyPredictor([], costs("free", cluster_gpus=8)))
     assert plan.decisions == ()
 
 

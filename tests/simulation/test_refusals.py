@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from laxity_scheduler.simulate.commands import register
 from laxity_scheduler.simulate.costs import costs
-from laxity_scheduler.simulate.outcome import Run, filled
+from laxity_scheduler.simulate.ground_truth import ground_truths
+from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
 from laxity_scheduler.simulate.refusals import false_refusals, longest_s, wrongly_refused
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.traces import TraceJob
-from laxity_scheduler.simulate.truth import truths
 from tests.simulation.jobs import LINEAR, SAMPLES, job, trace
 
 BUSY = [(0.0, 4), (100.0, 2), (500.0, 4), (600.0, 0)]  # on 4 GPUs: 2 idle from 100 to 500 s
@@ -29,11 +29,11 @@ def refused(*jobs: TraceJob, ended_at: Sequence[float] = (), restart_s: float = 
         trace="made",
         gpus=4,
         ids=[one.id for one in jobs],
-        columns=filled(len(jobs), finished_at=ends),
+        columns=columns_with_defaults(len(jobs), finished_at=ends),
         refused=dict.fromkeys(range(len(jobs)), "capacity_promised_to_others"),
         busy=BUSY,
     )
-    known = truths(trace(*jobs), elastic=True, gpus_per_node=4, pooled=True)
+    known = ground_truths(trace(*jobs), elastic=True, gpus_per_node=4, pooled=True)
     return wrongly_refused(run, known, costs("flat", cluster_gpus=4, restart_s=restart_s))
 
 

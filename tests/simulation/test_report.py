@@ -8,7 +8,7 @@ import pytest
 
 from laxity_scheduler.simulate.costs import CostName
 from laxity_scheduler.simulate.generate import Mix, generate
-from laxity_scheduler.simulate.outcome import FIELDS, Run, filled
+from laxity_scheduler.simulate.outcome import FIELDS, Run, columns_with_defaults
 from laxity_scheduler.simulate.pages import _from_jobs, page
 from laxity_scheduler.simulate.report import interval, report, summary
 from laxity_scheduler.simulate.run import Setting, simulate
@@ -61,7 +61,7 @@ JOBS: Mapping[str, Mapping[str, float]] = {
 
 def made() -> Run:
     """Five jobs on 4 GPUs; figures of them are worked out below."""
-    empty = filled(len(JOBS))
+    empty = columns_with_defaults(len(JOBS))
     columns = {
         name: np.array([row.get(name, empty[name][0]) for row in JOBS.values()], dtype=np.float64)
         for name in FIELDS
@@ -247,7 +247,7 @@ def test_the_error_of_predictions_shrinks_with_a_jobs_own_epochs(
 
 
 def test_at_one_instant_who_ends_makes_room_for_who_starts() -> None:
-    columns = filled(
+    columns = columns_with_defaults(
         2,
         first_start_at=np.array([100.0, 0.0]),
         finished_at=np.array([200.0, 100.0]),

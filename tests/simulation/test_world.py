@@ -15,9 +15,10 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import CostName, costs
 from laxity_scheduler.simulate.failures import Failures
-from laxity_scheduler.simulate.live import Live
+from laxity_scheduler.simulate.ground_truth import error_factor, ground_truths
+from laxity_scheduler.simulate.job import SimJob
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.run import Setting, nodes_of, simulate
-from laxity_scheduler.simulate.truth import Belief, error_factor, truths
 from laxity_scheduler.simulate.world import SimWorld
 from tests.simulation.jobs import LINEAR, job, random_trace, trace, world
 
@@ -28,7 +29,7 @@ def start(sim: SimWorld, name: str, *nodes: str) -> None:
     sim.carry_out(Plan((Admit(name, len(nodes), nodes, WHY),)))
 
 
-def rows(sim: SimWorld) -> list[Live]:
+def rows(sim: SimWorld) -> list[SimJob]:
     return list(sim.live.values())
 
 
@@ -110,7 +111,9 @@ def test_only_the_instant_that_a_policy_named_last_wakes_it() -> None:
 
 @pytest.mark.parametrize("cost", ["live", "free"])
 def test_each_epochs_end_is_an_event_where_that_is_asked_for(cost: CostName) -> None:
-    jobs = truths(trace(job("a", runs_s=1_800.0)), elastic=False, gpus_per_node=4, pooled=False)
+    jobs = ground_truths(
+        trace(job("a", runs_s=1_800.0)), elastic=False, gpus_per_node=4, pooled=False
+    )
     sim = SimWorld(jobs, [("node-0", 4)], costs(cost, cluster_gpus=4), each_epoch=True)
     sim.advance()
     start(sim, "default/a", "node-0")
@@ -135,7 +138,7 @@ def test_a_schedule_with_a_look_at_each_epochs_end_has_more_decisions_and_all_jo
 
 def test_a_failed_node_stops_its_jobs_which_finish_elsewhere() -> None:
     jobs = random_trace(3, jobs=20, levels=(1, 2))
-    made = truths(jobs, elastic=False, gpus_per_node=4, pooled=False)
+    made = ground_truths(jobs, elastic=False, gpus_per_node=4, pooled=False)
     model = costs("live", cluster_gpus=16)
     sim = SimWorld(made, nodes_of(4, 4, pooled=False), model, failures=Failures(3_000.0, 500.0))
     run = simulate(jobs, Setting("fifo", 4, 4, fails_s=3_000.0, repair_s=500.0))
@@ -156,8 +159,10 @@ def test_the_same_seed_gives_the_same_bytes(policy: str) -> None:
 
 
 def test_errors_are_drawn_per_job_and_shrink_as_epochs_are_observed() -> None:
-    jobs = truths(trace(job("a", runs_s=6_000.0)), elastic=False, gpus_per_node=4, pooled=False)
-    belief = Belief(jobs, costs("free", cluster_gpus=4), error=0.4, seed=3)
+    jobs = ground_truths(
+        trace(job("a", runs_s=6_000.0)), elastic=False, gpus_per_node=4, pooled=False
+    )
+    belief = NoisyPredictor(jobs, costs("free", cluster_gpus=4), error=0.4, seed=3)
     workload = jobs[0].workload
     fresh = belief.epoch_time(workload, 1)
     factor = error_factor(workload.model, sigma=belief.sigma, seed=3)
@@ -167,7 +172,7 @@ def test_errors_are_drawn_per_job_and_shrink_as_epochs_are_observed() -> None:
 
 def test_policies_never_see_the_truth_of_a_job() -> None:
     jobs = random_trace(1, jobs=5)
-    made = truths(jobs, elastic=False, gpus_per_node=8, pooled=False)
+    made = ground_truths(jobs, elastic=False, gpus_per_node=8, pooled=False)
     sim = SimWorld(made, nodes_of(1, 16, pooled=False), costs("free", cluster_gpus=16))
     seen: list[ClusterState] = []
 
@@ -176,7 +181,7 @@ def test_policies_never_see_the_truth_of_a_job() -> None:
         return Plan()
 
     sim.advance()
-    run_cycle(sim, look, Belief(made, sim.costs, error=0.5))
+    run_cycle(sim, look, NoisyPredictor(made, sim.costs, error=0.5))
     assert not hasattr(seen[0].jobs[0], "epoch_s")
     assert seen[0].jobs[0].workload.user_epoch_s is None
 
@@ -192,13 +197,13 @@ def test_a_job_with_all_epochs_done_that_has_not_ended_yet_divides_nothing_by_ze
 @pytest.mark.parametrize("policy", ["las", "srtf", "drf"])
 def test_no_gpu_is_lost_or_given_twice_while_pods_go_and_nodes_fail(policy: str) -> None:
     jobs = random_trace(2, jobs=25, levels=(1, 2, 4))
-    made = truths(jobs, elastic=False, gpus_per_node=4, pooled=False)
+    made = ground_truths(jobs, elastic=False, gpus_per_node=4, pooled=False)
     model = replace(costs("live", cluster_gpus=8), gone_s=40.0)
     failures = Failures(3_000.0, 500.0)
     sim = SimWorld(made, nodes_of(2, 4, pooled=False), model, failures=failures)
     going = 0
     while not sim.done and sim.advance():
-        state = cycle_of(sim, policy, Belief(made, model))
+        state = cycle_of(sim, policy, NoisyPredictor(made, model))
         going += sum(row.terminating_workers for row in state.jobs)
         for node in state.nodes:
             used = sum(live.nodes.count(node.id) * live.truth.gpus_per_worker for live in rows(sim))

@@ -2,8 +2,8 @@
 
 The baseline of a simulation is a plain event loop of a few lines (a heap of ends, a sorted queue),
 run in the same process: `ratio` is to that. Traces are those under LAXITY_TRACES, else generated
-ones of the same size. Decisions are measured in `decisions`, their growth with the number of jobs
-in `growth`. `peak_memory_mb` is the most that this process has held so far (ru_maxrss), with the
+ones of the same size. Decisions are measured in `bench_decisions`, their growth with the number
+of jobs in `bench_scaling`. `peak_memory_mb` is the most that this process has held so far (ru_maxrss), with the
 interpreter and all libraries.
 """
 
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from laxity.bench_results import Figure, figure
-from laxity_scheduler.simulate.decisions import decision_figures
+from laxity_scheduler.simulate.bench_decisions import decision_figures
+from laxity_scheduler.simulate.bench_scaling import SIZES, growth_figures
 from laxity_scheduler.simulate.generate import Mix, generate
-from laxity_scheduler.simulate.growth import SIZES, growth_figures
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import load_tables
 from laxity_scheduler.simulate.traces import Trace, load

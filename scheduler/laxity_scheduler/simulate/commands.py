@@ -13,23 +13,23 @@ import typer
 
 from laxity.cli.job_names import completing
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
-from laxity_scheduler.simulate.benches import benches
+from laxity_scheduler.simulate.bench_commands import benches
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
-from laxity_scheduler.simulate.finding import (
-    TRACES,
-    format_of,
-    found,
-    known_traces,
-    tables_beside,
-    trace_at,
-)
 from laxity_scheduler.simulate.limits import failing, instant, real, runs, whole, window
+from laxity_scheduler.simulate.progress_bar import ProgressBar
 from laxity_scheduler.simulate.replay import UnsettledError
 from laxity_scheduler.simulate.report import Figures, summary
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.simulate.screen import Screen
 from laxity_scheduler.simulate.sweep import Source, groups, settings, sweep
 from laxity_scheduler.simulate.tables import TableError
+from laxity_scheduler.simulate.trace_lookup import (
+    TRACES,
+    format_of,
+    known_traces,
+    resolve,
+    tables_beside,
+    trace_at,
+)
 from laxity_scheduler.simulate.traces import FORMATS, TraceError
 
 __all__ = ["instant", "register", "simulate"]
@@ -173,7 +173,7 @@ def simulate(
     json_: JsonOption = False,
 ) -> None:
     """Run a policy over a trace of jobs."""
-    with _told():
+    with usage_errors():
         real("--error", error or [])
         failing(fails_s, _epoch(epoch_s))
         whole("--nodes", nodes or [])
@@ -204,7 +204,7 @@ def simulate(
         )
         if out is not None:
             _can_be_written(out)
-        reports = _swept(source, many, bound=bound, processes=processes, quiet=json_)
+        reports = run_sweep(source, many, bound=bound, processes=processes, quiet=json_)
     _set_aside(source, reports[0])
     _print(reports, as_json=json_)
     if out is not None:
@@ -222,7 +222,7 @@ def _set_aside(source: Source, first: Figures) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def usage_errors() -> Iterator[None]:
     """What cannot be simulated is a sentence and an exit code."""
     try:
         yield
@@ -238,10 +238,10 @@ def _told() -> Iterator[None]:
         raise typer.Exit(EXIT_FAILED) from problem
 
 
-def _swept(
+def run_sweep(
     source: Source, many: list[Setting], *, bound: bool, processes: int | None, quiet: bool
 ) -> list[Figures]:
-    screen = Screen(len(many), quiet=quiet)
+    screen = ProgressBar(len(many), quiet=quiet)
     try:
         return sweep(
             source,
@@ -309,7 +309,7 @@ def _source(  # noqa: PLR0917 - as the options come
     from_s, until_s = window(from_at, until_at)
     path = trace_at(trace)
     kind = format_of(path, format_)
-    tables = found(throughputs) if throughputs is not None else tables_beside(path, kind)
+    tables = resolve(throughputs) if throughputs is not None else tables_beside(path, kind)
     return Source(path, kind, tables, from_s, until_s, batch)
 
 

@@ -64,7 +64,7 @@ def costs(name: CostName, *, cluster_gpus: int, restart_s: float = 0.0) -> Costs
     return Costs("free")
 
 
-def scaled(model: Costs, factor: float) -> Costs:
+def scale(model: Costs, factor: float) -> Costs:
     """The same model with all its seconds times `factor`."""
     if factor == 1.0:
         return model

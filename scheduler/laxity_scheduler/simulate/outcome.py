@@ -93,7 +93,7 @@ class Run:
         ]
 
 
-def filled(count: int, **known: Floats) -> dict[str, Floats]:
+def columns_with_defaults(count: int, **known: Floats) -> dict[str, Floats]:
     """Columns for so many jobs: those given, and for the others what nothing happened means."""
     forever = {"deadline_at", "first_start_at", "finished_at", "promised_at"}
     return {

@@ -10,7 +10,7 @@ def nobody(_ended: int) -> None:
     """Nobody asks."""
 
 
-class Tally:
+class ProgressCounter:
     """Jobs ended so far in all runs, and jobs of one run (0 until the trace is read)."""
 
     def __init__(

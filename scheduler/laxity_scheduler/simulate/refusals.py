@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import Costs
+from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.simulate.truth import Truth, truths
 
 
 def false_refusals(run: Run, trace: Trace, setting: Setting) -> int:
@@ -30,7 +30,7 @@ def false_refusals(run: Run, trace: Trace, setting: Setting) -> int:
     if not run.refused:
         return 0
     policy = find(setting.policy)
-    jobs = truths(
+    jobs = ground_truths(
         trace,
         elastic=policy.elastic,
         gpus_per_node=setting.gpus_per_node,
@@ -40,7 +40,7 @@ def false_refusals(run: Run, trace: Trace, setting: Setting) -> int:
     return sum(wrongly_refused(run, jobs, setting.costs))
 
 
-def wrongly_refused(run: Run, jobs: Sequence[Truth], costs: Costs) -> list[bool]:
+def wrongly_refused(run: Run, jobs: Sequence[GroundTruth], costs: Costs) -> list[bool]:
     """For each refused job, in order of number, whether it would have been in time."""
     at = np.array([-np.inf, *(at for at, _ in run.busy), np.inf])
     idle = run.gpus - np.array([0, *(held for _, held in run.busy)], dtype=np.float64)
@@ -54,7 +54,7 @@ def wrongly_refused(run: Run, jobs: Sequence[Truth], costs: Costs) -> list[bool]
     ]
 
 
-def _fits(job: Truth, costs: Costs, at: Floats, idle: Floats) -> bool:
+def _fits(job: GroundTruth, costs: Costs, at: Floats, idle: Floats) -> bool:
     """`idle` GPUs from at[i] to at[i + 1]: whether the job fits into one stretch of its window."""
     first = max(0, int(np.searchsorted(at, job.submitted_at, side="right")) - 1)
     last = int(np.searchsorted(at, job.deadline_at, side="left"))

@@ -12,10 +12,10 @@ from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.simulate.live import Live
-from laxity_scheduler.simulate.outcome import Run, filled
+from laxity_scheduler.simulate.ground_truth import GroundTruth
+from laxity_scheduler.simulate.job import SimJob
+from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
 from laxity_scheduler.simulate.progress import Ended, nobody
-from laxity_scheduler.simulate.truth import Truth
 from laxity_scheduler.simulate.world import SimWorld
 
 MOST_CYCLES_AT_ONCE: Final = 1_000
@@ -53,9 +53,11 @@ def replay(
     return took
 
 
-def columns_of(world: SimWorld, jobs: Sequence[Truth]) -> tuple[dict[str, Floats], dict[int, str]]:
+def columns_of(
+    world: SimWorld, jobs: Sequence[GroundTruth]
+) -> tuple[dict[str, Floats], dict[int, str]]:
     """Columns of a Run, and who was refused why."""
-    known: dict[str, tuple[Live, float]] = dict(world.finished)
+    known: dict[str, tuple[SimJob, float]] = dict(world.finished)
     known |= {name: (live, FOREVER) for name, live in world.left.items()}
     rows = [_row(known.get(job.id), world, job) for job in jobs]
     table = np.array(rows, dtype=np.float64).reshape(len(jobs), 8)
@@ -69,16 +71,16 @@ def columns_of(world: SimWorld, jobs: Sequence[Truth]) -> tuple[dict[str, Floats
         "resizes",
         "promised_at",
     )
-    columns = filled(
+    columns = columns_with_defaults(
         len(jobs),
-        **asked_columns(jobs),
+        **request_columns(jobs),
         **{name: table[:, place].copy() for place, name in enumerate(names)},
     )
     refused = {job.number: world.refusals[job.id] for job in jobs if job.id in world.refusals}
     return columns, refused
 
 
-def asked_columns(jobs: Sequence[Truth]) -> dict[str, Floats]:
+def request_columns(jobs: Sequence[GroundTruth]) -> dict[str, Floats]:
     """What users asked for."""
     return {
         "submitted_at": np.array([job.submitted_at for job in jobs], dtype=np.float64),
@@ -88,7 +90,9 @@ def asked_columns(jobs: Sequence[Truth]) -> dict[str, Floats]:
     }
 
 
-def _row(found: tuple[Live, float] | None, world: SimWorld, job: Truth) -> tuple[float, ...]:
+def _row(
+    found: tuple[SimJob, float] | None, world: SimWorld, job: GroundTruth
+) -> tuple[float, ...]:
     promised_at = world.promised_at.get(job.id, FOREVER)
     if found is None:
         return (FOREVER, FOREVER, 0.0, 0.0, 0.0, 0.0, 0.0, promised_at)
@@ -108,7 +112,7 @@ def _row(found: tuple[Live, float] | None, world: SimWorld, job: Truth) -> tuple
 def literal(
     name: str,
     trace: str,
-    jobs: Sequence[Truth],
+    jobs: Sequence[GroundTruth],
     *,
     world: SimWorld,
     policy: Policy,

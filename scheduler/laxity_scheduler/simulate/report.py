@@ -16,7 +16,7 @@ averaged over finished jobs. Shares are fractions of 1; a figure that does not e
                          is the bias, its absolute value the ape; p90_coverage: share with f <= p
     prediction_mape_at_  of the run time that is left when 10 or 50 % of the epochs are done, mean
                          over finished jobs. Waiting is not in it, as it is in the one above. A job's
-                         own epochs shrink the error that was drawn for it (`truth.Belief`), but for
+                         own epochs shrink the error that was drawn for it (`NoisyPredictor`), but for
                          an order's jobs, which are believed once, when they come.
     gpu_utilisation      GPU-seconds held / (GPUs x makespan); gpu_busy: without what was lost
     lost_gpu_hours       GPUs held for starts, stops, re-formings and work done twice

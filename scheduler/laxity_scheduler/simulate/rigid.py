@@ -16,10 +16,10 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.order import Order, Pool, Queue, Shape, pack
-from laxity_scheduler.simulate.outcome import Run, filled
+from laxity_scheduler.simulate.ground_truth import rigid_shape
+from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
 from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.traces import Trace, TraceJob
-from laxity_scheduler.simulate.truth import rigid_shape
 
 
 def run_order(
@@ -129,7 +129,7 @@ def _columns(
     ideal = np.array([job.duration_s for job in jobs], dtype=np.float64)
     start = np.array(starts, dtype=np.float64)
     ran = np.where(np.isfinite(start), ideal, 0.0)
-    columns = filled(
+    columns = columns_with_defaults(
         len(jobs),
         submitted_at=np.array([job.submitted_at for job in jobs], dtype=np.float64),
         gpus=held,

@@ -9,25 +9,25 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.order import Packing
 from laxity_scheduler.policies.registry import Registered, find
-from laxity_scheduler.simulate.costs import CostName, Costs, costs, scaled
+from laxity_scheduler.simulate.costs import CostName, Costs, costs, scale
 from laxity_scheduler.simulate.failures import Failures
+from laxity_scheduler.simulate.ground_truth import (
+    EPOCH_S,
+    GroundTruth,
+    belief_errors,
+    epochs_of,
+    error_factor,
+    ground_truths,
+    names_of,
+    sigma_of,
+)
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.report import SHARES_DONE
 from laxity_scheduler.simulate.rigid import run_order
 from laxity_scheduler.simulate.traces import Trace
-from laxity_scheduler.simulate.truth import (
-    EPOCH_S,
-    Belief,
-    Truth,
-    belief_errors,
-    epochs_of,
-    error_factor,
-    names_of,
-    sigma_of,
-    truths,
-)
 from laxity_scheduler.simulate.world import SimWorld
 
 
@@ -67,7 +67,7 @@ class Setting:
     @property
     def costs(self) -> Costs:
         model = costs(self.cost_model, cluster_gpus=self.gpus, restart_s=self.restart_s)
-        return scaled(model, self.cost_scale)
+        return scale(model, self.cost_scale)
 
     def to_json(self) -> Mapping[str, object]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -115,7 +115,7 @@ def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Ru
             ),
             ended=ended,
         )
-    jobs = truths(
+    jobs = ground_truths(
         trace,
         elastic=policy.elastic,
         gpus_per_node=setting.gpus_per_node,
@@ -132,7 +132,7 @@ def _by_cycles(setting: Setting, policy: Registered) -> bool:
     return cycles or (policy.kind == "order" and (asks or setting.paid_starts))
 
 
-def _cycles(trace: str, setting: Setting, jobs: list[Truth], ended: Ended) -> Run:
+def _cycles(trace: str, setting: Setting, jobs: list[GroundTruth], ended: Ended) -> Run:
     """By the literal cycle. An order's jobs pay nothing for their only start, unless told to."""
     unpaid = find(setting.policy).kind == "order" and not setting.paid_starts
     model = costs("free", cluster_gpus=setting.gpus) if unpaid else setting.costs
@@ -146,7 +146,7 @@ def _cycles(trace: str, setting: Setting, jobs: list[Truth], ended: Ended) -> Ru
         jobs,
         world=SimWorld(jobs, nodes, model, failures=failures, each_epoch=setting.each_epoch),
         policy=find(setting.policy).policy(packing=setting.packing, admission=setting.admission),
-        predictor=Belief(jobs, model, error=setting.error, seed=setting.seed),
+        predictor=NoisyPredictor(jobs, model, error=setting.error, seed=setting.seed),
         ended=ended,
     )
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity_scheduler.simulate.bound import bound_of
-from laxity_scheduler.simulate.progress import Tally
+from laxity_scheduler.simulate.process_pool import process_pool
+from laxity_scheduler.simulate.progress import ProgressCounter
 from laxity_scheduler.simulate.refusals import false_refusals
 from laxity_scheduler.simulate.report import Figures, report, soft_value_ratio
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.side_by_side import side_by_side
 from laxity_scheduler.simulate.tables import Tables, load_tables
 from laxity_scheduler.simulate.traces import Format, Trace, TraceError, load
 
@@ -49,8 +49,8 @@ class Source:
             first, last = whole.jobs[0].submitted_at, whole.jobs[-1].submitted_at
             return (
                 f"none of the {len(whole.jobs):,} jobs of {self.path.name} was submitted between "
-                f"{_told_at(self.from_at)} and {_told_at(self.until_at)}: the first was at "
-                f"{_told_at(first)}, the last at {_told_at(last)}"
+                f"{instant_text(self.from_at)} and {instant_text(self.until_at)}: the first was at "
+                f"{instant_text(first)}, the last at {instant_text(last)}"
             )
         if whole.bad_lines:
             return (
@@ -75,7 +75,7 @@ def settings(
     ]
 
 
-def _told_at(at: float) -> str:
+def instant_text(at: float) -> str:
     """An instant as --from and --until take it: a date where the trace has dates, else seconds."""
     if not math.isfinite(at):
         return "the beginning" if at < 0 else "the end"
@@ -87,13 +87,13 @@ _YEAR_2000: Final = 946_684_800.0
 _YEAR_3000: Final = 32_503_680_000.0
 
 
-def one(source: Source, setting: Setting, *, bound: bool = False) -> Figures:
+def simulate_and_report(source: Source, setting: Setting, *, bound: bool = False) -> Figures:
     """Load, simulate, report."""
-    return _reported(source.load(), source, setting, bound=bound, tally=Tally())
+    return simulate_case(source.load(), source, setting, bound=bound, tally=ProgressCounter())
 
 
-def _reported(
-    trace: Trace, source: Source, setting: Setting, *, bound: bool, tally: Tally
+def simulate_case(
+    trace: Trace, source: Source, setting: Setting, *, bound: bool, tally: ProgressCounter
 ) -> Figures:
     if source.most_jobs:
         from laxity_scheduler.simulate.generate import closed_batch
@@ -111,23 +111,25 @@ def _reported(
 
 
 _LOADED: dict[Source, Trace] = {}  # per worker process
-_TALLY: list[Tally] = []  # of this worker process, on the counts that all share
+_TALLY: list[ProgressCounter] = []  # of this worker process, on the counts that all share
 
 
 def _begin(counts: Any) -> None:
     """In a worker process."""
-    _TALLY[:] = [Tally(counts, counts.get_lock())]
+    _TALLY[:] = [ProgressCounter(counts, counts.get_lock())]
 
 
 def _work(source: Source, setting: Setting, bound: bool) -> Figures:  # noqa: FBT001 - a pool calls it
-    return _loaded(source, setting, bound=bound, tally=_TALLY[0])
+    return load_and_simulate(source, setting, bound=bound, tally=_TALLY[0])
 
 
-def _loaded(source: Source, setting: Setting, *, bound: bool, tally: Tally) -> Figures:
+def load_and_simulate(
+    source: Source, setting: Setting, *, bound: bool, tally: ProgressCounter
+) -> Figures:
     if source not in _LOADED:
         _LOADED.clear()
         _LOADED[source] = source.load()
-    return _reported(_LOADED[source], source, setting, bound=bound, tally=tally)
+    return simulate_case(_LOADED[source], source, setting, bound=bound, tally=tally)
 
 
 def sweep(
@@ -145,11 +147,14 @@ def sweep(
     """
     workers = min(processes or os.cpu_count() or 1, len(many))
     if workers <= 1:
-        tally = Tally(told=ended)
-        return [_told(_loaded(source, setting, bound=bound, tally=tally), done) for setting in many]
+        tally = ProgressCounter(told=ended)
+        return [
+            report_done(load_and_simulate(source, setting, bound=bound, tally=tally), done)
+            for setting in many
+        ]
     counts = get_context("spawn").Array("q", 2)
     calls = [(source, setting, bound) for setting in many]
-    with side_by_side(workers, _work, calls, begin=_begin, given=(counts,)) as futures:
+    with process_pool(workers, _work, calls, begin=_begin, given=(counts,)) as futures:
         pending = set(futures)
         while pending:
             over, pending = wait(pending, timeout=LOOK_S, return_when=FIRST_COMPLETED)
@@ -159,7 +164,7 @@ def sweep(
         return [future.result() for future in futures]
 
 
-def _told(figures: Figures, done: Callable[[Figures], None]) -> Figures:
+def report_done(figures: Figures, done: Callable[[Figures], None]) -> Figures:
     done(figures)
     return figures
 

@@ -91,7 +91,7 @@ def load(
     jobs: list[TraceJob] = []
     bad: list[BadLine] = []
     try:
-        with opened(path) as lines:
+        with open_text(path) as lines:
             for number, parse in read(lines, tables or {}):
                 try:
                     job = parse()
@@ -107,7 +107,7 @@ def load(
     return Trace(path.name.removesuffix(".gz").rpartition(".")[0], tuple(jobs), tuple(bad))
 
 
-def opened(path: Path) -> TextIO:
+def open_text(path: Path) -> TextIO:
     """As text; bytes that are no UTF-8 spoil their own field only."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.simulate.agenda import Agenda
-from laxity_scheduler.simulate.carrying import Carrier
 from laxity_scheduler.simulate.costs import Costs
+from laxity_scheduler.simulate.events import EventQueue
+from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures
-from laxity_scheduler.simulate.fleet import Fleet
-from laxity_scheduler.simulate.live import Live
-from laxity_scheduler.simulate.passage import Passage
-from laxity_scheduler.simulate.truth import Truth
+from laxity_scheduler.simulate.ground_truth import GroundTruth
+from laxity_scheduler.simulate.job import SimJob
+from laxity_scheduler.simulate.nodes import SimNodes
+from laxity_scheduler.simulate.plan_executor import PlanExecutor
 
 
 class SimWorld:
@@ -25,7 +25,7 @@ class SimWorld:
 
     def __init__(
         self,
-        jobs: Sequence[Truth],
+        jobs: Sequence[GroundTruth],
         nodes: Sequence[tuple[str, int]],
         costs: Costs,
         *,
@@ -43,10 +43,10 @@ class SimWorld:
         self.jobs, self.costs, self._sets = jobs, costs, sets
         self.events = 0
         self._arrived = 0
-        self._agenda = Agenda(begins_at)
-        self._fleet = Fleet(nodes, begins_at)
-        self._passage = Passage(self._agenda, self._fleet, costs, each_epoch=each_epoch)
-        self._carrier = Carrier(self._passage, refused_stay=refused_stay)
+        self._agenda = EventQueue(begins_at)
+        self._fleet = SimNodes(nodes, begins_at)
+        self._passage = JobExecution(self._agenda, self._fleet, costs, each_epoch=each_epoch)
+        self._carrier = PlanExecutor(self._passage, refused_stay=refused_stay)
         self._failures = failures
         self.live = self._passage.live
         self.busy = self._fleet.busy
@@ -126,7 +126,7 @@ class SimWorld:
                 if not self._passage.gone(version):
                     return False
             elif kind == "look":
-                if self._agenda.overtaken(version):
+                if self._agenda.is_overtaken(version):
                     return False
             elif kind == "failure":
                 self._fail(name)
@@ -138,7 +138,7 @@ class SimWorld:
     def _arrive(self) -> None:
         truth = self.jobs[self._arrived]
         self._arrived += 1
-        live = Live(truth, truth.row(), since=self.now, accounted_at=self.now)
+        live = SimJob(truth, truth.row(), since=self.now, accounted_at=self.now)
         self._passage.live[truth.id] = live
 
     def _fail(self, name: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from laxity_scheduler.simulate.report import Figures, summary
-from laxity_scheduler.simulate.studies.trial import LABELS, Cell, Row, key, text
+from laxity_scheduler.studies.trial import LABELS, Cell, Row, key, text
 
 WORDS = ("part", "trace", "policy", "admission", "packing", "cost_model")
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from laxity_scheduler.simulate.finding import SAMPLES, TRACES
 from laxity_scheduler.simulate.sweep import Source
+from laxity_scheduler.simulate.trace_lookup import SAMPLES, TRACES
 from laxity_scheduler.simulate.traces import Format, TraceError
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class TraceFile:
     """One trace: its file under the folder of traces, and the cluster that it belongs to."""
 
     file: str
@@ -29,11 +29,11 @@ class Book:
         return Source(folder / self.file, self.format, tables)
 
 
-def _itp(file: str, gpus: int) -> Book:
-    return Book(f"itp/{file}.csv", "itp", gpus, tables="throughputs_A100")
+def _itp(file: str, gpus: int) -> TraceFile:
+    return TraceFile(f"itp/{file}.csv", "itp", gpus, tables="throughputs_A100")
 
 
-BOOKS: Final = {
+TRACE_FILES: Final = {
     "195job": _itp("195job", 128),
     "10": _itp("cluster10", 256),
     "01": _itp("cluster01", 512),
@@ -41,15 +41,15 @@ BOOKS: Final = {
     "05": _itp("cluster05", 512),
     "02": _itp("cluster02", 512),
     "04": _itp("cluster04", 1024),
-    "elasticVpollux_e": Book(
+    "elasticVpollux_e": TraceFile(
         "elasticflow/elasticVpollux_e.csv", "elasticflow", 64, 4, "throughputs_T4"
     ),
-    "philly": Book("philly/philly.csv", "philly", 512),
+    "philly": TraceFile("philly/philly.csv", "philly", 512),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class Datasets:
     """Where the traces stand. `samples`: only those that ship, and studies in small."""
 
     folder: Path
@@ -57,7 +57,7 @@ class Shelf:
 
     def source(self, name: str) -> Source:
         """TraceError if it is not there."""
-        source = BOOKS[name].source(self.folder)
+        source = TRACE_FILES[name].source(self.folder)
         if not source.path.is_file():
             message = f"no trace {name} at {source.path}: set {TRACES}, or take the --samples"
             raise TraceError(message)
@@ -65,13 +65,13 @@ class Shelf:
 
     def having(self, names: Sequence[str]) -> list[str]:
         """Those of these names that are here."""
-        return [name for name in names if BOOKS[name].source(self.folder).path.is_file()]
+        return [name for name in names if TRACE_FILES[name].source(self.folder).path.is_file()]
 
 
-def shelf(*, samples: bool = False) -> Shelf:
+def datasets(*, samples: bool = False) -> Datasets:
     """The samples, or the folder that LAXITY_TRACES names. TraceError if it names none."""
     if samples:
-        return Shelf(SAMPLES, samples=True)
+        return Datasets(SAMPLES, samples=True)
     folder = os.environ.get(TRACES)
     if not folder:
         message = f"{TRACES} names no folder of traces; --samples takes those that ship"
@@ -79,4 +79,4 @@ def shelf(*, samples: bool = False) -> Shelf:
     if not Path(folder).is_dir():
         message = f"{TRACES} is {folder}, which is no folder; --samples takes those that ship"
         raise TraceError(message)
-    return Shelf(Path(folder))
+    return Datasets(Path(folder))

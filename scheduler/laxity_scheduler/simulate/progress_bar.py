@@ -20,7 +20,7 @@ BAR_CELLS: Final = 12
 CLEAR: Final = "\r\x1b[K"
 
 
-class Screen:
+class ProgressBar:
     """Says how many of `many` runs are done and how many jobs have ended."""
 
     def __init__(

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.simulate.studies.cases import Whole
-from laxity_scheduler.simulate.studies.shelf import BOOKS, Shelf
-from laxity_scheduler.simulate.studies.trial import Trial, bounded, simulated
+from laxity_scheduler.studies.cases import Whole
+from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets
+from laxity_scheduler.studies.trial import Trial, bounded, simulated
 
 TABLE: Final = ("195job", "elasticVpollux_e", "10", "01", "03", "05", "02", "04")
 SHARES: Final = ("elasticflow", "laxity", "edf_elastic")
@@ -29,40 +29,49 @@ ADMISSIONS: Final = ("none", "greedy", "priced:0.3", "priced:0.1")
 SAMPLE_RUNGS: Final = (128, 64)
 SMALL: Final = ("195job", "10")  # for policies that solve or decide anew at every event
 RESTART_S: Final = 60.0
+SLOT_S: Final = 60.0  # ElasticFlow's: jobs change their width at its end, so epochs are as long
 
 
-def table(shelf: Shelf, _seeds: Sequence[int]) -> list[Trial]:
+def table(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     """Each trace on its own cluster."""
     found = []
-    for name in shelf.having(TABLE):
-        book, case = BOOKS[name], Whole(shelf.source(name))
-        nodes = book.gpus // book.gpus_per_node
-        found.append(bounded(case, gpus=book.gpus, part="published size", trace=name))
+    for name in datasets.having(TABLE):
+        trace_file, case = TRACE_FILES[name], Whole(datasets.source(name))
+        nodes = trace_file.gpus // trace_file.gpus_per_node
+        found.append(bounded(case, gpus=trace_file.gpus, part="published size", trace=name))
         for policy in (*SHARES, "edf"):
-            setting = Setting(policy, nodes, book.gpus_per_node, cost_model="elasticflow")
+            setting = Setting(
+                policy, nodes, trace_file.gpus_per_node, cost_model="elasticflow", epoch_s=SLOT_S
+            )
             found.append(simulated(case, setting, part="published size", trace=name))
     return found
 
 
-def ladder(shelf: Shelf, _seeds: Sequence[int]) -> list[Trial]:
+def ladder(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     """Each trace on each of its clusters, small traces first; the bounds, which take longest, last."""
     rungs = [
         (name, gpus)
-        for name in shelf.having(list(RUNGS))
-        for gpus in (SAMPLE_RUNGS if shelf.samples else RUNGS[name])
+        for name in datasets.having(list(RUNGS))
+        for gpus in (SAMPLE_RUNGS if datasets.samples else RUNGS[name])
     ]
-    runs = [trial for name, gpus in rungs for trial in _rung(shelf, name, gpus)]
+    runs = [trial for name, gpus in rungs for trial in _rung(datasets, name, gpus)]
     return runs + [
-        bounded(Whole(shelf.source(name)), gpus=gpus, part="ladder", trace=name)
+        bounded(Whole(datasets.source(name)), gpus=gpus, part="ladder", trace=name)
         for name, gpus in rungs
     ]
 
 
-def _rung(shelf: Shelf, name: str, gpus: int) -> Iterator[Trial]:
-    case = Whole(shelf.source(name))
-    for policy, admission in _policies(name, samples=shelf.samples):
+def _rung(datasets: Datasets, name: str, gpus: int) -> Iterator[Trial]:
+    case = Whole(datasets.source(name))
+    for policy, admission in _policies(name, samples=datasets.samples):
         setting = Setting(
-            policy, gpus // 8, 8, pooled=True, restart_s=RESTART_S, admission=admission
+            policy,
+            gpus // 8,
+            8,
+            pooled=True,
+            restart_s=RESTART_S,
+            admission=admission,
+            epoch_s=SLOT_S,
         )
         yield simulated(case, setting, part="ladder", trace=name)
 

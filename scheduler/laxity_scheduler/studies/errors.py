@@ -11,9 +11,9 @@ from typing import Final
 
 from laxity_scheduler.simulate.costs import CostName
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.simulate.studies.cases import Whole
-from laxity_scheduler.simulate.studies.shelf import BOOKS, Shelf
-from laxity_scheduler.simulate.studies.trial import Trial, simulated
+from laxity_scheduler.studies.cases import Whole
+from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets
+from laxity_scheduler.studies.trial import Trial, simulated
 
 ERRORS: Final = (0.0, 0.1, 0.2, 0.4)
 COSTS: Final[Sequence[CostName]] = ("free", "flat", "elasticflow", "live")
@@ -31,17 +31,17 @@ GPUS: Final = {"195job": 64, "10": 32, "01": 128}
 FEW: Final = ("195job", "10")  # what is simulated cycle by cycle
 
 
-def trials(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
+def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Each trace on a scarce cluster; without an error one seed is enough."""
-    names = shelf.having(["195job"] if shelf.samples else list(GPUS))
-    costs = [model for model in COSTS if not (shelf.samples and model == "live")]
+    names = datasets.having(["195job"] if datasets.samples else list(GPUS))
+    costs = [model for model in COSTS if not (datasets.samples and model == "live")]
     return [
         simulated(
-            Whole(shelf.source(name)),
+            Whole(datasets.source(name)),
             Setting(
                 policy,
-                GPUS[name] // BOOKS[name].gpus_per_node,
-                BOOKS[name].gpus_per_node,
+                GPUS[name] // TRACE_FILES[name].gpus_per_node,
+                TRACE_FILES[name].gpus_per_node,
                 cost_model=model,
                 error=error,
                 seed=seed,
@@ -54,7 +54,7 @@ def trials(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
         for model in costs
         for name in names
         for policy, admission in RULES
-        if _looked_at(policy, model, name, few=shelf.samples)
+        if _looked_at(policy, model, name, few=datasets.samples)
         for error in ERRORS
         for seed in (seeds if error else seeds[:1])
     ]

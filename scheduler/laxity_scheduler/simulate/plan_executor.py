@@ -22,18 +22,18 @@ from laxity_scheduler.model.decision import (
 )
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.simulate.live import TINY, Live
-from laxity_scheduler.simulate.passage import Passage
+from laxity_scheduler.simulate.execution import JobExecution
+from laxity_scheduler.simulate.job import TINY, SimJob
 
 
-class Carrier:
+class PlanExecutor:
     """Carries plans out; keeps who was promised what, who was refused and what is held for whom."""
 
-    def __init__(self, passage: Passage, *, refused_stay: bool = False) -> None:
+    def __init__(self, passage: JobExecution, *, refused_stay: bool = False) -> None:
         self.refused_stay = refused_stay
         self.passage, self.agenda, self.fleet = passage, passage.agenda, passage.fleet
         self.rounds = 0
-        self.left: dict[str, Live] = {}  # refused: they went away
+        self.left: dict[str, SimJob] = {}  # refused: they went away
         self.refusals: dict[str, str] = {}
         self.promised_at: dict[str, float] = {}
         self.holds: list[Hold] = []
@@ -107,7 +107,7 @@ class Carrier:
         self.passage.plan_next(live)
         self.fleet.count(self.now)
 
-    def _start_s(self, live: Live) -> float:
+    def _start_s(self, live: SimJob) -> float:
         """Where rounds are paid, the round that follows counts it."""
         costs = self.passage.costs
         return 0.0 if costs.round_s else costs.start_s(live.gpus)
@@ -125,7 +125,7 @@ class Carrier:
         self.passage.plan_next(live)
         self.fleet.count(self.now)
 
-    def _grow(self, live: Live, decision: Resize) -> None:
+    def _grow(self, live: SimJob, decision: Resize) -> None:
         added = decision.nodes[live.workers :]
         self.fleet.take(added, live.truth.gpus_per_worker)
         self.passage.account(live)
@@ -133,7 +133,7 @@ class Carrier:
         live.shrink_to = 0
         live.grown_at = self.now + self._start_s(live)
 
-    def _shrink(self, live: Live, decision: Resize) -> None:
+    def _shrink(self, live: SimJob, decision: Resize) -> None:
         """The workers have re-formed and the others go; or they go at once."""
         gone = live.nodes[decision.workers :]
         self.passage.account(live)

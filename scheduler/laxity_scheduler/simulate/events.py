@@ -8,7 +8,7 @@ from laxity_scheduler.model.job import FOREVER
 Kind = Literal["job", "gone", "failure", "repair", "wake", "look"]
 
 
-class Agenda:
+class EventQueue:
     """Events in order of time; those of one instant in the order in which they were added."""
 
     def __init__(self, now: float) -> None:
@@ -39,7 +39,7 @@ class Agenda:
         if self.now < at < FOREVER:
             self.add(at, "look", "", self._looks)
 
-    def overtaken(self, look: int) -> bool:
+    def is_overtaken(self, look: int) -> bool:
         """Whether the policy has decided again since."""
         return look != self._looks
 

@@ -10,36 +10,36 @@ from dataclasses import replace
 from typing import Final
 
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.simulate.agenda import Agenda
 from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
-from laxity_scheduler.simulate.fleet import Fleet
-from laxity_scheduler.simulate.live import TINY, Live, row_of
+from laxity_scheduler.simulate.events import EventQueue
+from laxity_scheduler.simulate.job import TINY, SimJob, row_of
+from laxity_scheduler.simulate.nodes import SimNodes
 
 SEEN_EPOCHS: Final = 20
 
 
-class Passage:
+class JobExecution:
     """What happens to submitted jobs on these nodes at these costs."""
 
     def __init__(
-        self, agenda: Agenda, fleet: Fleet, costs: Costs, *, each_epoch: bool = False
+        self, agenda: EventQueue, fleet: SimNodes, costs: Costs, *, each_epoch: bool = False
     ) -> None:
         """`each_epoch`: an epoch's end is an event, though nothing waits for it."""
         self.agenda, self.fleet, self.costs, self.each_epoch = agenda, fleet, costs, each_epoch
-        self.live: dict[str, Live] = {}
-        self.finished: dict[str, tuple[Live, float]] = {}
-        self._leaving: dict[int, tuple[Live, str]] = {}  # stopped workers whose pods still go
+        self.live: dict[str, SimJob] = {}
+        self.finished: dict[str, tuple[SimJob, float]] = {}
+        self._leaving: dict[int, tuple[SimJob, str]] = {}  # stopped workers whose pods still go
         self._left = 0
 
     @property
     def now(self) -> float:
         return self.agenda.now
 
-    def give(self, live: Live, nodes: Iterable[str]) -> None:
+    def give(self, live: SimJob, nodes: Iterable[str]) -> None:
         """Its workers on these nodes are gone."""
         self.fleet.give(nodes, live.truth.gpus_per_worker, self.now)
 
-    def leave(self, live: Live, nodes: tuple[str, ...]) -> None:
+    def leave(self, live: SimJob, nodes: tuple[str, ...]) -> None:
         """Its workers on these nodes are stopped; their pods take a while to go."""
         if not self.costs.gone_s:
             self.give(live, nodes)
@@ -62,12 +62,12 @@ class Passage:
         for number in [number for number, left in self._leaving.items() if left[1] == node]:
             self.gone(number)
 
-    def _went(self, live: Live, node: str) -> None:
+    def _went(self, live: SimJob, node: str) -> None:
         live.going -= 1
         live.dirty = True
         self.give(live, (node,))
 
-    def plan_next(self, live: Live) -> None:
+    def plan_next(self, live: SimJob) -> None:
         """Put its next event on the heap; an older one no longer counts."""
         live.version += 1
         at = live.finish_at
@@ -78,7 +78,7 @@ class Passage:
         if at < FOREVER:
             self.agenda.add(at, "job", live.truth.id, live.version)
 
-    def _change_at(self, live: Live) -> float:
+    def _change_at(self, live: SimJob) -> float:
         """When what waits can take effect."""
         ready_at = max(self.now, live.ready_at)
         if live.workers > live.formed and not (live.stop_at_boundary or live.shrink_to):
@@ -87,12 +87,12 @@ class Passage:
         trains_from = max(live.since, live.ready_at)
         return max(ready_at, trains_from + (whole - live.position) * live.epoch_s)
 
-    def _epoch_ends_at(self, live: Live) -> float:
+    def _epoch_ends_at(self, live: SimJob) -> float:
         """The end of the epoch that runs."""
         whole = math.floor(live.at(max(self.now, live.ready_at)) + TINY) + 1.0
         return max(live.since, live.ready_at) + (whole - live.position) * live.epoch_s
 
-    def settle(self, live: Live) -> None:
+    def settle(self, live: SimJob) -> None:
         """Its event has come: the end, or a change that waited."""
         if live.finish_at <= self.now + TINY:
             self._finish(live)
@@ -115,14 +115,14 @@ class Passage:
         live.dirty = True
         self.plan_next(live)
 
-    def _reform(self, live: Live, width: int, cost_s: float) -> None:
+    def _reform(self, live: SimJob, width: int, cost_s: float) -> None:
         live.formed = width
         live.fresh_at = math.floor(live.position + TINY)
         live.ready_at = self.now + cost_s
         live.starting = False
         self.lose(live, cost_s)
 
-    def move(self, live: Live) -> None:
+    def move(self, live: SimJob) -> None:
         """Bring its position to now."""
         position = live.at(self.now)
         if live.formed and not live.parked:
@@ -134,7 +134,7 @@ class Passage:
                 live.seen = (live.seen + more)[-SEEN_EPOCHS:]
         live.position, live.since = position, self.now
 
-    def account(self, live: Live) -> None:
+    def account(self, live: SimJob) -> None:
         """Count the GPU time since it was last counted."""
         spent_s = self.now - live.accounted_at
         if live.workers and spent_s:
@@ -142,15 +142,15 @@ class Passage:
             live.gpu_s += spent_s * live.gpus
         live.accounted_at = self.now
 
-    def lose(self, live: Live, seconds: float) -> None:
+    def lose(self, live: SimJob, seconds: float) -> None:
         live.lost_gpu_s += seconds * live.gpus
 
-    def cut_short(self, live: Live) -> None:
+    def cut_short(self, live: SimJob) -> None:
         """A start or change that was counted whole ends before its time: the rest is not lost."""
         self.lose(live, -max(0.0, live.ready_at - self.now))
         live.ready_at = min(live.ready_at, self.now)
 
-    def _finish(self, live: Live) -> None:
+    def _finish(self, live: SimJob) -> None:
         self.account(live)
         self.give(live, live.nodes)
         live.version += 1
@@ -178,7 +178,7 @@ class Passage:
             live.dirty = True
             self.plan_next(live)
 
-    def change_now(self, live: Live) -> None:
+    def change_now(self, live: SimJob) -> None:
         """Another width at once: work since the last epoch's end is lost."""
         self.move(live)
         self.redo(live)
@@ -187,14 +187,14 @@ class Passage:
         paid_later = bool(self.costs.round_s)
         self._reform(live, live.workers, 0.0 if paid_later else self.costs.start_s(live.gpus))
 
-    def redo(self, live: Live) -> None:
+    def redo(self, live: SimJob) -> None:
         """Go back to the last epoch's end."""
         whole = math.floor(live.position + TINY)
         if live.formed:
             self.lose(live, (live.position - whole) * live.epoch_s)
         live.position = float(whole)
 
-    def stop(self, live: Live) -> None:
+    def stop(self, live: SimJob) -> None:
         now = self.now
         self.account(live)
         self.move(live)
@@ -216,7 +216,7 @@ class Passage:
         live.dirty = True
         self.fleet.count(self.now)
 
-    def row(self, live: Live) -> Job:
+    def row(self, live: SimJob) -> Job:
         """Its row; the same object as long as nothing happened to it."""
         now = self.now
         position = live.at(now)

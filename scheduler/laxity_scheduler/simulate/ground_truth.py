@@ -1,32 +1,30 @@
-"""What really happens to a simulated job, and what policies are told of it.
+"""What really happens to a simulated job.
 
 A trace's job becomes a number of equal epochs (600 s each at the width that its user asked for,
 at least 1, at most 1,000) and the seconds of one epoch on each width: from a measured throughput
-table (elastic), or from the recorded duration (rigid). Policies never see this: they ask a Belief,
-a predictor whose error is drawn per job from a seed.
+table (elastic), or from the recorded duration (rigid). Policies never see this: they ask a
+NoisyPredictor, whose error is drawn per job from a seed.
 """
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from laxity_profiler.estimate import Ask, Estimate, Estimates, Floats, Progress, Workload
+from laxity_profiler.estimate import Floats, Workload
 from laxity_scheduler.model.job import FOREVER, Job, ServiceClass
 from laxity_scheduler.order import Shape
-from laxity_scheduler.simulate.costs import Costs
 from laxity_scheduler.simulate.traces import Trace, TraceJob
 
 EPOCH_S: Final = 600.0
 MOST_EPOCHS: Final = 1_000
-Z90: Final = 1.2815515594457831  # the 90 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class GroundTruth:
     """One job as it really is. `epoch_s` is the time of one epoch by width, without any cost."""
 
     id: str
@@ -72,12 +70,12 @@ def epochs_of(duration_s: float, epoch_s: float = EPOCH_S) -> int:
     return min(MOST_EPOCHS, max(1, round(duration_s / epoch_s)))
 
 
-def truths(
+def ground_truths(
     trace: Trace, *, elastic: bool, gpus_per_node: int, pooled: bool, epoch_s: float = EPOCH_S
-) -> list[Truth]:
+) -> list[GroundTruth]:
     """All jobs of a trace; `elastic` widens those that have a throughput table."""
     return [
-        _truth(
+        _ground_truth(
             job,
             number,
             name,
@@ -101,7 +99,7 @@ def names_of(trace: Trace) -> list[str]:
     return found
 
 
-def _truth(
+def _ground_truth(
     job: TraceJob,
     number: int,
     name: str,
@@ -110,7 +108,7 @@ def _truth(
     gpus_per_node: int,
     pooled: bool,
     epoch_s: float,
-) -> Truth:
+) -> GroundTruth:
     epochs = epochs_of(job.duration_s, epoch_s)
     if elastic and job.table is not None:
         widths, per_worker = job.table.levels, 1
@@ -118,7 +116,7 @@ def _truth(
     else:
         workers, per_worker = (1, job.gpus) if pooled else rigid_shape(job.gpus, gpus_per_node)
         widths, took = (workers,), {workers: job.duration_s / epochs}
-    return Truth(
+    return GroundTruth(
         id=name,
         number=number,
         submitted_at=job.submitted_at,
@@ -155,86 +153,3 @@ def belief_errors(factors: Floats, epochs: Floats, percent: int) -> Floats:
     Both of shape (n,): errors drawn at the start, and all epochs of each job.
     """
     return np.asarray(np.abs(factors ** (1.0 / (1.0 + np.floor(epochs * percent / 100.0))) - 1.0))
-
-
-class Belief:
-    """A Predictor with a stated error.
-
-    A job's epochs are believed to take exp(sigma z) times what they take, z drawn per job. Once k
-    of its epochs have been observed, the logarithm of the error has shrunk to 1 / (1 + k) of it.
-    The quantiles are those of this distribution. Costs of starts and stops are known.
-    """
-
-    def __init__(
-        self, jobs: Iterable[Truth], costs: Costs, *, error: float = 0.0, seed: int = 0
-    ) -> None:
-        """`error` is the mean absolute error as a share: 0.2 for 20 %."""
-        self.costs = costs
-        self.error = error
-        self.seed = seed
-        self.sigma = sigma_of(error)
-        self._truth = {job.workload.model: job for job in jobs}
-        self._factor = {
-            key: error_factor(key, sigma=self.sigma, seed=seed) if error else 1.0
-            for key in self._truth
-        }
-
-    @property
-    def version(self) -> str:
-        return f"simulated error={self.error:g} seed={self.seed} costs={self.costs.name}"
-
-    def epoch_time(self, workload: Workload, workers: int) -> Estimate:
-        return self._estimate(workload, workers, 1, 0)
-
-    def remaining(self, workload: Workload, progress: Progress, workers: int) -> Estimate:
-        left = max(0, workload.epochs - progress.epochs_done)
-        return self._estimate(workload, workers, left, len(progress.epoch_s))
-
-    def table(self, asks: Sequence[Ask]) -> Estimates:
-        rows = [self.remaining(ask.workload, ask.progress, ask.workers) for ask in asks]
-        p10, p50, mean, p90 = (
-            np.array(
-                [(row.p10_s, row.p50_s, row.mean_s, row.p90_s) for row in rows], dtype=np.float64
-            )
-            .reshape(len(rows), 4)
-            .T
-        )
-        points = np.array([row.n_points for row in rows], np.int64)
-        return Estimates(p10, p50, mean, p90, tuple([row.source for row in rows]), points)
-
-    def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
-        return _sure(self.costs.stop_s(self._gpus(workload, workers)))
-
-    def resume_cost(self, workload: Workload, workers: int) -> Estimate:
-        return _sure(self.costs.start_s(self._gpus(workload, workers)))
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "kind": "simulated",
-            "error": self.error,
-            "seed": self.seed,
-            "costs": self.costs.name,
-        }
-
-    def _gpus(self, workload: Workload, workers: int) -> int:
-        truth = self._truth.get(workload.model)
-        return workers * (truth.gpus_per_worker if truth else 1)
-
-    def _estimate(self, workload: Workload, workers: int, epochs: int, seen: int) -> Estimate:
-        truth = self._truth.get(workload.model)
-        epoch_s = None if truth is None else truth.epoch_s.get(workers)
-        if epoch_s is None:
-            return Estimate(0.0, FOREVER, FOREVER, FOREVER, "prior", 0)
-        total_s = epochs * epoch_s
-        if self.sigma == 0.0:
-            return Estimate(total_s, total_s, total_s, total_s, "truth", seen)
-        shrunk = 1.0 / (1 + seen)
-        spread = self.sigma * shrunk
-        middle_s = total_s * self._factor[workload.model] ** shrunk
-        wide = math.exp(Z90 * spread)
-        mean_s = middle_s * math.exp(spread * spread / 2.0)
-        return Estimate(middle_s / wide, middle_s, mean_s, middle_s * wide, "history", seen)
-
-
-def _sure(seconds: float) -> Estimate:
-    return Estimate(seconds, seconds, seconds, seconds, "truth")

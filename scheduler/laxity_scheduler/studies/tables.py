@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from laxity_scheduler.simulate.report import interval
-from laxity_scheduler.simulate.studies.keep import read
-from laxity_scheduler.simulate.studies.shelf import shelf
-from laxity_scheduler.simulate.studies.study import STUDIES, conduct
-from laxity_scheduler.simulate.studies.trial import Cell, Row
+from laxity_scheduler.studies.datasets import datasets
+from laxity_scheduler.studies.results import read
+from laxity_scheduler.studies.study import STUDIES, run_study
+from laxity_scheduler.studies.trial import Cell, Row
 
 STUDY: Final = "LAXITY_STUDY"
 SEEDS_OF_SAMPLES: Final = 2
@@ -33,8 +33,8 @@ def rows(name: str, kept: Path) -> list[Row]:
 
 def _made(name: str) -> list[Row]:
     with TemporaryDirectory() as folder:
-        problems = conduct(
-            STUDIES[name], shelf(samples=True), range(SEEDS_OF_SAMPLES), Path(folder)
+        problems = run_study(
+            STUDIES[name], datasets(samples=True), range(SEEDS_OF_SAMPLES), Path(folder)
         )
         if problems:
             raise RuntimeError("; ".join(problems))
@@ -76,7 +76,7 @@ def gain(ours: Mapping[int, float], theirs: Mapping[int, float]) -> tuple[float,
     return spread({seed: ours[seed] - theirs[seed] for seed in both}, scale=100.0)
 
 
-def told(figure: tuple[float, float], digits: int = 1) -> str:
+def with_interval(figure: tuple[float, float], digits: int = 1) -> str:
     """`-12.3 +- 4.5`; one value has no interval."""
     mean, half = figure
     if mean != mean:  # noqa: PLR0124 - nan

@@ -10,8 +10,8 @@ import typer
 from laxity.cli.job_names import completing
 
 if TYPE_CHECKING:
-    from laxity_scheduler.simulate.studies.study import Told
-    from laxity_scheduler.simulate.studies.trial import Trial
+    from laxity_scheduler.studies.study import Told
+    from laxity_scheduler.studies.trial import Trial
 
 OUT: Final = Path(".laxity/studies")
 EXIT_FAILED, EXIT_USAGE = 1, 2
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _studies() -> list[str]:
-    from laxity_scheduler.simulate.studies.study import STUDIES
+    from laxity_scheduler.studies.study import STUDIES
 
     return list(STUDIES)
 
@@ -49,18 +49,18 @@ def study(
 ) -> None:
     """Make a study's rows; those that the folder has are not computed again."""
     from laxity_scheduler.simulate.limits import whole
-    from laxity_scheduler.simulate.studies.shelf import shelf
-    from laxity_scheduler.simulate.studies.study import STUDIES, conduct
     from laxity_scheduler.simulate.traces import TraceError
+    from laxity_scheduler.studies.datasets import datasets
+    from laxity_scheduler.studies.study import STUDIES, run_study
 
     if name not in STUDIES:
         _list(name)
     try:
         whole("--seeds", [seeds])
         whole("--processes", [processes])
-        problems = conduct(
+        problems = run_study(
             STUDIES[name],
-            shelf(samples=samples),
+            datasets(samples=samples),
             range(seeds),
             out,
             processes=processes,
@@ -82,7 +82,7 @@ def study(
 
 def _list(unknown: str) -> NoReturn:
     """The studies that there are; with a name that is none of them, on stderr."""
-    from laxity_scheduler.simulate.studies.study import STUDIES
+    from laxity_scheduler.studies.study import STUDIES
 
     if unknown:
         near = get_close_matches(unknown, STUDIES, n=1)
@@ -103,7 +103,7 @@ def _tell(done: int, many: int, told: "Told") -> None:
 
 def _wanted(where: list[str]) -> Callable[["Trial"], bool]:
     """Whether a trial has all these labels. ValueError if one of them is none."""
-    from laxity_scheduler.simulate.studies.trial import LABELS, text
+    from laxity_scheduler.studies.trial import LABELS, text
 
     wanted: dict[str, set[str]] = {}
     for words in where:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from laxity_scheduler.simulate.traces import FORMATS, Format, TraceError, opened
+from laxity_scheduler.simulate.traces import FORMATS, Format, TraceError, open_text
 
 SAMPLES: Final = Path(__file__).parent / "samples"
 TRACES: Final = "LAXITY_TRACES"
@@ -26,7 +26,7 @@ COLUMNS: Final[dict[str, Format]] = {
 }
 
 
-def found(path: Path) -> Path:
+def resolve(path: Path) -> Path:
     """The path, or the same one under LAXITY_TRACES or in the samples; as it is if it is nowhere."""
     if path.is_absolute():
         return path
@@ -35,7 +35,7 @@ def found(path: Path) -> Path:
 
 def trace_at(path: Path) -> Path:
     """The file of a trace. TraceError says where it was looked for, and what there is."""
-    at = found(path)
+    at = resolve(path)
     if at.is_file():
         return at
     if at.is_dir():
@@ -56,7 +56,7 @@ def format_of(path: Path, asked: str) -> Format:
         also = f"; did you mean {near[0]}?" if near else ""
         message = f"unknown trace format {asked!r}: one of {', '.join(FORMATS)}{also}"
         raise TraceError(message)
-    name = asked or _by_columns(path) or guessed(path)
+    name = asked or _by_columns(path) or guess_format(path)
     kind = next((one for one in FORMATS if one == name), None)
     if kind is None:
         message = (
@@ -67,7 +67,7 @@ def format_of(path: Path, asked: str) -> Format:
     return kind
 
 
-def guessed(path: Path) -> str:
+def guess_format(path: Path) -> str:
     """The format, from the file's name or its folder's."""
     text = f"{path.parent.name}/{path.name}".lower()
     for format_ in FORMATS:
@@ -141,7 +141,7 @@ def _there_is(names: list[str]) -> str:
 def _by_columns(path: Path) -> str:
     """The format whose column stands in the first lines; "" if none does or they cannot be read."""
     try:
-        with opened(path) as lines:
+        with open_text(path) as lines:
             head = [next(lines, "") for _ in range(3)]
     except (OSError, EOFError):
         return ""

@@ -14,7 +14,7 @@ from typing import Any
 
 
 @contextmanager
-def side_by_side(
+def process_pool(
     processes: int,
     function: Callable[..., Any],
     calls: Sequence[tuple[Any, ...]],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from laxity.bench_results import Figure, figure
-from laxity_scheduler.simulate.decisions import decisions
+from laxity_scheduler.simulate.bench_decisions import decisions
 
 SIZES: Final = (1_000, 10_000, 100_000)
 GROWING: Final = {"rigid": "edf", "elasticflow": "elasticflow", "qos": "qos"}

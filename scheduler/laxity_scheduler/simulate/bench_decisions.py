@@ -25,7 +25,8 @@ from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.simulate.costs import Costs, costs
-from laxity_scheduler.simulate.truth import Belief, Truth
+from laxity_scheduler.simulate.ground_truth import GroundTruth
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 
 WARM_DECISIONS: Final = 40
 WIDTHS: Final = (1, 2, 4, 8)
@@ -93,7 +94,7 @@ def decisions(
     """Milliseconds of a cold decision (decide and check), and of warm ones."""
     truths, state = crowd(jobs=jobs, nodes=nodes, seed=0, tied=tied)
     model = costs("live", cluster_gpus=state.total_gpus)
-    predictor = Belief(truths, model)
+    predictor = NoisyPredictor(truths, model)
     decide = find(name).policy()
     warm_up(decide, model, each=jobs // nodes, tied=tied)
     gc.collect()
@@ -119,12 +120,14 @@ def warm_up(decide: Policy, model: Costs, *, each: int, tied: float) -> None:
     """
     for jobs, on_a_node in ((40, 4), (1_000, 4), (3_000, max(4, each))):
         truths, state = crowd(jobs=jobs, nodes=jobs // on_a_node, seed=1, tied=tied)
-        predictor = Belief(truths, model)
+        predictor = NoisyPredictor(truths, model)
         _, state = _timed(decide, state, predictor)
         _timed(decide, underway(state, np.random.default_rng(2)), predictor)
 
 
-def _timed(decide: Policy, state: ClusterState, predictor: Belief) -> tuple[float, ClusterState]:
+def _timed(
+    decide: Policy, state: ClusterState, predictor: NoisyPredictor
+) -> tuple[float, ClusterState]:
     gc.disable()
     began = time.process_time()
     plan = decide(state, predictor)
@@ -176,14 +179,14 @@ def _epoch_on(job: Job, now: float) -> Job:
 
 def crowd(
     *, jobs: int, nodes: int, seed: int, tied: float = 0.0
-) -> tuple[list[Truth], ClusterState]:
+) -> tuple[list[GroundTruth], ClusterState]:
     """A snapshot with so many queued jobs of 40 models, on nodes of 8 GPUs; half have deadlines.
 
     A share `tied` of the jobs may use the first fifth of the nodes only.
     """
     draw = np.random.default_rng(seed)
     kinds = [
-        Truth(
+        GroundTruth(
             id=f"model-{number}",
             number=number,
             submitted_at=0.0,

@@ -37,24 +37,24 @@ def everything(*, json_: AsJson = False, quick: Quick = False, plot: Plot = None
     """Simulator and decision."""
     from laxity_scheduler.simulate.bench import KINDS
 
-    _measured(KINDS, json_=json_, quick=quick, plot=plot)
+    print_figures(KINDS, json_=json_, quick=quick, plot=plot)
 
 
 def simulator(*, json_: AsJson = False, quick: Quick = False) -> None:
     """Jobs per second of simulated traces."""
-    _measured(("simulator",), json_=json_, quick=quick)
+    print_figures(("simulator",), json_=json_, quick=quick)
 
 
 def decision(*, json_: AsJson = False, quick: Quick = False, plot: Plot = None) -> None:
     """Milliseconds of one decision, cold and warm, and how they grow with the number of jobs."""
-    _measured(("decision",), json_=json_, quick=quick, plot=plot)
+    print_figures(("decision",), json_=json_, quick=quick, plot=plot)
 
 
-def _measured(
+def print_figures(
     kinds: tuple[str, ...], *, json_: bool, quick: bool, plot: Path | None = None
 ) -> None:
     from laxity_scheduler.simulate.bench import measure
-    from laxity_scheduler.simulate.growth import draw
+    from laxity_scheduler.simulate.bench_scaling import draw
 
     figures = measure(kinds, quick=quick)
     if plot is not None:

@@ -11,7 +11,7 @@ from typing import Final
 from laxity_scheduler.simulate.bound import deadline_bound
 from laxity_scheduler.simulate.report import Figures, report
 from laxity_scheduler.simulate.run import Setting, simulate
-from laxity_scheduler.simulate.studies.cases import Case
+from laxity_scheduler.studies.cases import Case
 
 Cell = str | int | float | None
 Row = dict[str, Cell]

@@ -19,9 +19,9 @@ from typing import Final
 
 from laxity_scheduler.simulate.generate import Mix, generate, offered_load
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.simulate.studies.cases import Made
-from laxity_scheduler.simulate.studies.shelf import Shelf
-from laxity_scheduler.simulate.studies.trial import Trial, bounded, simulated
+from laxity_scheduler.studies.cases import Made
+from laxity_scheduler.studies.datasets import Datasets
+from laxity_scheduler.studies.trial import Trial, bounded, simulated
 
 OTHERS: Final = ("fifo", "edf", "edf_elastic", "elasticflow", "laxity")
 OURS: Final = {"scarce": ("qos",)} | dict.fromkeys(
@@ -34,9 +34,9 @@ ERROR: Final = 0.1
 MEASURED_JOBS: Final = 2_000  # from which a mix's work per job is taken
 
 
-def trials(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
+def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Each cluster, each policy, each seed; the framework also on exact predictions."""
-    jobs = 10 if shelf.samples else 40
+    jobs = 10 if datasets.samples else 40
     return [
         trial
         for seed in seeds

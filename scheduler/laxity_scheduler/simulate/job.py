@@ -8,16 +8,16 @@ from typing import Final
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.simulate.truth import Truth
+from laxity_scheduler.simulate.ground_truth import GroundTruth
 
 TINY: Final = 1e-9
 
 
 @dataclass(slots=True)
-class Live:
+class SimJob:
     """A submitted, unfinished job as it is."""
 
-    truth: Truth
+    truth: GroundTruth
     row: Job
     position: float = 0.0  # epochs done, with a fraction, at `since`
     since: float = 0.0
@@ -81,7 +81,7 @@ class Live:
         return self.formed != (self.shrink_to or self.workers)
 
 
-def row_of(live: Live, done: int, now: float) -> Job:
+def row_of(live: SimJob, done: int, now: float) -> Job:
     """Its row as it is now, with so many epochs done."""
     row = live.row
     starting = live.starting and now < live.ready_at and live.position - done < TINY

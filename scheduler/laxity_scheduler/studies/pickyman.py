@@ -35,9 +35,9 @@ from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.order import Packing
 from laxity_scheduler.simulate.generate import Mix
 from laxity_scheduler.simulate.run import Setting
-from laxity_scheduler.simulate.studies.cases import Batch, Case, Made, Window
-from laxity_scheduler.simulate.studies.shelf import BOOKS, Shelf
-from laxity_scheduler.simulate.studies.trial import Row, Trial, simulated
+from laxity_scheduler.studies.cases import Batch, Case, Made, Window
+from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets
+from laxity_scheduler.studies.trial import Row, Trial, simulated
 
 POLICIES: Final[Sequence[tuple[str, Packing]]] = (
     ("fifo", "skip"),
@@ -66,26 +66,26 @@ SHORT: Final = Mix(
 EPOCH_S: Final = 60.0
 
 
-def trials(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
+def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Both regimes, each policy, each seed."""
-    return [*_on_traces(shelf, seeds), *_as_in_paper(shelf, seeds)]
+    return [*_on_traces(datasets, seeds), *_as_in_paper(datasets, seeds)]
 
 
-def _on_traces(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
+def _on_traces(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Open windows and closed batches of each trace."""
-    jobs = 60 if shelf.samples else 500
-    names = shelf.having(["195job"] if shelf.samples else list(NODES))
+    jobs = 60 if datasets.samples else 500
+    names = datasets.having(["195job"] if datasets.samples else list(NODES))
     return [
         simulated(case, _setting(name, policy, packing, seed), part=part, trace=name)
         for name in names
         for seed in seeds
-        for part, case in _cases(shelf, name, jobs, seed)
+        for part, case in _cases(datasets, name, jobs, seed)
         for policy, packing in POLICIES
     ]
 
 
-def _cases(shelf: Shelf, name: str, jobs: int, seed: int) -> Sequence[tuple[str, Case]]:
-    source = shelf.source(name)
+def _cases(datasets: Datasets, name: str, jobs: int, seed: int) -> Sequence[tuple[str, Case]]:
+    source = datasets.source(name)
     return (("open", Window(source, jobs, seed)), ("closed", Batch(source, jobs, seed)))
 
 
@@ -93,7 +93,7 @@ def _setting(name: str, policy: str, packing: Packing, seed: int) -> Setting:
     return Setting(
         policy,
         NODES[name],
-        BOOKS[name].gpus_per_node,
+        TRACE_FILES[name].gpus_per_node,
         cost_model="live",
         error=ERROR,
         seed=seed,
@@ -101,9 +101,9 @@ def _setting(name: str, policy: str, packing: Packing, seed: int) -> Setting:
     )
 
 
-def _as_in_paper(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
+def _as_in_paper(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Open arrivals and closed batches of made jobs, at each scale of costs."""
-    mix = replace(SHORT, jobs=30) if shelf.samples else SHORT
+    mix = replace(SHORT, jobs=30) if datasets.samples else SHORT
     batch = replace(mix, jobs_per_hour=float(mix.jobs))
     return [
         simulated(Made(one, seed), setting, part=f"paper {part} x{scale}", trace="made")
@@ -129,9 +129,9 @@ def _small(policy: str, packing: Packing, scale: int, seed: int) -> Setting:
     )
 
 
-def covers(shelf: Shelf, seeds: Sequence[int]) -> list[Trial]:
+def covers(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Random sets of running jobs, widths 1 to 8, log-normal costs: greedy against exact."""
-    many = 50 if shelf.samples else 1_000
+    many = 50 if datasets.samples else 1_000
     return [
         Trial(
             {"part": f"{size} candidates", "policy": "greedy", "seed": seed},

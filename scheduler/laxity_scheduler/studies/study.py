@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from laxity_scheduler.simulate.side_by_side import side_by_side
-from laxity_scheduler.simulate.studies import deadlines, errors, pickyman, qos
-from laxity_scheduler.simulate.studies.keep import read, write
-from laxity_scheduler.simulate.studies.shelf import Shelf
-from laxity_scheduler.simulate.studies.trial import LABELS, Row, Trial, key, text
+from laxity_scheduler.simulate.process_pool import process_pool
 from laxity_scheduler.simulate.traces import TraceError
+from laxity_scheduler.studies import deadlines, errors, pickyman, qos
+from laxity_scheduler.studies.datasets import Datasets
+from laxity_scheduler.studies.results import read, write
+from laxity_scheduler.studies.trial import LABELS, Row, Trial, key, text
 
 
 class NoSuchRowsError(ValueError):
     """Labels were asked for that no row has together."""
 
 
-Trials = Callable[[Shelf, Sequence[int]], list[Trial]]
+Trials = Callable[[Datasets, Sequence[int]], list[Trial]]
 Told = tuple[Trial, Row | None, str]  # a trial, its row, or what went wrong
 
 
@@ -46,9 +46,9 @@ STUDIES: Final = {
 }
 
 
-def conduct(
+def run_study(
     study: Study,
-    shelf: Shelf,
+    datasets: Datasets,
     seeds: Sequence[int],
     folder: Path,
     *,
@@ -57,9 +57,11 @@ def conduct(
     told: Callable[[int, int, Told], None] = lambda _done, _many, _told: None,
 ) -> list[str]:
     """Compute the rows that the folder lacks; what went wrong, a line for each."""
-    every = study.trials(shelf, seeds)
+    every = study.trials(datasets, seeds)
     if not every:
-        message = f"{shelf.folder} has no trace that study {study.name} takes; --samples has some"
+        message = (
+            f"{datasets.folder} has no trace that study {study.name} takes; --samples has some"
+        )
         raise TraceError(message)
     trials = [trial for trial in every if wanted(trial)]
     if not trials:
@@ -68,7 +70,7 @@ def conduct(
     lacking = [trial for trial in trials if trial.key not in rows]
     problems = []
     write(folder, study.name, rows.values())
-    for done, one in enumerate(_computed(lacking, processes), start=1):
+    for done, one in enumerate(compute_trials(lacking, processes), start=1):
         trial, row, problem = one
         if row is None:
             problems.append(f"{', '.join(part for part in trial.key if part)}: {problem}")
@@ -86,16 +88,16 @@ def _labels(study: str, trials: Sequence[Trial]) -> str:
     return f"no row of study {study} has all these labels; there is {', '.join(several)}"
 
 
-def _computed(trials: Sequence[Trial], processes: int) -> Iterator[Told]:
+def compute_trials(trials: Sequence[Trial], processes: int) -> Iterator[Told]:
     if processes <= 1:
-        yield from (_tried(trial) for trial in trials)
+        yield from (try_trial(trial) for trial in trials)
         return
-    with side_by_side(processes, _tried, [(trial,) for trial in trials]) as futures:
+    with process_pool(processes, try_trial, [(trial,) for trial in trials]) as futures:
         for future in as_completed(futures):
             yield future.result()
 
 
-def _tried(trial: Trial) -> Told:
+def try_trial(trial: Trial) -> Told:
     """One trial that fails leaves the others alone."""
     try:
         return trial, trial.row(), ""

@@ -6,7 +6,7 @@ from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import Node
 
 
-class Fleet:
+class SimNodes:
     """Nodes by name; `busy` is (instant, GPUs held) whenever that changed."""
 
     def __init__(self, nodes: Sequence[tuple[str, int]], now: float) -> None:

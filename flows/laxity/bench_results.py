@@ -11,7 +11,7 @@ from typing import Final, TypedDict
 BENCHES: Final = "laxity.benches"
 
 
-class Figure(TypedDict):
+class Metric(TypedDict):
     """One measured figure; `ratio` is to the baseline, None without one."""
 
     value: float
@@ -20,12 +20,12 @@ class Figure(TypedDict):
     ratio: float | None
 
 
-def figure(value: float, unit: str, baseline: float | None = None) -> Figure:
+def figure(value: float, unit: str, baseline: float | None = None) -> Metric:
     ratio = value / baseline if baseline else None
     return {"value": value, "unit": unit, "baseline": baseline, "ratio": ratio}
 
 
-def show(figures: Mapping[str, Figure], *, as_json: bool, beside: str = "the baseline") -> None:
+def show(figures: Mapping[str, Metric], *, as_json: bool, beside: str = "the baseline") -> None:
     """One JSON object, or a line per figure; `beside` says what a ratio is to."""
     import typer
 
@@ -33,6 +33,6 @@ def show(figures: Mapping[str, Figure], *, as_json: bool, beside: str = "the bas
         typer.echo(json.dumps(figures))
         return
     longest = max(map(len, figures), default=0)
-    for name, one in figures.items():
-        ratio = "" if one["ratio"] is None else f"  {one['ratio']:,.2f} x {beside}"
-        typer.echo(f"{name:<{longest}} {one['value']:>14,.2f} {one['unit']}{ratio}")
+    for name, figure in figures.items():
+        ratio = "" if figure["ratio"] is None else f"  {figure['ratio']:,.2f} x {beside}"
+        typer.echo(f"{name:<{longest}} {figure['value']:>14,.2f} {figure['unit']}{ratio}")

@@ -24,12 +24,12 @@ def parse_duration(text: str) -> timedelta:
     """A positive duration of at most ten years; ValueError says what is wrong and what to write."""
     compact = text.strip()
     if not compact or len(compact) > LONGEST_TEXT:
-        raise ValueError(f"{_shown(text)} is no duration; write {EXAMPLES}")
+        raise ValueError(f"{quote_text(text)} is no duration; write {EXAMPLES}")
     if re.fullmatch(_NUMBER, compact):
         raise ValueError(f"{compact} of what? Write the unit: {compact}s, {compact}m or {compact}h")
     match = _DURATION.fullmatch(compact)
     if match is None:
-        raise ValueError(f"{_shown(text)} is no duration; write {EXAMPLES}, largest unit first")
+        raise ValueError(f"{quote_text(text)} is no duration; write {EXAMPLES}, largest unit first")
     seconds = sum(
         (Decimal(number) * _UNIT_S[unit] for unit, number in match.groupdict().items() if number),
         start=Decimal(0),
@@ -66,12 +66,12 @@ def parse_instant(text: str) -> datetime:
     """An ISO 8601 instant with its zone, in UTC; ValueError says what is wrong and what to write."""
     compact = text.strip()
     if len(compact) > LONGEST_TEXT:
-        raise ValueError(f"{_shown(text)} is no instant; write 2026-11-21T18:00Z")
+        raise ValueError(f"{quote_text(text)} is no instant; write 2026-11-21T18:00Z")
     try:
         instant = datetime.fromisoformat(compact)
     except ValueError as error:
         raise ValueError(
-            f"{_shown(text)} is no instant ({error}); write 2026-11-21T18:00Z"
+            f"{quote_text(text)} is no instant ({error}); write 2026-11-21T18:00Z"
         ) from error
     return aware(instant)
 
@@ -103,9 +103,11 @@ def parse_deadline(text: str) -> datetime | timedelta:
     if _LIKE_A_DATE.match(text.strip()):
         return parse_instant(text)
     if not any(character.isdigit() for character in text):
-        raise ValueError(f"{_shown(text)} is no deadline; write {EXAMPLES}, or 2026-11-21T18:00Z")
+        raise ValueError(
+            f"{quote_text(text)} is no deadline; write {EXAMPLES}, or 2026-11-21T18:00Z"
+        )
     return parse_duration(text)
 
 
-def _shown(text: str) -> str:
+def quote_text(text: str) -> str:
     return repr(text if len(text) <= LONGEST_TEXT else f"{text[:40]}...")

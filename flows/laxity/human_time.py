@@ -15,7 +15,7 @@ LAST_SHOWN_AT: Final = LAST_AT - _DAY_S  # beyond it, another time zone has no c
 _UTC: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-def words(seconds: float | None) -> str:
+def format_seconds(seconds: float | None) -> str:
     """Seconds as people say them: 4.2s, 45s, 12m30s, 3h05m, 2d04h; a minus sign when past."""
     if seconds is None or math.isnan(seconds):
         return NONE
@@ -38,7 +38,7 @@ def relative(at: float | None, now: float) -> str:
     """An instant as seen from now: "in 3m20s", "5.0s ago"."""
     if at is None or not math.isfinite(at):
         return NONE
-    return f"in {words(at - now)}" if at >= now else f"{words(now - at)} ago"
+    return f"in {format_seconds(at - now)}" if at >= now else f"{format_seconds(now - at)} ago"
 
 
 def clock(at: float | None, now: float) -> str:
@@ -64,7 +64,7 @@ def as_of(now: float, text: str) -> str:
     return _UTC.sub(lambda found: instant(datetime.fromisoformat(found[0]).timestamp(), now), text)
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """`1 worker` or `2 workers`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -73,4 +73,4 @@ def on_widths(widths: Sequence[int]) -> str:
     """`1 worker`, or `1, 2 or 4 workers`."""
     *others, last = widths or (1,)
     shown = ", ".join(map(str, others))
-    return f"{shown} or {counted(last, 'worker')}" if others else counted(last, "worker")
+    return f"{shown} or {count_noun(last, 'worker')}" if others else count_noun(last, "worker")

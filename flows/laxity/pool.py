@@ -20,7 +20,7 @@ from typing import Final
 from laxity import names
 from laxity.flow.last_word import ENV_WORD, FAILED, TRAINING, USAGE
 from laxity.stderr import say
-from laxity.worker.sigterm import STOPPED
+from laxity.worker.sigterm import EXIT_STOPPED
 
 CANCELLED_S: Final = 60.0  # until who cancelled the run has deleted its Job
 
@@ -60,7 +60,7 @@ def _code_after(word: str, told_to_go: threading.Event) -> int:
     """The exit code of a pod whose run has ended, by the training's last word."""
     if word == TRAINING:
         say("the run was cancelled while it trained: waiting for its Job to be deleted")
-        return STOPPED if told_to_go.wait(CANCELLED_S) else USAGE
+        return EXIT_STOPPED if told_to_go.wait(CANCELLED_S) else USAGE
     return USAGE if word == FAILED else 0
 
 

@@ -246,7 +246,7 @@ def down(
     world: World = "local",
 ) -> None:
     """Stop the service on this machine, and the workers of its jobs."""
-    from laxity.human_time import counted
+    from laxity.human_time import count_noun
     from laxity_scheduler.process import daemon
     from laxity_scheduler.process.start import world_entry
     from laxity_scheduler.service.settings import Settings, SettingsError
@@ -266,7 +266,9 @@ def down(
     typer.echo("down" if running else "no service was up")
     stopped = _stop_workers(world, place.path) if workers else 0
     if stopped:
-        typer.echo(f"{counted(stopped, 'worker')} stopped; their jobs go on at the next: laxity up")
+        typer.echo(
+            f"{count_noun(stopped, 'worker')} stopped; their jobs go on at the next: laxity up"
+        )
 
 
 def replay(

@@ -10,7 +10,7 @@ import pytest
 
 from laxity import names
 from laxity.job.qos import QoS, QoSError
-from laxity.job.signal_file import parked_epoch
+from laxity.job.signal_file import read_parked_epoch
 from laxity.job.spec import TrainingSpec
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import json_tree
@@ -68,7 +68,7 @@ def test_a_number_that_is_none_counts_as_not_written(text: str) -> None:
     assert (Signals().of(made).workers, Signals().of(made).generation) == (1, 0)
     assert attempt(job(attempt=text)) == 1
     line = f"laxity: saved and waiting at the end of epoch {text}, told by signal {text}"
-    assert parked_epoch(line, generation=1) is None
+    assert read_parked_epoch(line, generation=1) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from laxity import names
-from laxity.job.signal_file import parked_text
+from laxity.job.signal_file import format_parked_line
 from laxity_k8s import json_tree
 from laxity_k8s.act.pod_signals import PATIENCE_S, Reminders
 from laxity_k8s.cluster_api import ClusterApi, Json, Listing
@@ -145,7 +145,7 @@ def test_that_a_worker_waits_is_read_in_its_log(cluster: Cluster) -> None:
     cluster.ask(stop=STOP)
     cluster.look(NOW)
     (told,) = cluster.look(NOW + PATIENCE_S)
-    said = parked_text(epoch=7, generation=told["generation"])
+    said = format_parked_line(epoch=7, generation=told["generation"])
     cluster.log_text = f"loss 0.1\nlaxity: {said}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
     cluster.reminders.close()
@@ -157,7 +157,7 @@ def test_an_older_word_in_the_log_is_not_believed(cluster: Cluster) -> None:
     cluster.ask(stop=STOP)
     cluster.look(NOW)
     (told,) = cluster.look(NOW + PATIENCE_S)
-    said = parked_text(epoch=3, generation=told["generation"] - 1)
+    said = format_parked_line(epoch=3, generation=told["generation"] - 1)
     cluster.log_text = f"laxity: {said}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
     cluster.reminders.close()
@@ -168,7 +168,7 @@ def test_what_was_read_is_forgotten_when_nobody_asks_it_to_stop(cluster: Cluster
     cluster.ask(stop=STOP)
     cluster.look(NOW)
     (told,) = cluster.look(NOW + PATIENCE_S)
-    cluster.log_text = f"laxity: {parked_text(epoch=7, generation=told['generation'])}\n"
+    cluster.log_text = f"laxity: {format_parked_line(epoch=7, generation=told['generation'])}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
     cluster.reminders.close()
     cluster.ask(stop=None)

@@ -14,7 +14,7 @@ from laxity.job.complete_manifest import WORKER_SECRET, complete
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity.worker import environment
-from laxity.worker.environment import Assignment, AssignmentError
+from laxity.worker.environment import AssignmentError, WorkerEnvironment
 
 Json = dict[str, Any]
 TOLD = {
@@ -130,14 +130,14 @@ def test_a_volume_at_the_usual_place_holds_the_checkpoints(
 ) -> None:
     told = {names.ENV_JOB: "team/nightly", names.ENV_JOB_UID: "u-1"}
     monkeypatch.setattr(environment, "CHECKPOINTS", tmp_path)
-    assert Assignment.of(told).folder == tmp_path / "u-1"
-    own = Assignment.of(told | {names.ENV_CHECKPOINTS: "/data"}).folder
+    assert WorkerEnvironment.of(told).folder == tmp_path / "u-1"
+    own = WorkerEnvironment.of(told | {names.ENV_CHECKPOINTS: "/data"}).folder
     assert own == Path("/data")
 
     monkeypatch.setattr(environment, "CHECKPOINTS", tmp_path / "absent")
     with pytest.raises(AssignmentError, match="no volume at"):
-        Assignment.of(told)
-    assert Assignment.of({}).folder is None, "a training that nobody schedules needs none"
+        WorkerEnvironment.of(told)
+    assert WorkerEnvironment.of({}).folder is None, "a training that nobody schedules needs none"
 
 
 @pytest.mark.slow

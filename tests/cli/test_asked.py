@@ -8,7 +8,7 @@ import pytest
 from laxity import names
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.cli.job_files import read_jobs
-from laxity.cli.job_source import asked_jobs, is_entry
+from laxity.cli.job_source import is_entry, job_manifests
 from laxity.cli.parameters import arguments_of
 
 FLOW = """
@@ -42,7 +42,7 @@ def ask(
     source: object, *, name: str | None = None, params: tuple[str, ...] = (), **given: str
 ) -> Any:
     said = {getattr(names, key.upper()): value for key, value in given.items()}
-    return asked_jobs(str(source), said, name=name, namespace=None, params=params)
+    return job_manifests(str(source), said, name=name, namespace=None, params=params)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_class_best_effort_drops_a_declared_deadline_and_says_so(
         "def train(training: Training) -> None: ...\n"
     )
 
-    (manifest,) = asked_jobs(
+    (manifest,) = job_manifests(
         f"{script}:train", {names.CLASS: "best_effort"}, name=None, namespace=None, params=[]
     )
 
@@ -334,5 +334,5 @@ def test_a_function_is_told_from_a_file(source: str, *, want: bool) -> None:
 
 def test_a_name_that_no_job_can_have_is_wrong_usage(flow: Path) -> None:
     with pytest.raises(CommandError, match="'A B' is no DNS label") as refused:
-        asked_jobs(f"{flow}:train", {}, name="A B", namespace=None, params=[])
+        job_manifests(f"{flow}:train", {}, name="A B", namespace=None, params=[])
     assert refused.value.code == USAGE

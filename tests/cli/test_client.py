@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.api.client import Client, ServiceAwayError, ServiceError, address, keyed
+from laxity.api.client import Client, ServiceAwayError, ServiceError, address, with_idempotency_key
 from laxity.api.transport import Request, Transport
 from laxity.api.views import job_view
 from tests.cli.answering import Service, job, service
@@ -142,7 +142,7 @@ def test_what_may_not_happen_twice_is_not_asked_again(answering: Service) -> Non
 
 
 def test_a_key_of_the_user_is_kept() -> None:
-    said = keyed(manifest(**{names.IDEMPOTENCY_KEY: "commit-1"}))
+    said = with_idempotency_key(manifest(**{names.IDEMPOTENCY_KEY: "commit-1"}))
 
     assert said["metadata"]["annotations"][names.IDEMPOTENCY_KEY] == "commit-1"
 

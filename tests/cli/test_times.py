@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from laxity.human_time import as_of, clock, instant, on_widths, relative, words
+from laxity.human_time import as_of, clock, format_seconds, instant, on_widths, relative
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from laxity.human_time import as_of, clock, instant, on_widths, relative, words
     ],
 )
 def test_durations_are_said_as_people_say_them(seconds: float | None, want: str) -> None:
-    assert words(seconds) == want
+    assert format_seconds(seconds) == want
 
 
 def test_instants_are_told_from_now() -> None:

@@ -17,7 +17,7 @@ from laxity import (
     TrainingSpec,
 )
 from laxity.api.client import JobView, ServiceAwayError, ServiceError
-from laxity.api.job_follower import Following
+from laxity.api.job_follower import JobFollower
 from laxity.api.outcome import result_of, standing, story
 from tests.declaring.service import StandIn, story_of
 
@@ -32,14 +32,14 @@ class Witness:
     stop_at: Callable[[], bool] = lambda: False
     when_away: Callable[[], None] = lambda: None
 
-    def seen(self, job: JobView) -> None:
+    def on_change(self, job: JobView) -> None:
         self.views.append(job)
         self.heard.append("seen")
 
-    def cancelled(self) -> bool:
+    def should_cancel(self) -> bool:
         return self.stop_at()
 
-    def away(self, problem: str) -> None:
+    def on_unavailable(self, problem: str) -> None:
         self.problems.append(problem)
         self.heard.append("away")
         self.when_away()
@@ -49,9 +49,9 @@ def manifest(key: str = "key-1") -> dict[str, Any]:
     return TrainingSpec(name="train", qos=QoS(), epochs=3, idempotency_key=key).to_manifest()
 
 
-def following(service: StandIn, witness: Witness, **options: Any) -> Following:
+def following(service: StandIn, witness: Witness, **options: Any) -> JobFollower:
     client = Client(service.url, "", patience_s=0.0)
-    return Following(client, witness, poll_s=0.2, sleep=lambda _: None, **options)
+    return JobFollower(client, witness, poll_s=0.2, sleep=lambda _: None, **options)
 
 
 def test_every_view_is_seen_once_and_in_order(service: StandIn) -> None:

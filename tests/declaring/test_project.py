@@ -26,9 +26,9 @@ flow = load_flow_from_entrypoint("ENTRY", use_placeholder_flow=False)
 found = project_of(flow.fn.__wrapped__); {SAY}
 """
 BY_LAXITY = f"""
-from laxity.cli.function_source import loaded
+from laxity.cli.function_source import load_declared
 from laxity.flow.project import project_of
-found = project_of(loaded("ENTRY")[0]); {SAY}
+found = project_of(load_declared("ENTRY")[0]); {SAY}
 """
 OUTSIDE = {name: value for name, value in os.environ.items() if name != "LAXITY_ALONE"}
 IN_WORKER = """

@@ -10,7 +10,7 @@ from examples.demo.models import (
     Floats,
     digits,
     lesson,
-    moved_by,
+    shift_images,
 )
 
 
@@ -42,7 +42,7 @@ def test_a_moved_image_keeps_its_label_and_loses_one_edge() -> None:
     image[0, 0] = 0.5  # left end of it
     image[0, PIXELS] = 3.0
 
-    moved = moved_by(image, 1, 0)
+    moved = shift_images(image, 1, 0)
 
     assert moved[0, 1] == 0.5
     assert moved[0, :PIXELS].sum() == 0.5

@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from examples.demo.processes import Processes, marked, stop_marked
+from examples.demo.processes import Processes, pids_with_home, stop_marked
 from laxity import names
 
 WAITS = "import signal; signal.pause()"
@@ -49,5 +49,5 @@ def test_stopping_leaves_nothing_of_what_was_started(tmp_path: Path) -> None:
     processes.stop(last=("first",))
 
     assert first.poll() is not None
-    assert marked(tmp_path) == []
+    assert pids_with_home(tmp_path) == []
     assert processes.tail("second") == "hello"

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from examples.demo.arguments import said
+from examples.demo.arguments import parse_arguments
 from examples.demo.jobs import Cast, cast_for
 from laxity import names
 
@@ -23,7 +23,7 @@ def test_a_part_is_submitted_under_the_id_that_the_demo_knows_beforehand() -> No
 def test_what_the_demo_says_to_a_flow_arrives_as_it_was_said() -> None:
     part = cast().steady.due(60)
 
-    options, parameters = said(part.command()[2:])
+    options, parameters = parse_arguments(part.command()[2:])
 
     assert options == {**part.options, "name": part.name, "idempotency_key": part.key}
     assert parameters == {"passes": 4}
@@ -39,9 +39,9 @@ def test_what_fills_the_slots_lasts_longer_where_flows_start_slowly() -> None:
 
 
 def test_a_flow_runs_by_itself_without_anything_said() -> None:
-    assert said([]) == ({}, {})
+    assert parse_arguments([]) == ({}, {})
 
 
 def test_what_is_no_json_object_is_an_error() -> None:
     with pytest.raises(SystemExit):
-        said(["--options", json.dumps([1])])
+        parse_arguments(["--options", json.dumps([1])])

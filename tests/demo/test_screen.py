@@ -47,7 +47,7 @@ def test_a_log_gets_lines_and_no_table() -> None:
     out = io.StringIO()
     with Screen(Console(file=out, width=120)) as screen:
         screen.play("First")
-        screen.changed(None, job(workers=1))
+        screen.show_change(None, job(workers=1))
         for _ in range(5):
             screen.look({"default/train": job(workers=1, epochs_done=2)})
 

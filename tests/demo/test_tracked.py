@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.worker.environment import Assignment
+from laxity.worker.environment import WorkerEnvironment
 from laxity_scheduler.notifications.chart_points import epoch_points
 
 WORKER = {names.ENV_JOB: "default/a", names.ENV_CHECKPOINTS: "/tmp/a", "MLFLOW_TRACKING_URI": "x"}
@@ -17,14 +17,14 @@ def line(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_worker_leaves_mlflow_to_a_service_that_logs_for_it() -> None:
-    told = Assignment.of({**WORKER, names.ENV_TRACKED_BY: "service"})
+    told = WorkerEnvironment.of({**WORKER, names.ENV_TRACKED_BY: "service"})
 
     assert told.tracking_uri == ""
-    assert Assignment.of(WORKER).tracking_uri == "x"
+    assert WorkerEnvironment.of(WORKER).tracking_uri == "x"
 
 
 def test_a_training_that_nobody_schedules_logs_itself_all_the_same() -> None:
-    alone = Assignment.of({"MLFLOW_TRACKING_URI": "x", names.ENV_TRACKED_BY: "service"})
+    alone = WorkerEnvironment.of({"MLFLOW_TRACKING_URI": "x", names.ENV_TRACKED_BY: "service"})
 
     assert alone.tracking_uri == "x"
 

@@ -14,7 +14,7 @@ import pytest
 
 from laxity import names
 from laxity.job.work_pool import pool_template
-from laxity.worker.sigterm import STOPPED
+from laxity.worker.sigterm import EXIT_STOPPED
 from tests.kube import poolflows
 from tests.kube.podground import PodGround, Run
 from tests.kube.poolrun import PoolRun, made_pool, rendered
@@ -123,7 +123,7 @@ def test_a_run_cancelled_while_it_trains_ends_cancelled_and_not_crashed(
 
     def stopped_by_a_cancellation(*_: Any) -> int:
         PoolRun(uuid.UUID(str(flow_run.id))).becomes("CANCELLING")
-        return STOPPED
+        return EXIT_STOPPED
 
     monkeypatch.setattr(pod_run, "_train", stopped_by_a_cancellation)
     declared: Any = poolflows.pooled

@@ -9,7 +9,7 @@ import pytest
 
 from laxity import names
 from laxity.flow.last_word import ENV_WORD, FAILED, TRAINING, USAGE
-from laxity.worker.sigterm import STOPPED
+from laxity.worker.sigterm import EXIT_STOPPED
 
 pytestmark = pytest.mark.slow
 SAY = f"import os, pathlib; pathlib.Path(os.environ['{ENV_WORD}']).write_text"
@@ -64,7 +64,7 @@ def test_a_run_that_was_cancelled_while_it_trained_does_not_complete_its_job() -
         assert process.stderr is not None
         assert "waiting for its Job to be deleted" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)  # as with its Job's deletion
-        assert process.wait(60) == STOPPED
+        assert process.wait(60) == EXIT_STOPPED
 
 
 def test_without_a_command_there_is_nothing_to_execute() -> None:

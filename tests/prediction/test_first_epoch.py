@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity.worker.counted_io import counted_file
+from laxity.worker.counted_io import open_counted
 from laxity.worker.io_meter import (
     FIRST_TOLD_S,
     MOST_LOOKS,
@@ -159,7 +159,7 @@ def test_a_training_that_reads_nothing_tells_nothing() -> None:
 def read_through(path: Path, meter: Meter) -> dict[str, Any]:
     """Read a file as a training does; what the meter then says (its clock stands still in between)."""
     meter.begin()
-    with counted_file(path, "rb", lambda count: meter.count(count, of_file=True)) as file:
+    with open_counted(path, "rb", lambda count: meter.count(count, of_file=True)) as file:
         while file.read(1 << 20):
             pass
     fields = meter.look()

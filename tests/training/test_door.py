@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from laxity.worker.group import messages
-from laxity.worker.group.membership import Leader, Member
+from laxity.worker.group.membership import GroupClient, GroupServer
 from laxity.worker.group.rendezvous import Rendezvous
 
 
 @pytest.fixture
-def leader(tmp_path: Path) -> Iterator[Leader]:
-    found = Leader(tmp_path, uid="u1")
+def leader(tmp_path: Path) -> Iterator[GroupServer]:
+    found = GroupServer(tmp_path, uid="u1")
     yield found
     found.end()
 
@@ -27,7 +27,7 @@ def knocking(folder: Path) -> tuple[socket.socket, str]:
     return socket.create_connection((place.host, place.port), timeout=30), place.token
 
 
-def test_the_token_lets_a_worker_in(leader: Leader, tmp_path: Path) -> None:
+def test_the_token_lets_a_worker_in(leader: GroupServer, tmp_path: Path) -> None:
     worker, token = knocking(tmp_path)
 
     messages.send(worker, {"index": 1, "token": token})
@@ -47,7 +47,7 @@ def test_the_token_lets_a_worker_in(leader: Leader, tmp_path: Path) -> None:
         pytest.param(b" " * 5000, id="more than a hello"),
     ],
 )
-def test_a_stranger_is_shown_out(leader: Leader, tmp_path: Path, hello: bytes) -> None:
+def test_a_stranger_is_shown_out(leader: GroupServer, tmp_path: Path, hello: bytes) -> None:
     stranger, _ = knocking(tmp_path)
 
     stranger.sendall(struct.pack("!I", len(hello)) + hello)
@@ -61,11 +61,13 @@ def test_a_stranger_is_shown_out(leader: Leader, tmp_path: Path, hello: bytes) -
     assert leader.reachable() == 1
 
 
-def test_only_this_user_can_read_the_token(leader: Leader, tmp_path: Path) -> None:
+def test_only_this_user_can_read_the_token(leader: GroupServer, tmp_path: Path) -> None:
     assert (tmp_path / "rendezvous.json").stat().st_mode & 0o077 == 0
 
 
-def test_a_worker_that_dies_while_it_waits_is_not_counted(leader: Leader, tmp_path: Path) -> None:
+def test_a_worker_that_dies_while_it_waits_is_not_counted(
+    leader: GroupServer, tmp_path: Path
+) -> None:
     worker, token = knocking(tmp_path)
     messages.send(worker, {"index": 1, "token": token})
     leader.wait_for(lambda: 2, at_most_s=30)
@@ -75,32 +77,32 @@ def test_a_worker_that_dies_while_it_waits_is_not_counted(leader: Leader, tmp_pa
     assert leader.reachable() == 1
 
 
-def test_who_comes_after_the_end_is_told_so(leader: Leader, tmp_path: Path) -> None:
+def test_who_comes_after_the_end_is_told_so(leader: GroupServer, tmp_path: Path) -> None:
     leader.end()
 
-    assert Member(tmp_path, index=1, uid="u1").join() == {"do": "end"}
+    assert GroupClient(tmp_path, index=1, uid="u1").join() == {"do": "end"}
 
 
-def test_a_leader_gives_way_to_a_later_one_of_its_job(leader: Leader, tmp_path: Path) -> None:
-    assert not leader.superseded()
-    later = Leader(tmp_path, uid="u1")
-    assert (leader.superseded(), later.superseded()) == (True, False)
+def test_a_leader_gives_way_to_a_later_one_of_its_job(leader: GroupServer, tmp_path: Path) -> None:
+    assert not leader.is_superseded()
+    later = GroupServer(tmp_path, uid="u1")
+    assert (leader.is_superseded(), later.is_superseded()) == (True, False)
     later.end()
-    assert leader.superseded(), "also when the later one has finished"
+    assert leader.is_superseded(), "also when the later one has finished"
 
 
-def test_of_two_that_begin_at_once_one_gives_way(leader: Leader, tmp_path: Path) -> None:
+def test_of_two_that_begin_at_once_one_gives_way(leader: GroupServer, tmp_path: Path) -> None:
     """Both have read the same generation."""
     mine = Rendezvous.read(tmp_path)
     assert mine is not None
     replace(mine, token="other").write(tmp_path)
-    assert leader.superseded()
+    assert leader.is_superseded()
     mine.write(tmp_path)
-    assert not leader.superseded()
+    assert not leader.is_superseded()
 
 
 @pytest.mark.parametrize("place", ["another job", "an earlier one, seen late", "nothing"])
-def test_a_leader_gives_way_to_nobody_else(leader: Leader, tmp_path: Path, place: str) -> None:
+def test_a_leader_gives_way_to_nobody_else(leader: GroupServer, tmp_path: Path, place: str) -> None:
     mine = Rendezvous.read(tmp_path)
     assert mine is not None
     if place == "nothing":
@@ -109,4 +111,4 @@ def test_a_leader_gives_way_to_nobody_else(leader: Leader, tmp_path: Path, place
         replace(mine, token="other", uid="u2", generation=9).write(tmp_path)
     else:
         replace(mine, token="other", generation=mine.generation - 1).write(tmp_path)
-    assert not leader.superseded()
+    assert not leader.is_superseded()

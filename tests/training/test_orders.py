@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.job.signal_file import parked_epoch, parked_text, read_orders
+from laxity.job.signal_file import format_parked_line, read_orders, read_parked_epoch
 from laxity.worker.reports import Outbox
 from tests.training.crew import Crew
 
@@ -68,15 +68,15 @@ def test_a_worker_that_waits_unheard_says_so_in_its_log(
     assert outbox.wait_until(lambda signal: signal.stop, at_most_s=PATIENCE_S)
     assert outbox.say_parked(6) == 41
     log = "some line\n" + capsys.readouterr().err + "another\n"
-    assert parked_epoch(log, generation=41) == 6
-    assert parked_epoch(log, generation=42) is None, "that is another signal"
+    assert read_parked_epoch(log, generation=41) == 6
+    assert read_parked_epoch(log, generation=42) is None, "that is another signal"
     outbox.close()
 
 
 def test_the_latest_word_of_a_log_counts() -> None:
-    lines = [f"laxity: {parked_text(epoch=epoch, generation=epoch)}" for epoch in (3, 5)]
-    assert parked_epoch("\n".join(lines), generation=3) == 5
-    assert parked_epoch("nothing", generation=0) is None
+    lines = [f"laxity: {format_parked_line(epoch=epoch, generation=epoch)}" for epoch in (3, 5)]
+    assert read_parked_epoch("\n".join(lines), generation=3) == 5
+    assert read_parked_epoch("nothing", generation=0) is None
 
 
 def test_a_stop_that_is_told_anew_is_answered_anew(tmp_path: Path, file: Path) -> None:
@@ -85,10 +85,10 @@ def test_a_stop_that_is_told_anew_is_answered_anew(tmp_path: Path, file: Path) -
     crew.open_gate()
     written(file, stop=True, generation=5)
     crew.start(environ={names.ENV_SIGNAL: str(file)})
-    crew.until(lambda: parked_epoch(crew.log(), generation=5) is not None, "it waits")
-    epoch = parked_epoch(crew.log(), generation=5)
+    crew.until(lambda: read_parked_epoch(crew.log(), generation=5) is not None, "it waits")
+    epoch = read_parked_epoch(crew.log(), generation=5)
     written(file, stop=True, generation=9, run_id="r")
-    crew.until(lambda: parked_epoch(crew.log(), generation=9) == epoch, "it says so again")
+    crew.until(lambda: read_parked_epoch(crew.log(), generation=9) == epoch, "it says so again")
     assert epoch is not None
     assert crew.notes("began", epoch=epoch + 1) == []
     written(file, stop=False, generation=10)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity.worker.counted_io import bytes_of
-from laxity.worker.group.averaging import leaves, weighted_mean
+from laxity.worker.group.averaging import leaves, mean_by_weight
 from laxity.worker.shards import shard
 
 
@@ -56,13 +56,13 @@ def test_columns_of_different_lengths_are_refused() -> None:
 def test_a_mean_is_numpys_mean_bit_for_bit(parts: list[list[float]]) -> None:
     arrays = [np.array(part) + 0.0 for part in parts]
 
-    mean = weighted_mean(arrays, [1.0] * len(arrays))
+    mean = mean_by_weight(arrays, [1.0] * len(arrays))
 
     np.testing.assert_array_equal(mean, np.mean(arrays, axis=0))
 
 
 def test_a_weighted_mean_counts_every_item_once() -> None:
-    mean = weighted_mean([np.array([1.0]), np.array([4.0])], [3, 1])
+    mean = mean_by_weight([np.array([1.0]), np.array([4.0])], [3, 1])
 
     assert mean == np.array([1.75])
 

@@ -216,7 +216,7 @@ def needs_the_others(training: Training, gates: str) -> None:
     for epoch in training.epochs():
         note(gates, training, "began")
         wait_at_gate(gates, epoch)
-        if training.workers == 2 and training.lost_others():
+        if training.workers == 2 and training.has_lost_others():
             raise RuntimeError("connection closed by peer")
 
 

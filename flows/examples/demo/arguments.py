@@ -8,15 +8,15 @@ from typing import Any
 from laxity.api.views import Json
 
 
-def said(arguments: Sequence[str] | None = None) -> tuple[Json, Json]:
+def parse_arguments(arguments: Sequence[str] | None = None) -> tuple[Json, Json]:
     """(options for `with_qos`, parameters of the flow), from the command line as two JSON texts."""
     parser = argparse.ArgumentParser(
         description="A flow of the laxity demo; it also runs by itself."
     )
     parser.add_argument("--options", type=_json, default={}, help="JSON for with_qos")
     parser.add_argument("--parameters", type=_json, default={}, help="JSON for the flow")
-    given = parser.parse_args(arguments)
-    return given.options, given.parameters
+    options = parser.parse_args(arguments)
+    return options.options, options.parameters
 
 
 def _json(text: str) -> Any:

@@ -1,6 +1,6 @@
 """Learn to draw digits again from noisy copies: an autoencoder in plain NumPy, without a deadline."""
 
-from examples.demo.arguments import said
+from examples.demo.arguments import parse_arguments
 from examples.demo.models import Denoiser, digits, lesson, record
 from laxity import Training, deadline_flow
 
@@ -21,5 +21,5 @@ def train_denoiser(training: Training, passes: int = 4, hidden: int = 96) -> flo
 
 
 if __name__ == "__main__":
-    options, parameters = said()
+    options, parameters = parse_arguments()
     train_denoiser.with_qos(**options)(**parameters)

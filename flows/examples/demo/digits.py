@@ -1,6 +1,6 @@
 """Learn to read handwritten digits, under a deadline: a small network in plain NumPy."""
 
-from examples.demo.arguments import said
+from examples.demo.arguments import parse_arguments
 from examples.demo.models import Classifier, digits, lesson, record
 from laxity import Training, deadline_flow
 
@@ -22,5 +22,5 @@ def train_digits(training: Training, passes: int = 4, hidden: int = 128) -> floa
 
 
 if __name__ == "__main__":
-    options, parameters = said()
+    options, parameters = parse_arguments()
     train_digits.with_qos(**options)(**parameters)

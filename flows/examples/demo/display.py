@@ -18,7 +18,7 @@ from examples.demo.poller import Jobs
 from laxity.api.views import JobView
 from laxity.cli.render.job_table import VERDICT_STYLES, job_table, outcome, short
 from laxity.cli.render.top import rank
-from laxity.human_time import clock, counted, words
+from laxity.human_time import clock, count_noun, format_seconds
 
 SUM_UP_S: Final = 10.0
 
@@ -61,7 +61,7 @@ class Screen:
         with self._lock:
             self.console.print(line)  # above the table, if there is one
 
-    def changed(self, before: JobView | None, job: JobView) -> None:
+    def show_change(self, before: JobView | None, job: JobView) -> None:
         """A job has changed: say what a reader would want to know of it."""
         for words_, style in news(before, job):
             self.say(f"{self.labels.get(job.id, short(job.id))}: {words_}", style=style)
@@ -80,7 +80,7 @@ class Screen:
             self.say(summary(jobs.values()), style="dim")
 
     def _picture(self) -> Group:
-        elapsed = words(time.monotonic() - self.began)
+        elapsed = format_seconds(time.monotonic() - self.began)
         title = Text(f"laxity demo  {elapsed}  {self.act}", style="bold")
         table = job_table(sorted(self._jobs.values(), key=rank), now=time.time())
         return Group(Text(), title, table)
@@ -96,13 +96,13 @@ def news(before: JobView | None, job: JobView) -> Iterable[tuple[str, str]]:
         code = f" [{job.reason_code}]" if job.reason_code else ""
         yield f"{job.verdict}{due}{code}: {job.reason}", VERDICT_STYLES.get(job.verdict, "")
     if job.workers != old.workers and not job.ended:
-        yield _moved(old.workers, job), ""
+        yield width_change(old.workers, job), ""
     if job.state == "stopping" != old.state and job.workers:
         yield f"asked to stop at the end of epoch {job.epochs_done + 1}", "yellow"
     if job.ended and not old.ended:
-        said = outcome(job) or job.error
+        summary_text = outcome(job) or job.error
         yield (
-            f"{job.state}{f', {said}' if said else ''}",
+            f"{job.state}{f', {summary_text}' if summary_text else ''}",
             "green" if job.kept is not False else "red",
         )
 
@@ -119,12 +119,12 @@ def summary(jobs: Iterable[JobView]) -> str:
     return "   ".join(shown) or "nothing runs"
 
 
-def _moved(before: int, job: JobView) -> str:
+def width_change(before: int, job: JobView) -> str:
     """From one width to another; 0 is a stop."""
     if not job.workers:
         return f"stopped after epoch {job.epochs_done}, saved: {job.reason}"
     if not before:
         again = "resumes" if job.epochs_done else "starts"
-        return f"{again} on {counted(job.workers, 'worker')} after epoch {job.epochs_done}"
+        return f"{again} on {count_noun(job.workers, 'worker')} after epoch {job.epochs_done}"
     verb = "grows" if job.workers > before else "shrinks"
-    return f"{verb} from {before} to {counted(job.workers, 'worker')}: {job.reason}"
+    return f"{verb} from {before} to {count_noun(job.workers, 'worker')}: {job.reason}"

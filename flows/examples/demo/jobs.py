@@ -50,8 +50,8 @@ class Part:
     def command(self) -> list[str]:
         """The flow as a user would run it."""
         options = {**self.options, "name": self.name, "idempotency_key": self.key}
-        said = ["--options", json.dumps(options), "--parameters", json.dumps(self.parameters)]
-        return [sys.executable, str(self.script()), *said]
+        arguments = ["--options", json.dumps(options), "--parameters", json.dumps(self.parameters)]
+        return [sys.executable, str(self.script()), *arguments]
 
     def manifest(self) -> Json:
         """The Job that the flow will submit, for questions about it."""

@@ -18,7 +18,7 @@ from examples.demo.servers import Stage, open_stage
 from laxity.api.client import Client
 from laxity.cli.exit_codes import BROKEN, FAILED, OK
 from laxity.cli.render.job_table import console
-from laxity.human_time import words
+from laxity.human_time import format_seconds
 
 EPOCH_S: Final = 0.8
 
@@ -27,12 +27,12 @@ def play(folder: Path, *, slots: int) -> int:
     """The whole demo; its exit code. Nothing that it started is left running."""
     began = time.monotonic()
     out = console()
-    with _terminated(), Screen(out) as screen:
+    with exit_on_sigterm(), Screen(out) as screen:
         screen.play("Starting: the service, a Prefect API, an MLflow store")
         stage = open_stage(folder, slots=slots)
         try:
             servers_s = stage.ready(screen.say)
-            story, watch = told(stage, screen, servers_s)
+            story, watch = play_story(stage, screen, servers_s)
             refused = refusals(stage.client)
             ended = at_the_end(story, watch, folder)
         finally:
@@ -45,16 +45,16 @@ def play(folder: Path, *, slots: int) -> int:
     return verdict(report, ended, missed=story.missed)
 
 
-def told(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, Watch]:
+def play_story(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, Watch]:
     """Play the story with everybody watching, on a stage that took so long to open."""
-    passes, epoch_s = measured(stage)
+    passes, epoch_s = measure_epoch(stage)
     screen.say(f"one epoch is {passes} passes over the data, about {epoch_s:.1f} s on this machine")
 
     def check() -> None:
         stage.check_alive("service")
         stage.check_alive("prefect")
 
-    watch = Watch(stage.client, check, screen.look, screen.changed)
+    watch = Watch(stage.client, check, screen.look, screen.show_change)
     cast = cast_for(passes, epoch_s, servers_s)
     story = Story(stage.client, watch, screen, stage.processes, cast, epoch_s)
     watch.start()
@@ -65,7 +65,7 @@ def told(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, Watch]:
     return story, watch
 
 
-def measured(stage: Stage) -> tuple[int, float]:
+def measure_epoch(stage: Stage) -> tuple[int, float]:
     """How many passes over the data make an epoch of a good second here, and its length."""
     one_s = float(stage.processes.ask("examples.demo.models"))
     passes = max(1, round(EPOCH_S / one_s))
@@ -98,7 +98,7 @@ def verdict(report: dict[str, object], ended: Sequence[Ended], *, missed: Sequen
     ]
     unreported = [row.part.name for row in ended if row.broken_unreported]
     wrong += [
-        f"{row.part.name}: waited {words(row.waited_s)}, longer than the ageing limit"
+        f"{row.part.name}: waited {format_seconds(row.waited_s)}, longer than the ageing limit"
         for row in ended
         if row.starved
     ]
@@ -111,7 +111,7 @@ def verdict(report: dict[str, object], ended: Sequence[Ended], *, missed: Sequen
 
 
 @contextmanager
-def _terminated() -> Iterator[None]:
+def exit_on_sigterm() -> Iterator[None]:
     """SIGTERM ends the demo as Ctrl-C does: with everything cleared away."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -34,11 +34,11 @@ def digits() -> Floats:
 
     Read from scikit-learn's own file without importing it: that alone takes seconds.
     """
-    found = find_spec("sklearn")
-    if found is None or not found.submodule_search_locations:
+    sklearn = find_spec("sklearn")
+    if sklearn is None or not sklearn.submodule_search_locations:
         message = "the demo's data comes with scikit-learn: pip install 'laxity[all]'"
         raise ModuleNotFoundError(message)
-    path = Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    path = Path(sklearn.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
     with gzip.open(path, "rt", encoding="ascii") as file:
         rows = np.loadtxt(file, delimiter=",")
     rows[:, :PIXELS] /= 16.0
@@ -47,12 +47,14 @@ def digits() -> Floats:
 
 def lesson(rows: Floats) -> tuple[Floats, Floats]:
     """Images to train on, each in nine positions, and images to be tested on: (13500, 65), (297, 65)."""
-    known, held_out = rows[HELD_OUT:], rows[:HELD_OUT]
-    moved = [moved_by(known, right, down) for right in (-1, 0, 1) for down in (-1, 0, 1)]
+    training_rows, held_out = rows[HELD_OUT:], rows[:HELD_OUT]
+    moved = [
+        shift_images(training_rows, right, down) for right in (-1, 0, 1) for down in (-1, 0, 1)
+    ]
     return np.concatenate(moved), held_out
 
 
-def moved_by(rows: Floats, right: int, down: int) -> Floats:
+def shift_images(rows: Floats, right: int, down: int) -> Floats:
     """Every image moved by whole pixels; what leaves at one edge is lost, not brought back."""
     images = rows[:, :PIXELS].reshape(-1, SIDE, SIDE)
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))

@@ -69,11 +69,11 @@ class Watch:
             self._stop.wait(LOOK_S)
 
     def _look(self) -> None:
-        found = {job.id: job for job in self.client.jobs()}
+        jobs = {job.id: job for job in self.client.jobs()}
         with self._news:
-            before, self.jobs = self.jobs, found
+            before, self.jobs = self.jobs, jobs
             self._news.notify_all()
-        for name, job in found.items():
+        for name, job in jobs.items():
             if before.get(name) != job:
                 self.on_change(before.get(name), job)
-        self.on_look(found)
+        self.on_look(jobs)

@@ -47,10 +47,10 @@ class Processes:
     def ask(self, module: str) -> str:
         """What a module of ours prints, run in the demo's environment."""
         command = [sys.executable, "-P", "-m", module]
-        said = subprocess.run(
+        answer = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=True
         )
-        return said.stdout
+        return answer.stdout
 
     def log(self, name: str) -> Path:
         folder = self.folder / "logs"
@@ -74,25 +74,25 @@ class Processes:
 
 def stop_marked(folder: Path, *, grace_s: float = GRACE_S) -> int:
     """End every process that carries this home: SIGTERM, then SIGKILL. How many there were."""
-    found = marked(folder)
-    for number in found:
+    pids = pids_with_home(folder)
+    for number in pids:
         _signal(number, signal.SIGTERM)
-    if not _until(lambda: not marked(folder), grace_s):
-        for number in marked(folder):
+    if not _until(lambda: not pids_with_home(folder), grace_s):
+        for number in pids_with_home(folder):
             _signal(number, signal.SIGKILL)
-        _until(lambda: not marked(folder), grace_s)
-    return len(found)
+        _until(lambda: not pids_with_home(folder), grace_s)
+    return len(pids)
 
 
-def marked(folder: Path) -> list[int]:
+def pids_with_home(folder: Path) -> list[int]:
     """Process ids, other than ours, whose environment says LAXITY_HOME=folder (Linux's /proc)."""
     mark = f"{names.ENV_HOME}={folder}".encode()
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
             if mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return [number for number in found if number != os.getpid()]
+                pids.append(int(entry.name))
+    return [number for number in pids if number != os.getpid()]
 
 
 def _stop_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:

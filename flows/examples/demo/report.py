@@ -15,7 +15,7 @@ from examples.demo.models import EXECUTIONS
 from laxity.api.client import JobView
 from laxity.api.views import Json
 from laxity.cli.render.job_table import VERDICT_STYLES, outcome
-from laxity.human_time import clock, words
+from laxity.human_time import clock, format_seconds
 
 AGEING_S: Final = 600.0  # the policy's limit for jobs as short as these
 UID_LENGTH: Final = 8  # at least so much of a uid stands in the folder's name
@@ -46,10 +46,10 @@ class Ended:
         if job.submitted_at is None:
             return 0.0
         stopped_at, before, longest_s = job.submitted_at, 0, 0.0
-        for at, workers in job.width_history:
+        for since, workers in job.width_history:
             if workers and not before:
-                longest_s = max(longest_s, at - stopped_at)
-            stopped_at, before = at, workers
+                longest_s = max(longest_s, since - stopped_at)
+            stopped_at, before = since, workers
         return longest_s
 
     @property
@@ -66,10 +66,8 @@ class Ended:
 def executions(folder: Path, job: JobView) -> tuple[int, ...]:
     """What the training wrote for each epoch that it trained to its end."""
     namespace, _, name = job.id.partition("/")
-    found = (folder / "checkpoints" / namespace).glob(
-        f"{name}-{job.uid[:UID_LENGTH]}*/{EXECUTIONS}"
-    )
-    return tuple(int(line) for path in found for line in path.read_text().split())
+    logs = (folder / "checkpoints" / namespace).glob(f"{name}-{job.uid[:UID_LENGTH]}*/{EXECUTIONS}")
+    return tuple(int(line) for path in logs for line in path.read_text().split())
 
 
 def report_of(ended: Sequence[Ended], *, wall_s: float, refused: int, offer_accepted: str) -> Json:
@@ -120,7 +118,7 @@ def print_report(console: Console, ended: Sequence[Ended], *, folder: Path) -> N
     hints = Group(
         Text(),
         Text(
-            f"No best-effort job waited longer than {words(waited)}; ageing allows {words(AGEING_S)}."
+            f"No best-effort job waited longer than {format_seconds(waited)}; ageing allows {format_seconds(AGEING_S)}."
         ),
         Text("Predicted and actual epoch times, promises and outcomes of each run:"),
         Text(f"  {mlflow}", style="bold"),
@@ -148,17 +146,17 @@ def _row(row: Ended) -> Json:
 
 def _cells(row: Ended) -> list[Text]:
     job = row.job
-    at = job.finished_at or job.submitted_at or 0.0
-    early = (job.promised_p90_at or 0.0) - at
-    against = f" ({words(abs(early))} {'before' if early >= 0 else 'after'})"
-    promised = clock(job.promised_p90_at, at)
+    ended_at = job.finished_at or job.submitted_at or 0.0
+    early = (job.promised_p90_at or 0.0) - ended_at
+    against = f" ({format_seconds(abs(early))} {'before' if early >= 0 else 'after'})"
+    promised = clock(job.promised_p90_at, ended_at)
     return [
         Text(row.part.name, style="bold"),
         Text(job.service_class),
         Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "")),
-        Text(clock(job.deadline_at, at)),
+        Text(clock(job.deadline_at, ended_at)),
         Text(promised),
-        Text(clock(job.finished_at, at) + (against if job.promised_p90_at else "")),
+        Text(clock(job.finished_at, ended_at) + (against if job.promised_p90_at else "")),
         Text(",".join(map(str, widths_run(job))) or "-"),
         Text(str(job.preemptions or "-")),
         Text(f"{len(row.executions)}/{row.expected}" + ("" if row.exactly_once else " !")),

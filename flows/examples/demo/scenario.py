@@ -16,9 +16,9 @@ from examples.demo.jobs import Cast, Part
 from examples.demo.poller import Jobs, StoryError, Watch
 from examples.demo.processes import Processes
 from laxity.api.client import Client, JobView, ServiceError
-from laxity.api.views import SETTLED
+from laxity.api.views import TERMINAL_STATES
 from laxity.cli.render.job_panel import offer_words
-from laxity.human_time import words
+from laxity.human_time import format_seconds
 
 LONG_S: Final = 90.0  # for something that takes a few epochs, on a slow and busy machine
 SOON_S: Final = 45.0  # for a flow to start and its job to get a verdict
@@ -53,7 +53,7 @@ class Story:
         )
         for title, act in acts:
             self.screen.play(title)
-            with self._noted():
+            with self.note_misses():
                 act()
 
     # --- the acts ---
@@ -71,21 +71,21 @@ class Story:
 
     def promise(self) -> None:
         """So late that one worker is enough: it starts narrow."""
-        asked = self.cast.steady.due(2.6 * self._soonest_s(self.cast.steady))
-        self._start(asked)
-        self._until("a promise", asked, lambda job: job.verdict == "promised", SOON_S)
-        self._until("an epoch", asked, lambda job: job.epochs_done >= 1, LONG_S)
+        part = self.cast.steady.due(2.6 * self._soonest_s(self.cast.steady))
+        self._start(part)
+        self._until("a promise", part, lambda job: job.verdict == "promised", SOON_S)
+        self._until("an epoch", part, lambda job: job.epochs_done >= 1, LONG_S)
 
     def refuse(self) -> None:
-        asked = self.cast.rush.due(0.4 * self._soonest_s(self.cast.rush))
+        part = self.cast.rush.due(0.4 * self._soonest_s(self.cast.rush))
         moonshot = self.cast.moonshot.due(20.0)
-        self._start(asked)
+        self._start(part)
         self._start(moonshot)
-        self._until("a refusal", asked, lambda job: job.state == "refused", SOON_S)
-        for number, offer in enumerate(self.watch.jobs[asked.id].offers, start=1):
+        self._until("a refusal", part, lambda job: job.state == "refused", SOON_S)
+        for number, offer in enumerate(self.watch.jobs[part.id].offers, start=1):
             self.screen.say(f"  offer {number}: {offer_words(offer, time.time())}")
-        self._accept(asked)
-        self._until("its start", asked, lambda job: job.workers > 0, LONG_S)
+        self._accept(part)
+        self._until("its start", part, lambda job: job.workers > 0, LONG_S)
 
     def grow(self) -> None:
         """Ask for the running job's end sooner than its present width allows."""
@@ -95,15 +95,15 @@ class Story:
             job = self.client.job(steady.id)
             left_s = (job.p90_at or time.time()) - time.time()
             wished = f"{time.time() + share * left_s - (job.submitted_at or 0.0):.1f}s"
-            if self._amended(job, wished):
+            if self.amend_promise(job, wished):
                 break
         self._until("it trains on two workers", steady, lambda job: job.formed == 2, LONG_S)
-        self.watch.until("a best-effort job makes room", self._made_room, limit_s=LONG_S)
+        self.watch.until("a best-effort job makes room", self.has_made_room, limit_s=LONG_S)
 
     def urge(self) -> None:
-        asked = self.cast.urgent.due(1.2 * self._soonest_s(self.cast.urgent) + 2.0)
-        self._start(asked)
-        self._until("a promise", asked, lambda job: job.verdict == "promised", SOON_S)
+        part = self.cast.urgent.due(1.2 * self._soonest_s(self.cast.urgent) + 2.0)
+        self._start(part)
+        self._until("a promise", part, lambda job: job.verdict == "promised", SOON_S)
 
     def soft(self) -> None:
         late = self.cast.late.due(3 * self.epoch_s)
@@ -112,18 +112,20 @@ class Story:
 
     def end(self) -> None:
         def over(jobs: Jobs) -> bool:
-            return all(part.id in jobs and jobs[part.id].state in SETTLED for part in self.parts)
+            return all(
+                part.id in jobs and jobs[part.id].state in TERMINAL_STATES for part in self.parts
+            )
 
         self.watch.until("all jobs end", over, limit_s=END_S)
         for part in self.parts:
             with suppress(subprocess.TimeoutExpired):
                 self.processes.running[part.name].wait(30.0)
-        kept = self.watch.jobs[self.offer_accepted].kept if self.offer_accepted else None
-        self._expect(kept, "the counter-offer that was taken is kept")
+        is_kept = self.watch.jobs[self.offer_accepted].kept if self.offer_accepted else None
+        self._expect(is_kept, "the counter-offer that was taken is kept")
 
     # --- what the acts are made of ---
 
-    def _made_room(self, jobs: Jobs) -> bool:
+    def has_made_room(self, jobs: Jobs) -> bool:
         """Whether a best-effort job was stopped for another one."""
         best_effort = (self.cast.overnight.id, self.cast.sweep.id)
         return any(name in jobs and jobs[name].preemptions for name in best_effort)
@@ -134,8 +136,8 @@ class Story:
         self.screen.labels[part.id] = part.name
         self.processes.start(part.name, part.command())
         due = part.options.get("deadline")
-        asked = f"deadline {due} from submission" if due else "no deadline"
-        self.screen.say(f"python {part.script().name}   # {part.name}: {asked}")
+        deadline_text = f"deadline {due} from submission" if due else "no deadline"
+        self.screen.say(f"python {part.script().name}   # {part.name}: {deadline_text}")
 
     def _until(self, what: str, part: Part, so: Callable[[JobView], bool], limit_s: float) -> None:
         """Wait for something about one job; StoryError with its flow's last words if in vain."""
@@ -146,8 +148,10 @@ class Story:
                 limit_s=limit_s,
             )
         except StoryError as error:
-            said = self.processes.tail(part.name, 5)
-            raise StoryError(f"{error}" + (f"; its flow said: {said}" if said else "")) from error
+            log_tail = self.processes.tail(part.name, 5)
+            raise StoryError(
+                f"{error}" + (f"; its flow said: {log_tail}" if log_tail else "")
+            ) from error
 
     def _soonest_s(self, part: Part) -> float:
         """How soon it would be promised if it were submitted now, by laxity's own counter-offer."""
@@ -161,14 +165,14 @@ class Story:
         if not ends:
             raise StoryError(f"whatif offers no deadline for {part.name}: {answer.get('reason')}")
         soonest_s = float(min(ends)) - now
-        self.screen.say(f"whatif {part.name}: promised from {words(soonest_s)} on")
+        self.screen.say(f"whatif {part.name}: promised from {format_seconds(soonest_s)} on")
         return soonest_s
 
     def _accept(self, part: Part) -> None:
         """Take the offered deadline. It was checked, not held: a newer offer may be needed."""
         for _ in range(3):
             offers = self.watch.jobs[part.id].offers
-            number = next((n for n, one in enumerate(offers, 1) if one.kind == "deadline"), 0)
+            number = next((n for n, offer in enumerate(offers, 1) if offer.kind == "deadline"), 0)
             self._expect(number, "a later deadline is offered")
             self.screen.say(f"laxity accept {part.name} {number}")
             job = self.client.accept(part.id, number)
@@ -185,7 +189,7 @@ class Story:
             self.processes.start(part.name, part.command())
             self.screen.say(f"the flow of {part.name}, run again, attaches to its job")
 
-    def _amended(self, job: JobView, deadline: str) -> bool:
+    def amend_promise(self, job: JobView, deadline: str) -> bool:
         """Whether another deadline was promised; the old promise stands if not."""
         try:
             answer = self.client.amend(job.id, deadline)
@@ -203,7 +207,7 @@ class Story:
             raise StoryError(f"{what}: it does not")
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
+    def note_misses(self) -> Iterator[None]:
         try:
             yield
         except (StoryError, ServiceError) as error:

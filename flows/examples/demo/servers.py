@@ -74,16 +74,16 @@ class Stage:
             "prefect": lambda: _answers(f"{self.prefect_url}/health"),
         }
         began = time.monotonic()
-        told: set[str] = set()
-        while len(told) < len(waits):
+        shown: set[str] = set()
+        while len(shown) < len(waits):
             for name, answers in waits.items():
-                if name not in told and answers():
-                    told.add(name)
+                if name not in shown and answers():
+                    shown.add(name)
                     tell(f"{name} answers after {time.monotonic() - began:.0f} s")
-                if name not in told:
+                if name not in shown:
                     self.check_alive(name)
             if time.monotonic() - began > START_S:
-                missing = ", ".join(name for name in waits if name not in told)
+                missing = ", ".join(name for name in waits if name not in shown)
                 raise CommandError(
                     f"{missing}: no answer within {START_S:.0f} s; see {self.folder}/logs"
                 )
@@ -101,8 +101,8 @@ class Stage:
         """CommandError, with the end of its log, if that process has ended."""
         process = self.processes.running.get(name)
         if process is not None and process.poll() is not None:
-            said = self.processes.tail(name)
-            raise CommandError(f"{name} ended with status {process.returncode}:\n{said}")
+            log_tail = self.processes.tail(name)
+            raise CommandError(f"{name} ended with status {process.returncode}:\n{log_tail}")
 
     def close(self) -> None:
         self.processes.stop(last=("prefect",))
@@ -179,14 +179,14 @@ def free_ports(number: int) -> list[int]:
     None that the system gives to outgoing connections: a server takes seconds to start, and may
     find that one has gone meanwhile.
     """
-    anywhere, found = random.SystemRandom(), list[int]()
+    anywhere, ports = random.SystemRandom(), list[int]()
     with ExitStack() as held:
-        while len(found) < number:
-            one = held.enter_context(socket.socket())
+        while len(ports) < number:
+            listener = held.enter_context(socket.socket())
             with suppress(OSError):  # taken
-                one.bind(("127.0.0.1", anywhere.choice(PORTS)))
-                found.append(one.getsockname()[1])
-    return found
+                listener.bind(("127.0.0.1", anywhere.choice(PORTS)))
+                ports.append(listener.getsockname()[1])
+    return ports
 
 
 def _answers(url: str) -> bool:

@@ -97,7 +97,7 @@ class Client:
 
         A manifest without a key gets a random one, so that a lost answer may be asked for again.
         """
-        return job_view(self._post("/v1/jobs", keyed(manifest)))
+        return job_view(self._post("/v1/jobs", with_idempotency_key(manifest)))
 
     def job(self, job_id: str, *, wait_s: float = 0.0, seen: str | float | None = None) -> JobView:
         """One job; with `wait_s`, as soon as its revision is not `seen`, or after that time."""
@@ -203,7 +203,7 @@ class Client:
         return self._transport.send(Request(method, path, query=query or {}, answer_s=answer_s))
 
 
-def keyed(manifest: Mapping[str, Any]) -> Json:
+def with_idempotency_key(manifest: Mapping[str, Any]) -> Json:
     """The manifest with an idempotency key, a random one where it has none."""
     metadata = dict(manifest.get("metadata") or {})
     annotations = dict(metadata.get("annotations") or {})

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from laxity.api.client import Client, ServiceAwayError, ServiceError, is_loopback
 from laxity.api.outcome import TrainingCancelled, TrainingFailed
-from laxity.api.views import SETTLED, JobView
+from laxity.api.views import TERMINAL_STATES, JobView
 
 T = TypeVar("T")
 
@@ -41,19 +41,19 @@ class FollowTimeoutError(RuntimeError):
 class Watcher(Protocol):
     """Who follows a job, for instance a Prefect flow run."""
 
-    def seen(self, job: JobView) -> None:
+    def on_change(self, job: JobView) -> None:
         """A new view of the job."""
 
-    def cancelled(self) -> bool:
+    def should_cancel(self) -> bool:
         """Whether the job shall be cancelled; asked every few seconds."""
         ...
 
-    def away(self, problem: str) -> None:
+    def on_unavailable(self, problem: str) -> None:
         """The service did not answer; it is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class JobFollower:
     """One connection, one watcher.
 
     `submit_patience_s`: how long a first answer is waited for; `timeout_s`: how long is followed.
@@ -78,10 +78,10 @@ class Following:
             try:
                 return self.client.submit(manifest)
             except ServiceError as error:
-                if not passing(error) or self.clock() >= give_up_at:
+                if not is_transient(error) or self.clock() >= give_up_at:
                     raise
                 self._wait(error)
-            if self.watcher.cancelled():
+            if self.watcher.should_cancel():
                 job = JobView(id=_id(manifest), state="cancelled")
                 with suppress(ServiceError):  # it may exist: perhaps only the answer was lost
                     self.client.cancel(job.id)
@@ -94,8 +94,8 @@ class Following:
         """
         until = self.clock() + self.timeout_s
         while True:
-            self.watcher.seen(job)
-            if job.state in SETTLED:
+            self.watcher.on_change(job)
+            if job.state in TERMINAL_STATES:
                 return job
             job = self._next(job, until)
 
@@ -105,7 +105,7 @@ class Following:
         while True:
             if self.clock() >= until:
                 raise FollowTimeoutError(job)
-            if self.watcher.cancelled():
+            if self.watcher.should_cancel():
                 self.cancel(job.id)
                 raise TrainingCancelled(job)
             try:
@@ -115,7 +115,7 @@ class Following:
                 missing = missing + 1 if error.status == HTTPStatus.NOT_FOUND else 0
                 if missing >= GONE_ASKS:
                     raise TrainingFailed(job, "the Job was deleted") from error
-                if not missing and not passing(error):
+                if not missing and not is_transient(error):
                     raise
                 self._wait(error)
 
@@ -128,14 +128,14 @@ class Following:
             except ServiceError as error:
                 if error.status == HTTPStatus.NOT_FOUND:
                     return
-                if not passing(error) or self.clock() >= give_up_at:
+                if not is_transient(error) or self.clock() >= give_up_at:
                     raise
                 self._wait(error)
             else:
                 return
 
     def _wait(self, error: ServiceError) -> None:
-        self.watcher.away(str(error))
+        self.watcher.on_unavailable(str(error))
         if not isinstance(error, ServiceAwayError):  # for that one the client itself has waited
             self.sleep(PAUSE_S)
 
@@ -145,7 +145,7 @@ def submit_patience_s(url: str) -> float:
     return START_S if is_loopback(url) else ROLLOUT_S
 
 
-def passing(error: ServiceError) -> bool:
+def is_transient(error: ServiceError) -> bool:
     """Whether asking again may help: the service is away, overloaded or stumbled."""
     return isinstance(error, ServiceAwayError) or error.status in _LATER
 

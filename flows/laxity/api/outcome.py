@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from laxity.api.views import ENDED, SETTLED, JobView, OfferView
+from laxity.api.views import ENDED, TERMINAL_STATES, JobView, OfferView
 from laxity.durations import format_instant
-from laxity.human_time import counted, on_widths, words
+from laxity.human_time import count_noun, format_seconds, on_widths
 from laxity.safe_text import markdown
 
 CAPACITY: Final = "capacity_"  # how the reasons begin that pass when others end
@@ -86,20 +86,20 @@ def standing(job: JobView) -> str:
 
 def standing_text(job: JobView) -> str:
     """Where it stands with its deadline, with the figures that say so."""
-    said, due = standing(job), job.deadline_at
+    status, due = standing(job), job.deadline_at
     if due is None or job.state in {"failed", "cancelled", "refused"}:
-        return said
+        return status
     deadline = f"the deadline {instant(due)}"
     if job.finished_at is not None:
         side = "before" if job.finished_at <= due else "after"
-        return f"{said}: finished {words(abs(due - job.finished_at))} {side} {deadline}"
-    if job.p90_at is not None and said in {ENDANGERED, "late"}:
+        return f"{status}: finished {format_seconds(abs(due - job.finished_at))} {side} {deadline}"
+    if job.p90_at is not None and status in {ENDANGERED, "late"}:
         finish = f"P90 finish {instant(job.p90_at)}"
-        return f"{said}: {finish} is {words(job.p90_at - due)} after {deadline}"
-    if said == BROKEN:
+        return f"{status}: {finish} is {format_seconds(job.p90_at - due)} after {deadline}"
+    if status == BROKEN:
         expected = f"; P90 finish {instant(job.p90_at)}" if job.p90_at is not None else ""
-        return f"{said}: {deadline} has passed{expected}"
-    return f"{said}, deadline {instant(due)}"
+        return f"{status}: {deadline} has passed{expected}"
+    return f"{status}, deadline {instant(due)}"
 
 
 def ending(job: JobView) -> str:
@@ -115,7 +115,7 @@ def _end(job: JobView) -> str:
         return f"{job.state} after {job.epochs_done} of {job.epochs} epochs"
     if job.kept is None or job.finished_at is None or job.deadline_at is None:
         return "finished"
-    apart = words(abs(job.deadline_at - job.finished_at))
+    apart = format_seconds(abs(job.deadline_at - job.finished_at))
     return (
         f"finished in time, {apart} before its deadline"
         if job.kept
@@ -169,25 +169,25 @@ def artifact_of(key: str, job: JobView) -> dict[str, Any]:
     """One artifact of the job's flow run: key, type, data and description, as Prefect takes them."""
     if key == PROGRESS_KEY:
         data: Any = progress_percent(job)
-        kind, words = "progress", progress_text(job)
+        kind, text = "progress", progress_text(job)
     else:
         kind, data = "markdown", story(job)
-        why = "" if job.ended else markdown(job.reason)
-        words = ", ".join(filter(None, (standing_text(job), why)))
-    return {"key": key, "type": kind, "data": data, "description": words}
+        reason = "" if job.ended else markdown(job.reason)
+        text = ", ".join(filter(None, (standing_text(job), reason)))
+    return {"key": key, "type": kind, "data": data, "description": text}
 
 
 def offer_text(offer: OfferView) -> str:
     """One counter-offer in a line; its one difference to what was asked comes first."""
     widths = on_widths(offer.widths)
-    said = {
+    texts = {
         "deadline": f"deadline {instant(offer.deadline_at)} on {widths}",
         "widths": f"{widths}, deadline as asked",
-        "borrow": f"{counted(offer.gpus_borrowed, 'borrowed GPU')}, deadline as asked",
+        "borrow": f"{count_noun(offer.gpus_borrowed, 'borrowed GPU')}, deadline as asked",
         "probe": "a probe of two epochs as best effort, then a verdict",
         "soft": "class soft: it runs, and its lateness is told early",
     }.get(offer.kind, offer.kind)
-    return f"{said} (P90 finish {instant(offer.p90_at)})" if offer.p90_at else said
+    return f"{texts} (P90 finish {instant(offer.p90_at)})" if offer.p90_at else texts
 
 
 def progress_percent(job: JobView) -> float:
@@ -197,8 +197,12 @@ def progress_percent(job: JobView) -> float:
 
 
 def progress_text(job: JobView) -> str:
-    left = "" if job.laxity_s is None or job.state in SETTLED else f", laxity {words(job.laxity_s)}"
-    width = f" on {counted(job.workers, 'worker')}" if job.workers else ""
+    left = (
+        ""
+        if job.laxity_s is None or job.state in TERMINAL_STATES
+        else f", laxity {format_seconds(job.laxity_s)}"
+    )
+    width = f" on {count_noun(job.workers, 'worker')}" if job.workers else ""
     return f"{job.epochs_done} of {job.epochs} epochs, {job.state}{width}{left}"
 
 

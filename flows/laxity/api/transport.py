@@ -40,8 +40,8 @@ class ServiceError(RuntimeError):
         self.field = field
 
     def __str__(self) -> str:
-        said = not self.field or self.message.startswith(f"{self.field}:")
-        return self.message if said else f"{self.message} (field {self.field})"
+        has_field = not self.field or self.message.startswith(f"{self.field}:")
+        return self.message if has_field else f"{self.message} (field {self.field})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Prefect keeps a failed run's exception as a pickle."""
@@ -135,12 +135,12 @@ class Transport:
         answer = connection.getresponse()
         content = answer.read(ANSWER_LIMIT_BYTES)
         if answer.status in AWAY_STATUS:
-            why = answer_error(answer.status, answer.reason, content, self.url).message
-            message = f"the service at {self.url} cannot answer now: {why}"
+            answer_message = answer_error(answer.status, answer.reason, content, self.url).message
+            message = f"the service at {self.url} cannot answer now: {answer_message}"
             raise ServiceAwayError(message, status=answer.status)
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise answer_error(answer.status, answer.reason, content, self.url)
-        return _parsed(content, answer.getheader("Content-Type") or "")
+        return parse_body(content, answer.getheader("Content-Type") or "")
 
     def _connection(self, answer_s: float) -> HTTPConnection:
         scheme, host, port = _place(self.url)
@@ -176,7 +176,7 @@ def _pauses() -> Iterator[float]:
         longest_s = min(longest_s * 2, LONGEST_PAUSE_S)
 
 
-def _parsed(content: bytes, kind: str) -> Any:
+def parse_body(content: bytes, kind: str) -> Any:
     if "json" not in kind:
         return content.decode(errors="replace")
     return json.loads(content) if content else None
@@ -185,18 +185,18 @@ def _parsed(content: bytes, kind: str) -> Any:
 def answer_error(status: int, phrase: str, content: bytes, url: str) -> ServiceError:
     """The error of an answer: {"error": {"code", "message", "field"?}}, or that it is a stranger's."""
     try:
-        said: Json = json.loads(content)["error"]
+        error: Json = json.loads(content)["error"]
         return ServiceError(
-            str(said.get("code", status)),
-            str(said.get("message", phrase)),
+            str(error.get("code", status)),
+            str(error.get("message", phrase)),
             status=status,
-            field=str(said.get("field") or ""),
+            field=str(error.get("field") or ""),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         lines = content.decode(errors="replace").split("\n")
-        words = next((line.strip()[:200] for line in lines if line.strip()), phrase)
-        told = f"HTTP {status}: {words}"
+        first_line = next((line.strip()[:200] for line in lines if line.strip()), phrase)
+        status_line = f"HTTP {status}: {first_line}"
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED:
-            return ServiceError(f"http_{status}", told, status=status)
-        message = f"what answers at {url} is no laxity service ({told})"
+            return ServiceError(f"http_{status}", status_line, status=status)
+        message = f"what answers at {url} is no laxity service ({status_line})"
         return ServiceError(STRANGER, message, status=status)

@@ -13,7 +13,7 @@ from laxity.safe_text import printable
 Json = dict[str, Any]
 
 ENDED: Final = frozenset({"finished", "failed", "cancelled"})
-SETTLED: Final = ENDED | {"refused"}
+TERMINAL_STATES: Final = ENDED | {"refused"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +106,24 @@ def job_view(answer: Mapping[str, Any]) -> JobView:
 
     Its texts are for people, so they hold no terminal escapes; `raw` has them as they came.
     """
-    known = {name: _shown(answer[name]) for name in _NAMES if answer.get(name) is not None}
-    known["service_class"] = answer.get("class") or "best_effort"
-    known["widths"] = tuple(known.get("widths", ()))
-    known["width_history"] = tuple((at, workers) for at, workers in known.get("width_history", ()))
-    known["held_by"] = tuple(known.get("held_by", ()))
-    known["offers"] = tuple(offer_view(offer) for offer in known.get("offers", ()))
-    return JobView(**known, raw=dict(answer))
+    fields = {
+        name: printable_value(answer[name]) for name in _NAMES if answer.get(name) is not None
+    }
+    fields["service_class"] = answer.get("class") or "best_effort"
+    fields["widths"] = tuple(fields.get("widths", ()))
+    fields["width_history"] = tuple(
+        (since, workers) for since, workers in fields.get("width_history", ())
+    )
+    fields["held_by"] = tuple(fields.get("held_by", ()))
+    fields["offers"] = tuple(offer_view(offer) for offer in fields.get("offers", ()))
+    return JobView(**fields, raw=dict(answer))
 
 
-def _shown(value: Any) -> Any:
+def printable_value(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
 def offer_view(answer: Mapping[str, Any]) -> OfferView:
-    known = {name: answer[name] for name in _OFFER_NAMES if answer.get(name) is not None}
-    known["widths"] = tuple(known.get("widths", ()))
-    return OfferView(**known)
+    fields = {name: answer[name] for name in _OFFER_NAMES if answer.get(name) is not None}
+    fields["widths"] = tuple(fields.get("widths", ()))
+    return OfferView(**fields)

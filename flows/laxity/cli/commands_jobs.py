@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from laxity import names
-from laxity.api.views import ENDED, SETTLED
+from laxity.api.views import ENDED, TERMINAL_STATES
 from laxity.cli.exit_codes import BROKEN, FAILED, OK, REFUSED, UNFINISHED, USAGE, CommandError
 from laxity.cli.job_names import complete_job, completing, with_job
-from laxity.human_time import counted
+from laxity.human_time import count_noun
 
 if TYPE_CHECKING:
     from laxity.api.client import Client, JobView
@@ -92,11 +92,11 @@ def submit(
     """
     from laxity.api.client import Client
     from laxity.cli.github import report
-    from laxity.cli.job_source import asked_jobs
+    from laxity.cli.job_source import job_manifests
     from laxity.cli.render.job_panel import print_job
 
     timeout_s = _timeout_s(timeout, follow=follow)
-    given = {
+    annotations = {
         names.DEADLINE: deadline,
         names.CLASS: service_class,
         names.WIDTHS: workers,
@@ -107,9 +107,9 @@ def submit(
         names.FRESH: "true" if fresh else None,
     }
     client = Client(patience_s=5.0)
-    manifests = asked_jobs(
+    manifests = job_manifests(
         source,
-        given,
+        annotations,
         name=name,
         namespace=namespace,
         params=param or [],
@@ -118,10 +118,10 @@ def submit(
     code = OK
     for manifest in manifests:
         job = _verdict(client, client.submit(manifest).id)
-        job = _followed(client, job, timeout_s) if follow else job
+        job = follow_until(client, job, timeout_s) if follow else job
         print_job(job, as_json=as_json)
         report(job)
-        unfinished = UNFINISHED if follow and job.state not in SETTLED else OK
+        unfinished = UNFINISHED if follow and job.state not in TERMINAL_STATES else OK
         code = max(code, _exit_code(job), unfinished)
     raise typer.Exit(code)
 
@@ -194,11 +194,11 @@ def release(
         raise CommandError("say one JOB, or --all to let every job go", code=USAGE)
     if everything and undo:
         raise CommandError("--all cannot be undone: submit those jobs again", code=USAGE)
-    answer, said = _released(job, undo=undo)
-    typer.echo(json.dumps(answer) if as_json else said)
+    answer, message = release_one_or_all(job, undo=undo)
+    typer.echo(json.dumps(answer) if as_json else message)
 
 
-def _released(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
+def release_one_or_all(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
     """What the service answered, and in words."""
     from laxity.api.client import Client
 
@@ -218,14 +218,14 @@ def _released(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
 
 def _all_released(answer: Mapping[str, Any]) -> str:
     waiting = [str(job) for job in answer.get("suspended") or ()]
-    said = f"released: {counted(int(answer.get('released') or 0), 'job')}"
+    message = f"released: {count_noun(int(answer.get('released') or 0), 'job')}"
     if not waiting:
-        return said
+        return message
     start = """kubectl patch job NAME --type merge -p '{"spec": {"suspend": false}}'"""
     stay = f"{len(waiting)} of them stay suspended; on a cluster, start one with: {start}"
     more = len(waiting) - MOST_LISTED
     names = [*waiting[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
-    return "\n".join([f"{said}; {stay}", *(f"  {name}" for name in names)])
+    return "\n".join([f"{message}; {stay}", *(f"  {name}" for name in names)])
 
 
 def _verdict(client: "Client", job_id: str) -> "JobView":
@@ -251,15 +251,15 @@ def _timeout_s(text: str | None, *, follow: bool) -> float:
         raise CommandError(f"--timeout {text}: {error}", code=USAGE) from error
 
 
-def _followed(client: "Client", job: "JobView", timeout_s: float) -> "JobView":
+def follow_until(client: "Client", job: "JobView", timeout_s: float) -> "JobView":
     """The job once it has ended, was refused or the time is over, even if the service is away."""
-    from laxity.api.job_follower import Following, FollowTimeoutError
+    from laxity.api.job_follower import FollowTimeoutError, JobFollower
     from laxity.api.outcome import TrainingFailed
     from laxity.cli.render.progress_lines import Lines
 
     try:
         lines = Lines(partial(typer.echo, err=True))
-        return Following(client, lines, timeout_s=timeout_s).follow(job)
+        return JobFollower(client, lines, timeout_s=timeout_s).follow(job)
     except FollowTimeoutError as error:
         typer.echo(f"stopped following {job.id} at --timeout: it goes on", err=True)
         return error.job

@@ -46,10 +46,10 @@ def top(
 
     from laxity.api.client import Client
     from laxity.cli.render.job_table import console
-    from laxity.cli.render.top import looked, overview
+    from laxity.cli.render.top import overview, render_cluster
 
     client, out = Client(patience_s=0), console()
-    first = looked(client, namespace)  # a service that is away later may come back
+    first = render_cluster(client, namespace)  # a service that is away later may come back
     if not out.is_terminal:
         out.print(first)
         return
@@ -87,14 +87,14 @@ def logs(
         typer.echo(f"worker {index} of {job} has written nothing{_error_of(job, client)}", err=True)
     if not follow:
         return
-    seen = client.logs(job, index=index) if tail is not None else written
+    printed = client.logs(job, index=index) if tail is not None else written
     while True:
         ended = client.job(job).ended
         text = client.logs(job, index=index)
         # a worker that was started anew may write a new log
-        sys.stdout.write(text.removeprefix(seen))
+        sys.stdout.write(text.removeprefix(printed))
         sys.stdout.flush()
-        seen = text
+        printed = text
         if ended:
             raise typer.Exit(OK if client.job(job).state == "finished" else FAILED)
         time.sleep(POLL_S)

@@ -55,11 +55,11 @@ def whatif(
 ) -> None:
     """Say what verdict a job would get; nothing is submitted."""
     from laxity.api.client import Client
-    from laxity.cli.job_source import asked_jobs
+    from laxity.cli.job_source import job_manifests
     from laxity.cli.render.job_panel import print_json, whatif_lines
     from laxity.cli.render.job_table import console
 
-    given = {
+    annotations = {
         names.DEADLINE: deadline,
         names.CLASS: service_class,
         names.WIDTHS: workers,
@@ -68,7 +68,9 @@ def whatif(
         names.EPOCH_ESTIMATE: estimate,
     }
     client, code = Client(patience_s=0), OK
-    for manifest in asked_jobs(source, given, name=name, namespace=namespace, params=param or []):
+    for manifest in job_manifests(
+        source, annotations, name=name, namespace=namespace, params=param or []
+    ):
         answer = client.whatif(manifest)
         if as_json:
             print_json(answer)

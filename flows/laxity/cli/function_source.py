@@ -20,24 +20,24 @@ from laxity.worker.entrypoint import import_file, package_of
 MOST_NAMED: Final = 8
 
 
-def loaded(source: str) -> tuple[Callable[..., Any], Any]:
+def load_declared(source: str) -> tuple[Callable[..., Any], Any]:
     """The function and, if it is a deadline_flow, its declaration; Prefect is not imported."""
     place, _, path = source.rpartition(":")
-    module = _imported(source, place)
-    found: Any = module
+    module = import_alone(source, place)
+    target: Any = module
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             message = f"there is no {path} in {place}{_has(module)}"
             raise CommandError(message, code=USAGE)
-        found = getattr(found, part)
-    function = getattr(found, "function", found)
+        target = getattr(target, part)
+    function = getattr(target, "function", target)
     if not callable(function) or not hasattr(function, "__name__"):
-        message = f"{source} is of type {type(found).__name__}, not a function{_has(module)}"
+        message = f"{source} is of type {type(target).__name__}, not a function{_has(module)}"
         raise CommandError(message, code=USAGE)
-    return function, getattr(found, "__laxity__", None)
+    return function, getattr(target, "__laxity__", None)
 
 
-def _imported(source: str, place: str) -> ModuleType:
+def import_alone(source: str, place: str) -> ModuleType:
     from laxity.flow.signature import ENV_ALONE
 
     os.environ[ENV_ALONE] = "1"
@@ -68,8 +68,8 @@ def _module(name: str) -> ModuleType:
 
 def _problem(error: BaseException) -> str:
     """What went wrong while the user's file was imported; where, if the words do not say it."""
-    if isinstance(error, ModuleNotFoundError) and (words := advice(error)):
-        return words
+    if isinstance(error, ModuleNotFoundError) and (hint := advice(error)):
+        return hint
     if isinstance(error, ImportError | SyntaxError | OSError):
         return str(error)
     if isinstance(error, SystemExit):

@@ -43,8 +43,8 @@ def report(job: JobView) -> None:
 
 def annotate(level: str, message: str, *, title: str = "laxity") -> None:
     """Print a workflow command: GitHub shows it on the run's page. On stderr: stdout may be JSON."""
-    name = _escaped(title).replace(":", "%3A").replace(",", "%2C")
-    print(f"::{level} title={name}::{_escaped(message)}", file=sys.stderr, flush=True)  # noqa: T201
+    name = escape(title).replace(":", "%3A").replace(",", "%2C")
+    print(f"::{level} title={name}::{escape(message)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _problem(job: JobView) -> str:
@@ -86,5 +86,5 @@ def _line(value: str) -> str:
     return " ".join(value.splitlines())
 
 
-def _escaped(text: str) -> str:
+def escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

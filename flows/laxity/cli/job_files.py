@@ -38,7 +38,7 @@ def one_job(source: str) -> Json:
     return jobs[0]
 
 
-def changed(
+def with_annotations(
     manifest: Mapping[str, Any],
     annotations: Mapping[str, str | None],
     *,
@@ -47,16 +47,16 @@ def changed(
 ) -> Json:
     """The manifest with other annotations (None changes nothing), name and namespace."""
     metadata = dict(manifest.get("metadata") or {})
-    kept = dict(metadata.get("annotations") or {})
-    kept |= {key: value for key, value in annotations.items() if value is not None}
+    merged = dict(metadata.get("annotations") or {})
+    merged |= {key: value for key, value in annotations.items() if value is not None}
     if annotations.get(names.CLASS) == "best_effort" and annotations.get(names.DEADLINE) is None:
-        dropped = kept.pop(names.DEADLINE, None)
+        dropped = merged.pop(names.DEADLINE, None)
         if dropped is not None:
             say(f"best_effort has no deadline: {dropped} is left out")
-    given = {"name": name, "namespace": namespace}
-    metadata |= {key: value for key, value in given.items() if value is not None}
+    naming = {"name": name, "namespace": namespace}
+    metadata |= {key: value for key, value in naming.items() if value is not None}
     labels = {**(metadata.get("labels") or {}), names.MANAGED: "true"}
-    return {**manifest, "metadata": {**metadata, "annotations": kept, "labels": labels}}
+    return {**manifest, "metadata": {**metadata, "annotations": merged, "labels": labels}}
 
 
 def _text(source: str) -> str:
@@ -67,8 +67,8 @@ def _text(source: str) -> str:
             with Path(source).open(encoding="utf-8") as file:
                 text = file.read(FILE_LIMIT_BYTES + 1)
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise CommandError(f"{source}: {why}", code=USAGE) from error
+        problem = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise CommandError(f"{source}: {problem}", code=USAGE) from error
     if len(text) > FILE_LIMIT_BYTES:
         raise CommandError(f"{source}: more than {FILE_LIMIT_BYTES} bytes", code=USAGE)
     return text

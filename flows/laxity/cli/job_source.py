@@ -24,7 +24,7 @@ MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
 SCRIPT_ENDINGS: Final = (".py", ".py:")
 
 
-def asked_jobs(
+def job_manifests(
     source: str,
     given: Mapping[str, str | None],
     *,
@@ -39,14 +39,14 @@ def asked_jobs(
         message = f"{source!r} names no function; write {place}:FUNCTION, or a file of Jobs"
         raise CommandError(message, code=USAGE)
     if not is_entry(source):
-        from laxity.cli.job_files import changed, read_jobs
+        from laxity.cli.job_files import read_jobs, with_annotations
 
         if params:
             raise CommandError(f"--param is for functions; {source} is a file of Jobs", code=USAGE)
         jobs = read_jobs(source)
         if name and len(jobs) > 1:
             raise CommandError(f"--name for {len(jobs)} Jobs: they need one each", code=USAGE)
-        changes = (changed(job, given, name=name, namespace=namespace) for job in jobs)
+        changes = (with_annotations(job, given, name=name, namespace=namespace) for job in jobs)
         return [_in_project(job, source, pass_env) for job in changes]
     options: Json = {OPTION[key]: value for key, value in given.items() if value is not None}
     if namespace:
@@ -82,13 +82,13 @@ def _in_project(job: Json, source: str, pass_env: Sequence[str]) -> Json:
 
 def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence[str]) -> Json:
     """The Job of a function: what it declares if it is a deadline_flow, changed by the options."""
-    from laxity.cli.function_source import loaded
+    from laxity.cli.function_source import load_declared
     from laxity.cli.parameters import arguments_of
     from laxity.flow.declaration import Declaration
     from laxity.flow.decorator import check_function
     from laxity.job.qos import QoSError
 
-    function, declared = loaded(source)
+    function, declared = load_declared(source)
     if "epochs" in options:
         options["epochs"] = int(options["epochs"])
     if "fresh" in options:

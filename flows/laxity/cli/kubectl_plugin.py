@@ -96,17 +96,17 @@ def offers(name: str, flags: Sequence[str]) -> int:
     commands = [
         f"kubectl -n {namespace} annotate job {name} --overwrite {taken}"
         for offer in verdict.get("offers", ())
-        if (taken := _taken(offer))
+        if (taken := offer_annotation(offer))
     ]
     _print(commands or [f"job {name} has no offers that an annotation could take"])
     return 0
 
 
-def _taken(offer: Mapping[str, Any]) -> str:
+def offer_annotation(offer: Mapping[str, Any]) -> str:
     """The annotation that takes this offer; "" for one that is no annotation."""
     if offer["kind"] == "deadline":
-        at = time.gmtime(-(-float(offer["deadline_at"]) // 1))  # up to the next second
-        return f"{names.DEADLINE}={time.strftime('%Y-%m-%dT%H:%M:%SZ', at)}"
+        deadline = time.gmtime(-(-float(offer["deadline_at"]) // 1))  # up to the next second
+        return f"{names.DEADLINE}={time.strftime('%Y-%m-%dT%H:%M:%SZ', deadline)}"
     if offer["kind"] == "widths":
         return f"{names.WIDTHS}={','.join(map(str, offer['widths']))}"
     return f"{names.CLASS}=soft" if offer["kind"] == "soft" else ""
@@ -116,7 +116,7 @@ def whatif(file: str, flags: Sequence[str]) -> int:
     """The verdict that the Job of this file would get now. Nothing is created."""
     job = json.loads(_kubectl("create", "--dry-run=client", "-o", "json", "-f", file, *flags))
     flags = _global(flags)
-    with _forwarded(flags) as url:
+    with port_forward(flags) as url:
         request = urllib.request.Request(  # noqa: S310 - http to a service that the user named
             f"{url}/v1/whatif",
             data=json.dumps(job).encode(),
@@ -133,12 +133,12 @@ def whatif(file: str, flags: Sequence[str]) -> int:
                 raise ValueError(f"laxity answers {error.code}: {error.read().decode()}") from error
     _print([f"{answer['verdict']}: {answer['reason']}"])
     for offer in answer.get("offers", ()):
-        _print([f"instead: {taken}"] if (taken := _taken(offer)) else [])
+        _print([f"instead: {taken}"] if (taken := offer_annotation(offer)) else [])
     return 0
 
 
 @contextmanager
-def _forwarded(flags: Sequence[str]) -> Iterator[str]:
+def port_forward(flags: Sequence[str]) -> Iterator[str]:
     """LAXITY_URL, else an address on this machine that leads to the service in this block."""
     if url := os.environ.get(names.ENV_URL):
         yield url.rstrip("/")
@@ -156,8 +156,8 @@ def _forwarded(flags: Sequence[str]) -> Iterator[str]:
         try:
             line = it.stdout.readline() if it.stdout else ""
             if (port := FORWARDED.search(line)) is None:
-                why = it.stderr.read().strip() if it.stderr else ""
-                raise ValueError(f"the service cannot be reached: {why}")
+                problem = it.stderr.read().strip() if it.stderr else ""
+                raise ValueError(f"the service cannot be reached: {problem}")
             yield f"http://127.0.0.1:{port[1]}"
         finally:
             it.terminate()
@@ -165,19 +165,19 @@ def _forwarded(flags: Sequence[str]) -> Iterator[str]:
 
 def _token(flags: Sequence[str]) -> str:
     """LAXITY_TOKEN, else that of the secret, for those who may read it."""
-    if given := os.environ.get(names.ENV_TOKEN):
-        return given
+    if token := os.environ.get(names.ENV_TOKEN):
+        return token
     secret = ["secret", "laxity", "-o", f"jsonpath={{.data.{names.ENV_TOKEN}}}"]
     return base64.b64decode(_kubectl("-n", SERVICE_NAMESPACE, "get", *secret, *flags)).decode()
 
 
 def _global(flags: Sequence[str]) -> list[str]:
     """Those flags that say which cluster, without those that say which namespace."""
-    found: list[str] = []
+    flags_of_kubectl: list[str] = []
     for number, flag in enumerate(flags):
         if flag.startswith(GLOBAL_FLAGS):
-            found += [flag] if "=" in flag else list(flags[number : number + 2])
-    return found
+            flags_of_kubectl += [flag] if "=" in flag else list(flags[number : number + 2])
+    return flags_of_kubectl
 
 
 def _job(name: str, flags: Sequence[str]) -> Json:

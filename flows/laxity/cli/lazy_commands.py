@@ -98,14 +98,14 @@ def load(command: FloorCommand) -> TyperCommand | TyperGroup:
     """The floor's own command. CommandError if that part of laxity is not installed."""
     from importlib.metadata import entry_points
 
-    found = [
+    entries = [
         entry for entry in entry_points(group="laxity.commands") if entry.name == command.entry
     ]
-    if not found:
+    if not entries:
         message = f"{command.name} is not installed here: pip install 'laxity[all]'"
         raise CommandError(message, code=FAILED)
     try:
-        register = found[0].load()
+        register = entries[0].load()
     except ImportError as error:
         message = f"{command.name} cannot be loaded ({error}): pip install 'laxity[all]'"
         raise CommandError(message, code=FAILED) from error
@@ -114,5 +114,5 @@ def load(command: FloorCommand) -> TyperCommand | TyperGroup:
     register(app)
     group = cast("TyperGroup", typer.main.get_command(app))
     if command.name not in group.commands:
-        raise CommandError(f"{found[0].value} registers no command {command.name}")
+        raise CommandError(f"{entries[0].value} registers no command {command.name}")
     return cast("TyperCommand", group.commands[command.name])

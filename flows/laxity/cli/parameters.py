@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from laxity.api.views import Json
 from laxity.cli.exit_codes import USAGE, CommandError
-from laxity.flow.signature import bound, visible_signature
+from laxity.flow.signature import bind_arguments, visible_signature
 
 # By annotation, what JSON has for it.
 _JSON: Final[Mapping[Any, Any]] = {
@@ -28,14 +28,14 @@ _JSON: Final[Mapping[Any, Any]] = {
 def arguments_of(function: Callable[..., Any], pairs: Sequence[str]) -> Json:
     """The arguments of a call with these KEY=VALUE pairs; CommandError says what does not fit."""
     signature = visible_signature(function)
-    wanted = {name: one.annotation for name, one in signature.parameters.items()}
-    given = {key: _read(text, wanted.get(key, Any)) for key, text in _split(pairs)}
+    wanted = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    values = {key: _read(text, wanted.get(key, Any)) for key, text in _split(pairs)}
     call = f"{function.__name__}{signature}"
     try:
-        arguments = bound(function, (), given)
+        arguments = bind_arguments(function, (), values)
     except TypeError as error:
         raise CommandError(f"{call}: {error}; write -p KEY=VALUE for each", code=USAGE) from error
-    for key, value in given.items():
+    for key, value in values.items():
         if not fits(value, wanted.get(key, Any)):
             kind = inspect.formatannotation(wanted[key])
             message = f"{call}: parameter {key} is a {kind}, and {value!r:.60} is none"
@@ -47,7 +47,7 @@ def fits(value: Any, annotation: Any) -> bool:
     """Whether a value of JSON may be given where this annotation stands."""
     kind, inner = get_origin(annotation) or annotation, get_args(annotation)
     if kind in (Union, types.UnionType):
-        return any(fits(value, one) for one in inner)
+        return any(fits(value, part) for part in inner)
     if kind is Literal:
         return value in inner
     if kind not in _JSON:
@@ -55,20 +55,20 @@ def fits(value: Any, annotation: Any) -> bool:
     if not isinstance(value, _JSON[kind]) or (isinstance(value, bool) and kind is not bool):
         return False
     if isinstance(value, list) and len(inner) == 1:
-        return all(fits(one, inner[0]) for one in value)
+        return all(fits(part, inner[0]) for part in value)
     if isinstance(value, dict) and len(inner) == 2:
-        return all(fits(one, inner[1]) for one in value.values())
+        return all(fits(part, inner[1]) for part in value.values())
     return True
 
 
 def _split(pairs: Sequence[str]) -> list[tuple[str, str]]:
-    found = []
+    pairs_read = []
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
             raise CommandError(f"--param {pair!r} is not KEY=VALUE", code=USAGE)
-        found.append((key, value))
-    return found
+        pairs_read.append((key, value))
+    return pairs_read
 
 
 def _read(text: str, annotation: Any) -> Any:

@@ -113,10 +113,10 @@ class Declaration:
         workdir: str | None = None,
     ) -> TrainingSpec:
         """One call as a job. The name is made of title and key, so one key is one name."""
-        said = {key: self.said[key] for key in _SPEC_FIELDS if self.said.get(key) is not None}
-        said["model"] = self.model
+        fields = {key: self.said[key] for key in _SPEC_FIELDS if self.said.get(key) is not None}
+        fields["model"] = self.model
         if workdir is not None:
-            said["template"] = {"workingDir": workdir, **said.get("template", {})}
+            fields["template"] = {"workingDir": workdir, **fields.get("template", {})}
         return TrainingSpec(
             name=job_name(self.title, idempotency_key),
             qos=self.qos,
@@ -125,7 +125,7 @@ class Declaration:
             idempotency_key=idempotency_key,
             submitted_at=submitted_at,
             env={**(env or {}), **(self.said.get("env") or {})},
-            **said,
+            **fields,
         )
 
     def job_variables(self) -> dict[str, str]:
@@ -146,7 +146,7 @@ class Declaration:
         """
         declared = self.said.get("idempotency_key")
         if declared is not None:
-            return _filled_in(declared, parameters)
+            return fill_template(declared, parameters)
         from_ci = os.environ.get(ENV_IDEMPOTENCY_KEY)
         if from_ci:
             text = json.dumps(json_object("parameters", parameters), sort_keys=True)
@@ -154,7 +154,7 @@ class Declaration:
         return f"flow-run/{flow_run_id}" if flow_run_id else None
 
 
-def _filled_in(template: object, parameters: Mapping[str, Any]) -> str:
+def fill_template(template: object, parameters: Mapping[str, Any]) -> str:
     if not isinstance(template, str) or not template.strip():
         raise QoSError("idempotency_key", f"{template!r:.60} is empty or no text")
     try:

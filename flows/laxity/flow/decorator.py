@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 
 from laxity import names
 from laxity.flow.declaration import OPTIONS, Declaration
-from laxity.flow.signature import ENV_ALONE, bound, flow_signature, take_deadline, train_alone
+from laxity.flow.signature import (
+    ENV_ALONE,
+    bind_arguments,
+    flow_signature,
+    take_deadline,
+    train_alone,
+)
 from laxity.job.qos import QoSError
 
 if TYPE_CHECKING:
@@ -83,22 +89,22 @@ def deadline_flow(
     laxity.flow.project lists. `pass_env` names further ones ("DATA_*" for several); a secret is passed
     only by its whole name. `env` sets variables. With an image, the image is the project.
     """
-    said = {key: value for key, value in locals().items() if key in OPTIONS}
-    said["workers"] = workers if isinstance(workers, int | str) else tuple(workers)
-    said["tags"] = tuple(tags)
-    said["pass_env"] = pass_env if isinstance(pass_env, str) else tuple(pass_env)
+    options = {key: value for key, value in locals().items() if key in OPTIONS}
+    options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)
+    options["tags"] = tuple(tags)
+    options["pass_env"] = pass_env if isinstance(pass_env, str) else tuple(pass_env)
 
     def declare(function: Callable[Concatenate["Training", P], R]) -> "DeadlineFlow[P, R]":
         check_function(function)
         title = name or function.__name__.replace("_", "-")
-        declared = Declaration.of(title, said)
+        declared = Declaration.of(title, options)
         if light():
-            return cast("DeadlineFlow[P, R]", LightFlow(function, declared))
+            return cast("DeadlineFlow[P, R]", PlainFlow(function, declared))
         # Prefect's own server, started where there is none, needs longer than 20 s the first time.
         os.environ.setdefault(*_PATIENCE)
-        from laxity.flow.prefect_flow import declared_flow
+        from laxity.flow.prefect_flow import make_deadline_flow
 
-        made = declared_flow(function, declared, {"name": title, **flow_options})
+        made = make_deadline_flow(function, declared, {"name": title, **flow_options})
         return cast("DeadlineFlow[P, R]", made)
 
     return declare
@@ -132,7 +138,7 @@ def check_function(function: Callable[..., object]) -> None:
             )
 
 
-class LightFlow(Generic[P, R]):
+class PlainFlow(Generic[P, R]):
     """A declared function where Prefect stays out. Hooks and options are accepted and unused."""
 
     def __init__(self, function: Callable[..., R], declared: Declaration) -> None:
@@ -141,7 +147,7 @@ class LightFlow(Generic[P, R]):
         self.__laxity__ = declared
         self.name = declared.title
         for hook in _HOOKS:
-            setattr(self, hook, _unchanged)
+            setattr(self, hook, unchanged_hook)
 
     @property
     def function(self) -> Callable[..., R]:
@@ -164,15 +170,15 @@ class LightFlow(Generic[P, R]):
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Train here and now, in this process."""
-        declared, given = take_deadline(self.function, self.__laxity__, kwargs)
-        return train_alone(self.function, declared, bound(self.function, args, given))
+        declared, arguments = take_deadline(self.function, self.__laxity__, kwargs)
+        return train_alone(self.function, declared, bind_arguments(self.function, args, arguments))
 
-    def with_options(self, **options: object) -> "LightFlow[P, R]":
+    def with_options(self, **options: object) -> "PlainFlow[P, R]":
         return self
 
-    def with_qos(self, **options: Any) -> "LightFlow[P, R]":
-        return LightFlow(self.function, self.__laxity__.changed(**options))
+    def with_qos(self, **options: Any) -> "PlainFlow[P, R]":
+        return PlainFlow(self.function, self.__laxity__.changed(**options))
 
 
-def _unchanged(hook: R) -> R:
+def unchanged_hook(hook: R) -> R:
     return hook

@@ -38,7 +38,7 @@ def end_retries(api: SyncPrefectClient, run: FlowRun, error: Exception) -> FlowR
     return now
 
 
-def failed_state(context: FlowRunContext, error: Exception) -> State[Any]:
+def make_failed_state(context: FlowRunContext, error: Exception) -> State[Any]:
     """Failed, by the name Refused for a refusal, without a traceback; callers get the exception."""
     stored = exception_to_failed_state(error, result_store=context.result_store, write_result=True)
     state = cast("State[Any]", run_coro_as_sync(stored))

@@ -25,12 +25,12 @@ from prefect.states import Cancelled
 
 from laxity.flow.declaration import Declaration
 from laxity.flow.last_word import ENV_WORD, FAILED, TRAINING, USAGE
-from laxity.flow.signature import bound, take_deadline
+from laxity.flow.signature import bind_arguments, take_deadline
 from laxity.stderr import say
 from laxity.worker import __main__
-from laxity.worker.environment import Assignment
+from laxity.worker.environment import WorkerEnvironment
 from laxity.worker.prefect_context import enter
-from laxity.worker.sigterm import AGAIN, STOPPED, Termination
+from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED, SigtermHandler
 from laxity.worker.training import Training
 
 ENV_RUN: Final = "PREFECT__FLOW_RUN_ID"
@@ -60,10 +60,10 @@ def train_as_job(
     word = Path(os.environ.get(ENV_WORD, os.devnull))
     word.write_text(TRAINING)
     call = _Call(function, arguments)
-    code = AGAIN
-    while code == AGAIN:  # another worker was lost: from the last checkpoint
+    code = EXIT_RESTART
+    while code == EXIT_RESTART:  # another worker was lost: from the last checkpoint
         code = _train(call, declared)
-    if code == STOPPED:
+    if code == EXIT_STOPPED:
         if _is_cancelled():
             return Cancelled(message=f"{declared.title} was cancelled while it trained")
         raise TerminationSignal(signal=signal.SIGTERM)
@@ -102,20 +102,22 @@ def work_for_run() -> int:
     parameters = flow.validate_parameters(run.parameters)
     enter(flow, run)
     function = cast("Any", flow.fn).__wrapped__
-    _, given = take_deadline(function, declared, parameters)
-    return _train(_Call(function, bound(function, (), given)), declared)
+    _, arguments = take_deadline(function, declared, parameters)
+    return _train(_Call(function, bind_arguments(function, (), arguments)), declared)
 
 
 def _train(call: _Call, declared: Declaration) -> int:
-    termination = Termination()
+    termination = SigtermHandler()
     with _taking_signals(termination):
-        given = replace(Assignment.of(os.environ), epochs=declared.epochs, model=declared.model)
-        training = Training.of(given, termination)
-        return __main__.ended(training, termination, lambda: call(training))
+        assignment = replace(
+            WorkerEnvironment.of(os.environ), epochs=declared.epochs, model=declared.model
+        )
+        training = Training.of(assignment, termination)
+        return __main__.run_to_completion(training, termination, lambda: call(training))
 
 
 @contextmanager
-def _taking_signals(termination: Termination) -> Iterator[None]:
+def _taking_signals(termination: SigtermHandler) -> Iterator[None]:
     """SIGTERM is the training's while it trains, and Prefect's again afterwards."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -21,12 +21,24 @@ from prefect.utilities.urls import url_for
 
 from laxity import names
 from laxity.api.client import Client
-from laxity.api.job_follower import Following, Watcher, submit_patience_s
+from laxity.api.job_follower import JobFollower, Watcher, submit_patience_s
 from laxity.api.outcome import TrainingCancelled, result_of
 from laxity.flow.declaration import Declaration
-from laxity.flow.failed_states import WORDED, end_retries, failed_state, is_retried, log_as_sentence
-from laxity.flow.run_notes import LABEL_JOB, RunNotes, Silent
-from laxity.flow.signature import ENV_ALONE, bound, flow_signature, take_deadline, train_alone
+from laxity.flow.failed_states import (
+    WORDED,
+    end_retries,
+    is_retried,
+    log_as_sentence,
+    make_failed_state,
+)
+from laxity.flow.run_notes import LABEL_JOB, NullWatcher, RunNotes
+from laxity.flow.signature import (
+    ENV_ALONE,
+    bind_arguments,
+    flow_signature,
+    take_deadline,
+    train_alone,
+)
 from laxity.job.spec import TrainingSpec
 from laxity.stderr import say
 
@@ -48,18 +60,18 @@ class DeadlineFlow(Flow[P, R]):
         """As for any flow. The declaration stays, and so does the hook that cancels the job."""
         if options.get("on_cancellation") is not None:
             options["on_cancellation"] = [cancel_job, *_without_ours(options["on_cancellation"])]
-        return _adopted(super().with_options(**options))
+        return as_deadline_flow(super().with_options(**options))
 
     def deploy(self, name: str, *args: Any, **options: Any) -> Any:
         """As for any flow. What is declared becomes job variables, under those that are given.
 
         In a work pool the Job has its verdict before any code of the flow runs.
         """
-        given = options.get("job_variables") or {}
+        job_variables = options.get("job_variables") or {}
         declared = self.declaration
-        if given.get("service_class") == "best_effort":
+        if job_variables.get("service_class") == "best_effort":
             declared = declared.changed(service_class="best_effort")
-        options["job_variables"] = {**declared.job_variables(), **given}
+        options["job_variables"] = {**declared.job_variables(), **job_variables}
         return super().deploy(name, *args, **options)
 
     def with_qos(self, **options: Any) -> "DeadlineFlow[P, R]":
@@ -67,19 +79,24 @@ class DeadlineFlow(Flow[P, R]):
 
         Takes the options of `deadline_flow` that are not Prefect's; QoSError if they cannot be meant.
         """
-        changed = _adopted(super().with_options())
+        changed = as_deadline_flow(super().with_options())
         changed.fn = cast("Any", _body(self._function, self.declaration.changed(**options)))
         return changed
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Train here and now, in this process: no job, no verdict, no Prefect."""
-        declared, given = take_deadline(self._function, self.declaration, kwargs)
-        return cast("R", train_alone(self._function, declared, bound(self._function, args, given)))
+        declared, arguments = take_deadline(self._function, self.declaration, kwargs)
+        return cast(
+            "R",
+            train_alone(self._function, declared, bind_arguments(self._function, args, arguments)),
+        )
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> TrainingSpec:
         """The job that a call with these parameters would submit, with a key of its own."""
-        declared, given = take_deadline(self._function, self.declaration, kwargs)
-        return _spec(declared, self._function, bound(self._function, args, given), None)
+        declared, arguments = take_deadline(self._function, self.declaration, kwargs)
+        return _spec(
+            declared, self._function, bind_arguments(self._function, args, arguments), None
+        )
 
     def whatif(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The verdict that this call would get now, without submitting anything."""
@@ -94,13 +111,13 @@ class DeadlineFlow(Flow[P, R]):
         return cast("Callable[..., Any]", cast("Any", self.fn).__wrapped__)
 
 
-def declared_flow(
+def make_deadline_flow(
     function: Callable[..., Any], declared: Declaration, options: Mapping[str, Any]
 ) -> DeadlineFlow[..., Any]:
     """A DeadlineFlow whose function stands for the user's, with its name, file and version."""
-    given = {"version": _version(function), **options}
-    given["on_cancellation"] = [cancel_job, *(given.get("on_cancellation") or [])]
-    made = DeadlineFlow(_body(function, declared), **given)
+    flow_options = {"version": _version(function), **options}
+    flow_options["on_cancellation"] = [cancel_job, *(flow_options.get("on_cancellation") or [])]
+    made = DeadlineFlow(_body(function, declared), **flow_options)
     made._entrypoint = _entrypoint(function)  # noqa: SLF001 - it would name this file
     return made
 
@@ -110,10 +127,10 @@ def _body(function: Callable[..., Any], declared: Declaration) -> Callable[..., 
 
     @functools.wraps(function)
     def submit_and_follow(*args: Any, **kwargs: Any) -> Any:
-        of_run, given = take_deadline(function, declared, kwargs)
+        of_run, arguments = take_deadline(function, declared, kwargs)
         if of_run is not declared and os.environ.get(names.ENV_POOL):
             say(POOL_DEADLINE)
-        return _run(function, of_run, bound(function, args, given))
+        return _run(function, of_run, bind_arguments(function, args, arguments))
 
     body = cast("Any", submit_and_follow)
     body.__signature__ = flow_signature(function)
@@ -138,30 +155,32 @@ def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping
     run = context.flow_run if context else None
     spec = _spec(declared, function, arguments, run)
     if context is None or run is None:
-        return result_of(_followed(spec.to_manifest(), Silent()))
+        return result_of(submit_and_await(spec.to_manifest(), NullWatcher()))
     with get_client(sync_client=True) as api:
         notes = RunNotes(api, run, spec, declared.tags)
         manifest = spec.to_manifest()
         follow_in(manifest, api, run, log_prints=context.log_prints)
         try:
-            return result_of(_followed(manifest, notes))
+            return result_of(submit_and_await(manifest, notes))
         except WORDED as error:
             if is_retried(end_retries(api, run, error)):
                 log_as_sentence()
                 raise  # Prefect's engine retries what is raised, and hangs on a state
-            return failed_state(context, error)
+            return make_failed_state(context, error)
         except TrainingCancelled as error:
-            if notes.cancelled():
+            if notes.should_cancel():
                 _call_cancellation_hooks(context.flow, run)
             return Cancelled(message=str(error))
         except (TerminationSignal, KeyboardInterrupt):
-            notes.interrupted()
+            notes.on_interrupt()
             raise
 
 
-def _followed(manifest: Mapping[str, Any], watcher: Watcher) -> Any:
+def submit_and_await(manifest: Mapping[str, Any], watcher: Watcher) -> Any:
     client = Client(patience_s=FOLLOW_PATIENCE_S)
-    return Following(client, watcher, submit_patience_s=submit_patience_s(client.url)).run(manifest)
+    return JobFollower(client, watcher, submit_patience_s=submit_patience_s(client.url)).run(
+        manifest
+    )
 
 
 def follow_in(
@@ -170,10 +189,10 @@ def follow_in(
     """Tell the job which flow run follows it: its workers log there, and its MLflow run links there."""
     page = url_for(run) or f"{api.api_url}/flow_runs/{run.id}"
     manifest["metadata"]["annotations"][names.FOLLOWED_BY] = page
-    told = {names.ENV_FLOW_RUN: f"{str(api.api_url).rstrip('/')}/flow_runs/{run.id}"}
-    told |= {names.ENV_LOG_PRINTS: "true"} if log_prints else {}
+    env = {names.ENV_FLOW_RUN: f"{str(api.api_url).rstrip('/')}/flow_runs/{run.id}"}
+    env |= {names.ENV_LOG_PRINTS: "true"} if log_prints else {}
     container = manifest["spec"]["template"]["spec"]["containers"][0]
-    container["env"] += [{"name": name, "value": value} for name, value in told.items()]
+    container["env"] += [{"name": name, "value": value} for name, value in env.items()]
 
 
 def _spec(
@@ -199,7 +218,7 @@ def cancel_job(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> No
     with get_client(sync_client=True) as api:
         job = api.read_flow_run(flow_run.id).labels.get(LABEL_JOB)
     if job:
-        Following(Client(patience_s=FOLLOW_PATIENCE_S), Silent()).cancel(str(job))
+        JobFollower(Client(patience_s=FOLLOW_PATIENCE_S), NullWatcher()).cancel(str(job))
 
 
 def _call_cancellation_hooks(flow: Flow[..., Any] | None, run: FlowRun) -> None:
@@ -218,7 +237,7 @@ def _without_ours(hooks: Any) -> list[Any]:
     return [hook for hook in hooks if hook is not cancel_job]
 
 
-def _adopted(flow: Flow[P, R]) -> DeadlineFlow[P, R]:
+def as_deadline_flow(flow: Flow[P, R]) -> DeadlineFlow[P, R]:
     """Prefect builds a plain Flow of our parts; it holds nothing that a DeadlineFlow would not."""
     flow.__class__ = DeadlineFlow
     return cast("DeadlineFlow[P, R]", flow)

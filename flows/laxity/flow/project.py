@@ -89,7 +89,7 @@ def project_of(
     if has_image:
         if not entry and place.startswith("/"):
             say(IN_IMAGE.format(place=place))
-        return Project(place, env=_named_for_image(pass_env))
+        return Project(place, env=pass_to_image(pass_env))
     path = import_path()
     if root is not None and str(root) not in path:
         path.append(str(root))
@@ -112,7 +112,7 @@ def with_project(manifest: Mapping[str, Any], *, pass_env: Iterable[str] = ()) -
     except (KeyError, IndexError, TypeError, AttributeError):
         return job  # the service says what is wrong with it
     if has_image:
-        env = _named_for_image(pass_env)
+        env = pass_to_image(pass_env)
     else:
         container.setdefault("workingDir", str(Path.cwd()))
         env = _literal(environment(os.environ, pass_env=pass_env))
@@ -135,8 +135,8 @@ def environment(environ: Mapping[str, str], *, pass_env: Iterable[str] = ()) -> 
 
 def is_secret(name: str, value: str = "") -> bool:
     """Whether a variable looks like a secret, by a word of its name or a password in a URL."""
-    words = name.upper().split("_")
-    return any(map(_SECRET_WORD.fullmatch, words)) or _SECRET_URL.search(value) is not None
+    parts = name.upper().split("_")
+    return any(map(_SECRET_WORD.fullmatch, parts)) or _SECRET_URL.search(value) is not None
 
 
 def check_patterns(patterns: object) -> None:
@@ -154,8 +154,10 @@ def check_patterns(patterns: object) -> None:
 
 def import_path() -> list[str]:
     """What `sys.path` has beyond the folders that this interpreter knows by itself."""
-    known = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    known |= {*site.getsitepackages(), site.getusersitepackages()}
+    installed = {
+        sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    installed |= {*site.getsitepackages(), site.getusersitepackages()}
     scripts = sysconfig.get_path("scripts")
     folders = (str(Path(entry).absolute()) for entry in sys.path)
     return [
@@ -163,7 +165,7 @@ def import_path() -> list[str]:
         for folder in dict.fromkeys(folders)
         if Path(folder).exists()
         and folder != scripts
-        and not any(Path(folder).is_relative_to(one) for one in known)
+        and not any(Path(folder).is_relative_to(root) for root in installed)
     ]
 
 
@@ -174,7 +176,7 @@ def _is_taken(name: str, wanted: Iterable[str]) -> bool:
     return taken and not any(fnmatchcase(name, pattern) for pattern in LEFT)
 
 
-def _named_for_image(patterns: Iterable[str]) -> dict[str, str]:
+def pass_to_image(patterns: Iterable[str]) -> dict[str, str]:
     wanted = tuple(patterns)
     for name in wanted:
         if is_secret(name, os.environ.get(name, "")):

@@ -39,23 +39,23 @@ from laxity.api.outcome import (
     tenth,
 )
 from laxity.api.views import JobView
-from laxity.human_time import words
+from laxity.human_time import format_seconds
 from laxity.job.spec import TrainingSpec
 
 LABEL_JOB: Final = "laxity.job"
 _WARN: Final = frozenset({ENDANGERED, "broken", "late", "refused", "failed", "cancelled"})
 
 
-class Silent:
+class NullWatcher:
     """Follows without Prefect: nobody looks, nobody cancels."""
 
-    def seen(self, job: JobView) -> None:
+    def on_change(self, job: JobView) -> None:
         pass
 
-    def cancelled(self) -> bool:
+    def should_cancel(self) -> bool:
         return False
 
-    def away(self, problem: str) -> None:
+    def on_unavailable(self, problem: str) -> None:
         logging.getLogger("laxity").warning(problem)
 
 
@@ -76,7 +76,7 @@ class RunNotes:
         self._job: JobView | None = None
         self._said_away = False
 
-    def seen(self, job: JobView) -> None:
+    def on_change(self, job: JobView) -> None:
         if self._said_away:
             self._log.info("The service answers again.")
         self._said_away = False
@@ -87,7 +87,7 @@ class RunNotes:
         self._note_verdict(job)
         self._note_progress(job)
 
-    def cancelled(self) -> bool:
+    def should_cancel(self) -> bool:
         """Whether this run, or the outermost one that it is part of, is being cancelled."""
         with _Harmless(self._log):
             states = (self._api.read_flow_run(run_id).state for run_id in self._watched)
@@ -96,10 +96,10 @@ class RunNotes:
             )
         return False
 
-    def away(self, problem: str) -> None:
+    def on_unavailable(self, problem: str) -> None:
         """Said once: a service that is away for minutes would fill the log."""
         if not self._said_away:
-            patience = words(submit_patience_s(address()[0]))
+            patience = format_seconds(submit_patience_s(address()[0]))
             waits = (
                 ASKED_AGAIN
                 if self._job
@@ -108,10 +108,10 @@ class RunNotes:
             self._log.warning("%s (%s)", problem, waits)
         self._said_away = True
 
-    def interrupted(self) -> None:
+    def on_interrupt(self) -> None:
         """The process is told to end. The job goes on, unless this run is being cancelled."""
         job = self._job.id if self._job else self._spec.id
-        if not self.cancelled():
+        if not self.should_cancel():
             self._log.warning(
                 "Stopped following %s: it goes on. End it: laxity cancel %s", job, job
             )
@@ -125,7 +125,7 @@ class RunNotes:
         """Tags can be filtered by; labels are typed, and the cancellation hook reads them."""
         deadline = instant(job.deadline_at)
         tags = self._tags | ({f"deadline:{deadline}"} if deadline else set())
-        if self._changed("tags", tags):
+        if self._is_news("tags", tags):
             with _Harmless(self._log):
                 self._api.update_flow_run(self._run.id, tags=sorted(tags))
         labels: dict[str, bool | int | float | str] = {
@@ -138,34 +138,34 @@ class RunNotes:
             "laxity.standing": standing(job),
             "laxity.mlflow_run": job.run_id,
         }
-        if self._changed("labels", labels):
+        if self._is_news("labels", labels):
             with _Harmless(self._log):
                 self._api.update_flow_run_labels(self._run.id, labels)
 
     def _note_state(self, job: JobView) -> None:
-        if self._changed("state", (job.state, job.workers, tenth(job))):
-            is_news = self._changed("reason", job.reason) and not job.ended
-            why = f", {job.reason}" if is_news and job.reason else ""
-            self._log.info("%s: %s%s", job.id, progress_text(job), why)
-        if self._changed("run", (job.run_id, job.run_url)) and job.run_id:
+        if self._is_news("state", (job.state, job.workers, tenth(job))):
+            is_news = self._is_news("reason", job.reason) and not job.ended
+            reason = f", {job.reason}" if is_news and job.reason else ""
+            self._log.info("%s: %s%s", job.id, progress_text(job), reason)
+        if self._is_news("run", (job.run_id, job.run_url)) and job.run_id:
             self._log.info("%s: MLflow run %s", job.id, job.run_url or job.run_id)
-        if self._changed("untracked", job.untracked) and job.untracked:
+        if self._is_news("untracked", job.untracked) and job.untracked:
             self._log.warning("%s: not tracked: %s", job.id, job.untracked)
-        if self._changed("error", job.error) and job.error:
+        if self._is_news("error", job.error) and job.error:
             self._log.warning("%s: a worker failed: %s", job.id, job.error)
 
     def _note_standing(self, job: JobView) -> None:
         """One event for each change; the log also tells by how much a broken promise was missed."""
-        said = standing(job)
-        if said == "none":
+        status = standing(job)
+        if status == "none":
             return
-        if self._changed("standing text", (said, job.deadline_at, job.ended)):
-            level = logging.WARNING if said in _WARN else logging.INFO
+        if self._is_news("standing text", (status, job.deadline_at, job.ended)):
+            level = logging.WARNING if status in _WARN else logging.INFO
             self._log.log(level, "%s: %s", job.id, standing_text(job))
-        if self._changed("standing", (said, job.deadline_at)):
+        if self._is_news("standing", (status, job.deadline_at)):
             with _Harmless(self._log):
                 emit_event(
-                    f"laxity.job.{said}",
+                    f"laxity.job.{status}",
                     resource={
                         "prefect.resource.id": f"laxity.job.{job.id.replace('/', '.')}",
                         "prefect.resource.name": job.id,
@@ -174,18 +174,18 @@ class RunNotes:
                 )
 
     def _note_verdict(self, job: JobView) -> None:
-        if self._changed(VERDICT_KEY, story(job)):
+        if self._is_news(VERDICT_KEY, story(job)):
             self._write(VERDICT_KEY, job)
 
     def _note_progress(self, job: JobView) -> None:
-        if self._changed(PROGRESS_KEY, (job.epochs_done, job.state)):
+        if self._is_news(PROGRESS_KEY, (job.epochs_done, job.state)):
             self._write(PROGRESS_KEY, job)
 
     def _write(self, key: str, job: JobView) -> None:
         """Update the run's artifact of this key; made once, also if the run is executed again."""
         artifact = artifact_of(key, job)
         with _Harmless(self._log):
-            artifact_id = self._artifacts.get(key) or self._found(key)
+            artifact_id = self._artifacts.get(key) or self._find_artifact(key)
             if artifact_id is None:
                 made = ArtifactCreate(**artifact, flow_run_id=self._run.id)
                 artifact_id = self._api.create_artifact(made).id
@@ -194,16 +194,16 @@ class RunNotes:
                 self._api.update_artifact(artifact_id, change)
             self._artifacts[key] = artifact_id
 
-    def _found(self, key: str) -> UUID | None:
-        found = self._api.read_artifacts(
+    def _find_artifact(self, key: str) -> UUID | None:
+        artifacts = self._api.read_artifacts(
             artifact_filter=ArtifactFilter(
                 key=ArtifactFilterKey(any_=[key]),
                 flow_run_id=ArtifactFilterFlowRunId(any_=[self._run.id]),
             )
         )
-        return found[0].id if found else None
+        return artifacts[0].id if artifacts else None
 
-    def _changed(self, what: str, value: Any) -> bool:
+    def _is_news(self, what: str, value: Any) -> bool:
         if what in self._shown and self._shown[what] == value:
             return False
         self._shown[what] = value

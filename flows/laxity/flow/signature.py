@@ -29,7 +29,7 @@ def train_alone(
     return result
 
 
-def bound(
+def bind_arguments(
     function: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The arguments by name, with defaults, without `training`; TypeError as a call would raise."""
@@ -66,23 +66,23 @@ def take_deadline(
     """The declaration of one run, whose deadline a caller may give, and the arguments without it."""
     if DEADLINE in visible_signature(function).parameters:
         return declared, dict(kwargs)
-    given = {name: value for name, value in kwargs.items() if name != DEADLINE}
+    arguments = {name: value for name, value in kwargs.items() if name != DEADLINE}
     deadline = kwargs.get(DEADLINE)
-    return (declared.changed(deadline=deadline) if deadline else declared), given
+    return (declared.changed(deadline=deadline) if deadline else declared), arguments
 
 
 def visible_signature(function: Callable[..., object]) -> inspect.Signature:
     """The signature without `training`, annotations evaluated where that is possible."""
     whole = inspect.signature(function)
     parameters = [
-        parameter.replace(annotation=_evaluated(function, parameter.annotation))
+        parameter.replace(annotation=evaluate_annotation(function, parameter.annotation))
         for parameter in list(whole.parameters.values())[1:]
     ]
-    returned = _evaluated(function, whole.return_annotation)
+    returned = evaluate_annotation(function, whole.return_annotation)
     return whole.replace(parameters=parameters, return_annotation=returned)
 
 
-def _evaluated(function: Callable[..., object], annotation: Any) -> Any:
+def evaluate_annotation(function: Callable[..., object], annotation: Any) -> Any:
     """What a string annotation means in its module; what cannot be told is left out."""
     if not isinstance(annotation, str):
         return annotation

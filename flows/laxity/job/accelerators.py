@@ -37,11 +37,11 @@ def accelerators(pod_spec: Any) -> dict[str, int]:
     peak: Counter[str] = Counter()
     for container in _containers(pod_spec, "initContainers"):
         is_sidecar = container.get("restartPolicy") == "Always"
-        beside = together + _asked(container)
+        beside = together + requested_counts(container)
         peak |= beside
         together = beside if is_sidecar else together
     for container in _containers(pod_spec, "containers"):
-        together += _asked(container)
+        together += requested_counts(container)
     return dict(together | peak) if peak else dict(together)
 
 
@@ -53,11 +53,11 @@ def accelerator(pod_spec: Any) -> tuple[str, int]:
     written = ""
     for kind in KINDS:
         for number, container in enumerate(_containers(pod_spec, kind)):
-            for resource, asked in _quantities(container):
+            for resource, quantity in _quantities(container):
                 written = resource
-                if whole_number(asked) is None:
+                if whole_number(quantity) is None:
                     where = f"spec.template.spec.{kind}[{number}].resources"
-                    what = f"{asked!r:.60} is no whole number of {resource:.60}; write 1, 2, ..."
+                    what = f"{quantity!r:.60} is no whole number of {resource:.60}; write 1, 2, ..."
                     raise QoSError(where, what)
     kinds = accelerators(pod_spec)
     if written and not kinds:
@@ -74,9 +74,13 @@ def accelerator(pod_spec: Any) -> tuple[str, int]:
     return next(iter(kinds.items()), (GPU, 0))
 
 
-def _asked(container: Mapping[str, Any]) -> Counter[str]:
+def requested_counts(container: Mapping[str, Any]) -> Counter[str]:
     return Counter(
-        {name: count for name, asked in _quantities(container) if (count := whole_number(asked))}
+        {
+            name: count
+            for name, quantity in _quantities(container)
+            if (count := whole_number(quantity))
+        }
     )
 
 
@@ -85,15 +89,19 @@ def _quantities(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     resources = container.get("resources")
     if not isinstance(resources, Mapping):
         return
-    seen = set()
+    names_seen = set()
     for kind in ("limits", "requests"):
         quantities = resources.get(kind)
-        for name, asked in quantities.items() if isinstance(quantities, Mapping) else ():
-            if name not in seen and isinstance(name, str) and is_accelerator(name):
-                seen.add(name)
-                yield name, asked
+        for name, quantity in quantities.items() if isinstance(quantities, Mapping) else ():
+            if name not in names_seen and isinstance(name, str) and is_accelerator(name):
+                names_seen.add(name)
+                yield name, quantity
 
 
 def _containers(pod_spec: Any, kind: str) -> list[Mapping[str, Any]]:
-    found = pod_spec.get(kind) if isinstance(pod_spec, Mapping) else None
-    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    containers = pod_spec.get(kind) if isinstance(pod_spec, Mapping) else None
+    return (
+        [container for container in containers if isinstance(container, Mapping)]
+        if isinstance(containers, list)
+        else []
+    )

@@ -32,68 +32,70 @@ def short(annotation: str) -> str:
 
 def write(qos: QoS) -> dict[str, str]:
     """Only what differs from the default, but class and widths, which a reader wants to see."""
-    said = {names.CLASS: qos.service_class, names.WIDTHS: format_widths(qos.widths)}
+    annotations = {names.CLASS: qos.service_class, names.WIDTHS: format_widths(qos.widths)}
     if qos.deadline is not None:
-        said[names.DEADLINE] = qos.deadline_text
+        annotations[names.DEADLINE] = qos.deadline_text
     if qos.epoch_estimate_s is not None:
-        said[names.EPOCH_ESTIMATE] = format_duration(timedelta(seconds=qos.epoch_estimate_s))
+        annotations[names.EPOCH_ESTIMATE] = format_duration(timedelta(seconds=qos.epoch_estimate_s))
     if not qos.preemptible:
-        said[names.PREEMPTIBLE] = "false"
+        annotations[names.PREEMPTIBLE] = "false"
     if qos.on_miss != "continue":
-        said[names.ON_MISS] = qos.on_miss
-    return said
+        annotations[names.ON_MISS] = qos.on_miss
+    return annotations
 
 
 def read(annotations: Mapping[str, object], *, gpus_per_worker: int = 1) -> QoS:
     """The QoS that the annotations say; what laxity itself writes is passed over."""
-    problems = strangers(annotations)
+    problems = unknown_annotations(annotations)
     if not problems:
         texts = cast("tuple[str | None, ...]", tuple(map(annotations.get, _FIELDS)))
         if sum(len(text or "") for text in texts) <= LONGEST_KEPT:
-            return _known(texts, gpus_per_worker)
+            return read_cached(texts, gpus_per_worker)
     return _read(annotations, gpus_per_worker, problems)
 
 
 @lru_cache(maxsize=256)  # with 4,096 widths each holds 150 kB
-def _known(texts: tuple[str | None, ...], gpus_per_worker: int) -> QoS:
+def read_cached(texts: tuple[str | None, ...], gpus_per_worker: int) -> QoS:
     """Thousands of Jobs say the same few things: each is read once, errors each time."""
-    said = {name: text for name, text in zip(_FIELDS, texts, strict=True) if text is not None}
-    return _read(said, gpus_per_worker, [])
+    annotations = {
+        name: text for name, text in zip(_FIELDS, texts, strict=True) if text is not None
+    }
+    return _read(annotations, gpus_per_worker, [])
 
 
 def _read(annotations: Mapping[str, object], gpus_per_worker: int, problems: list[QoSError]) -> QoS:
-    said: dict[str, Any] = {"gpus_per_worker": gpus_per_worker}
+    fields: dict[str, Any] = {"gpus_per_worker": gpus_per_worker}
     for annotation, (field, parse) in _FIELDS.items():
         if annotation not in annotations or any(row.field == short(annotation) for row in problems):
             continue
         try:
-            said[field] = parse(cast("str", annotations[annotation]))
+            fields[field] = parse(cast("str", annotations[annotation]))
         except ValueError as error:
             problems.append(QoSError(short(annotation), str(error)))
-    qos = _built(said, annotations, problems)
+    qos = build_qos(fields, annotations, problems)
     raise_all(problems)
     return qos
 
 
-def strangers(annotations: Mapping[str, object]) -> list[QoSError]:
+def unknown_annotations(annotations: Mapping[str, object]) -> list[QoSError]:
     """What is wrong with laxity's own annotations before any is read: unknown, no text, too long."""
-    found: list[QoSError] = []
+    errors: list[QoSError] = []
     for annotation, value in annotations.items():
         if not annotation.startswith(f"{names.DOMAIN}/"):
             continue
         field = short(annotation)
         if annotation not in KNOWN:
             nearest = difflib.get_close_matches(annotation[:100], INPUTS, n=1, cutoff=0.0)[0]
-            found.append(
+            errors.append(
                 QoSError(field[:100], f"no such annotation; the nearest known is {nearest}")
             )
         elif annotation in names.OUTPUTS:
             continue
         elif not isinstance(value, str):
-            found.append(QoSError(field, f"{value!r} is no text; put it into quotes"))
+            errors.append(QoSError(field, f"{value!r} is no text; put it into quotes"))
         elif len(value.encode(errors="replace")) > LONGEST_VALUE:
-            found.append(QoSError(field, f"longer than {LONGEST_VALUE // 1024} KiB"))
-    return found
+            errors.append(QoSError(field, f"longer than {LONGEST_VALUE // 1024} KiB"))
+    return errors
 
 
 def flag(text: str) -> bool:
@@ -102,7 +104,7 @@ def flag(text: str) -> bool:
     raise ValueError(f"{text[:40]!r} is neither 'true' nor 'false'")
 
 
-def _built(
+def build_qos(
     said: Mapping[str, Any], annotations: Mapping[str, object], problems: list[QoSError]
 ) -> QoS:
     """The QoS of the fields that could be read; further problems are added to `problems`."""

@@ -41,11 +41,11 @@ def complete(job: Json) -> None:
 
 
 def _trains(job: Json) -> bool:
-    said = _at(job, "metadata", "annotations")
+    annotations = _at(job, "metadata", "annotations")
     if not isinstance(_at(job, "metadata").get("name"), str):
         return False
     indexed = _at(job, "spec").get("completionMode") == "Indexed"
-    return indexed and (names.ENTRY in said or names.EPOCHS in said)
+    return indexed and (names.ENTRY in annotations or names.EPOCHS in annotations)
 
 
 def _add_env(container: Json, job: Json) -> None:
@@ -53,9 +53,9 @@ def _add_env(container: Json, job: Json) -> None:
     env, sources = _rows(container, "env"), _rows(container, "envFrom")
     if env is None:
         return
-    told = [*own_fields(), *_literals(job)]
-    ours = [row["name"] for row in told]
-    container["env"] = [*told, *(row for row in env if row.get("name") not in ours)]
+    added = [*own_fields(), *_literals(job)]
+    ours = [row["name"] for row in added]
+    container["env"] = [*added, *(row for row in env if row.get("name") not in ours)]
     has_url = any(row.get("name") == names.ENV_URL for row in env)
     if sources is not None and not has_url and not any(map(_is_ours, sources)):
         secret = {"secretRef": {"name": WORKER_SECRET, "optional": True}}
@@ -64,10 +64,10 @@ def _add_env(container: Json, job: Json) -> None:
 
 def _literals(job: Json) -> list[Json]:
     metadata = _at(job, "metadata")
-    said = _at(job, "metadata", "annotations")
-    told = {names.ENV_JOB: f"{metadata.get('namespace', 'default')}/{metadata['name']}"}
-    told |= {env: said[key] for env, key in _SAID if isinstance(said.get(key), str)}
-    return [{"name": name, "value": literal(value)} for name, value in told.items()]
+    annotations = _at(job, "metadata", "annotations")
+    values = {names.ENV_JOB: f"{metadata.get('namespace', 'default')}/{metadata['name']}"}
+    values |= {env: annotations[key] for env, key in _SAID if isinstance(annotations.get(key), str)}
+    return [{"name": name, "value": literal(value)} for name, value in values.items()]
 
 
 def _is_ours(source: Json) -> bool:

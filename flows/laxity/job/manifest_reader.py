@@ -84,12 +84,12 @@ def is_elastic(spec: Mapping[str, Any]) -> bool:
     It is Indexed, each completion is one worker, and no rule counts its indexes. A work queue and a
     Job of more completions than workers are not: there, parallelism is only how many run at once.
     """
-    one_each = _stated_workers(spec) == _number(spec.get("completions", spec.get("parallelism", 1)))
+    one_each = worker_count(spec) == _number(spec.get("completions", spec.get("parallelism", 1)))
     counts_indexes = any(spec.get(rule) is not None for rule in _COUNT_INDEXES)
     return spec.get("completionMode") == "Indexed" and one_each and not counts_indexes
 
 
-def _stated_workers(spec: Mapping[str, Any]) -> int:
+def worker_count(spec: Mapping[str, Any]) -> int:
     """How many pods run at once: an Indexed Job never runs more than it has completions."""
     parallelism = _number(spec.get("parallelism", 1))
     if spec.get("completionMode") != "Indexed" or spec.get("completions") is None:
@@ -135,10 +135,10 @@ def _check_neighbours(spec: Mapping[str, Any], problems: list[QoSError]) -> None
 
 def neighbour_rules(spec: Mapping[str, Any]) -> list[str]:
     """Kinds of affinity by which its pods may go only to nodes with, or without, certain pods."""
-    found: Any = spec
+    part: Any = spec
     for key in ("template", "spec", "affinity"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    rules = {} if not isinstance(found, Mapping) else found
+        part = part.get(key) if isinstance(part, Mapping) else None
+    rules = {} if not isinstance(part, Mapping) else part
     return [
         kind
         for kind in ("podAffinity", "podAntiAffinity")
@@ -153,15 +153,15 @@ def _qos(
     *,
     plain: bool,
 ) -> QoS:
-    said = dict(annotations)
+    readable = dict(annotations)
     workers = _collect(problems, lambda: _parallelism(spec), 1)
     gpus_per_worker = _collect(problems, lambda: _gpus(spec), 1)
-    workers = min(workers, _stated_workers(spec))
+    workers = min(workers, worker_count(spec))
     stated = str(workers or 1)
-    said.setdefault(names.WIDTHS, stated)
+    readable.setdefault(names.WIDTHS, stated)
     if plain:
-        said.setdefault(names.PREEMPTIBLE, "false")
-    qos = _collect(problems, lambda: read(said, gpus_per_worker=gpus_per_worker), QoS())
+        readable.setdefault(names.PREEMPTIBLE, "false")
+    qos = _collect(problems, lambda: read(readable, gpus_per_worker=gpus_per_worker), QoS())
     if not is_elastic(spec) and qos.widths != (workers or 1,):
         what = f"this Job runs as it is written, on {stated}; only an Indexed Job of as many"
         what = f"{what} completions as parallelism, without rules for indexes, can be resized"

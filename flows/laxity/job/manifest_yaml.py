@@ -45,11 +45,11 @@ def _count(node: yaml.Node, counted: dict[int, int]) -> int:
     """How many values stand in a node, aliases written out; MarkedYAMLError if too many."""
     if isinstance(node, yaml.ScalarNode):
         return 1
-    known = counted.get(id(node))
-    if known == 0:
+    node_count = counted.get(id(node))
+    if node_count == 0:
         raise _error(node, "it contains itself")
-    if known is not None:
-        return known
+    if node_count is not None:
+        return node_count
     counted[id(node)] = 0
     if isinstance(node, yaml.MappingNode):
         inside = [part for pair in node.value for part in pair]

@@ -21,10 +21,10 @@ from laxity.durations import (
 )
 from laxity.job.widths import (
     MOST_WORKERS,
-    checked_widths,
+    check_whole_within,
+    check_widths,
     format_widths,
     parse_widths,
-    whole,
     widths_of,
 )
 
@@ -89,15 +89,15 @@ class QoS:
 
     def __post_init__(self) -> None:
         settled = {
-            "deadline": _collected("deadline", _checked_deadline, self.deadline),
-            "service_class": _collected("service_class", _checked_class, self.service_class),
-            "widths": _collected("workers", checked_widths, self.widths),
-            "gpus_per_worker": _collected("gpus_per_worker", _checked_gpus, self.gpus_per_worker),
-            "preemptible": _collected("preemptible", _checked_flag, self.preemptible),
-            "epoch_estimate_s": _collected(
-                "epoch_estimate", _checked_estimate, self.epoch_estimate_s
+            "deadline": collect_error("deadline", check_deadline, self.deadline),
+            "service_class": collect_error("service_class", check_class, self.service_class),
+            "widths": collect_error("workers", check_widths, self.widths),
+            "gpus_per_worker": collect_error("gpus_per_worker", check_gpus, self.gpus_per_worker),
+            "preemptible": collect_error("preemptible", check_flag, self.preemptible),
+            "epoch_estimate_s": collect_error(
+                "epoch_estimate", check_estimate, self.epoch_estimate_s
             ),
-            "on_miss": _collected("on_miss", _checked_on_miss, self.on_miss),
+            "on_miss": collect_error("on_miss", check_on_miss, self.on_miss),
         }
         raise_all(value for value in settled.values() if isinstance(value, QoSError))
         if settled["service_class"] is None:
@@ -120,14 +120,14 @@ class QoS:
     ) -> "QoS":
         """What users write: "20m" or an ISO instant, workers=3, (1, 2, 4), "1..4" or "auto"."""
         read = {
-            "deadline": _collected("deadline", _deadline_of, deadline),
-            "widths": _collected("workers", widths_of, workers),
-            "epoch_estimate_s": _collected("epoch_estimate", _estimate_of, epoch_estimate),
+            "deadline": collect_error("deadline", _deadline_of, deadline),
+            "widths": collect_error("workers", widths_of, workers),
+            "epoch_estimate_s": collect_error("epoch_estimate", _estimate_of, epoch_estimate),
         }
         unread = [value for value in read.values() if isinstance(value, QoSError)]
         sound = {name: value for name, value in read.items() if not isinstance(value, QoSError)}
         try:
-            asked = cls(
+            qos = cls(
                 service_class=cast("ServiceClass", service_class),
                 gpus_per_worker=gpus_per_worker,
                 preemptible=preemptible,
@@ -139,7 +139,7 @@ class QoS:
                 raise_all(unread)  # "needs a deadline" is no news about one that could not be read
             raise_all([*unread, error])
         raise_all(unread)
-        return asked
+        return qos
 
     def deadline_at(self, submitted_at: float) -> float:
         """The deadline in POSIX seconds, infinity if there is none."""
@@ -166,7 +166,7 @@ def raise_all(errors: Iterable[QoSError]) -> None:
         raise QoSError(*problems[0], *problems[1:])
 
 
-def _collected(where: str, check: Any, value: Any) -> Any:
+def collect_error(where: str, check: Any, value: Any) -> Any:
     """What `check` makes of the value, or the QoSError of that field as a value."""
     try:
         return check(value)
@@ -180,7 +180,7 @@ def _deadline_of(value: object) -> object:
     return value
 
 
-def _checked_deadline(value: object) -> datetime | timedelta | None:
+def check_deadline(value: object) -> datetime | timedelta | None:
     if value is None:
         return None
     if isinstance(value, timedelta):
@@ -195,13 +195,13 @@ def _checked_deadline(value: object) -> datetime | timedelta | None:
     )
 
 
-def _checked_class(value: object) -> ServiceClass | None:
+def check_class(value: object) -> ServiceClass | None:
     if value is None or value in get_args(ServiceClass):
         return cast("ServiceClass | None", value)
     raise ValueError(_choose(value, get_args(ServiceClass)))
 
 
-def _checked_on_miss(value: object) -> OnMiss:
+def check_on_miss(value: object) -> OnMiss:
     if value in get_args(OnMiss):
         return cast("OnMiss", value)
     raise ValueError(_choose(value, get_args(OnMiss)))
@@ -211,19 +211,19 @@ def _choose(value: object, choices: tuple[str, ...]) -> str:
     return f"{str(value)[:40]!r} is none of {', '.join(choices)}"
 
 
-def _checked_gpus(value: object) -> int:
-    return whole(value, least=1, most=MOST_GPUS_PER_WORKER, what="GPU(s) per worker")
+def check_gpus(value: object) -> int:
+    return check_whole_within(value, least=1, most=MOST_GPUS_PER_WORKER, what="GPU(s) per worker")
 
 
 def check_whole(where: str, value: object, *, least: int, most: int, what: str) -> int:
     """The value if it is a whole number in the range; QoSError for that field if not."""
     try:
-        return whole(value, least=least, most=most, what=what)
+        return check_whole_within(value, least=least, most=most, what=what)
     except ValueError as error:
         raise QoSError(where, str(error)) from None
 
 
-def _checked_flag(value: object) -> bool:
+def check_flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
     raise ValueError(f"{value!r} is neither True nor False")
@@ -239,7 +239,7 @@ def _estimate_of(value: object) -> float | None:
     raise ValueError(f"{value!r} has no unit; write a text such as '90s' or a timedelta")
 
 
-def _checked_estimate(value: object) -> float | None:
+def check_estimate(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

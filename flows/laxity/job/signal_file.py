@@ -23,21 +23,21 @@ _PARKED_LINE: Final = re.compile(r"laxity: saved and waiting .* epoch (\d+), tol
 def read_orders(path: Path) -> Mapping[str, Any] | None:
     """The signal that this file holds; None if it holds none (the kubelet replaces it as a whole)."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return said if isinstance(said, dict) else None
+    return document if isinstance(document, dict) else None
 
 
-def parked_text(*, epoch: int, generation: int) -> str:
+def format_parked_line(*, epoch: int, generation: int) -> str:
     """What worker 0 says in its log when it waits and nobody takes its reports."""
     return _PARKED.format(epoch=epoch, generation=generation)
 
 
-def parked_epoch(log: str, *, generation: int) -> int | None:
+def read_parked_epoch(log: str, *, generation: int) -> int | None:
     """The epoch at whose end a worker waits since this signal, by its log."""
     for line in reversed(log.splitlines()):
-        found = _PARKED_LINE.fullmatch(line.strip())
-        if found and (whole_number(found[2]) or 0) >= generation:
-            return whole_number(found[1])
+        match = _PARKED_LINE.fullmatch(line.strip())
+        if match and (whole_number(match[2]) or 0) >= generation:
+            return whole_number(match[1])
     return None

@@ -65,10 +65,12 @@ class TrainingSpec:
     def __post_init__(self) -> None:
         if not self.model:
             object.__setattr__(self, "model", self.name)
-        raise_all(_wrong(self))
+        raise_all(spec_errors(self))
         if self.submitted_at is not None:
-            at = aware(self.submitted_at)
-            to_the_millisecond = at.replace(microsecond=at.microsecond // 1000 * 1000)
+            submitted_at = aware(self.submitted_at)
+            to_the_millisecond = submitted_at.replace(
+                microsecond=submitted_at.microsecond // 1000 * 1000
+            )
             object.__setattr__(self, "submitted_at", to_the_millisecond)
 
     @property
@@ -128,7 +130,7 @@ class TrainingSpec:
         return spec
 
     def annotations(self) -> dict[str, str]:
-        said: dict[str, object] = {
+        texts: dict[str, object] = {
             names.MODEL: self.model,
             names.EPOCHS: self.epochs,
             names.ENTRY: self.entry,
@@ -141,7 +143,7 @@ class TrainingSpec:
             names.ATTEMPT: self.attempt,
             names.FRESH: "true" if self.fresh else None,
         }
-        written = {name: str(value) for name, value in said.items() if value is not None}
+        written = {name: str(value) for name, value in texts.items() if value is not None}
         return annotations_of(self.qos) | written
 
     def _worker_env(self) -> dict[str, str]:
@@ -189,16 +191,16 @@ def _json_text(where: str, value: object) -> str:
 
 def _not_json(where: str, value: Mapping[str, object], error: Exception) -> QoSError:
     """Which member it is."""
-    found = "?"
+    place = "?"
     for key, member in value.items():
         try:
             json.dumps(member, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as why:
-            found, error = f"{key} = {member!r:.60}", why
+            place, error = f"{key} = {member!r:.60}", why
             break
     return QoSError(
         where,
-        f"{found} is not JSON ({error}); pass numbers, texts, lists and dicts, and build the rest "
+        f"{place} is not JSON ({error}); pass numbers, texts, lists and dicts, and build the rest "
         "inside the function",
     )
 
@@ -207,7 +209,7 @@ def _compact(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), separators=(",", ":"), allow_nan=False)
 
 
-def _wrong(spec: TrainingSpec) -> list[QoSError]:
+def spec_errors(spec: TrainingSpec) -> list[QoSError]:
     """Everything that is wrong with a spec, field by field."""
     checks: tuple[Callable[[], object], ...] = (
         lambda: _check_label("name", spec.name),
@@ -232,13 +234,13 @@ def _wrong(spec: TrainingSpec) -> list[QoSError]:
         lambda: check_env(spec.env),
         lambda: check_template(spec.template, spec.qos.gpus_per_worker),
     )
-    found: list[QoSError] = []
+    errors: list[QoSError] = []
     for check in checks:
         try:
             check()
         except QoSError as error:
-            found.append(error)
-    return found
+            errors.append(error)
+    return errors
 
 
 def _check_label(where: str, value: object) -> None:

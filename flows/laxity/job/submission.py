@@ -13,11 +13,11 @@ CLOCKS_APART_S: Final = 1.0  # creationTimestamp has whole seconds
 
 def counts_from(claimed_at: float | None, created_at: float) -> float:
     """When a deadline that is a duration begins: the claimed instant, at the latest the creation."""
-    came_at = queued_from(claimed_at, created_at)
+    came_at = queue_instant(claimed_at, created_at)
     return came_at if claimed_at is None else min(claimed_at, came_at)
 
 
-def queued_from(claimed_at: float | None, created_at: float) -> float:
+def queue_instant(claimed_at: float | None, created_at: float) -> float:
     """When the Job was created: to the millisecond if the claim is of the same second."""
     is_same = claimed_at is not None and abs(claimed_at - created_at) < CLOCKS_APART_S
     return claimed_at if claimed_at is not None and is_same else created_at

@@ -61,24 +61,24 @@ def widths_of(value: object) -> tuple[object, ...] | None:
     if isinstance(value, range) and len(value) > MOST_WORKERS:
         raise ValueError(f"{value!r} goes beyond the {MOST_WORKERS} workers allowed")
     members = tuple(value)
-    whole = [row for row in members if isinstance(row, int) and not isinstance(row, bool)]
-    return tuple(sorted(set(whole))) if len(whole) == len(members) else members
+    whole_numbers = [row for row in members if isinstance(row, int) and not isinstance(row, bool)]
+    return tuple(sorted(set(whole_numbers))) if len(whole_numbers) == len(members) else members
 
 
-def checked_widths(value: object) -> tuple[int, ...] | None:
+def check_widths(value: object) -> tuple[int, ...] | None:
     if value is None:
         return None
     if not isinstance(value, tuple) or not value:
         raise ValueError(f"{value!r} names no worker count; {HELP}")
     for width in value:
-        whole(width, least=1, most=MOST_WORKERS, what="worker(s)")
+        check_whole_within(width, least=1, most=MOST_WORKERS, what="worker(s)")
     widths = cast("tuple[int, ...]", value)
     if widths != tuple(sorted(set(widths))):
         raise ValueError(f"{widths} is not in order without repetitions")
     return widths
 
 
-def whole(value: object, *, least: int, most: int, what: str) -> int:
+def check_whole_within(value: object, *, least: int, most: int, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{value!r} is not a whole number of {what}")  # noqa: TRY004 - one kind
     if not least <= value <= most:
@@ -88,4 +88,4 @@ def whole(value: object, *, least: int, most: int, what: str) -> int:
 
 def within(widths: tuple[int, ...], most: int) -> tuple[int, ...]:
     """Those of the widths that are at most `most`; the least alone if all are wider."""
-    return tuple(one for one in widths if one <= most) or widths[:1]
+    return tuple(width for width in widths if width <= most) or widths[:1]

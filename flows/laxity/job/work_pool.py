@@ -39,13 +39,13 @@ _COUNTS: Final = (("widths", names.WIDTHS), ("epochs", names.EPOCHS))
 
 def job_variables(annotations: Mapping[str, str], *, gpus_per_worker: int) -> dict[str, str]:
     """What a declaration says, as variables of the template below."""
-    asked = ((variable, annotation) for variable, annotation, _ in _QOS)
-    said = {
+    settings = ((variable, annotation) for variable, annotation, _ in _QOS)
+    variables = {
         variable: annotations[annotation]
-        for variable, annotation in (*asked, *_COUNTS)
+        for variable, annotation in (*settings, *_COUNTS)
         if annotation in annotations
     }
-    return {**said, "gpus_per_worker": str(gpus_per_worker)}
+    return {**variables, "gpus_per_worker": str(gpus_per_worker)}
 
 
 def pool_template() -> Json:
@@ -63,13 +63,13 @@ def _configuration() -> Json:
 
 def _manifest() -> Json:
     """A suspended elastic Job. What has no value is left out by Prefect."""
-    said = {annotation: f"{{{{ {name} }}}}" for name, annotation, _ in _QOS}
-    said |= {annotation: f"{{{{ {name} }}}}" for name, annotation in _COUNTS}
+    annotations = {annotation: f"{{{{ {name} }}}}" for name, annotation, _ in _QOS}
+    annotations |= {annotation: f"{{{{ {name} }}}}" for name, annotation in _COUNTS}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "annotations": said,
+            "annotations": annotations,
             "labels": {names.MANAGED: "true"},
             "namespace": "{{ namespace }}",
             "generateName": "{{ name }}-",
@@ -130,7 +130,7 @@ def _pod() -> Json:
 def _environment() -> list[Json]:
     """What laxity's runtime is told; the worker puts Prefect's own variables before these."""
     facts = (("POD_NAMESPACE", "metadata.namespace"), ("JOB_NAME", _JOB), *FROM_THE_POD)
-    told = (
+    env = (
         (names.ENV_JOB, "$(POD_NAMESPACE)/$(JOB_NAME)"),
         (names.ENV_CHECKPOINTS, f"{CHECKPOINTS}/$({names.ENV_JOB_UID})"),
         (names.ENV_URL, "{{ laxity_url }}"),
@@ -139,12 +139,12 @@ def _environment() -> list[Json]:
     fields = [
         {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in facts
     ]
-    return [*fields, *({"name": name, "value": value} for name, value in told)]
+    return [*fields, *({"name": name, "value": value} for name, value in env)]
 
 
 def _variables() -> Json:
     """The form that Prefect's UI shows, and the defaults. No default: left out of the Job."""
-    texts = {name: _text(words) for name, _, words in _QOS}
+    texts = {name: _text(description) for name, _, description in _QOS}
     return {
         "type": "object",
         "description": "Jobs with deadlines, scheduled by laxity.",
@@ -192,13 +192,13 @@ def _variables() -> Json:
 
 
 def _text(description: str, *, default: str | None = None) -> Json:
-    found = {"type": "string", "description": description}
-    return found if default is None else {**found, "default": default}
+    schema = {"type": "string", "description": description}
+    return schema if default is None else {**schema, "default": default}
 
 
 def _number(description: str, default: int | None = None) -> Json:
-    found = {"type": "integer", "description": description}
-    return found if default is None else {**found, "default": default}
+    schema = {"type": "integer", "description": description}
+    return schema if default is None else {**schema, "default": default}
 
 
 def _object(description: str, default: Json) -> Json:

@@ -18,9 +18,15 @@ from laxity.stderr import say
 from laxity.worker import failure_file, prefect_context
 from laxity.worker.early_exit import no_early_success
 from laxity.worker.entrypoint import arguments, load_function
-from laxity.worker.environment import Assignment, AssignmentError
+from laxity.worker.environment import AssignmentError, WorkerEnvironment
 from laxity.worker.results import plain
-from laxity.worker.sigterm import AGAIN, STOPPED, Superseded, Termination, TrainingStopped
+from laxity.worker.sigterm import (
+    EXIT_RESTART,
+    EXIT_STOPPED,
+    SigtermHandler,
+    Superseded,
+    TrainingStopped,
+)
 from laxity.worker.training import Training, TrainingError
 
 RESULT: Final = "result.json"
@@ -47,56 +53,58 @@ _STARTED_AT: Final = time.time()
 
 def main(argv: list[str]) -> int:
     """Run the training function of one worker; the exit code."""
-    termination = Termination()
+    termination = SigtermHandler()
     if len(argv) != 1:
         say("usage: python -m laxity.worker module:function | /path/file.py:function")
         return USAGE
     try:
         termination.install()
-        assignment = Assignment.of(os.environ)
+        assignment = WorkerEnvironment.of(os.environ)
         training = Training.of(assignment, termination)
         prefect_context.watch(os.environ, lambda: _flow_run(training), leads=assignment.index == 0)
     except (AssignmentError, OSError) as error:
         say(str(error))
         return USAGE
     except TrainingStopped:
-        return STOPPED
+        return EXIT_STOPPED
     if not assignment.job and names.ENV_INDEX in os.environ:
         say(NOT_TOLD)
-    return ended(training, termination, lambda: _run(training, argv[0]))
+    return run_to_completion(training, termination, lambda: _run(training, argv[0]))
 
 
-def ended(training: Training, termination: Termination, call: Callable[[], Any]) -> int:
+def run_to_completion(
+    training: Training, termination: SigtermHandler, call: Callable[[], Any]
+) -> int:
     """Call the training function to an end of some kind, and report which; the exit code."""
     try:
         _report(training, "started", worker_pid=os.getpid(), width=training.workers)
-        result = _called(training, termination, call)
+        result = call_function(training, termination, call)
         if termination.asked and not training.complete:
-            return _stopped(training)  # the user's code swallowed the exception
+            return save_and_stop(training)  # the user's code swallowed the exception
         _check_entered(training)
         training.finish()
         if training.rank == 0:
-            _finished(training, termination, result)
+            report_finish(training, termination, result)
     except TrainingStopped:
-        return _stopped(training)
+        return save_and_stop(training)
     except Superseded as why:
         say(str(why))
-        return STOPPED  # not AGAIN: a flow run that is the Job would begin anew, and supersede
+        return EXIT_STOPPED  # not AGAIN: a flow run that is the Job would begin anew, and supersede
     except KeyboardInterrupt:
         return INTERRUPTED
     except BaseException as error:  # noqa: BLE001 - also SystemExit: exit 0 would complete the Job
         if termination.asked:
-            return _stopped(training)
-        return _failed(training, termination, error)
+            return save_and_stop(training)
+        return report_failure(training, termination, error)
     return 0
 
 
-def _called(training: Training, termination: Termination, call: Callable[[], Any]) -> Any:
+def call_function(training: Training, termination: SigtermHandler, call: Callable[[], Any]) -> Any:
     """What the training function returns; one that ends the process with exit 0 has failed."""
 
     def fail() -> int:
-        words = ENDED_ITSELF if training.started else NEVER_ENTERED
-        return _failed(training, termination, TrainingError(words))
+        message = ENDED_ITSELF if training.started else NEVER_ENTERED
+        return report_failure(training, termination, TrainingError(message))
 
     with no_early_success(lambda: training.complete, fail):
         return call()
@@ -120,49 +128,49 @@ def _check_entered(training: Training) -> None:
         raise TrainingError(NEVER_ENTERED)
 
 
-def _finished(training: Training, termination: Termination, result: Any) -> None:
-    kept, odd = plain(result)
+def report_finish(training: Training, termination: SigtermHandler, result: Any) -> None:
+    json_result, odd = plain(result)
     if odd:
         say(NOT_KEPT.format(what=odd))
     if training.folder is not None:
         aside = training.folder / f".{RESULT}-{os.getpid()}"
-        aside.write_text(json.dumps(kept), encoding="utf-8")
+        aside.write_text(json.dumps(json_result), encoding="utf-8")
         aside.replace(training.folder / RESULT)
-    with suppress(TrainingStopped), termination.deferred():  # the result must get out
-        _report(training, "finished", result=kept)
+    with suppress(TrainingStopped), termination.defer():  # the result must get out
+        _report(training, "finished", result=json_result)
         _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
 
 
-def _stopped(training: Training) -> int:
+def save_and_stop(training: Training) -> int:
     with suppress(TrainingStopped):
         training.save_rest()
     _hand_over(training, at_most_s=_tell_of_others(training))
-    return STOPPED
+    return EXIT_STOPPED
 
 
 def _tell_of_others(training: Training) -> float:
     """Another worker that failed cannot report it itself. How long the reports may take."""
     failure = ""
     if training.rank == 0 and training.folder is not None:
-        failure = failure_file.found(training.folder, since=_STARTED_AT)
+        failure = failure_file.read_failure(training.folder, since=_STARTED_AT)
     if failure:
         _report(training, "failed", error=failure[:ERROR_LENGTH])
     return _FAILED_S if failure else _STOPPED_S
 
 
-def _failed(training: Training, termination: Termination, error: BaseException) -> int:
+def report_failure(training: Training, termination: SigtermHandler, error: BaseException) -> int:
     traceback.print_exception(error)
     if _others_lost(training):
         say("another worker is gone: this one starts again from the last checkpoint")
-        with suppress(TrainingStopped), termination.deferred():
+        with suppress(TrainingStopped), termination.defer():
             _hand_over(training, at_most_s=_tell_of_others(training))
-        return AGAIN
-    said = f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+        return EXIT_RESTART
+    message = f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
     if training.rank and training.folder is not None:
-        failure_file.leave(training.folder, training.rank, said)
+        failure_file.leave(training.folder, training.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
-    with suppress(TrainingStopped), termination.deferred():
-        _report(training, "failed", error=said)
+    with suppress(TrainingStopped), termination.defer():
+        _report(training, "failed", error=message)
         _hand_over(training, at_most_s=_FAILED_S, outcome="FAILED")
     return FAILED
 
@@ -171,7 +179,7 @@ def _others_lost(training: Training) -> bool:
     """A lost worker shows in the library that talks to it first, in our connection a moment later."""
     until = time.monotonic() + 1.0
     while training.workers > 1 and time.monotonic() < until:
-        if training.lost_others():
+        if training.has_lost_others():
             return True
         time.sleep(0.1)
     return False
@@ -196,7 +204,7 @@ def _start() -> None:
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    if code in (STOPPED, AGAIN):
+    if code in (EXIT_STOPPED, EXIT_RESTART):
         os._exit(code)  # the user's threads and exit hooks must not outlast the grace
     sys.exit(code)
 

@@ -69,9 +69,9 @@ class Checkpoints:
     def newest(self) -> Checkpoint | None:
         """The newest finished and undamaged one."""
         for path in self._folders():
-            found = _read(path)
-            if found is not None:
-                return found
+            checkpoint = _read(path)
+            if checkpoint is not None:
+                return checkpoint
         return None
 
     def at(self, epoch: int) -> Checkpoint | None:
@@ -108,11 +108,11 @@ class Checkpoints:
 
 def _read(path: Path) -> Checkpoint | None:
     try:
-        said = json.loads((path / FINISHED).read_text(encoding="utf-8"))
-        for name, (size, crc) in said["files"].items():
+        document = json.loads((path / FINISHED).read_text(encoding="utf-8"))
+        for name, (size, crc) in document["files"].items():
             if (path / name).stat().st_size != size or _crc(path / name) != crc:
                 return None
-        return Checkpoint(int(said["epoch"]), path, said["note"])
+        return Checkpoint(int(document["epoch"]), path, document["note"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -39,7 +39,7 @@ class CountedFile(io.RawIOBase):
         super().close()
 
 
-def counted_file(path: Path, mode: str, count: Count) -> IO[str] | IO[bytes]:
+def open_counted(path: Path, mode: str, count: Count) -> IO[str] | IO[bytes]:
     """Open for reading, "rb" or "r"; anything else is a ValueError."""
     if mode not in ("r", "rt", "rb"):
         raise ValueError(f'mode {mode!r}: only reading is counted; use "rb" or "r"')
@@ -47,7 +47,7 @@ def counted_file(path: Path, mode: str, count: Count) -> IO[str] | IO[bytes]:
     return buffered if mode == "rb" else io.TextIOWrapper(buffered, encoding="utf-8")
 
 
-def counted_items(items: Iterable[Item], count: Count) -> Iterator[Item]:
+def count_items(items: Iterable[Item], count: Count) -> Iterator[Item]:
     """The same items, each counted with the bytes it holds."""
     for item in items:
         count(bytes_of(item))

@@ -26,35 +26,35 @@ def load_function(entry: str) -> Callable[..., Any]:
     if not (colon and place and all(part.isidentifier() for part in name.split("."))):
         raise EntryError(f"{entry!r}: expected module:function or /path/file.py:function")
     module = import_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    found: Any = module
+    target: Any = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is None:
+        target = getattr(target, part, None)
+    if target is None:
         raise EntryError(f"{place} has no {name!r}")
-    if hasattr(found, "__laxity__"):
-        found = found.function  # the function inside what deadline_flow made
-    if not callable(found):
-        raise EntryError(f"{entry} is a {type(found).__name__}, not a function")
-    function: Callable[..., Any] = found
+    if hasattr(target, "__laxity__"):
+        target = target.function  # the function inside what deadline_flow made
+    if not callable(target):
+        raise EntryError(f"{entry} is a {type(target).__name__}, not a function")
+    function: Callable[..., Any] = target
     return function
 
 
 def arguments(function: Callable[..., Any], training: object, text: str) -> dict[str, Any]:
     """The keyword arguments of a call: `training` where it is asked for, and the JSON parameters."""
     try:
-        given = json.loads(text or "{}")
+        parameters = json.loads(text or "{}")
     except ValueError as error:
         raise EntryError(f"the parameters are not JSON: {error}") from error
-    if not isinstance(given, dict):
-        raise EntryError(f"the parameters are a {type(given).__name__}, not a JSON object")
+    if not isinstance(parameters, dict):
+        raise EntryError(f"the parameters are a {type(parameters).__name__}, not a JSON object")
     signature = inspect.signature(function)
     if wanted := _training_parameter(signature, type(training)):
-        given[wanted] = training
+        parameters[wanted] = training
     try:
-        signature.bind(**given)
+        signature.bind(**parameters)
     except TypeError as error:
         raise EntryError(f"{function.__name__}{signature}: {error}") from error
-    return given
+    return parameters
 
 
 def _training_parameter(signature: inspect.Signature, kind: type) -> str:
@@ -80,12 +80,12 @@ def import_file(path: Path) -> ModuleType:
     sys.path[:0] = folders
     is_taken = file.stem in sys.stdlib_module_names or file.stem in sys.modules
     name = f"{file.stem}_training" if is_taken else file.stem
-    found = importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders)
-    if found is None or found.loader is None:
+    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=folders)
+    if spec is None or spec.loader is None:
         raise EntryError(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    found.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 

@@ -21,7 +21,7 @@ class AssignmentError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class WorkerEnvironment:
     """Read once from the environment. `job` is "" when nobody schedules this training."""
 
     job: str = ""
@@ -46,9 +46,9 @@ class Assignment:
         return REPORTS if self.uid == self.training else f"reports-{self.uid}.jsonl"
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "Assignment":
+    def of(cls, environ: Mapping[str, str]) -> "WorkerEnvironment":
         job = environ.get(names.ENV_JOB, "")
-        folder = environ.get(names.ENV_CHECKPOINTS, "") or (_mounted(environ) if job else "")
+        folder = environ.get(names.ENV_CHECKPOINTS, "") or (mounted_folder(environ) if job else "")
         if job and not folder:
             raise AssignmentError(
                 f"{names.ENV_JOB}={job} but {names.ENV_CHECKPOINTS} is not set, and there is no "
@@ -72,7 +72,7 @@ class Assignment:
         )
 
 
-def _mounted(environ: Mapping[str, str]) -> str:
+def mounted_folder(environ: Mapping[str, str]) -> str:
     """The training's folder on the volume that is mounted for checkpoints; "" if there is none."""
     uid = environ.get(names.ENV_TRAINING) or environ.get(names.ENV_JOB_UID, "")
     return str(CHECKPOINTS / uid) if uid and CHECKPOINTS.is_dir() else ""

@@ -25,7 +25,7 @@ def leave(folder: Path, rank: int, error: str) -> None:
         aside.unlink(missing_ok=True)
 
 
-def found(folder: Path, *, since: float) -> str:
+def read_failure(folder: Path, *, since: float) -> str:
     """What a worker of this start left behind: "worker 2: ..."; "" if none did."""
     try:
         left = json.loads((folder / FILE).read_text("utf-8"))

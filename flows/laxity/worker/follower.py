@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from laxity.worker.group.membership import Member
+from laxity.worker.group.membership import GroupClient
 from laxity.worker.group.messages import Header
-from laxity.worker.progress import Course
+from laxity.worker.progress import TrainingState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Follow:
+class Follower:
     """The boundary as a follower sees it. Leaving, parked and early workers all just wait."""
 
-    def __init__(self, course: Course, member: Member) -> None:
+    def __init__(self, course: TrainingState, member: GroupClient) -> None:
         self._course = course
         self._member = member
 
@@ -33,13 +33,13 @@ class Follow:
         if not void:
             course.last |= ended["metrics"]
         try:
-            said = self._member.boundary(bytes_read=ended["bytes"])
+            command = self._member.boundary(bytes_read=ended["bytes"])
         except OSError:
             return self._obey(self._member.join())
-        if said["do"] == "end" and not void:
+        if command["do"] == "end" and not void:
             course.done += 1  # it holds the final state itself
             return False
-        return self._obey(said)
+        return self._obey(command)
 
     def average(
         self, arrays: "Sequence[NDArray[Any]]", names: Sequence[str], weight: float
@@ -49,25 +49,25 @@ class Follow:
     def anyone_gone(self) -> bool:
         return self._member.anyone_gone()
 
-    def stopped(self) -> None:
+    def on_sigterm(self) -> None:
         """Worker 0 saves for all."""
 
     def end(self) -> None:
         """Worker 0 ends it for all."""
 
-    def _obey(self, said: Header) -> bool:
-        while said["do"] == "wait":
-            said = self._wait()
+    def _obey(self, command: Header) -> bool:
+        while command["do"] == "wait":
+            command = self._wait()
         course = self._course
-        if said["do"] == "end":
+        if command["do"] == "end":
             self._take_final_state()
             return False
-        if said["do"] == "form":
-            epoch = int(said["epoch"])
-            if said["load"] and course.loaded != epoch:
+        if command["do"] == "form":
+            epoch = int(command["epoch"])
+            if command["load"] and course.loaded != epoch:
                 course.load_epoch(epoch)
             course.done = epoch
-            course.formed(int(said["width"]), formation=str(said["round"]))
+            course.set_width(int(command["width"]), formation=str(command["round"]))
         else:
             course.done += 1
             course.warmup = False

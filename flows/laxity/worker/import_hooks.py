@@ -20,7 +20,7 @@ def when_imported(name: str, call: Call, *, before: Callable[[], object] | None 
     run in the importing thread. What they raise is said and passed over: the import succeeds.
     """
     if name in sys.modules:
-        _guarded(name, lambda: call(sys.modules[name]))
+        call_safely(name, lambda: call(sys.modules[name]))
     else:
         sys.meta_path.insert(0, _Watch(name, call, before))
 
@@ -38,7 +38,7 @@ class _Watch(MetaPathFinder):
             return None
         sys.meta_path.remove(self)
         if self._before is not None:
-            _guarded(name, self._before)
+            call_safely(name, self._before)
         spec = find_spec(name)
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
@@ -46,13 +46,13 @@ class _Watch(MetaPathFinder):
 
             def execute_and_call(module: ModuleType) -> None:
                 execute(module)
-                _guarded(name, lambda: self._call(module))
+                call_safely(name, lambda: self._call(module))
 
             loader.exec_module = execute_and_call
         return spec
 
 
-def _guarded(name: str, call: Callable[[], object]) -> None:
+def call_safely(name: str, call: Callable[[], object]) -> None:
     try:
         call()
     except Exception as error:  # noqa: BLE001 - a habit is missing then, the training goes on

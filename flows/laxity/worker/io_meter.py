@@ -52,12 +52,12 @@ class Meter:
 
     def begin(self) -> None:
         """An epoch begins now."""
-        said = self._storage()
+        stored = self._storage()
         with self._lock:
-            self._knows_storage = said is not None
-            at = self._clock()
-            self._began = (at, self._counted, self._from_files, said or 0)
-            self._looks = [(at, self._counted, said or 0)]
+            self._knows_storage = stored is not None
+            began_s = self._clock()
+            self._began = (began_s, self._counted, self._from_files, stored or 0)
+            self._looks = [(began_s, self._counted, stored or 0)]
             self._step_s, self._tell_at = LOOK_S, FIRST_TOLD_S
 
     def watch(self, tell: Tell) -> None:
@@ -74,9 +74,9 @@ class Meter:
 
     def look(self) -> dict[str, Any] | None:
         """Look once; the fields of a line when one is due."""
-        said = self._storage()
+        stored = self._storage()
         with self._lock:
-            self._looks.append((self._clock(), self._counted, said or 0))
+            self._looks.append((self._clock(), self._counted, stored or 0))
             if len(self._looks) > MOST_LOOKS:
                 self._looks = self._looks[::2]
                 self._step_s *= 2.0
@@ -88,14 +88,14 @@ class Meter:
 
     def _line(self) -> dict[str, Any] | None:
         """Seconds and bytes since the epoch began; None if nothing at all was read."""
-        at, counted, of_files, stored = self._began
+        began_s, counted, of_files, stored = self._began
         by_itself = self._counted > counted
         base, column = (counted, 1) if by_itself else (stored, 2)
         read = [look[column] - base for look in self._looks]
         if max(read) <= 0:
             return None
         return {
-            "read_s": [round(look[0] - at, 3) for look in self._looks],
+            "read_s": [round(look[0] - began_s, 3) for look in self._looks],
             "read_bytes": read,
             "by": "training" if by_itself else "kernel",
             "file_bytes": self._from_files - of_files,
@@ -123,28 +123,28 @@ def storage_bytes() -> int | None:
 def process_read_bytes(pid: int | str) -> int | None:
     """What one process has caused to be fetched from storage (proc_pid_io(5): read_bytes)."""
     try:
-        said = (PROC / str(pid) / "io").read_text()
+        text = (PROC / str(pid) / "io").read_text()
     except OSError:
         return None
-    fields = dict(row.split(": ", 1) for row in said.splitlines() if ": " in row)
+    fields = dict(row.split(": ", 1) for row in text.splitlines() if ": " in row)
     return int(fields["read_bytes"]) if "read_bytes" in fields else None
 
 
 def cgroup_read_bytes(path: Path = CGROUP) -> int | None:
     """The same of a control group, over all its devices (`rbytes` of io.stat)."""
     try:
-        words = path.read_text().split()
+        fields = path.read_text().split()
     except OSError:
         return None
-    found = [int(word[7:]) for word in words if word.startswith("rbytes=")]
-    return sum(found) if found else None
+    sizes = [int(word[7:]) for word in fields if word.startswith("rbytes=")]
+    return sum(sizes) if sizes else None
 
 
 def _children(pid: int | str) -> list[str]:
     """All descendants; those of loaders that read for the training."""
-    found: list[str] = []
+    pids: list[str] = []
     with suppress(OSError):
         for task in (PROC / str(pid) / "task").iterdir():
             with suppress(OSError):
-                found += (task / "children").read_text().split()
-    return found + [further for child in found for further in _children(child)]
+                pids += (task / "children").read_text().split()
+    return pids + [further for child in pids for further in _children(child)]

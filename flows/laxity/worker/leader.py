@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity.worker.checkpoint import Checkpoint
-from laxity.worker.group.membership import Leader
+from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import Point, Tracker
-from laxity.worker.progress import Course
+from laxity.worker.progress import TrainingState
 from laxity.worker.reports import Line, Outbox
 from laxity.worker.sigterm import Superseded
 from laxity.worker.state import OBJECTS
@@ -29,14 +29,14 @@ SNAPSHOT_BYTES: Final = 256 << 20  # larger states are not kept in memory betwee
 LOOK_S: Final = 3600.0
 
 
-class Lead:
+class Leader:
     """The boundary as worker 0 sees it. Each part may be missing: a laptop has none of them."""
 
     def __init__(
         self,
-        course: Course,
+        course: TrainingState,
         *,
-        group: Leader | None = None,
+        group: GroupServer | None = None,
         outbox: Outbox | None = None,
         tracker: Tracker | None = None,
     ) -> None:
@@ -92,7 +92,7 @@ class Lead:
         return True
 
     def _leave_to_another(self) -> None:
-        if self._group is not None and self._group.superseded():
+        if self._group is not None and self._group.is_superseded():
             self._unsaved, self._course.termination.asked = None, True
             raise Superseded("another worker 0 of this job has begun: this one leaves")
 
@@ -115,9 +115,9 @@ class Lead:
     def anyone_gone(self) -> bool:
         return self._group is not None and self._group.anyone_gone()
 
-    def stopped(self) -> None:
+    def on_sigterm(self) -> None:
         """SIGTERM: what was trained since the last checkpoint is saved, up to the last boundary."""
-        superseded = self._group is not None and self._group.superseded()
+        superseded = self._group is not None and self._group.is_superseded()
         if self._unsaved is not None and not superseded:
             self._save(self._unsaved)
 
@@ -151,7 +151,7 @@ class Lead:
             "warmup": course.warmup,
             "metrics": {k: v for k, v in ended["metrics"].items() if math.isfinite(v)},
         }
-        with course.termination.deferred():
+        with course.termination.defer():
             course.last |= ended["metrics"]
             course.done += 1
             course.warmup = False
@@ -170,7 +170,7 @@ class Lead:
         if last or time.monotonic() - self._saved_at >= pause_s:
             self._save()
         elif self._course.states.save is None and self._saved_bytes < SNAPSHOT_BYTES:
-            self._unsaved = self._course.states.packed()
+            self._unsaved = self._course.states.pack()
 
     def _send_records(self) -> None:
         records, self._records = self._records, []
@@ -208,7 +208,7 @@ class Lead:
 
         began = time.monotonic()
         note = {"records": self._records, "last": _finite(course.last)}
-        with course.termination.deferred():
+        with course.termination.defer():
             written = course.checkpoints.write(course.done, fill=fill, note=note)
             self._saved_at = time.monotonic()
             self._save_s = self._saved_at - began
@@ -220,28 +220,28 @@ class Lead:
         """Epochs that the checkpoint holds and a kill kept from the reports."""
         if self._outbox is None:
             return
-        known = self._outbox.last_epoch
-        missing = [line for line in newest.note.get("records", ()) if line["epoch"] > known]
+        reported = self._outbox.last_epoch
+        missing = [line for line in newest.note.get("records", ()) if line["epoch"] > reported]
         if missing:
             self._outbox.append_all(missing)
 
     # --- the group ---
 
-    def _wanted(self) -> int:
+    def _target_width(self) -> int:
         """How many workers there should be: what the service says, else all that are here."""
-        said = self._outbox.signal.workers if self._outbox is not None else None
-        if said is not None:
-            return max(1, said)
+        width = self._outbox.signal.workers if self._outbox is not None else None
+        if width is not None:
+            return max(1, width)
         return self._group.reachable() if self._group is not None else 1
 
     def _target(self) -> int:
-        return min(self._wanted(), self._group.reachable()) if self._group is not None else 1
+        return min(self._target_width(), self._group.reachable()) if self._group is not None else 1
 
     def _form_first(self) -> None:
         if self._outbox is not None:
             self._outbox.first_answer(at_most_s=FIRST_ANSWER_S)
         if self._group is not None:
-            self._group.wait_for(self._wanted, at_most_s=FIRST_FORM_S)
+            self._group.wait_for(self._target_width, at_most_s=FIRST_FORM_S)
         self._form(self._target(), load=True)
 
     def _form(self, width: int, *, load: bool) -> None:
@@ -251,7 +251,7 @@ class Lead:
             self._ensure_saved()
         if self._group is not None:
             self._group.form(width, epoch=course.done, load=load)
-        course.formed(width, formation=self._group.round if self._group else "")
+        course.set_width(width, formation=self._group.round if self._group else "")
         self._report("formed", width=width, epoch=course.done)
         self._began = time.monotonic()
 
@@ -290,8 +290,8 @@ class Lead:
             self._tracker.flush(at_most_s=0.0)
         waits = True
         while waits:
-            told = outbox.say_parked(self._course.done)
-            while (now := outbox.wait_for_another(told, at_most_s=LOOK_S)) is None:
+            generation = outbox.say_parked(self._course.done)
+            while (now := outbox.wait_for_another(generation, at_most_s=LOOK_S)) is None:
                 self._course.termination.check()
             waits = now.stop
         self._report("formed", width=self._course.width, epoch=self._course.done)
@@ -299,7 +299,7 @@ class Lead:
 
     def _report(self, kind: str, **fields: Any) -> None:
         if self._outbox is not None:
-            with self._course.termination.deferred():
+            with self._course.termination.defer():
                 self._outbox.append(kind, **fields)
 
 

@@ -72,7 +72,7 @@ class Tracker:
     ) -> None:
         self._uri = uri
         self._tags = {key: value for key, value in tags.items() if value}
-        self._given_run_id = given_run_id
+        self._await_run_id = given_run_id
         self._buffer: list[Point] = []
         self._changed = threading.Condition()
         self._due = False  # asked to write what there is
@@ -117,7 +117,7 @@ class Tracker:
         with self._naming:
             if not self._run_id:
                 require_answer(self._uri)
-                self._run_id = self._given_run_id() or self._find_or_make(_client(self._uri))
+                self._run_id = self._await_run_id() or self._find_or_make(_client(self._uri))
             return self._run_id
 
     def _work(self) -> None:
@@ -179,8 +179,8 @@ class Tracker:
         experiment = _experiment(client)
         uid = self._tags.get(names.TAG_UID, "")
         if uid:
-            asked = f"tags.`{names.TAG_UID}` = '{uid}'"
-            for run in client.search_runs([experiment], asked, max_results=1):
+            query = f"tags.`{names.TAG_UID}` = '{uid}'"
+            for run in client.search_runs([experiment], query, max_results=1):
                 client.update_run(run.info.run_id, status="RUNNING")
                 return str(run.info.run_id)
         name = self._tags.get(names.TAG_JOB, "").rpartition("/")[2] or None
@@ -239,17 +239,17 @@ def write_ahead(uri: str) -> None:
 
 def _experiment(client: "MlflowClient") -> str:
     """The experiment that MLflow's own variables name, else laxity's."""
-    if given := os.environ.get("MLFLOW_EXPERIMENT_ID"):
-        return given
+    if experiment_id := os.environ.get("MLFLOW_EXPERIMENT_ID"):
+        return experiment_id
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
-    found = client.get_experiment_by_name(name)
-    if found is not None:
-        return str(found.experiment_id)
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None:
+        return str(experiment.experiment_id)
     try:
         return str(client.create_experiment(name))
     except Exception:  # another worker may have made it in between
         time.sleep(0.5)
-        found = client.get_experiment_by_name(name)
-        if found is None:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
             raise
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)

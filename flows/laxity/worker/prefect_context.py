@@ -41,11 +41,11 @@ def watch(environ: Mapping[str, str], newest: Callable[[], str], *, leads: bool)
     """
     if not environ.get(names.ENV_JOB) or environ.get(names.ENV_POOL):
         return
-    found: dict[str, Any] = {}
+    context: dict[str, Any] = {}
 
     def before() -> None:
-        found.update(_find_run(environ, newest()))
-        if not found:
+        context.update(_find_run(environ, newest()))
+        if not context:
             os.environ["PREFECT_LOGGING_TO_API_ENABLED"] = "false"
 
     def enter_it(_prefect: ModuleType) -> None:
@@ -53,8 +53,8 @@ def watch(environ: Mapping[str, str], newest: Callable[[], str], *, leads: bool)
         from prefect.client.schemas.objects import FlowRun
 
         flow = Flow(_nothing, name=environ.get(names.ENV_MODEL) or "training")
-        prints = leads and bool(found) and bool(environ.get(names.ENV_LOG_PRINTS))
-        run = FlowRun.model_validate(found) if found else None
+        prints = leads and bool(context) and bool(environ.get(names.ENV_LOG_PRINTS))
+        run = FlowRun.model_validate(context) if context else None
         enter(flow, run, log_prints=prints)
         if run is not None:
             _let_lines_follow(Newest(run, newest, lambda run_id: _read_run(environ, run_id)))
@@ -177,8 +177,8 @@ def _read_run(environ: Mapping[str, str], run_id: str) -> dict[str, Any]:
     url, headers = f"{environ[_API]}{_PATH}{run_id}", dict(_credentials(environ))
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - as the submitter said
     with closing(urllib.request.urlopen(request, timeout=ANSWER_S)) as answer:  # noqa: S310
-        found = json.load(answer)
-    return dict(found)  # ValueError unless it is an object
+        document = json.load(answer)
+    return dict(document)  # ValueError unless it is an object
 
 
 def _credentials(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

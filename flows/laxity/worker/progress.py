@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from laxity.worker.checkpoint import Checkpoint, CheckpointError, Checkpoints
-from laxity.worker.environment import Assignment
+from laxity.worker.environment import WorkerEnvironment
 from laxity.worker.io_meter import Meter
-from laxity.worker.sigterm import Termination
+from laxity.worker.sigterm import SigtermHandler
 from laxity.worker.state import States
 
 
 @dataclass(slots=True)
-class Course:
+class TrainingState:
     """`done` epochs of `total` are completed; `width` workers train, this one is number `rank`."""
 
-    assignment: Assignment
+    assignment: WorkerEnvironment
     checkpoints: Checkpoints | None = None
     states: States = field(default_factory=States)
-    termination: Termination = field(default_factory=Termination)
+    termination: SigtermHandler = field(default_factory=SigtermHandler)
     total: int = 0
     done: int = 0
     width: int = 1
@@ -46,7 +46,7 @@ class Course:
     def load(self, checkpoint: Checkpoint, *, first: int = 0) -> None:
         """Put the registered objects (from number `first` on) back to this checkpoint."""
         began = time.monotonic()
-        with self.termination.deferred():
+        with self.termination.defer():
             self.states.read(checkpoint.path, first=first)
             self.last = dict(checkpoint.note.get("last", {}))
             self.done = self.loaded = checkpoint.epoch
@@ -54,15 +54,15 @@ class Course:
 
     def load_epoch(self, epoch: int) -> None:
         """Go to the checkpoint of exactly this epoch; a shared folder may show it late."""
-        found = self._await(epoch)
-        if found is None:
+        checkpoint = self._await(epoch)
+        if checkpoint is None:
             raise CheckpointError(
                 f"worker {self.rank} cannot see the checkpoint of epoch {epoch} in "
                 f"{self.assignment.folder}: all workers of a job need the same folder"
             )
-        self.load(found)
+        self.load(checkpoint)
 
-    def formed(self, width: int, *, formation: str = "") -> None:
+    def set_width(self, width: int, *, formation: str = "") -> None:
         """The group has this width from now on."""
         self.width, self.warmup, self.formation = width, True, formation
         for call in self.when_formed:
@@ -70,15 +70,15 @@ class Course:
 
     def epoch_over(self) -> dict[str, Any]:
         """What the epoch in flight has logged and read; the next one begins with nothing."""
-        found = {"metrics": self.metrics, "bytes": self.bytes_read}
+        report = {"metrics": self.metrics, "bytes": self.bytes_read}
         self.metrics, self.bytes_read = {}, 0
-        return found
+        return report
 
     def _await(self, epoch: int, *, at_most_s: float = 15.0) -> Checkpoint | None:
         until = time.monotonic() + at_most_s
         while self.checkpoints is not None:
-            found = self.checkpoints.at(epoch)
-            if found is not None or time.monotonic() > until:
-                return found
+            checkpoint = self.checkpoints.at(epoch)
+            if checkpoint is not None or time.monotonic() > until:
+                return checkpoint
             time.sleep(0.2)
         return None

@@ -110,10 +110,10 @@ class Outbox:
 
     def say_parked(self, epoch: int) -> int:
         """Say in the log, where nobody takes reports, that the training waits; told by which signal."""
-        told = self.signal.generation
+        generation = self.signal.generation
         if self._away or self._sender is None:
-            say(pod_orders.parked_text(epoch=epoch, generation=told))
-        return told
+            say(pod_orders.format_parked_line(epoch=epoch, generation=generation))
+        return generation
 
     def append_all(self, reports: Sequence[Line]) -> None:
         """Report several things in one write. A full disk delays the file, not the sending."""
@@ -173,9 +173,9 @@ class Outbox:
     def _obey(self, orders: Path) -> None:
         """Take a signal from the file when it is newer than what the service said last."""
         while not self._closed.wait(ORDERS_S):
-            said = pod_orders.read_orders(orders)
+            signal_document = pod_orders.read_orders(orders)
             try:
-                signal = Signal.of(said or {})
+                signal = Signal.of(signal_document or {})
             except (TypeError, ValueError):
                 continue  # written by hand
             with self._changed:
@@ -259,7 +259,7 @@ class _Caller:
     token: str
 
     def call(self, reports: Sequence[Line], *, generation: int, wait_s: float) -> Line:
-        asked = {
+        body = {
             "uid": self.uid,
             "worker": 0,
             "generation": generation,
@@ -271,7 +271,7 @@ class _Caller:
             headers["Authorization"] = f"Bearer {self.token}"
         place = f"{self.url}/v1/jobs/{urllib.parse.quote(self.job)}/signal"
         request = urllib.request.Request(  # noqa: S310 - http(s) only, see the next lines
-            place, data=json.dumps(asked).encode(), headers=headers, method="POST"
+            place, data=json.dumps(body).encode(), headers=headers, method="POST"
         )
         if request.type not in ("http", "https"):
             raise ValueError(f"{self.url} is not an http address")
@@ -295,8 +295,8 @@ def _failure(error: Exception) -> str:
     content = b""
     with suppress(OSError, http.client.HTTPException):
         content = error.read(ANSWER_LIMIT_BYTES)
-    words = answer_error(error.code, error.reason, content, error.url).message
-    return f"answers {error.code} ({printable(words)})"
+    message = answer_error(error.code, error.reason, content, error.url).message
+    return f"answers {error.code} ({printable(message)})"
 
 
 def _read_lines(path: Path, *, cut: bool = True) -> list[Line]:

@@ -19,22 +19,24 @@ _INTEGERS: Final = range(-(2**63), 2**63)  # what every reader of JSON takes
 def plain(result: Any) -> tuple[Any, str]:
     """The result as JSON, and what of it is kept only as a text ("" if nothing is)."""
     odd: list[str] = []
-    found = _kept(result, odd, "", depth=0)
-    if len(json.dumps(found)) > LONGEST_RESULT:
+    json_result = json_part(result, odd, "", depth=0)
+    if len(json.dumps(json_result)) > LONGEST_RESULT:
         return _text(result), f"more than {LONGEST_RESULT // 1024} KiB of JSON"
-    return found, ", ".join(dict.fromkeys(odd))[:LONGEST_TEXT]
+    return json_result, ", ".join(dict.fromkeys(odd))[:LONGEST_TEXT]
 
 
-def _kept(value: Any, odd: list[str], where: str, *, depth: int) -> Any:
+def json_part(value: Any, odd: list[str], where: str, *, depth: int) -> Any:
     if isinstance(value, Mapping) and depth < DEEPEST:
         return {
-            str(key): _kept(one, odd, f"{where}[{key!r}]", depth=depth + 1)
-            for key, one in value.items()
+            str(key): json_part(part, odd, f"{where}[{key!r}]", depth=depth + 1)
+            for key, part in value.items()
         }
     if isinstance(value, list | tuple) and depth < DEEPEST:
-        return [_kept(one, odd, f"{where}[{n}]", depth=depth + 1) for n, one in enumerate(value)]
+        return [
+            json_part(part, odd, f"{where}[{n}]", depth=depth + 1) for n, part in enumerate(value)
+        ]
     if hasattr(value, "tolist") and depth < DEEPEST:  # numbers and arrays of NumPy and the like
-        return _kept(value.tolist(), odd, where, depth=depth + 1)
+        return json_part(value.tolist(), odd, where, depth=depth + 1)
     if isinstance(value, str | Path):
         return str(value).encode(errors="replace").decode()
     if _is_plain(value):

@@ -1,7 +1,7 @@
 """SIGTERM, taken where it does no harm: in the user's code at once, in the middle of a save after it.
 
 A worker that ends by itself with exit 0 completes its Job, so being told to stop must never look
-like being done: the training ends by a BaseException, and the process with `STOPPED`.
+like being done: the training ends by a BaseException, and the process with `EXIT_STOPPED`.
 """
 
 import signal
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-AGAIN: Final = 75  # another worker was lost: start again
-STOPPED: Final = 143  # what a shell shows for a process that SIGTERM ended
+EXIT_RESTART: Final = 75  # another worker was lost: start again
+EXIT_STOPPED: Final = 143  # what a shell shows for a process that SIGTERM ended
 
 
 class TrainingStopped(BaseException):
@@ -22,7 +22,7 @@ class Superseded(BaseException):
     """Another worker 0 of this Job has begun: this one writes nothing any more and leaves."""
 
 
-class Termination:
+class SigtermHandler:
     """Raises TrainingStopped once, in the main thread, and never inside `deferred()`."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Termination:
             )
 
     @contextmanager
-    def deferred(self) -> Iterator[None]:
+    def defer(self) -> Iterator[None]:
         """What must not be torn apart: a SIGTERM meanwhile is raised at the end."""
         self._depth += 1
         try:

@@ -32,7 +32,7 @@ class States:
     save: Callable[[Path], object] | None = None
     load: Callable[[Path], object] | None = None
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """All objects' states as bytes, as they are now."""
         buffer = io.BytesIO()
         states = [capture(thing) for thing in self.objects]
@@ -47,7 +47,7 @@ class States:
 
     def fill(self, folder: Path) -> None:
         """Write everything into the folder of a checkpoint."""
-        (folder / OBJECTS).write_bytes(self.packed())
+        (folder / OBJECTS).write_bytes(self.pack())
         if self.save is not None:
             self.save(folder / OWN)
 
@@ -105,12 +105,12 @@ def put_back(thing: Any, state: Any) -> None:
     elif isinstance(thing, MutableMapping):
         _refill(thing, state)
     elif isinstance(thing, list):
-        thing[:] = [_merged(old, new) for old, new in _paired(thing, state)]
+        thing[:] = [merge_into(old, new) for old, new in pair_up(thing, state)]
     elif hasattr(thing, "__dict__") and isinstance(state, Mapping):
         _refill(vars(thing), state)
     else:
         raise CheckpointError(
-            f"the checkpoint holds a {_shown(state)} where restore() was given a {_shown(thing)}: "
+            f"the checkpoint holds a {describe_value(state)} where restore() was given a {describe_value(thing)}: "
             "the training code has changed; start in an empty folder"
         )
 
@@ -130,10 +130,10 @@ def _refill(thing: MutableMapping[Any, Any], state: Mapping[Any, Any]) -> None:
     for key in [key for key in thing if key not in state]:
         del thing[key]
     for key, value in state.items():
-        thing[key] = _merged(thing.get(key), value)
+        thing[key] = merge_into(thing.get(key), value)
 
 
-def _merged(old: Any, new: Any) -> Any:
+def merge_into(old: Any, new: Any) -> Any:
     """The old array or container with the new contents where it fits, else the new one."""
     if _fits(old, new):
         old[...] = new
@@ -144,7 +144,7 @@ def _merged(old: Any, new: Any) -> Any:
     return new
 
 
-def _paired(old: list[Any], new: list[Any]) -> list[tuple[Any, Any]]:
+def pair_up(old: list[Any], new: list[Any]) -> list[tuple[Any, Any]]:
     padded = [*old, *[None] * (len(new) - len(old))]
     return list(zip(padded, new, strict=False))
 
@@ -163,6 +163,6 @@ def _fits(thing: Any, state: Any) -> bool:
     )
 
 
-def _shown(thing: Any) -> str:
+def describe_value(thing: Any) -> str:
     shape = f" of shape {tuple(thing.shape)}" if hasattr(thing, "shape") else ""
     return f"{type(thing).__name__}{shape}"

@@ -22,18 +22,18 @@ from laxity import names
 from laxity.stderr import say
 from laxity.worker.active_run import ActiveRun
 from laxity.worker.checkpoint import CheckpointError, Checkpoints
-from laxity.worker.counted_io import counted_file, counted_items
-from laxity.worker.environment import Assignment
-from laxity.worker.follower import Follow
-from laxity.worker.group.membership import GroupError, Leader, Member
+from laxity.worker.counted_io import count_items, open_counted
+from laxity.worker.environment import WorkerEnvironment
+from laxity.worker.follower import Follower
+from laxity.worker.group.membership import GroupClient, GroupError, GroupServer
 from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
-from laxity.worker.leader import Lead
+from laxity.worker.leader import Leader
 from laxity.worker.mlflow_tracking import PATIENCE, Point, Tracker
-from laxity.worker.progress import Course
+from laxity.worker.progress import TrainingState
 from laxity.worker.reports import Outbox
 from laxity.worker.shards import shard
-from laxity.worker.sigterm import Termination, TrainingStopped
+from laxity.worker.sigterm import SigtermHandler, TrainingStopped
 from laxity.worker.state import States
 
 __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "TrainingStopped"]
@@ -61,27 +61,27 @@ class Training:
         load: Save | None = None,
     ) -> None:
         """Train alone: with a folder, checkpoints go there and a second start goes on from them."""
-        assignment = Assignment(
+        assignment = WorkerEnvironment(
             folder=Path(folder) if folder is not None else None,
             epochs=epochs,
             tracking_uri=os.environ.get("MLFLOW_TRACKING_URI", ""),
         )
-        self._set_up(assignment, Termination())
+        self._set_up(assignment, SigtermHandler())
         if save is not None and load is not None:
             self.checkpoint_with(save, load)
 
     @classmethod
-    def of(cls, assignment: Assignment, termination: Termination) -> "Training":
+    def of(cls, assignment: WorkerEnvironment, termination: SigtermHandler) -> "Training":
         """The training of one worker process of a job."""
         training = cls.__new__(cls)
         training._set_up(assignment, termination)  # noqa: SLF001 - its own class
         return training
 
-    def _set_up(self, assignment: Assignment, termination: Termination) -> None:
+    def _set_up(self, assignment: WorkerEnvironment, termination: SigtermHandler) -> None:
         folder = assignment.folder
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        self._course = Course(
+        self._course = TrainingState(
             assignment,
             checkpoints=Checkpoints(folder) if folder is not None else None,
             states=States(),
@@ -91,7 +91,7 @@ class Training:
         self.outbox: Outbox | None = None
         self.tracker: Tracker | None = None
         self._active_run: ActiveRun | None = None
-        self._role: Lead | Follow | None = None
+        self._role: Leader | Follower | None = None
         self._unit: int | None = None
         self._inside = False
         self._noticed = False
@@ -101,30 +101,30 @@ class Training:
 
     def _open_tracker(self) -> None:
         """Nothing is imported or asked before the first epoch, or the code's own import of MLflow."""
-        given = self._course.assignment
-        if given.tracking_uri:
+        assignment = self._course.assignment
+        if assignment.tracking_uri:
             self.tracker = Tracker(
-                given.tracking_uri, tags=_tags(given), given_run_id=self._given_run_id
+                assignment.tracking_uri, tags=_tags(assignment), given_run_id=self._await_run_id
             )
-            if not given.job:
+            if not assignment.job:
                 atexit.register(self._finish_late)
-        if given.job and (uri := os.environ.get("MLFLOW_TRACKING_URI", "")):
+        if assignment.job and (uri := os.environ.get("MLFLOW_TRACKING_URI", "")):
             for name, value in PATIENCE.items():
                 os.environ.setdefault(name, value)
             self._active_run = ActiveRun(uri, lambda: self.run_id)
             when_imported("mlflow", self._active_run.join)
 
     def _open_outbox(self) -> None:
-        given = self._course.assignment
-        if given.folder is not None:
+        assignment = self._course.assignment
+        if assignment.folder is not None:
             self.outbox = Outbox(
-                given.folder,
-                file=given.reports_file,
-                job=given.job,
-                uid=given.uid,
-                url=given.url,
-                token=given.token,
-                orders=given.orders,
+                assignment.folder,
+                file=assignment.reports_file,
+                job=assignment.job,
+                uid=assignment.uid,
+                url=assignment.url,
+                token=assignment.token,
+                orders=assignment.orders,
             )
 
     # --- where it stands ---
@@ -174,7 +174,7 @@ class Training:
 
         The first call may take seconds, and raises what MLflow raises.
         """
-        return self.tracker.run_id() if self.tracker is not None else self._given_run_id()
+        return self.tracker.run_id() if self.tracker is not None else self._await_run_id()
 
     # --- epochs ---
 
@@ -197,7 +197,7 @@ class Training:
         self._role = self._take_role()
         return self._loop(self._role)
 
-    def _loop(self, role: Lead | Follow) -> Iterator[int]:
+    def _loop(self, role: Leader | Follower) -> Iterator[int]:
         going = role.begin()
         while going:
             self._course.termination.check()
@@ -212,16 +212,19 @@ class Training:
         if not self._course.assignment.job and self.tracker is not None:
             self.tracker.flush(at_most_s=ALONE_FLUSH_S)  # now: at the interpreter's end is too late
 
-    def _take_role(self) -> Lead | Follow:
-        given = self._course.assignment
-        if given.job and given.folder is not None and given.index > 0:
-            return Follow(self._course, Member(given.folder, index=given.index, uid=given.training))
+    def _take_role(self) -> Leader | Follower:
+        assignment = self._course.assignment
+        if assignment.job and assignment.folder is not None and assignment.index > 0:
+            return Follower(
+                self._course,
+                GroupClient(assignment.folder, index=assignment.index, uid=assignment.training),
+            )
         group = None
-        if given.job and given.folder is not None:
-            group = Leader(given.folder, uid=given.training, host=given.host)
-        return Lead(self._course, group=group, outbox=self.outbox, tracker=self.tracker)
+        if assignment.job and assignment.folder is not None:
+            group = GroupServer(assignment.folder, uid=assignment.training, host=assignment.host)
+        return Leader(self._course, group=group, outbox=self.outbox, tracker=self.tracker)
 
-    def _given_run_id(self) -> str:
+    def _await_run_id(self) -> str:
         """The run that the service made at the verdict; "" if it says none in a few seconds."""
         if self.outbox is None:
             return ""
@@ -263,11 +266,11 @@ class Training:
 
     def open(self, path: Path | str, mode: str = "rb") -> IO[Any]:
         """A file for reading, counted."""
-        return counted_file(Path(path), mode, partial(self._course.count, of_file=True))
+        return open_counted(Path(path), mode, partial(self._course.count, of_file=True))
 
     def reading(self, items: Iterable[Item]) -> Iterator[Item]:
         """The same items, with the bytes of their arrays counted."""
-        return counted_items(items, self.count_bytes)
+        return count_items(items, self.count_bytes)
 
     # --- state ---
 
@@ -302,13 +305,13 @@ class Training:
         from laxity.worker.group.averaging import leaves
 
         box: list[Any] = [thing]
-        found = leaves(box if isinstance(thing, float) else thing)
+        arrays = leaves(box if isinstance(thing, float) else thing)
         if not math.isfinite(weight) or weight < 0:
             raise ValueError(f"average(weight={weight}): expected a number, 0 or more")
         means = self._role.average(
-            [leaf.value for leaf in found], [leaf.name for leaf in found], weight
+            [leaf.value for leaf in arrays], [leaf.name for leaf in arrays], weight
         )
-        for leaf, mean in zip(found, means or (), strict=means is not None):
+        for leaf, mean in zip(arrays, means or (), strict=means is not None):
             leaf.put(mean)
         return box[0] if isinstance(thing, float) else thing
 
@@ -357,9 +360,9 @@ class Training:
     def save_rest(self) -> None:
         """Told to stop: save what the last boundary left unsaved."""
         if self._role is not None:
-            self._role.stopped()
+            self._role.on_sigterm()
 
-    def lost_others(self) -> bool:
+    def has_lost_others(self) -> bool:
         """Whether another worker of the group is gone."""
         return self._role is not None and self._role.anyone_gone()
 
@@ -370,7 +373,7 @@ def _number(name: str, value: Any) -> float:
     raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}")
 
 
-def _tags(given: Assignment) -> dict[str, str]:
+def _tags(given: WorkerEnvironment) -> dict[str, str]:
     """A training that nobody schedules is known by its folder, if it has one."""
     uid = given.uid or (str(given.folder.resolve()) if given.folder else "")
     return {names.TAG_JOB: given.job, names.TAG_UID: uid, names.TAG_MODEL: given.model}

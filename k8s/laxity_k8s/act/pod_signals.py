@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 from laxity import names
-from laxity.job.signal_file import parked_epoch
+from laxity.job.signal_file import read_parked_epoch
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
@@ -174,7 +174,7 @@ class Reminders:
 
     def _read_one(self, job_id: str, uid: str, pod_id: str, generation: int, at: float) -> None:
         text = self._api.log(pod_id, tail=TAIL_LINES)
-        epoch = parked_epoch(text, generation=generation)
+        epoch = read_parked_epoch(text, generation=generation)
         if epoch is not None:
             self._parked[uid] = Parked(generation, epoch, at)
             self._mirror.put_back(job_id)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from random import Random
 from statistics import median, quantiles
 
-from laxity.bench_results import Figure, figure
+from laxity.bench_results import Metric, figure
 from laxity_k8s.bench.ground import BenchError, Ground, Listen
 from laxity_k8s.bench.lanes import Lap, bare_lap, laxity_lap
 from laxity_scheduler.capacity.ledger import MANY
@@ -22,7 +22,7 @@ DRAWS = 4_000
 __all__ = ["BenchError", "Ground", "measure"]
 
 
-def measure(ground: Ground, *, jobs: int, rounds: int, say: Listen) -> dict[str, Figure]:
+def measure(ground: Ground, *, jobs: int, rounds: int, say: Listen) -> dict[str, Metric]:
     """All figures. BenchError if the cluster has no room for the Jobs."""
     ground.sweep(say)
     free = ground.free_gpus()
@@ -45,7 +45,7 @@ def measure(ground: Ground, *, jobs: int, rounds: int, say: Listen) -> dict[str,
     return figures(bare, ours, jobs=jobs)
 
 
-def figures(bare: list[Lap], ours: list[Lap], *, jobs: int) -> dict[str, Figure]:
+def figures(bare: list[Lap], ours: list[Lap], *, jobs: int) -> dict[str, Metric]:
     def rate(laps: list[Lap]) -> float:
         return jobs / median(lap.admitted_s for lap in laps)
 

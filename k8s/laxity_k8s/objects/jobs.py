@@ -16,7 +16,7 @@ from laxity.job import manifest_reader
 from laxity.job.accelerators import GPU
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
-from laxity.job.submission import counts_from, queued_from
+from laxity.job.submission import counts_from, queue_instant
 from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, within
 from laxity.parsing import finite_number, instant_at, whole_number
 from laxity_k8s import json_tree
@@ -187,7 +187,7 @@ def _progress(job: Json, report: Report) -> Progress:
 
 def submission(job: Json, spec: TrainingSpec) -> float:
     """When the Job took its place in the queue."""
-    return queued_from(claimed(spec), created(job))
+    return queue_instant(claimed(spec), created(job))
 
 
 def claimed(spec: TrainingSpec) -> float | None:

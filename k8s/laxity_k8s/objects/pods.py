@@ -6,14 +6,16 @@ from typing import Final
 
 from laxity.job.accelerators import GPU, accelerators
 from laxity.parsing import instant_at, whole_number
-from laxity.worker.sigterm import AGAIN, STOPPED
+from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 TERMINAL = ("Succeeded", "Failed")
-MAKING_WAY: Final = frozenset({AGAIN, STOPPED})  # exit codes of workers that start again
+MAKING_WAY: Final = frozenset(
+    {EXIT_RESTART, EXIT_STOPPED}
+)  # exit codes of workers that start again
 LONGEST_WORD: Final = 300
 MOST_INDEXES: Final = 100_000  # of an Indexed Job, by Kubernetes
 

@@ -19,7 +19,7 @@ from laxity_profiler.model.model_fit import Setting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
 if TYPE_CHECKING:
-    from laxity.bench_results import Figure
+    from laxity.bench_results import Metric
     from laxity_profiler.model.model_fit import ModelFit
 
 JOBS: Final = 10_000
@@ -41,7 +41,7 @@ def answers(
     show(measure_answers(jobs), as_json=json_)
 
 
-def measure_answers(jobs: int) -> "dict[str, Figure]":
+def measure_answers(jobs: int) -> "dict[str, Metric]":
     """Cold and cached, against the same rows one by one."""
     from laxity.bench_results import figure
 

@@ -16,7 +16,7 @@ import typer
 from laxity_profiler.estimate import Workload
 
 if TYPE_CHECKING:
-    from laxity.bench_results import Figure
+    from laxity.bench_results import Metric
     from laxity_profiler.history.history import History
 
 ROWS: Final = 1_000_000
@@ -38,7 +38,7 @@ def ingest(
     show(measure_ingest(rows), as_json=json_)
 
 
-def measure_ingest(rows: int) -> "dict[str, Figure]":
+def measure_ingest(rows: int) -> "dict[str, Metric]":
     """Rows per CPU second, MiB of memory while doing so and kept, and of the first predictor."""
     from laxity.bench_results import figure
     from laxity_profiler.history.database import open_engine

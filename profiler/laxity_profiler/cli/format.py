@@ -7,11 +7,11 @@ BARS: Final = 12
 
 
 def format_duration(seconds: float | None) -> str:
-    from laxity.human_time import words
+    from laxity.human_time import format_seconds
 
     if seconds is None:
         return "not known"
-    return f"{1_000 * seconds:.0f}ms" if 0.0 < seconds < 0.95 else words(seconds)
+    return f"{1_000 * seconds:.0f}ms" if 0.0 < seconds < 0.95 else format_seconds(seconds)
 
 
 def draw_bar(share: float) -> str:

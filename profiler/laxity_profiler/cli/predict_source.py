@@ -22,11 +22,11 @@ def workload_and_widths(
     """The workload and its widths; what is given (fields of Workload) wins over what is declared."""
     from laxity.cli.exit_codes import USAGE, CommandError
     from laxity.durations import parse_duration
-    from laxity.job.widths import checked_widths, parse_widths
+    from laxity.job.widths import check_widths, parse_widths
 
     try:
         widths = parse_widths(workers) if workers else ()
-        checked_widths(widths or (1,))
+        check_widths(widths or (1,))
         user_s = parse_duration(estimate).total_seconds() if estimate else None
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
@@ -39,7 +39,7 @@ def workload_and_widths(
 def _workload_of_source(source: str, params: Sequence[str]) -> tuple[Workload, tuple[int, ...]]:
     """One epoch of a model, or what a file or a function declares."""
     from laxity.cli.exit_codes import USAGE, CommandError
-    from laxity.cli.job_source import asked_jobs, names_jobs
+    from laxity.cli.job_source import job_manifests, names_jobs
     from laxity.job.qos import QoSError
     from laxity.job.spec import TrainingSpec
 
@@ -49,7 +49,7 @@ def _workload_of_source(source: str, params: Sequence[str]) -> tuple[Workload, t
         if params:
             raise CommandError(f"-p is for functions; {source} is a model's key", code=USAGE)
         return Workload(source, 1), ()
-    jobs = asked_jobs(source, {}, name=None, namespace=None, params=params)
+    jobs = job_manifests(source, {}, name=None, namespace=None, params=params)
     if len(jobs) != 1:
         raise CommandError(f"{source} holds {len(jobs)} Jobs: predict asks for one", code=USAGE)
     try:

@@ -147,10 +147,10 @@ def _job_of_source(
     params: Sequence[str] | None = None,
 ) -> Json:
     """The one Job of a source. Its name stands in the pods' environment too: it is given here."""
-    from laxity.cli.job_source import asked_jobs
+    from laxity.cli.job_source import job_manifests
 
     params = request.params if params is None else params
-    jobs = asked_jobs(request.source, options, name=name, namespace=None, params=params)
+    jobs = job_manifests(request.source, options, name=name, namespace=None, params=params)
     if len(jobs) != 1:
         raise CommandError(f"{request.source} holds {len(jobs)} Jobs; name one", code=USAGE)
     return jobs[0]

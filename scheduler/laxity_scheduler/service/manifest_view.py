@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from laxity import names
-from laxity.job.submission import queued_from
+from laxity.job.submission import queue_instant
 from laxity.parsing import instant_at
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service.verdict_view import (
@@ -81,7 +81,7 @@ def project_view(manifest: Mapping[str, Any]) -> Json:
 def _queue_entry_at(claimed: Any, created: Any) -> float | None:
     """When the Job took its place in the queue; before it is created, the instant that it claims."""
     claimed_at, created_at = instant_at(claimed), instant_at(created)
-    return claimed_at if created_at is None else queued_from(claimed_at, created_at)
+    return claimed_at if created_at is None else queue_instant(claimed_at, created_at)
 
 
 def _parse_count(text: Any) -> int:

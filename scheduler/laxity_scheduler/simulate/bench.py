@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Final
 
-from laxity.bench_results import Figure, figure
+from laxity.bench_results import Metric, figure
 from laxity_scheduler.simulate.bench_decisions import decision_figures
 from laxity_scheduler.simulate.bench_scaling import SIZES, growth_figures
 from laxity_scheduler.simulate.generate import Mix, generate
@@ -28,9 +28,9 @@ from laxity_scheduler.simulate.traces import Trace, load
 KINDS: Final = ("simulator", "decision")
 
 
-def measure(kinds: Sequence[str], *, quick: bool = False) -> dict[str, Figure]:
+def measure(kinds: Sequence[str], *, quick: bool = False) -> dict[str, Metric]:
     """All figures of these kinds."""
-    found: dict[str, Figure] = {}
+    found: dict[str, Metric] = {}
     if "simulator" in kinds:
         found |= _simulator(quick=quick)
     if "decision" in kinds:
@@ -40,7 +40,7 @@ def measure(kinds: Sequence[str], *, quick: bool = False) -> dict[str, Figure]:
     return found | {"peak_memory_mb": figure(peak_mb, "MB")}
 
 
-def _simulator(*, quick: bool) -> dict[str, Figure]:
+def _simulator(*, quick: bool) -> dict[str, Metric]:
     rigid, elastic = _rigid_trace(quick=quick), _elastic_trace()
     plain = best(lambda: plain_loop(rigid, 512))
     figures = {}

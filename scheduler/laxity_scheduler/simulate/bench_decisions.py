@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from laxity.bench_results import Figure, figure
+from laxity.bench_results import Metric, figure
 from laxity_profiler.estimate import Workload
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
@@ -37,10 +37,10 @@ TIED: Final = 0.1
 POLICIES: Final = ("elasticflow", "qos")
 
 
-def decision_figures(*, quick: bool) -> dict[str, Figure]:
+def decision_figures(*, quick: bool) -> dict[str, Metric]:
     """All figures of decisions; `quick`: a tenth of the jobs."""
     jobs = 1_000 if quick else 10_000
-    figures: dict[str, Figure] = {}
+    figures: dict[str, Metric] = {}
     for name in POLICIES:
         for kind, nodes in (("", jobs // 2), ("_contended", jobs // 20)):
             figures |= _timed_figures(f"decision_{name}{kind}", name, jobs=jobs, nodes=nodes)
@@ -63,7 +63,7 @@ def decision_figures(*, quick: bool) -> dict[str, Figure]:
 
 def _timed_figures(
     prefix: str, name: str, *, jobs: int, nodes: int, tied: float = 0.0
-) -> dict[str, Figure]:
+) -> dict[str, Metric]:
     cold_ms, warm_ms = decisions(name, jobs=jobs, nodes=nodes, tied=tied)
     plain_ms = plain_decision_ms(crowd(jobs=jobs, nodes=nodes, seed=0)[1])
     return {

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from laxity.bench_results import Figure, figure
+from laxity.bench_results import Metric, figure
 from laxity_scheduler.simulate.bench_decisions import decisions
 
 SIZES: Final = (1_000, 10_000, 100_000)
@@ -20,9 +20,9 @@ TIMES: Final = 3  # of which the best counts; once from MANY jobs on
 MANY: Final = 50_000
 
 
-def growth_figures(sizes: Sequence[int] = SIZES) -> dict[str, Figure]:
+def growth_figures(sizes: Sequence[int] = SIZES) -> dict[str, Metric]:
     """`growth_NAME_N_jobs_ms` for each policy and size, smallest size first."""
-    found: dict[str, Figure] = {}
+    found: dict[str, Metric] = {}
     for name, policy in GROWING.items():
         costs_ms = [cold_ms(policy, jobs) for jobs in sizes]
         for jobs, cost_ms in zip(sizes, costs_ms, strict=True):
@@ -42,7 +42,7 @@ def n_log_n(jobs: int) -> float:
     return jobs * math.log(jobs)
 
 
-def table(figures: Mapping[str, Figure]) -> list[tuple[str, int, float, float]]:
+def table(figures: Mapping[str, Metric]) -> list[tuple[str, int, float, float]]:
     """(name, jobs, milliseconds, ratio to n log n) of the growth figures."""
     rows = []
     for key, one in figures.items():
@@ -52,7 +52,7 @@ def table(figures: Mapping[str, Figure]) -> list[tuple[str, int, float, float]]:
     return rows
 
 
-def draw(figures: Mapping[str, Figure], path: Path) -> None:
+def draw(figures: Mapping[str, Metric], path: Path) -> None:
     """Cost against jobs, both on logarithmic axes, with n log n dashed, as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Page

@@ -217,8 +217,8 @@ def simulate(
 def _set_aside(source: Source, first: Figures) -> None:
     """Tell which lines of the trace could not be used."""
     if first["bad_lines"]:
-        words = f"{first['bad_lines']} line(s) set aside; the first, {first['first_bad_line']}"
-        typer.echo(f"{source.path.name}: {words}", err=True)
+        text = f"{first['bad_lines']} line(s) set aside; the first, {first['first_bad_line']}"
+        typer.echo(f"{source.path.name}: {text}", err=True)
 
 
 @contextmanager
@@ -233,8 +233,8 @@ def usage_errors() -> Iterator[None]:
         typer.echo(f"laxity simulate: the policy comes to no end: {problem}", err=True)
         raise typer.Exit(EXIT_FAILED) from problem
     except BrokenProcessPool as problem:
-        words = "a process of the sweep was killed, perhaps for memory: try fewer --processes"
-        typer.echo(f"laxity simulate: {words}", err=True)
+        text = "a process of the sweep was killed, perhaps for memory: try fewer --processes"
+        typer.echo(f"laxity simulate: {text}", err=True)
         raise typer.Exit(EXIT_FAILED) from problem
 
 
@@ -325,12 +325,12 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
     from rich.table import Table
 
     from laxity.cli.render.job_table import console
-    from laxity.human_time import counted
+    from laxity.human_time import count_noun
 
     table = Table(box=None, pad_edge=False)
     table.add_column()
     for group in found_groups:
-        on = f"{counted(int(str(group['nodes'])), 'node')}, {counted(int(str(group['runs'])), 'run')}"
+        on = f"{count_noun(int(str(group['nodes'])), 'node')}, {count_noun(int(str(group['runs'])), 'run')}"
         table.add_column(f"{group['policy']}\n{on}", justify="right")
     for name, label in SHOWN.items():
         if any(name in group for group in found_groups):
@@ -348,14 +348,14 @@ def _cell(group: Figures, name: str) -> str:
 
 def _figure(name: str, value: float) -> str:
     """Shares in per cent, seconds as 12h14m, counts as whole numbers (of means one decimal)."""
-    from laxity.human_time import words
+    from laxity.human_time import format_seconds
 
     if value != value:  # noqa: PLR0124 - NaN
         return "-"
     if name in SHARES:
         return f"{100 * value:.1f} %"
     if name.endswith("_s"):
-        return words(value)
+        return format_seconds(value)
     return f"{value:,.0f}" if value == round(value) or value >= 1_000 else f"{value:,.1f}"
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from laxity.cli.render.job_panel import verdict_line
 from laxity.cli.render.job_table import short
-from laxity.human_time import as_of, clock, instant, words
+from laxity.human_time import as_of, clock, format_seconds, instant
 
 
 def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
@@ -18,12 +18,12 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     name = job if isinstance(job, str) else str(job.get("id", ""))
     parts: list[RenderableType] = [Text(name, style="bold")]
     verdict = answer.get("verdict")
-    said: Mapping[str, Any] = verdict if isinstance(verdict, dict) else {"kind": verdict}
+    fields: Mapping[str, Any] = verdict if isinstance(verdict, dict) else {"kind": verdict}
     parts.append(
         verdict_line(
-            str(said.get("kind") or "none"),
-            str(said.get("reason_code") or ""),
-            as_of(now, str(said.get("reason") or "")),
+            str(fields.get("kind") or "none"),
+            str(fields.get("reason_code") or ""),
+            as_of(now, str(fields.get("reason") or "")),
         )
     )
     parts.append(decision_table(answer.get("chain") or (), now=now, of_one_job=True))
@@ -59,7 +59,7 @@ def _often(row: Mapping[str, Any]) -> str:
     times = row.get("times", 1)
     if times < 2:
         return ""
-    return f" ({times} times in {words(row['at'] - row['first_at'])})"
+    return f" ({times} times in {format_seconds(row['at'] - row['first_at'])})"
 
 
 def _decision(decision: Any) -> str:

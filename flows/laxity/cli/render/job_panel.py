@@ -14,7 +14,7 @@ from rich.text import Text
 from laxity.api.outcome import ending
 from laxity.api.views import ENDED, JobView, OfferView, offer_view
 from laxity.cli.render.job_table import VERDICT_STYLES, console, fact_table, short, width
-from laxity.human_time import as_of, counted, instant, on_widths, words
+from laxity.human_time import as_of, count_noun, format_seconds, instant, on_widths
 from laxity.safe_text import printable
 
 SEEN_S: Final = 0.5
@@ -85,27 +85,27 @@ def offer_words(offer: OfferView, now: float) -> str:
     """An offer in a sentence; its one difference to what was asked comes first."""
     widths = on_widths(offer.widths)
     expected = f"P90 finish {instant(offer.p90_at, now)}" if offer.p90_at else ""
-    said = {
+    texts = {
         "deadline": f"a deadline of {instant(offer.deadline_at, now)} on {widths}",
         "widths": f"{widths} and the deadline as asked",
-        "borrow": f"{counted(offer.gpus_borrowed, 'borrowed GPU')} and the deadline as asked",
+        "borrow": f"{count_noun(offer.gpus_borrowed, 'borrowed GPU')} and the deadline as asked",
         "probe": "a probe of two epochs as best effort, then a verdict",
         "soft": "class soft: it runs, and its lateness is told early",
     }.get(offer.kind, offer.kind)
-    return f"{said}; {expected}" if expected else said
+    return f"{texts}; {expected}" if expected else texts
 
 
 def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     """A verdict without a job: what would be said, and what it would do to others."""
     verdict = answer.get("verdict") or "none"
-    said = verdict if isinstance(verdict, str) else str(verdict.get("kind", "none"))
+    kind = verdict if isinstance(verdict, str) else str(verdict.get("kind", "none"))
     parts: list[RenderableType] = [
         verdict_line(
-            said, str(answer.get("reason_code", "")), as_of(now, str(answer.get("reason", "")))
+            kind, str(answer.get("reason_code", "")), as_of(now, str(answer.get("reason", "")))
         )
     ]
     facts = [("P50 finish", answer.get("p50_at")), ("P90 finish", answer.get("p90_at"))]
-    parts.append(fact_table([(name, instant(at, now)) for name, at in facts if at]))
+    parts.append(fact_table([(name, instant(when, now)) for name, when in facts if when]))
     offers = tuple(offer_view(offer) for offer in answer.get("offers") or ())
     if offers:
         parts.append(offers_text(offers, now=now, job=""))
@@ -130,33 +130,35 @@ def _effect(effect: Mapping[str, Any], now: float) -> Text:
 
 
 def _apart(seconds: float) -> str:
-    return f"{words(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
+    return f"{format_seconds(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
-def _refused_deadline(job: JobView, now: float) -> str:
+def describe_refused_deadline(job: JobView, now: float) -> str:
     """Another deadline that was asked for while the promise stands, and why it was refused."""
     refused = job.refused_deadline
     if not isinstance(refused, Mapping) or job.ended:
         return ""
-    asked_at, why = refused.get("deadline_at"), printable(str(refused.get("reason") or ""))
-    asked = instant(asked_at, now) if isinstance(asked_at, int | float) else "another one"
-    return f"{asked}, asked again when there is room: {as_of(now, why)}"
+    asked_at, reason = refused.get("deadline_at"), printable(str(refused.get("reason") or ""))
+    deadline = instant(asked_at, now) if isinstance(asked_at, int | float) else "another one"
+    return f"{deadline}, asked again when there is room: {as_of(now, reason)}"
 
 
 def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
     """What is known, line by line; what is not known takes no line."""
-    history = ", ".join(f"{workers} at {instant(at, now)}" for at, workers in job.width_history)
+    history = ", ".join(
+        f"{workers} at {instant(since, now)}" for since, workers in job.width_history
+    )
     lines = [
         ("state", _state(job)),
         ("class", job.service_class),
         ("model", job.model),
         ("submitted", instant(job.submitted_at, now)),
         ("deadline", instant(job.deadline_at, now)),
-        ("refused deadline", _refused_deadline(job, now)),
+        ("refused deadline", describe_refused_deadline(job, now)),
         ("promised P90", instant(job.promised_p90_at, now)),
         ("P50 finish", "" if job.ended else instant(job.p50_at, now)),
         ("P90 finish", "" if job.ended else instant(job.p90_at, now)),
-        ("laxity", "" if job.ended or job.laxity_s is None else words(job.laxity_s)),
+        ("laxity", "" if job.ended or job.laxity_s is None else format_seconds(job.laxity_s)),
         ("epochs", f"{job.epochs_done} of {job.epochs}"),
         ("workers", f"{width(job)}; may have {on_widths(job.widths)}"),
         ("workers so far", history),

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.views import JobView
-from laxity.human_time import NONE, as_of, clock, relative, words
+from laxity.human_time import NONE, as_of, clock, format_seconds, relative
 from laxity.safe_text import printable
 
 PIPE_COLUMNS: Final = 200
@@ -115,8 +115,8 @@ def job_cells(job: JobView, now: float) -> list[Text]:
         Text(state(job), style=STATE_STYLES.get(job.state, "")),
         Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "dim")),
         Text(clock(job.deadline_at, now)),
-        Text(_expected(job, job.p50_at, now)),
-        Text(_expected(job, job.p90_at, now)),
+        Text(expected_end(job, job.p50_at, now)),
+        Text(expected_end(job, job.p90_at, now)),
         _laxity(job),
         Text(width(job)),
         Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
@@ -133,7 +133,7 @@ def outcome(job: JobView) -> str:
     """How an ended job stands to its deadline, in words; nothing while it is not finished."""
     if job.finished_at is None or job.deadline_at is None or job.state != "finished":
         return ""
-    apart = words(abs(job.deadline_at - job.finished_at))
+    apart = format_seconds(abs(job.deadline_at - job.finished_at))
     return f"kept, {apart} early" if job.kept else f"missed by {apart}"
 
 
@@ -159,7 +159,7 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def _expected(job: JobView, at: float | None, now: float) -> str:
+def expected_end(job: JobView, at: float | None, now: float) -> str:
     if job.finished_at is not None:
         return clock(job.finished_at, now)
     return relative(at, now)
@@ -180,4 +180,4 @@ def _laxity(job: JobView) -> Text:
     """Slack in words, red when there is none left."""
     if job.laxity_s is None or job.ended:
         return Text(NONE, style="dim")
-    return Text(words(job.laxity_s), style="red" if job.laxity_s < 0 else "")
+    return Text(format_seconds(job.laxity_s), style="red" if job.laxity_s < 0 else "")

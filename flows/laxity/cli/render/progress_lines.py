@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from laxity.api.job_follower import ASKED_AGAIN
 from laxity.api.outcome import BROKEN, ENDANGERED, progress_text, standing, standing_text, tenth
-from laxity.api.views import SETTLED, JobView
+from laxity.api.views import TERMINAL_STATES, JobView
 from laxity.human_time import as_of
 
 
@@ -23,37 +23,37 @@ class Lines:
         self._reason = ""
         self._is_away = False
 
-    def seen(self, job: JobView) -> None:
+    def on_change(self, job: JobView) -> None:
         if self._is_away:
             self._write("the service answers again")
         self._is_away = False
         stands = (standing(job), job.deadline_at)
-        told = (*stands, job.state, job.workers, tenth(job))
-        if told != self._told and job.state not in SETTLED:  # the end is shown in full
-            why = f": {job.reason}" if job.reason != self._reason else ""
+        state = (*stands, job.state, job.workers, tenth(job))
+        if state != self._told and job.state not in TERMINAL_STATES:  # the end is shown in full
+            reason = f": {job.reason}" if job.reason != self._reason else ""
             self._reason = job.reason
             is_news = stands != self._told[:2] and stands[0] in {ENDANGERED, BROKEN}
-            said = standing_text(job) if is_news else stands[0]
-            self._write(as_of(self._clock(), f"{job.id}: {said}, {progress_text(job)}{why}"))
-        self._told = told
+            text = standing_text(job) if is_news else stands[0]
+            self._write(as_of(self._clock(), f"{job.id}: {text}, {progress_text(job)}{reason}"))
+        self._told = state
         self._failure(job)
 
     def _failure(self, job: JobView) -> None:
         """A worker that dies is started again, perhaps for hours: what it died of is told once."""
-        if job.error and job.error != self._error and job.state not in SETTLED:
+        if job.error and job.error != self._error and job.state not in TERMINAL_STATES:
             self._write(f"{job.id}: a worker failed: {job.error} (see: laxity logs {job.id})")
         self._error = job.error
 
-    def cancelled(self) -> bool:
+    def should_cancel(self) -> bool:
         """Whoever stops following does not stop the job."""
         return False
 
-    def away(self, problem: str) -> None:
+    def on_unavailable(self, problem: str) -> None:
         """Said once: a service that is away for minutes would fill the log."""
         if not self._is_away:
             self._write(f"{problem} ({ASKED_AGAIN})")
         self._is_away = True
 
     def _write(self, text: str) -> None:
-        at = time.strftime("%H:%M:%S", time.localtime(self._clock()))
-        self._say(f"{at} {text}")
+        clock_time = time.strftime("%H:%M:%S", time.localtime(self._clock()))
+        self._say(f"{clock_time} {text}")

@@ -11,7 +11,7 @@ from rich.text import Text
 from laxity.api.client import Client, ServiceError
 from laxity.api.views import JobView
 from laxity.cli.render.job_table import job_table
-from laxity.human_time import counted
+from laxity.human_time import count_noun
 
 FATES: Final = {
     "kept": "kept",
@@ -26,12 +26,12 @@ _RANK = {"running": 0, "stopping": 0, "queued": 1, "suspended": 1, "refused": 2}
 def overview(client: Client, namespace: str | None) -> Group:
     """What there is to see, or why it cannot be seen."""
     try:
-        return looked(client, namespace)
+        return render_cluster(client, namespace)
     except ServiceError as error:
         return Group(Text(str(error), style="red"))
 
 
-def looked(client: Client, namespace: str | None) -> Group:
+def render_cluster(client: Client, namespace: str | None) -> Group:
     """One line of the cluster, then its jobs: running first, ended last. May raise ServiceError."""
     answer, jobs = client.cluster(), client.jobs(namespace)
     return Group(cluster_line(answer), job_table(sorted(jobs, key=rank), now=time.time()))
@@ -55,11 +55,11 @@ def cluster_line(answer: Mapping[str, Any]) -> Text:
 def promise_line(answer: Mapping[str, Any]) -> Text:
     """What became of the promises given; empty before the first one."""
     counts = answer.get("promises") or {}
-    given = int(counts.get("given") or 0)
-    if not given:
+    promised = int(counts.get("given") or 0)
+    if not promised:
         return Text()
-    fates = [f"{counts[name]} {words}" for name, words in FATES.items() if counts.get(name)]
-    return Text(f"{counted(given, 'promise')} given: {', '.join(fates)}")
+    fates = [f"{counts[name]} {label}" for name, label in FATES.items() if counts.get(name)]
+    return Text(f"{count_noun(promised, 'promise')} given: {', '.join(fates)}")
 
 
 def node_table(answer: Mapping[str, Any]) -> Table:

@@ -31,16 +31,16 @@ def leaves(thing: Any) -> list[Leaf]:
     Arrays and tensors themselves; the items of dicts, lists and tuples; a module's `state_dict`;
     of a fitted scikit-learn estimator what ends in "_"; of any other object its attributes.
     """
-    found = list(_inside(thing, "", named=True))
-    if not found:
+    arrays = list(_inside(thing, "", named=True))
+    if not arrays:
         raise TypeError(
             f"average() finds no floating-point numbers in a {type(thing).__name__}: "
             "give it arrays, a dict or list of arrays, or a model that holds arrays"
         )
-    return found
+    return arrays
 
 
-def weighted_mean(parts: "Sequence[Floats]", weights: Sequence[float]) -> "Floats":
+def mean_by_weight(parts: "Sequence[Floats]", weights: Sequence[float]) -> "Floats":
     """The mean of the workers' arrays, all of one shape, in order of rank."""
     import numpy as np
 
@@ -70,11 +70,11 @@ def _inside(thing: Any, name: str, *, named: bool) -> Iterator[Leaf]:
         for number, value in enumerate(thing):
             yield from _inside(value, f"{name}[{number}]", named=named)
     elif named:
-        for key, value in _learned(thing).items():
+        for key, value in parameters_of(thing).items():
             yield from _inside(value, f"{name}.{key}", named=False)
 
 
-def _learned(thing: Any) -> dict[str, Any]:
+def parameters_of(thing: Any) -> dict[str, Any]:
     """The attributes of a model that hold what it learns."""
     if hasattr(thing, "state_dict"):
         return dict(thing.state_dict())

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity.worker.group import messages, rendezvous
-from laxity.worker.group.averaging import weighted_mean
+from laxity.worker.group.averaging import mean_by_weight
 from laxity.worker.group.messages import Header
 from laxity.worker.group.rendezvous import Rendezvous
 
@@ -34,7 +34,7 @@ class GroupError(RuntimeError):
     """The workers do not do the same: they average different things, or at different times."""
 
 
-class Leader:
+class GroupServer:
     """Worker 0's side. `width` workers are in the group; `void` says that one of them is gone."""
 
     def __init__(self, folder: Path, *, uid: str = "", host: str = "") -> None:
@@ -57,7 +57,7 @@ class Leader:
     def reachable(self) -> int:
         """How many workers could form a group now, counted from index 0 without a gap."""
         with self._came:
-            for index in [i for i, peer in self._waiting.items() if messages.closed(peer)]:
+            for index in [i for i, peer in self._waiting.items() if messages.is_closed(peer)]:
                 messages.hang_up(self._waiting.pop(index))
             here = self._members.keys() | self._waiting.keys()
         return next(width for width in range(1, len(here) + 2) if width not in here)
@@ -81,8 +81,8 @@ class Leader:
         self._rounds += 1
         self.round = f"{self._place.generation}-{self._rounds}"
         for index in sorted(self._members):
-            words = {"do": "form", "width": width, "epoch": epoch, "round": self.round}
-            self._tell(index, {**words, "load": load or index in fresh})
+            message = {"do": "form", "width": width, "epoch": epoch, "round": self.round}
+            self._tell(index, {**message, "load": load or index in fresh})
         for peer in leaving:
             with suppress(OSError):
                 messages.send(peer, {"do": "wait"})
@@ -110,12 +110,12 @@ class Leader:
         if sum(weights) <= 0:
             raise GroupError(f"average() needs weights with a sum above 0, not {weights}")
         parts = zip(arrays, *(theirs for _, _, theirs in others), strict=True)
-        means = [weighted_mean(part, weights) for part in parts]
+        means = [mean_by_weight(part, weights) for part in parts]
         for index in sorted(self._members):
             self._tell(index, {"do": "mean"}, means)
         return means
 
-    def superseded(self) -> bool:
+    def is_superseded(self) -> bool:
         """Whether another worker 0 has begun in this folder since.
 
         A cluster may start a second one while the first lives: its node was lost and is not dead, or
@@ -141,7 +141,7 @@ class Leader:
 
     def anyone_gone(self) -> bool:
         """Whether a worker of the group has hung up."""
-        return self.void or any(messages.closed(peer) for peer in self._members.values())
+        return self.void or any(messages.is_closed(peer) for peer in self._members.values())
 
     def _refuse_average(self) -> None:
         """Those who wait in average() hear that the epoch is void, and ask no more in it."""
@@ -217,7 +217,7 @@ class Leader:
             messages.hang_up(peer)  # it finds in the folder that all is over
 
 
-class Member:
+class GroupClient:
     """Any other worker's side: it never decides anything."""
 
     def __init__(self, folder: Path, *, index: int, uid: str = "") -> None:
@@ -244,12 +244,12 @@ class Member:
 
     def boundary(self, *, bytes_read: int) -> Header:
         """Say that the epoch is done; what the leader says to do. OSError when it is gone."""
-        messages.send(self._connected(), {"op": "boundary", "bytes": bytes_read})
+        messages.send(self._leader_socket(), {"op": "boundary", "bytes": bytes_read})
         return self.wait()
 
     def wait(self) -> Header:
         """What the leader says next. OSError when it is gone."""
-        header, _ = messages.receive(self._connected())
+        header, _ = messages.receive(self._leader_socket())
         self.void = False
         if header["do"] == "end":
             self._hang_up()
@@ -260,9 +260,9 @@ class Member:
         if self.void:
             return None
         try:
-            words = {"op": "average", "weight": weight, "names": list(names)}
-            messages.send(self._connected(), words, arrays)
-            header, means = messages.receive(self._connected())
+            message = {"op": "average", "weight": weight, "names": list(names)}
+            messages.send(self._leader_socket(), message, arrays)
+            header, means = messages.receive(self._leader_socket())
         except OSError:
             self._hang_up()
             header, means = {"do": "void"}, []
@@ -271,7 +271,7 @@ class Member:
 
     def anyone_gone(self) -> bool:
         """Whether the leader has hung up."""
-        return self.void or self._leader is None or messages.closed(self._leader)
+        return self.void or self._leader is None or messages.is_closed(self._leader)
 
     def _knock(self, place: Rendezvous) -> socket.socket:
         leader = socket.create_connection((place.host, place.port), timeout=HELLO_S)
@@ -280,7 +280,7 @@ class Member:
         messages.send(leader, {"index": self._index, "token": place.token})
         return leader
 
-    def _connected(self) -> socket.socket:
+    def _leader_socket(self) -> socket.socket:
         if self._leader is None:
             raise ConnectionError("worker 0 is gone")
         return self._leader
@@ -299,9 +299,9 @@ def _same_shapes(
             f"average() was given {list(names)} on worker 0 and {header.get('names')} on worker "
             f"{index}: all workers must average the same things"
         )
-    for name, one, other in zip(names, mine, theirs, strict=True):
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
+    for name, own, other in zip(names, mine, theirs, strict=True):
+        if (own.shape, own.dtype) != (other.shape, other.dtype):
             raise GroupError(
-                f"average(): {name or 'the array'} is {one.dtype}{one.shape} on worker 0 and "
+                f"average(): {name or 'the array'} is {own.dtype}{own.shape} on worker 0 and "
                 f"{other.dtype}{other.shape} on worker {index}: average the model, not its data"
             )

@@ -58,7 +58,7 @@ def lively(peer: socket.socket) -> None:
             peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def closed(peer: socket.socket) -> bool:
+def is_closed(peer: socket.socket) -> bool:
     """Whether the other end has hung up (it says nothing unasked, so silence is life)."""
     try:
         return peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: verdicts, waiting for news, cancelling, what bad input does."""
+"""Jobs over HTTP: verdicts, waiting for news, cancelling, releasing."""
 
 import json
 import logging
@@ -210,77 +210,6 @@ def test_a_cancelled_job_stays_visible_as_cancelled(tmp_path: Path) -> None:
         stage.http.delete("/v1/jobs/default/a")
         view = stage.until("default/a", lambda view: view["state"] == "cancelled", "cancelled")
     assert (view["outcome"], view["workers"], view["broken"]) == ("cancelled", 0, False)
-
-
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [
-        pytest.param({"deadline": "soon"}, "deadline", id="a deadline that is none"),
-        pytest.param({"widths": "0,-1"}, "widths", id="negative widths"),
-        pytest.param({"epochs": 10**9}, "epochs", id="a thousand million epochs"),
-        pytest.param({"epoch_estimate": "NaN"}, "epoch-estimate", id="an estimate that is NaN"),
-        pytest.param({"wdths": "1"}, "wdths", id="an annotation that does not exist"),
-    ],
-)
-def test_a_job_that_makes_no_sense_is_turned_away_with_the_field_named(
-    tmp_path: Path, change: dict[str, Any], field: str
-) -> None:
-    with staged(tmp_path, MemoryWorld(4)) as stage:
-        answer = stage.http.post("/v1/jobs", json=manifest("bad", **change))
-        good = stage.submit("good", deadline="1h")
-        stage.until("default/good", lambda view: view["workers"] > 0, "running")
-    assert answer.status_code == 422
-    assert answer.json()["error"]["code"] == "invalid"
-    assert answer.json()["error"]["field"] == field
-    assert good["state"] == "queued"
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        pytest.param(b"{", 422, id="half an object"),
-        pytest.param(b"[1]", 422, id="a list"),
-        pytest.param(b'{"metadata": {"name": "\\ud800"}}', 422, id="a lone surrogate"),
-        pytest.param(b'{"x": NaN}', 422, id="NaN"),
-        pytest.param(b"[" * 100_000, 400, id="a hundred thousand brackets"),
-        pytest.param(b'{"x": "' + b"x" * 1_100_000 + b'"}', 413, id="more than a megabyte"),
-    ],
-)
-def test_a_body_that_is_no_job_is_a_clear_error(tmp_path: Path, body: bytes, status: int) -> None:
-    with staged(tmp_path, MemoryWorld(4)) as stage:
-        answer = stage.http.post(
-            "/v1/jobs", content=body, headers={"Content-Type": "application/json"}
-        )
-        alive = stage.http.get("/healthz")
-    assert answer.status_code == status
-    assert answer.json()["error"]["message"]
-    assert alive.status_code == 200
-
-
-def test_a_job_that_does_not_exist_is_not_found_whatever_is_asked_of_it(tmp_path: Path) -> None:
-    with staged(tmp_path, MemoryWorld(4)) as stage:
-        answers = [
-            stage.http.get("/v1/jobs/default/nobody"),
-            stage.http.get("/v1/jobs/default/nobody/explain"),
-            stage.http.post("/v1/jobs/default/nobody/signal", json={"uid": "u"}),
-            stage.http.post("/v1/jobs/default/nobody/amend", json={"deadline": "1h"}),
-            stage.http.get("/v1/jobs/..%2f..%2fetc/passwd"),
-        ]
-    assert [answer.status_code for answer in answers] == [404] * 5
-    assert {answer.json()["error"]["code"] for answer in answers} == {"not_found"}
-
-
-def test_who_misspells_a_job_or_cuts_its_name_short_is_told_which_there_are(tmp_path: Path) -> None:
-    with staged(tmp_path, MemoryWorld(4)) as stage:
-        for name in ("nightly-de71279e93f6", "weekly"):
-            stage.submit(name, deadline="1h")
-            stage.until(f"default/{name}", lambda view: view["verdict"] == "promised", "promised")
-        paths = ("default/nightly", "default/weekyl", "default/other", "elsewhere/nightly")
-        said = [
-            stage.http.get(f"/v1/jobs/{path}").json()["error"]["message"].partition("; ")[2]
-            for path in paths
-        ]
-    assert said == ["there is default/nightly-de71279e93f6", "there is default/weekly", "", ""]
 
 
 def test_a_job_past_its_deadline_breaks_its_promise_while_it_still_runs(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class ServiceTokens:
 
 
 def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
-    """Serve until SIGTERM or SIGINT. HomeError if the home is somebody else's, or busy."""
+    """Serve until SIGTERM or SIGINT. InstanceDirError if the folder is another user's, or busy."""
     from laxity_scheduler.http.connections import LimitedServer
 
     log_to_stderr(settings.log_format, settings.log_level)

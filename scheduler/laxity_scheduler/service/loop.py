@@ -296,7 +296,7 @@ class Service:
             state, plan, predictor,
             policy=self.settings.policy, decided_s=judged.decided_s, text=text.text,
         )  # fmt: skip
-        # A job that is decided on may be newer than what the board has seen.
+        # A job that is decided on may be newer than what the view cache has seen.
         uids = partial(_uids_by_id, self.world.jobs() if plan.decisions else ())
         self._audit_rows.add_plan(JournalledPlan(state, plan, text, uids))
         return plan

@@ -38,7 +38,7 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
 
 def _gpus_by_node(state: ClusterState, job: Job) -> Mapping[str, int]:
     """GPUs of each node that the job may use."""
-    may = state.eligible(job)
+    may = state.eligible_nodes(job)
     return {
         node.id: node.gpus
         for node in state.nodes

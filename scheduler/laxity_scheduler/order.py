@@ -185,7 +185,7 @@ def _placed(
 ) -> tuple[str, ...] | None:
     """Nodes for the first of these widths that fits, taken."""
     ledger.open_holds(job.id)
-    may = state.eligible(job)
+    may = state.eligible_nodes(job)
     for workers in widths:
         nodes = ledger.place(workers, job.gpus_per_worker, may)
         if nodes is not None:
@@ -199,7 +199,7 @@ def _no_room(job: Job, workers: int, ledger: Ledger, state: ClusterState) -> Rea
         "no_free_gpus",
         needed_gpus=workers * job.gpus_per_worker,
         gpus_per_worker=job.gpus_per_worker,
-        free_gpus=ledger.free_among(state.eligible(job)),
+        free_gpus=ledger.free_among(state.eligible_nodes(job)),
     )
 
 

@@ -80,7 +80,7 @@ def _may_start(state: ClusterState, starts: Sequence[Admit], jobs: Sequence[Job]
         ):
             return False
         if job.eligible:
-            may = state.eligible(job)
+            may = state.eligible_nodes(job)
             if may is not None and not may.issuperset(start.nodes):
                 return False
     return True
@@ -220,7 +220,7 @@ class _Check:
 
     def _check_nodes(self, decision: Admit | Resize, job: Job, nodes: Sequence[str]) -> None:
         """New workers start only where the job may run."""
-        may = self._state.eligible(job)
+        may = self._state.eligible_nodes(job)
         wrong = () if may is None else sorted(set(nodes) - may)
         if wrong:
             raise PlanError(

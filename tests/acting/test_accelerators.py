@@ -99,10 +99,10 @@ def test_a_machine_of_two_kinds_is_two_nodes_and_each_job_sees_its_own() -> None
     )
     state = seen.look()
     assert {one.id: one.gpus for one in state.nodes} == {f"a/{SLICE}": 7, "a": 4, f"b/{AMD}": 8}
-    assert state.eligible(state.by_id["default/sliced"]) == frozenset({f"a/{SLICE}"})
-    assert state.eligible(state.by_id["default/other"]) == frozenset({f"b/{AMD}"})
+    assert state.eligible_nodes(state.by_id["default/sliced"]) == frozenset({f"a/{SLICE}"})
+    assert state.eligible_nodes(state.by_id["default/other"]) == frozenset({f"b/{AMD}"})
     assert state.by_id["default/other"].widths == (1, 2, 4, 8), "no more than there are of its kind"
-    assert state.eligible(state.by_id["default/usual"]) == frozenset({"a"})
+    assert state.eligible_nodes(state.by_id["default/usual"]) == frozenset({"a"})
     assert state.sets is not None
     words = state.sets[AMD].shut_out
     assert f"a: it offers {NVIDIA}, {AMD} is asked" in words

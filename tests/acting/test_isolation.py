@@ -244,7 +244,7 @@ def test_a_node_that_cannot_be_judged_takes_no_pods_and_the_others_do(
     put(world, chosen)
     seen(world, "default/chosen")
     state = world.observe()
-    assert state.eligible(state.by_id["default/chosen"]) == frozenset({"a", "b"})
+    assert state.eligible_nodes(state.by_id["default/chosen"]) == frozenset({"a", "b"})
 
 
 @pytest.mark.parametrize("name", ["learn", "name"])
@@ -260,7 +260,7 @@ def test_other_nodes_are_worked_out_for_all_jobs_but_one_that_raises(
         assert world.wait(10.0)
     touch(world, BAD)
     state = world.observe()
-    assert state.eligible(state.by_id[GOOD]) == frozenset({"a", "b"})
+    assert state.eligible_nodes(state.by_id[GOOD]) == frozenset({"a", "b"})
 
 
 def test_a_change_that_cannot_be_taken_in_ends_no_watch(

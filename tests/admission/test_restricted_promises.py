@@ -71,7 +71,7 @@ def demands(state: ClusterState, judge: Judge, at_s: float) -> list[Demand]:
         many = workers_at(share, at_s)
         stays = row.nodes[: min(many, share.workers_now)]  # else it stops, and starts elsewhere
         found += [(1, frozenset({node})) for node in stays]
-        may = state.eligible(row)
+        may = state.eligible_nodes(row)
         found.append((many - len(stays), everywhere if may is None else may))
     return found
 
@@ -116,7 +116,7 @@ def test_of_jobs_that_must_run_at_once_as_many_are_promised_as_can_be_laid_out()
         _, promises = judged(state, asking)
         kept: list[Demand] = []
         for one in asking:
-            mine = (one.widths[0], state.eligible(one) or frozenset(nodes))
+            mine = (one.widths[0], state.eligible_nodes(one) or frozenset(nodes))
             possible = fits([*kept, mine], nodes)
             assert (one in promises) is possible, f"seed {seed}: {one.id} after {kept} on {nodes}"
             kept += [mine] if possible else []

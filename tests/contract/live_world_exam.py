@@ -269,7 +269,7 @@ def labels_and_taints_of_nodes_are_followed_as_they_change(stage: LiveStage) -> 
     plain = stage.submit("plain")
 
     def nodes_of(job_id: str) -> Callable[[ClusterState], frozenset[str] | None]:
-        return lambda state: state.eligible(row(state, job_id))
+        return lambda state: state.eligible_nodes(row(state, job_id))
 
     def change(node: str, body: Json) -> None:
         stage.api.patch(Patch("nodes", node, body))

@@ -225,13 +225,13 @@ def verdicts_are_read_back_as_they_were_given(stage: Stage) -> None:
 def a_job_that_may_use_some_nodes_only_is_started_on_no_other(stage: Stage) -> None:
     tied, free_one = stage.submit("tied", on="b"), stage.submit("free")
     state = stage.until(lambda state: {tied, free_one} <= state.by_id.keys(), "both are seen")
-    assert state.eligible(row(state, tied)) == frozenset({"b"})
-    assert state.eligible(row(state, free_one)) is None
+    assert state.eligible_nodes(row(state, tied)) == frozenset({"b"})
+    assert state.eligible_nodes(row(state, free_one)) is None
     with pytest.raises(PlanError, match="may not use a"):
         do(stage, Admit(tied, 1, ("a",), WHY))
     assert row(admit(stage, tied, "b"), tied).nodes == ("b",)
     state = admit(stage, free_one, "a")
-    assert state.eligible(row(state, tied)) == frozenset({"b"}), "as it runs, too"
+    assert state.eligible_nodes(row(state, tied)) == frozenset({"b"}), "as it runs, too"
 
 
 def an_empty_plan_changes_nothing(stage: Stage) -> None:

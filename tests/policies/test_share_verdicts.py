@@ -156,8 +156,8 @@ def test_the_order_of_rows_does_not_say_who_is_first() -> None:
     state = cluster(gpus=1, jobs=jobs, now=2.0)
     mixed = replace(state, jobs=state.jobs[::-1])
     assert elasticflow.decide(mixed, MINUTE_EPOCHS) == elasticflow.decide(state, MINUTE_EPOCHS)
-    assert mixed.in_order == state
-    assert state.in_order is state
+    assert mixed.in_submission_order == state
+    assert state.in_submission_order is state
 
 
 def test_a_job_whose_epochs_are_all_done_takes_no_time_on_any_width() -> None:

@@ -55,7 +55,7 @@ def test_one_job_in_ten_of_a_tied_crowd_may_use_a_fifth_of_the_nodes() -> None:
     _, state = crowd(jobs=2_000, nodes=100, seed=0, tied=0.1)
     tied = [job for job in state.jobs if job.eligible]
     assert 150 < len(tied) < 250
-    assert {len(state.eligible(job) or ()) for job in tied} == {20}
+    assert {len(state.eligible_nodes(job) or ()) for job in tied} == {20}
     assert [job.deadline_at for job in state.jobs] == [job.deadline_at for job in free.jobs]
 
 

@@ -25,7 +25,7 @@ def taken(
     )
     if why is None:
         return None
-    may = state.eligible(row)
+    may = state.eligible_nodes(row)
     there = {node.id: node.gpus for node in state.nodes if may is None or node.id in may}
     gpus = foreign_gpus(there)
     if not gpus:

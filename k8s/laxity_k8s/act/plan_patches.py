@@ -95,7 +95,7 @@ def wishes(
     def make(
         job: Json, row: Job, mine: Sequence[Decision], at: float, *, repeats_wait: bool
     ) -> JobPatch | None:
-        may = state.eligible(row)
+        may = state.eligible_nodes(row)
         open_to = freest if may is None else (node for node in freest if node.id in may)
         return job_patch(
             job,

@@ -13,7 +13,7 @@ from typing import Any
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_scheduler.model.cluster import CLOSED, Node
+from laxity_scheduler.model.cluster import CLOSED_POOLS, Node
 from laxity_scheduler.model.decision import Admit, Decision
 from laxity_scheduler.model.job import Job
 
@@ -62,7 +62,7 @@ def roomy(
     for node in freest:
         if missing <= 0:
             break
-        if node.id not in named and node.gpus >= size and node.pool not in CLOSED:
+        if node.id not in named and node.gpus >= size and node.pool not in CLOSED_POOLS:
             found.append(node.id)
             missing -= node.gpus // size
     return found

@@ -62,7 +62,7 @@ def _start_reached(
         if job.workers:
             continue
         ledger.open_holds(job.id)
-        may = state.eligible(job)
+        may = state.eligible_nodes(job)
         nodes = ledger.place(job.widths[0], job.gpus_per_worker, may)
         if nodes is not None:
             yield Admit(job.id, job.widths[0], nodes, cause)

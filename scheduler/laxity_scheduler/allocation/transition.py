@@ -40,7 +40,7 @@ def plan_transition(
     for job in jobs:
         if not job.workers or job.width_changed_at != state.now:  # not twice at one instant
             decisions += _start_or_grow(
-                job, width.get(job.id, 0), ledger, policy, state.eligible(job)
+                job, width.get(job.id, 0), ledger, policy, state.eligible_nodes(job)
             )
     return Plan(tuple(decisions), wake_at)
 

@@ -21,7 +21,7 @@ from laxity_scheduler.capacity.growing import Growers, Grown
 from laxity_scheduler.capacity.placement import ALL_CELLS, Rules
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import run
-from laxity_scheduler.model.cluster import NOTHING, ClusterState, Pool
+from laxity_scheduler.model.cluster import NO_CAPACITY, ClusterState, Pool
 from laxity_scheduler.model.job import Job
 
 MANY: Final = 500  # from so many jobs on, those of whom nothing special is to be said go at once
@@ -271,7 +271,9 @@ def may_ever_start(state: ClusterState, job: Job) -> bool:
     if not job.eligible:
         gpus = [node.gpus for node in state.nodes if node.pool in USABLE]
         return sum(one // job.gpus_per_worker for one in gpus) >= job.widths[0]
-    return slots_in(state.on_sets.get(job.eligible, NOTHING).usable, job) >= job.widths[0]
+    return (
+        slots_in(state.set_capacities.get(job.eligible, NO_CAPACITY).usable, job) >= job.widths[0]
+    )
 
 
 def slots_in(sizes: Mapping[int, int], job: Job) -> int:

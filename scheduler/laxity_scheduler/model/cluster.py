@@ -10,9 +10,9 @@ from typing import Literal
 from laxity_scheduler.model.job import FOREVER, Job
 
 Pool = Literal["training", "inference", "loaned", "cordoned"]
-CLOSED: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
+CLOSED_POOLS: tuple[Pool, ...] = ("inference", "cordoned")  # pools whose nodes take no new workers
 HOLD_S = 600.0  # so long GPUs are kept for the job that they were freed for
-NOWHERE: frozenset[str] = frozenset()
+NO_NODES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class NodeSet:
 
 
 @dataclass(frozen=True, slots=True)
-class OnSet:
+class SetCapacity:
     """Nodes of a set by their GPUs, those that training may use and those that are its own."""
 
     usable: Mapping[int, int]
@@ -47,7 +47,7 @@ class OnSet:
     free_gpus: int
 
 
-NOTHING = OnSet({}, {}, 0)
+NO_CAPACITY = SetCapacity({}, {}, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +91,35 @@ class ClusterState:
                 left[job.quota] -= (job.workers + job.terminating_workers) * job.gpus_per_worker
         return left
 
-    def eligible(self, job: Job) -> frozenset[str] | None:
-        """The nodes that it may use; None: all."""
-        return self.nodes_of(job.eligible)
+    def eligible_nodes(self, job: Job) -> frozenset[str] | None:
+        """The nodes that the job may use; None for all nodes."""
+        return self.nodes_of_set(job.eligible)
 
-    def nodes_of(self, eligible: str) -> frozenset[str] | None:
-        """The nodes of a set by its name; None: all. One that nobody knows has no nodes."""
-        if not eligible:
+    def nodes_of_set(self, name: str) -> frozenset[str] | None:
+        """The nodes of a set by its name; None for all nodes ("" as a name). An unknown set has none."""
+        if not name:
             return None
-        node_set = (self.sets or {}).get(eligible)
-        return NOWHERE if node_set is None else node_set.nodes
+        node_set = (self.sets or {}).get(name)
+        return NO_NODES if node_set is None else node_set.nodes
 
     @cached_property
-    def on_sets(self) -> Mapping[str, "OnSet"]:
-        """What there is on the nodes of each set."""
-        return {name: self._on(node_set.nodes) for name, node_set in (self.sets or {}).items()}
+    def set_capacities(self) -> Mapping[str, "SetCapacity"]:
+        """The GPUs on the nodes of each set."""
+        return {
+            name: self._capacity_of(node_set.nodes) for name, node_set in (self.sets or {}).items()
+        }
 
-    def _on(self, names: frozenset[str]) -> "OnSet":
-        nodes = [node for node in self.nodes if node.id in names and node.pool not in CLOSED]
+    def _capacity_of(self, names: frozenset[str]) -> "SetCapacity":
+        nodes = [node for node in self.nodes if node.id in names and node.pool not in CLOSED_POOLS]
         training = [node.gpus for node in nodes if node.pool == "training"]
         free = sum(node.free_gpus for node in nodes)
-        return OnSet(Counter(node.gpus for node in nodes), Counter(training), free)
+        return SetCapacity(Counter(node.gpus for node in nodes), Counter(training), free)
 
     @property
-    def in_order(self) -> "ClusterState":
-        """With its jobs in order of submission; itself if they are."""
-        came = [job.submitted_at for job in self.jobs]
-        if not any(map(gt, came, came[1:])):
+    def in_submission_order(self) -> "ClusterState":
+        """The state with its jobs in order of submission; the same object if they are."""
+        instants = [job.submitted_at for job in self.jobs]
+        if not any(map(gt, instants, instants[1:])):
             return self
         return replace(self, jobs=tuple(sorted(self.jobs, key=attrgetter("submitted_at"))))
 

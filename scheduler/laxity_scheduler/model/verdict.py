@@ -21,7 +21,7 @@ class Promise:
     rests_on: tuple[str, ...] = ()  # sources of the predictions, and the jobs promised before it
 
 
-class Given(NamedTuple):
+class PendingPromise(NamedTuple):
     """A promise of the decision in the making: said in full once it is known how it is kept."""
 
     deadline_at: float

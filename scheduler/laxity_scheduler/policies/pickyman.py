@@ -140,7 +140,7 @@ class _Division:
         return [Admit(job.id, job.widths[0], nodes, reason("order", policy="pickyman"))]
 
     def _placed(self, ledger: Ledger, job: Job) -> tuple[str, ...] | None:
-        return ledger.place(job.widths[0], job.gpus_per_worker, self.state.eligible(job))
+        return ledger.place(job.widths[0], job.gpus_per_worker, self.state.eligible_nodes(job))
 
     def _after(self, job: Job, stopped: Sequence[Job]) -> Ledger:
         """What this job will find free once these have stopped."""
@@ -173,12 +173,12 @@ class _Division:
         return ()
 
     def _fits(self, ledger: Ledger, job: Job) -> bool:
-        return ledger.slots(job.gpus_per_worker, self.state.eligible(job)) >= job.widths[0]
+        return ledger.slots(job.gpus_per_worker, self.state.eligible_nodes(job)) >= job.widths[0]
 
     def _stops(self, job: Job, place: int) -> list[Decision]:
         needs_s = self.forecasts.rest_s(job, job.widths[0], "p90")
         candidates = [one.victim for one in self.running if one.spares(needs_s)]
-        may = self.state.eligible(job) or frozenset()
+        may = self.state.eligible_nodes(job) or frozenset()
         need = Need(job.widths[0], job.gpus_per_worker, self.ledger, may)
         victims = cheapest_victims(candidates, need)
         if not victims or self._benefit_s(victims, job, place) <= 0.0:

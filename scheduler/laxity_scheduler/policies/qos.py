@@ -45,7 +45,7 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.stop_requests import needless_stops, withdraw_stops
-from laxity_scheduler.model.verdict import Forecast, Given, Promise, Refusal
+from laxity_scheduler.model.verdict import Forecast, PendingPromise, Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.promising.promise import forecast_of, promise_of
 from laxity_scheduler.promising.queueing import Waiting, expected_starts
@@ -75,7 +75,9 @@ class QosPolicy(Rules):
     """The policy with its free parameters; calling it decides."""
 
     def __call__(self, state: ClusterState, predictor: Predictor) -> Plan:
-        state = state.in_order  # who came first decides ties, whatever the order of the rows
+        state = (
+            state.in_submission_order
+        )  # who came first decides ties, whatever the order of the rows
         spared = needless_stops(state)
         while spared:
             decisions, wake_at = self._decide(withdraw_stops(state, spared), predictor)
@@ -158,7 +160,7 @@ def _judge(bargain: Bargain, job: Job) -> None:
     verdict = bargain.judge.verdict(job)
     match verdict:
         case Promise():
-            bargain.newly[job.id] = Given(verdict.deadline_at, verdict.rests_on)
+            bargain.newly[job.id] = PendingPromise(verdict.deadline_at, verdict.rests_on)
         case Refusal() if _goes(bargain, job):
             bargain.decisions.append(Refuse(job.id, verdict, verdict.reason))
         case Refusal():
@@ -267,7 +269,7 @@ def _promises(bargain: Bargain) -> None:
             bargain.decisions.append(said[job.id])
             continue
         old = bargain.newly.get(job.id) or job.verdict
-        if not isinstance(old, Promise | Given) or job.id in told:
+        if not isinstance(old, Promise | PendingPromise) or job.id in told:
             continue
         bargain.wake(old.deadline_at + 1e-3)
         share = _expected(bargain, job, resized.get(job.id, 0))
@@ -328,10 +330,12 @@ def _expected(bargain: Bargain, job: Job, resized: int) -> Share:
     return min(running, planned, key=lambda share: share.finish_s)
 
 
-def _change(bargain: Bargain, job: Job, old: Promise | Given, share: Share) -> Reason | None:
+def _change(
+    bargain: Bargain, job: Job, old: Promise | PendingPromise, share: Share
+) -> Reason | None:
     """Why a promise must be said anew; None if it stands as it was said."""
     left_s = old.deadline_at - bargain.now
-    if isinstance(old, Given):
+    if isinstance(old, PendingPromise):
         return None
     if left_s < 0.0:
         late = reason("promise_broken", due_at=old.deadline_at)

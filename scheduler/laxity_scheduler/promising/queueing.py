@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Literal
 
 from laxity_scheduler.frame.remaining import Forecasts
-from laxity_scheduler.model.cluster import NOTHING, NOWHERE, ClusterState
+from laxity_scheduler.model.cluster import NO_CAPACITY, NO_NODES, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import Terms, ageing_limit_s, deadline_in_force
 from laxity_scheduler.promising.reservations import Reservations
@@ -81,9 +81,9 @@ def expected_starts(
     starts = _starts_on(queue, reservations, state.free_gpus)
     for name in sorted({one.job.eligible for one in queue} - {""}):
         mine = [one for one in queue if one.job.eligible == name]
-        may = state.eligible(mine[0].job) or NOWHERE
-        free = state.on_sets.get(name, NOTHING).free_gpus
-        rivals = [one for one in queue if _meets(state.eligible(one.job), may)]
+        may = state.eligible_nodes(mine[0].job) or NO_NODES
+        free = state.set_capacities.get(name, NO_CAPACITY).free_gpus
+        rivals = [one for one in queue if _meets(state.eligible_nodes(one.job), may)]
         held = [
             (job, sum(node in may for node in job.nodes) * job.gpus_per_worker)
             for job in state.running

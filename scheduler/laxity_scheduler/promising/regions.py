@@ -27,7 +27,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import USABLE
 from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.remaining import stopping
-from laxity_scheduler.model.cluster import NOWHERE, ClusterState, NodeSet
+from laxity_scheduler.model.cluster import NO_NODES, ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.reserve import Profile, Share
 
@@ -85,7 +85,7 @@ class Region:
 def regions_of(state: ClusterState) -> tuple[Region, ...]:
     """The regions of a snapshot, small ones first, then quotas; none where all may have all GPUs."""
     return _of_nodes(state) + tuple(
-        [Region(NOWHERE, NOWHERE, quota=name) for name in sorted(state.quotas or ())]
+        [Region(NO_NODES, NO_NODES, quota=name) for name in sorted(state.quotas or ())]
     )
 
 

@@ -20,7 +20,7 @@ from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.model.cluster import CLOSED, NOTHING, ClusterState
+from laxity_scheduler.model.cluster import CLOSED_POOLS, NO_CAPACITY, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import ORDERS, Order, Terms, by_deadline, may_stop
 from laxity_scheduler.promising.lazy_shares import LazyShares
@@ -88,7 +88,7 @@ class Room:
 
         Who stays needs no GPU elsewhere.
         """
-        closed = {node.id for node in self.state.nodes if node.pool in CLOSED}
+        closed = {node.id for node in self.state.nodes if node.pool in CLOSED_POOLS}
         gpus = [0, 0]
         for job in self.state.running if closed else ():
             stays = job.pinned or not job.preemptible
@@ -109,7 +109,7 @@ class Room:
         """The same of the nodes that it may use."""
         if not job.eligible:
             return self.node_sizes
-        return self.state.on_sets.get(job.eligible, NOTHING).training
+        return self.state.set_capacities.get(job.eligible, NO_CAPACITY).training
 
     def slots(self, gpus_per_worker: int) -> int:
         """How many workers of that size the empty training nodes hold."""

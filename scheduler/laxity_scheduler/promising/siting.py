@@ -16,7 +16,7 @@ from laxity_scheduler.capacity import placement
 from laxity_scheduler.capacity.ledger import Among, Ledger
 from laxity_scheduler.capacity.placement import ALL_CELLS, NO_LIMIT, Rules
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.model.cluster import NOWHERE, ClusterState
+from laxity_scheduler.model.cluster import NO_NODES, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.regions import Region, SplitProfile
 from laxity_scheduler.promising.reservations import Reservations
@@ -53,10 +53,10 @@ class PlacementRules:
     def open_to(self, job: Job, hold_s: float, *, claimed: bool, from_s: float = 0.0) -> Among:
         """The nodes that a worker of it may take for so long from then, without harm to any claim."""
         if not self.regions:
-            return self._state.eligible(job)
+            return self._state.eligible_nodes(job)
         size, rules = job.gpus_per_worker, self._rules([job], from_s, [hold_s], claimed=claimed)
         if placement.look_up_spare(rules, 0, size) < size:
-            return NOWHERE
+            return NO_NODES
         spare = zip(self.regions, rules.spare, strict=True)
         return self._nodes(job, (region for region, gpus in spare if gpus < size))
 
@@ -94,12 +94,12 @@ class PlacementRules:
         hold_s: Sequence[float],
         *,
         claimed: bool,
-        without: frozenset[str] = NOWHERE,
+        without: frozenset[str] = NO_NODES,
     ) -> Rules:
         """For these jobs, each of which holds what it takes for so long; none may use `without`."""
         rules = self._rules(jobs, 0.0, hold_s, claimed=claimed)
         return rules._replace(
-            may=[ledger.cells(self._state.nodes_of(name)) for name, _ in _kinds(jobs)],
+            may=[ledger.cells(self._state.nodes_of_set(name)) for name, _ in _kinds(jobs)],
             region=[ledger.cells(region.nodes) for region in self.regions],
             shut=[ledger.cells(without)],
         )
@@ -162,7 +162,7 @@ class PlacementRules:
     def _nodes(self, job: Job, closed: Iterable[Region]) -> Among:
         """The nodes that it may use outside these regions; the same object for the same nodes."""
         key = (job.eligible, frozenset(closed))
-        may = self._state.eligible(job)
+        may = self._state.eligible_nodes(job)
         if not key[1]:
             return may
         if key not in self._known:

@@ -160,7 +160,7 @@ class Tally:
             return True
         ledger = self._ledger if keep else self._ledger.copy()
         stay = _take_all(ledger, job.nodes[:workers], job.gpus_per_worker)
-        may = self._room.state.eligible(job)
+        may = self._room.state.eligible_nodes(job)
         return ledger.place(workers - stay, job.gpus_per_worker, may) is not None
 
 

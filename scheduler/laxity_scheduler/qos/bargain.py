@@ -17,7 +17,7 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason
-from laxity_scheduler.model.verdict import Given
+from laxity_scheduler.model.verdict import PendingPromise
 from laxity_scheduler.promising.claims import Terms, deadline_in_force, promised
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.queueing import Waiting
@@ -72,7 +72,7 @@ class Bargain:
         self.candidates: list[Job] | None = None  # what `starting.choose` has worked out already
         self.stopped: dict[str, Victim] = {}
         self.narrowed: dict[str, tuple[Victim, ...]] = {}
-        self.newly: dict[str, Given] = {}  # promises of this decision
+        self.newly: dict[str, PendingPromise] = {}  # promises of this decision
         self._wake: list[float] = []
         self.coming = Coming(state, forecasts)
         self.ends: set[str] = set()  # somebody waits for the end of these: they are not stopped

@@ -13,7 +13,7 @@ from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.frame.fields import DUE_AT, HARD, LEFT, PROMISED_DUE_AT, SERVICE
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.verdict import Given
+from laxity_scheduler.model.verdict import PendingPromise
 from laxity_scheduler.qos.crowd import Crowd
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Newcomers:
         may &= _possible(crowd, at, reservations)
         self._odd = np.flatnonzero(~(may & in_time.any(axis=1)))
 
-    def promise(self, first: int) -> dict[str, Given]:
+    def promise(self, first: int) -> dict[str, PendingPromise]:
         """The next of them that are plainly in time: counted among the claims."""
         at = int(np.searchsorted(self._odd, first))
         last = int(self._odd[at]) if at < len(self._odd) else len(self._jobs)
@@ -49,7 +49,7 @@ class Newcomers:
             return self._together(slice(first, last))
         return self._behind(first, last)
 
-    def _together(self, ones: slice) -> dict[str, Given]:
+    def _together(self, ones: slice) -> dict[str, PendingPromise]:
         """As long as all claims run at once, each on its least width."""
         before = self._before()
         many = self._reservations.admit_all(
@@ -61,10 +61,10 @@ class Newcomers:
         )
         return self._given(ones.start, many, before)
 
-    def _behind(self, first: int, last: int) -> dict[str, Given]:
+    def _behind(self, first: int, last: int) -> dict[str, PendingPromise]:
         """As long as each is in time behind all claims, as they are planned."""
         plans = self._plans
-        found: dict[str, Given] = {}
+        found: dict[str, PendingPromise] = {}
         many = CHUNK
         while many == CHUNK and plans is not None:
             ones = slice(first + len(found), min(last, first + len(found) + CHUNK))
@@ -87,7 +87,7 @@ class Newcomers:
     def _before(self) -> list[str]:
         return [claim.job.id for claim in self._reservations.claims[:MOST_OTHERS]]
 
-    def _given(self, first: int, many: int, before: Sequence[str]) -> dict[str, Given]:
+    def _given(self, first: int, many: int, before: Sequence[str]) -> dict[str, PendingPromise]:
         """Promises that rest on the first claims of all: those before, then one another."""
         ones, begun = slice(first, first + many), len(before)
         frame, jobs = self._crowd.frame, self._jobs[ones]
@@ -100,7 +100,8 @@ class Newcomers:
             for row, source in enumerate(sources)
         ]
         return {
-            job.id: Given(job.deadline_at, one) for job, one in zip(jobs, rests_on, strict=True)
+            job.id: PendingPromise(job.deadline_at, one)
+            for job, one in zip(jobs, rests_on, strict=True)
         }
 
 

@@ -148,7 +148,7 @@ def narrow(bargain: Bargain) -> None:
             return
         if one.job.id in bargain.waits_for:
             continue
-        gpus, may = one.job.gpus_per_worker, bargain.state.eligible(one.job) or frozenset()
+        gpus, may = one.job.gpus_per_worker, bargain.state.eligible_nodes(one.job) or frozenset()
         need = bargain.need(one.job, one.workers, may, dict(bargain.coming.shared))
         if need.workers_fitting >= one.workers:
             return  # enough is on its way
@@ -197,7 +197,7 @@ def _grow(bargain: Bargain, job: Job, width: int) -> None:
         return
     if bargain.forecasts.rest_s(job, width) > bargain.left_s(job) + TINY_S:
         return  # nobody is stopped for a promise that is broken all the same
-    may = bargain.state.eligible(job)
+    may = bargain.state.eligible_nodes(job)
     own = frozenset(job.nodes) if may is None else may.intersection(job.nodes)
     nodes = (may or frozenset()) if bargain.grows else own
     if not nodes and not (bargain.grows and may is None):
@@ -257,7 +257,7 @@ def _restart_wider(bargain: Bargain, job: Job) -> None:
             continue
         after_s = (curve.epochs_left - 1) * curve.epoch_s(width, "p90")
         in_time = freed_s + curve.start_s(width, "p90") + after_s <= bargain.left_s(job)
-        may = bargain.state.eligible(job)
+        may = bargain.state.eligible_nodes(job)
         slots = bargain.ledger.slots(job.gpus_per_worker, may)
         more_gpus = (width - job.workers) * job.gpus_per_worker
         fits = more_gpus <= bargain.sites.quota_left(job)

@@ -8,7 +8,7 @@ def waited_for(bargain: Bargain) -> frozenset[str] | None:
     """The nodes that those who wait may use; None: all."""
     found: frozenset[str] = frozenset()
     for one in bargain.blocked:
-        may = bargain.state.eligible(one.job)
+        may = bargain.state.eligible_nodes(one.job)
         if may is None:
             return None
         found |= may

@@ -171,7 +171,7 @@ class Starts:
 
     def _set_aside(self, job: Job, workers: int) -> int:
         """Keep as many free GPUs as it will need from those that come after it; workers left."""
-        ledger, may = self._bargain.ledger, self._bargain.state.eligible(job)
+        ledger, may = self._bargain.ledger, self._bargain.state.eligible_nodes(job)
         kept, sites = self._kept.setdefault(job.id, Counter()), self._bargain.sites
         for placed in range(workers):
             nodes = ledger.place(1, job.gpus_per_worker, may)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from laxity_scheduler.frame.construct import construct_many
-from laxity_scheduler.model.cluster import NOTHING
+from laxity_scheduler.model.cluster import NO_CAPACITY
 from laxity_scheduler.model.decision import Wait
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
@@ -30,8 +30,12 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
     @cache
     def there(eligible: str) -> tuple[int, int, tuple[str, ...]]:
         """GPUs free in the snapshot and now on the nodes of a set, and who ends soonest on them."""
-        may = state.nodes_of(eligible)
-        free = state.on_sets.get(eligible, NOTHING).free_gpus if eligible else state.free_gpus
+        may = state.nodes_of_set(eligible)
+        free = (
+            state.set_capacities.get(eligible, NO_CAPACITY).free_gpus
+            if eligible
+            else state.free_gpus
+        )
         holders = bargain.reservations.room.first_to_end(MOST_HOLDERS, may)
         return free, bargain.ledger.free_among(may), holders
 

@@ -91,7 +91,7 @@ def _first_short(
 
 def _need_of(bargain: Bargain, taker: Job, ledger: Ledger, coming: Counter[str]) -> Need | None:
     """What a job needs to be as wide as it is planned to be; None if no node is for that."""
-    may = bargain.state.eligible(taker)
+    may = bargain.state.eligible_nodes(taker)
     workers = bargain.reservations.shares[taker.id].widest - taker.workers
     among = may or frozenset()
     if taker.workers and not bargain.grows:
@@ -103,6 +103,6 @@ def _need_of(bargain: Bargain, taker: Job, ledger: Ledger, coming: Counter[str])
 
 def _could_use(bargain: Bargain, taker: Job, victim: Job) -> bool:
     """Whether a job may use any of the nodes that another one would free, or of its quota."""
-    may = bargain.state.eligible(taker)
+    may = bargain.state.eligible_nodes(taker)
     shares_quota = bool(taker.quota) and taker.quota == victim.quota
     return shares_quota or may is None or not may.isdisjoint(victim.nodes)

@@ -52,7 +52,7 @@ def predict_start(
 ) -> tuple[tuple[str, ...], float]:
     """The jobs that hold what a queued job waits for, and when enough of them are expected to end."""
     need, size = min(job.widths), job.gpus_per_worker
-    ledger, may = Ledger.of(state, job=job.id), state.eligible(job)
+    ledger, may = Ledger.of(state, job=job.id), state.eligible_nodes(job)
     if ledger.slots(size, may) >= need:
         return (), state.now
     ends = predict_ends(state, predictor, state.running)

@@ -77,7 +77,7 @@ def policy_of(rule: ShareRule) -> Callable[[ClusterState, Predictor], Plan]:
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         if not memory or memory[0].predictor is not predictor:
             memory[:] = [Rows(predictor)]
-        return _Decision(state.in_order, rule, memory[0]).plan()
+        return _Decision(state.in_submission_order, rule, memory[0]).plan()
 
     return decide
 
@@ -93,7 +93,7 @@ def verdicts_of(
     ) -> tuple[Promised | Forecasted | Refuse, ...]:
         if not memory or memory[0].predictor is not predictor:
             memory[:] = [Rows(predictor)]
-        return _Decision(state.in_order, rule, memory[0]).verdicts()
+        return _Decision(state.in_submission_order, rule, memory[0]).verdicts()
 
     return verdicts
 
@@ -274,7 +274,7 @@ class _Decision:
             yield from self._narrowed(self.jobs[row], int(target[row]), spare=bool(spare))
         rows = order[starts[order]]
         jobs = [self.jobs[row] for row in rows.tolist()]
-        among = [self.state.eligible(job) for job in jobs] if self.state.sets else ()
+        among = [self.state.eligible_nodes(job) for job in jobs] if self.state.sets else ()
         yield from started(jobs, rows, target[rows], columns, self.ledger, among=among)
 
     def _narrowed(self, job: Job, level: int, *, spare: bool) -> Iterator[Decision]:

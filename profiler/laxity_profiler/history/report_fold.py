@@ -193,15 +193,15 @@ class ReportState:
         if seq == 1:
             self.first_at = line["at"] if is_number(line.get("at")) else None
         self._acknowledge(seq, folded)
-        at, doubt = self._event_time(line.get("at"), received_at)
+        event_at, doubt = self._event_time(line.get("at"), received_at)
         if doubt:
             folded.rejected.append((doubt, shorten(line)))
         try:
-            self._apply_line(line, folded, at=at, epochs=epochs)
+            self._apply_line(line, folded, at=event_at, epochs=epochs)
         except InvalidReportError as error:
             folded.rejected.append((str(error), shorten(line)))
         if seq >= self.newest:
-            self.newest, self.at = seq, at
+            self.newest, self.at = seq, event_at
 
     def _acknowledge(self, seq: int, folded: FoldResult) -> None:
         if seq == self.acked + 1 and not self.ahead:
@@ -218,17 +218,17 @@ class ReportState:
 
     def _event_time(self, value: object, received_at: float) -> tuple[float, str]:
         """When it happened, by a clock that does not go back and is not ahead of ours."""
-        at = finite_number(value, least=0.0, most=LAST_AT)
-        if at is None:
+        event_at = finite_number(value, least=0.0, most=LAST_AT)
+        if event_at is None:
             arrived = max(self.at, received_at)
             return arrived, f"at {shorten(value, 40)} is no instant; the arrival counts"
-        if at > received_at + CLOCK_SLACK_S:
-            late = at - received_at
+        if event_at > received_at + CLOCK_SLACK_S:
+            late = event_at - received_at
             return received_at, f"the worker's clock is {late:.0f} s ahead; the arrival counts"
-        if at < self.at - CLOCK_SLACK_S:
-            back = self.at - at
+        if event_at < self.at - CLOCK_SLACK_S:
+            back = self.at - event_at
             return self.at, f"the worker's clock went back by {back:.0f} s; the line before counts"
-        return max(at, self.at), ""
+        return max(event_at, self.at), ""
 
     def _apply_line(
         self, line: Mapping[str, Any], folded: FoldResult, *, at: float, epochs: int

@@ -65,8 +65,8 @@ def main(folder: Path, address: str) -> None:
             entry.size, entry.mode = len(data), 0o755 if name == "kubectl-laxity" else 0o644
             file.addfile(entry, io.BytesIO(data))
     sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
-    words = MANIFEST.format(version=VERSION, address=address, sha256=sha256)
-    (folder / "laxity.yaml").write_text(words)
+    manifest = MANIFEST.format(version=VERSION, address=address, sha256=sha256)
+    (folder / "laxity.yaml").write_text(manifest)
 
 
 if __name__ == "__main__":

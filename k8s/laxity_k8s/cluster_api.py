@@ -18,7 +18,7 @@ REFUSED: Final = frozenset({400, FORBIDDEN, 413, 422})  # of this very object: n
 NOT_ALLOWED: Final = "not sent: this replica does not lead (any more)"
 
 
-def unheeded(_: bool, /) -> None:  # noqa: FBT001 - a callback
+def ignore_cut(_: bool, /) -> None:  # noqa: FBT001 - a callback
     """For who does not care whether a watch is cut."""
 
 
@@ -88,7 +88,7 @@ class ClusterApi(Protocol):
         *,
         since: str,
         on_change: Callable[[Change], None],
-        on_cut: Callable[[bool], None] = unheeded,
+        on_cut: Callable[[bool], None] = ignore_cut,
     ) -> "Watch":
         """Call back for every change after resourceVersion `since`, from another thread.
 

@@ -77,5 +77,5 @@ class Guard:
 
 def problem_of(error: Exception) -> str:
     """The exception as a reason on its object: its type and its message."""
-    words = f"{type(error).__name__}: {error}"
-    return words.encode(errors="replace").decode()[:LONGEST]
+    text = f"{type(error).__name__}: {error}"
+    return text.encode(errors="replace").decode()[:LONGEST]

@@ -35,14 +35,14 @@ def dig(value: Any, *path: str | int) -> Any:
 
 def table(value: Any, *path: str | int) -> dict[str, Any]:
     """The object at a path; an empty one where there is none."""
-    found = dig(value, *path)
-    return found if isinstance(found, dict) else {}
+    value_at = dig(value, *path)
+    return value_at if isinstance(value_at, dict) else {}
 
 
 def items(value: Any, *path: str | int) -> list[Any]:
     """The list at a path; an empty one where there is none."""
-    found = dig(value, *path)
-    return found if isinstance(found, list) else []
+    value_at = dig(value, *path)
+    return value_at if isinstance(value_at, list) else []
 
 
 def annotations(job: Any) -> dict[str, str]:

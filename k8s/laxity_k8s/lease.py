@@ -122,7 +122,7 @@ class Lease:
         """Look at the lease once; take or renew it if it is there to be taken or ours."""
         asked_at, led = self._clock(), self.leads()
         try:
-            won = self._tried(asked_at)
+            won = self._try_acquire(asked_at)
         except ApiError as error:
             won = None
             if error.status == CONFLICT:
@@ -143,7 +143,7 @@ class Lease:
             self.round()
             self._over.wait(self._pace.retry_s)
 
-    def _tried(self, now: float) -> bool:
+    def _try_acquire(self, now: float) -> bool:
         """Whether it is ours now. ApiError if that is not known."""
         try:
             lease = self._api.get("leases", self._id)
@@ -166,7 +166,7 @@ class Lease:
 
     def _create(self) -> bool:
         namespace, _, name = self._id.partition("/")
-        spec = self._renewed() | {
+        spec = self._renewal() | {
             "holderIdentity": self.me, "acquireTime": _now(), "leaseTransitions": 0,
         }  # fmt: skip
         self._api.create(
@@ -185,11 +185,11 @@ class Lease:
         """On the version that was looked at: of two who take it, one is told 409."""
         body = {
             "metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]},
-            "spec": self._renewed() | changes,
+            "spec": self._renewal() | changes,
         }
         self._api.patch(Patch("leases", self._id, body))
 
-    def _renewed(self) -> Json:
+    def _renewal(self) -> Json:
         return {"renewTime": _now(), "leaseDurationSeconds": math.ceil(self._pace.lease_s)}
 
     def _free(self, spec: Json, now: float) -> bool:
@@ -197,9 +197,9 @@ class Lease:
         if not self.holder:
             return True
         transitions = int(spec.get("leaseTransitions") or 0)
-        seen = (self.holder, str(spec.get("renewTime")), transitions)
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, now
+        term = (self.holder, str(spec.get("renewTime")), transitions)
+        if term != self._seen:
+            self._seen, self._seen_at = term, now
         wait_s = max(float(spec.get("leaseDurationSeconds") or 0), self._pace.lease_s)
         return now >= self._seen_at + wait_s
 

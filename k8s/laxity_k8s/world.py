@@ -22,14 +22,14 @@ from laxity_k8s.act.patches import Turn
 from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, wishes
 from laxity_k8s.act.pod_signals import Reminders
 from laxity_k8s.act.sender import Sender
-from laxity_k8s.act.submission import check_shape, prepared, submit
+from laxity_k8s.act.submission import check_shape, prepare_manifest, submit
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import machine
-from laxity_k8s.objects.conditions import ended_at, finished
-from laxity_k8s.objects.seal import Seal, cleared
+from laxity_k8s.objects.conditions import end_instant, is_finished
+from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import QuotaWatch
@@ -79,7 +79,7 @@ class LiveCluster:
         self._mirror = (
             Mirror(api, self._news.set)
             if seal is None
-            else Mirror(api, self._news.set, seal.believed)
+            else Mirror(api, self._news.set, seal.believe)
         )
         self._signals = Signals()
         self._reminders = Reminders(
@@ -119,8 +119,14 @@ class LiveCluster:
     def expect(self, plan: Plan) -> None:
         ready = getattr(self.api, "expect", None)
         if ready is not None:
-            news = (one for one in plan.decisions if not isinstance(one, Loan | Reclaim | Wait))
-            ready(len({one.job for one in news}))  # that it still waits is said to few, if any
+            news = (
+                decision
+                for decision in plan.decisions
+                if not isinstance(decision, Loan | Reclaim | Wait)
+            )
+            ready(
+                len({decision.job for decision in news})
+            )  # that it still waits is said to few, if any
 
     def carry_out(self, plan: Plan) -> None:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
@@ -138,7 +144,7 @@ class LiveCluster:
                 guard=self._guard,
                 worker_token=self._worker_token,
             )
-        made = [patch for wish in now if (patch := wish()) is not None]
+        made = [patch for make in now if (patch := make()) is not None]
         for turn in Turn:
             self._sender.one_turn(
                 [patch for patch in made if patch.turn == turn],
@@ -173,7 +179,7 @@ class LiveCluster:
         if self._seal is None or not self._seal.is_new:
             return
         for job in self.api.list("jobs", selector=names.MANAGED).items:
-            if self._seal.believed(job) is job or not knows(job):
+            if self._seal.believe(job) is job or not knows(job):
                 continue
             revision = job["metadata"]["resourceVersion"]
             notes = {names.SEAL: self._seal.of(job, json_tree.annotations(job))}
@@ -194,16 +200,16 @@ class LiveCluster:
 
     def check(self, manifest: Manifest) -> None:
         if self._limits is not None:
-            self._limits.check(prepared(manifest, now=time.time()))
+            self._limits.check(prepare_manifest(manifest, now=time.time()))
 
     def jobs(self) -> Sequence[Json]:
         with self._mirror.lock:
-            return [job for job in self._mirror.jobs.values() if objects.managed(job)]
+            return [job for job in self._mirror.jobs.values() if objects.is_managed(job)]
 
     def job(self, job_id: str) -> Json:
         with self._mirror.lock:
             job = self._mirror.jobs.get(job_id)
-        if job is None or not objects.managed(job):
+        if job is None or not objects.is_managed(job):
             raise UnknownJobError(job_id)
         return job
 
@@ -224,7 +230,7 @@ class LiveCluster:
     def cancel(self, job_id: str) -> None:
         with self._mirror.lock:
             job = self._mirror.jobs.get(job_id)
-        if job is None or not objects.managed(job) or finished(job):
+        if job is None or not objects.is_managed(job) or is_finished(job):
             return
         try:
             self.api.delete("jobs", job_id, uid=job["metadata"]["uid"])
@@ -235,9 +241,9 @@ class LiveCluster:
         self._news.set()
 
     def signal(self, job_id: str) -> Signal:
-        told = self._signals.of(self.job(job_id))
-        self._reminders.heard(job_id, told)
-        return told
+        signal = self._signals.of(self.job(job_id))
+        self._reminders.heard(job_id, signal)
+        return signal
 
     def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
         check_shape(manifest)
@@ -289,7 +295,7 @@ class LiveCluster:
         self._events.say(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
 
     def release(self) -> Released:
-        ours = [job for job in self.jobs() if not finished(job)]
+        ours = [job for job in self.jobs() if not is_finished(job)]
         released = []
         for job in ours:
             labels = (names.MANAGED, names.VERDICT_LABEL, names.CLASS_LABEL)
@@ -312,7 +318,7 @@ class LiveCluster:
             here(keep_s=self._keep_s)
             return
         for job in self.jobs():
-            if ended_at(job) + self._keep_s <= time.time():
+            if end_instant(job) + self._keep_s <= time.time():
                 with suppress(ApiError):
                     self.api.delete("jobs", json_tree.identity(job), uid=job["metadata"]["uid"])
 
@@ -374,9 +380,9 @@ class LiveCluster:
         forged = [job for group, job in jobs if self._guard(group, objects.live, job)]
         for job in forged:
             name = json_tree.identity(job)
-            words = "%s carries outputs that laxity did not write: they are dropped"
-            LOG.warning(words, name, extra={"job": name})
-        self._sender.done([cleared(job) for job in forged])
+            message = "%s carries outputs that laxity did not write: they are dropped"
+            LOG.warning(message, name, extra={"job": name})
+        self._sender.done([clear_outputs(job) for job in forged])
 
     def _care(self, job: Json, now: float) -> Tending | None:
         """What a Job needs before it is counted.
@@ -393,8 +399,8 @@ class LiveCluster:
         """Write on these Jobs what each needs before it is counted, or what is wrong with it."""
         with self._mirror.lock:
             jobs = [(group, self._mirror.jobs.get(group)) for group in sorted(groups)]
-        found = [self._guard(group, asked, job) for group, job in jobs if job is not None]
-        self._sender.tend([one for one in found if one is not None])
+        corrections = [self._guard(group, asked, job) for group, job in jobs if job is not None]
+        self._sender.tend([correction for correction in corrections if correction is not None])
 
     def _move(self, nodes: Iterable[str], pool: str) -> None:
         body = {"metadata": {"labels": {objects.POOL: pool}}}

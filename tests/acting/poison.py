@@ -10,7 +10,7 @@ from laxity import names
 from laxity.job.accelerators import GPU
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json
-from laxity_k8s.objects.conditions import condition, finished
+from laxity_k8s.objects.conditions import condition, is_finished
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.status_annotation import FIELDS
 from laxity_k8s.world import LiveCluster
@@ -239,7 +239,7 @@ class Course:
         return [
             json_tree.identity(job)
             for job in self.world.jobs()
-            if names.VERDICT not in json_tree.annotations(job) and not finished(job)
+            if names.VERDICT not in json_tree.annotations(job) and not is_finished(job)
         ]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from laxity_k8s.local.cluster import LocalCluster, stop_workers
 from laxity_k8s.local.processes import MARK, alive
-from laxity_k8s.local.shim import started_ticks
+from laxity_k8s.local.shim import start_ticks
 from tests.acting.crashing import JOBS, opened, settled, wanted
 from tests.contract.watching import Eyes
 
@@ -33,7 +33,7 @@ def workers(home: Path) -> dict[int, str]:
     for path in (home / "births").iterdir():
         for line in path.read_text().split():
             try:
-                ticks = started_ticks(int(line))
+                ticks = start_ticks(int(line))
                 environ = Path(f"/proc/{line}/environ").read_bytes()
             except OSError:
                 continue

@@ -12,7 +12,7 @@ from laxity import names
 from laxity.job.qos import QoSError
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.bench.ground import waiting_job
-from laxity_k8s.objects.spec_cache import declared, size_of
+from laxity_k8s.objects.spec_cache import read_spec, size_of
 
 Json = dict[str, Any]
 
@@ -27,13 +27,13 @@ def slim(manifest: Json) -> TrainingSpec:
 
 
 def test_the_same_words_are_read_once() -> None:
-    first = declared(job())
+    first = read_spec(job())
     later = job()
     later["metadata"] |= {"resourceVersion": "77", "generation": 4, "uid": "u"}
     later["metadata"]["annotations"] |= {names.VERDICT: "{}", names.STATUS: "{}"}
     later["status"] = {"active": 1}
     later["spec"]["suspend"] = False
-    assert declared(later) is first
+    assert read_spec(later) is first
     assert first == slim(later)
 
 
@@ -57,39 +57,39 @@ def test_another_word_is_read_anew(path: tuple[str | int, ...], value: object) -
     changed["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {
         "nvidia.com/gpu": "2"
     }
-    declared(changed)
+    read_spec(changed)
     place: Any = changed
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    assert declared(changed) == slim(changed)
+    assert read_spec(changed) == slim(changed)
 
 
 def test_a_job_of_kueue_or_of_nobody_is_wrong_however_often_it_is_asked() -> None:
-    declared(job())
+    read_spec(job())
     for label in ({}, {names.MANAGED: "true", names.KUEUE_QUEUE: "theirs"}):
         other = job()
         other["metadata"]["labels"] = label
         for _again in range(2):
             with pytest.raises(QoSError):
-                declared(other)
+                read_spec(other)
 
 
 def test_a_job_that_names_no_width_follows_its_own() -> None:
     plain = job()
     plain["spec"] |= {"completionMode": "NonIndexed", "parallelism": 3}
     del plain["metadata"]["annotations"][names.WIDTHS]
-    assert declared(plain).qos.widths == (3,)
+    assert read_spec(plain).qos.widths == (3,)
     wider = copy.deepcopy(plain)
     wider["spec"]["parallelism"] = 4
-    assert declared(wider).qos.widths == (4,)
+    assert read_spec(wider).qos.widths == (4,)
 
 
 @pytest.mark.parametrize("value", [{1: 2}, {"a": 2**80}, {"a": "\udc80"}, object()])
 def test_what_is_no_json_of_an_api_server_is_read_without_being_kept(value: object) -> None:
     odd = job()
     odd["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = value
-    assert declared(odd) == slim(odd)
+    assert read_spec(odd) == slim(odd)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_is_kept_of_a_job_takes_no_more_than_is_counted(said: dict[str, str
         made = job()
         made["metadata"]["name"] = f"train-{number}"
         made["metadata"]["annotations"] |= {**said, names.DEADLINE: f"{number + 1000}s"}
-        return declared(made)
+        return read_spec(made)
 
     kept = [another(0)]
     gc.collect()

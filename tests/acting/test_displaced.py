@@ -3,7 +3,7 @@
 import pytest
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.observe.displaced import displaced
+from laxity_k8s.observe.displaced import displacements
 from tests.acting.making import job, node, pod
 from tests.acting.test_lost_pods import FIT_S, NOW, Seen, trained_for_an_hour
 
@@ -57,15 +57,15 @@ def made_for(made: Json, *nodes: str) -> Json:
 def test_a_worker_that_has_lost_its_place_is_told_from_one_that_comes_back(
     worker: Json, why: str
 ) -> None:
-    found = displaced(job(suspend=False), [worker], emptied)
+    found = displacements(job(suspend=False), [worker], emptied)
     assert found == ({0: why} if why else {})
 
 
 def test_a_job_of_many_items_moves_only_when_a_pod_has_no_place() -> None:
     items = job(width=2, suspend=False, spec={"completions": 6})
     leaves = pod(0, node="a", leaving=True, disrupted=True)
-    assert displaced(items, [leaves, pod(1, node="b")], emptied) == {}
-    assert displaced(items, [made_for(pod(2, phase="Pending"), "a"), pod(1, node="b")], emptied)
+    assert displacements(items, [leaves, pod(1, node="b")], emptied) == {}
+    assert displacements(items, [made_for(pod(2, phase="Pending"), "a"), pod(1, node="b")], emptied)
 
 
 def test_the_others_of_a_drained_worker_are_counted_without_it_at_once() -> None:

@@ -10,7 +10,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.affinity import onto
 from laxity_k8s.objects.jobs import NO_REPORT
-from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
@@ -50,7 +50,7 @@ def job(name: str = "job", *, sent: str = "aa", may: str = "a", **more: Any) -> 
     made = made_job(
         name, **{"width": len(sent), "suspend": False, "nodes": json.dumps(list(sent)), **more}
     )
-    state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=len(sent))
+    state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=len(sent))
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     return {**made, "spec": json_tree.merge(made["spec"], {"template": onto(made, list(may))})}
 

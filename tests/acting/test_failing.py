@@ -14,7 +14,7 @@ from laxity_k8s.act.failing import failing as failing_at
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.instants import rfc3339
 from laxity_k8s.objects.pods import COMPLETION_INDEX
-from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_scheduler.live import Report, Reports
 
 BEGAN_AT = 1_700_000_000.0
@@ -36,7 +36,7 @@ def target(found: Tending) -> Json:
 def training(*, running: bool = True, failed_starts: int = 0, **notes: str) -> Json:
     made = TrainingSpec(name="train", qos=QoS.of(deadline="1h"), entry="m:f").to_manifest()
     made["metadata"] |= {"uid": "u", "resourceVersion": "7"}
-    kept = Kept(wanted=int(running), failed_starts=failed_starts)
+    kept = JobStatusRecord(wanted=int(running), failed_starts=failed_starts)
     made["metadata"]["annotations"] |= {names.STATUS: kept.to_text(), **notes}
     made["spec"]["suspend"] = not running
     return made
@@ -49,7 +49,7 @@ def plain(*command: str, width: int = 1) -> Json:
         del job["metadata"]["annotations"][name]
     job["spec"] |= {"completionMode": "NonIndexed", "backoffLimit": 1000, "parallelism": width}
     job["spec"]["template"]["spec"]["containers"][0]["command"] = list(command)
-    kept = Kept(wanted=width)
+    kept = JobStatusRecord(wanted=width)
     job["metadata"]["annotations"] |= {names.STATUS: kept.to_text()}
     return job
 

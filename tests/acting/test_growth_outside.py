@@ -11,7 +11,7 @@ from laxity_k8s.act.patches import JobPatch, job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.affinity import onto
 from laxity_k8s.objects.jobs import job_row
-from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -24,7 +24,7 @@ WHY = reason("order", policy="test")
 def on_a_and_b(width: int) -> Json:
     """A running Job whose pods may go to nodes a and b."""
     made = job(width=width, suspend=False, nodes=json.dumps(["a"] * width), widths="1,2,3,4")
-    state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=width)
+    state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=width)
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     template = json_tree.merge(made["spec"]["template"], onto(made, ["a", "b"]))
     return {**made, "spec": {**made["spec"], "template": template}}

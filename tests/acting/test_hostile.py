@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from laxity.job.qos import QoSError
 from laxity_k8s import json_tree
-from laxity_k8s.act.submission import prepared
+from laxity_k8s.act.submission import prepare_manifest
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.local import launch
-from laxity_k8s.local.admission import admitted, changed, with_status
+from laxity_k8s.local.admission import admit, apply_patch, with_status
 from laxity_k8s.local.job_controller import Backoff, new_pod, reconcile
 from laxity_k8s.objects import jobs
 from tests.acting.making import CREATED, CREATED_AT, job
@@ -84,7 +84,7 @@ def test_a_twisted_job_is_admitted_or_refused_and_then_runs_or_not(
     made = twisted(way, value)
     server = {"namespace": "default", "uid": "u", "creationTimestamp": CREATED}
     made["metadata"] = {**json_tree.table(made, "metadata"), **server}
-    there = outcome(lambda: admitted(made))
+    there = outcome(lambda: admit(made))
     if there is None:
         return
     there["spec"]["suspend"] = False
@@ -99,20 +99,20 @@ def test_a_twisted_patch_is_taken_or_refused(way: tuple[str | int, ...], value: 
     patch: Any = value
     for step in reversed([step for step in way if isinstance(step, str)]):
         patch = {step: patch}
-    after = outcome(lambda: changed(copy.deepcopy(FULL), patch)) or FULL
+    after = outcome(lambda: apply_patch(copy.deepcopy(FULL), patch)) or FULL
     outcome(lambda: with_status(after, {"status": value}))
 
 
 @given(st.sampled_from(WAYS), VALUES)
 def test_a_twisted_manifest_is_prepared_or_named(way: tuple[str | int, ...], value: Any) -> None:
     with suppress(QoSError):
-        jobs.spec_of(prepared(twisted(way, value), now=CREATED_AT))
+        jobs.spec_of(prepare_manifest(twisted(way, value), now=CREATED_AT))
 
 
 @given(VALUES)
 def test_anything_at_all_is_a_bad_manifest(value: Any) -> None:
     with pytest.raises(QoSError):
-        jobs.spec_of(prepared(value, now=CREATED_AT))
+        jobs.spec_of(prepare_manifest(value, now=CREATED_AT))
 
 
 def test_a_pod_of_a_full_job_is_launched() -> None:

@@ -37,12 +37,14 @@ def world(two_jobs: LiveCluster) -> LiveCluster:
 
 def running(name: str) -> Json:
     """A Job with a worker that was sent to node b."""
-    state = status_annotation.Kept(resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x")
+    state = status_annotation.JobStatusRecord(
+        resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x"
+    )
     made = named(job(name, suspend=False, nodes='["b"]', status=EVER_SUSPENDED))
     return with_state(made, state)
 
 
-def with_state(made: Json, state: status_annotation.Kept) -> Json:
+def with_state(made: Json, state: status_annotation.JobStatusRecord) -> Json:
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     return made
 
@@ -61,7 +63,7 @@ def told(world: LiveCluster, job_id: str = BAD) -> str:
 
 READING = [
     pytest.param(objects, "job_row", id="its row"),
-    pytest.param(snapshot, "kept", id="what laxity has written on it"),
+    pytest.param(snapshot, "read_status", id="what laxity has written on it"),
     pytest.param(snapshot, "asks_of", id="what its pods ask for"),
     pytest.param(eligible.Eligible, "name", id="where it may go"),
     pytest.param(snapshot, "_speaks", id="whether it has run"),
@@ -119,7 +121,7 @@ def test_a_growth_that_cannot_be_judged_holds_up_no_other_decision(
     put(world, running("bad"))
     seen(world, BAD)
     world.observe()
-    breaks(growth_guard, "allowed")
+    breaks(growth_guard, "node_names_for")
     world.carry_out(Plan((Resize(BAD, 2, ("b", "b"), "now", WHY), Admit(GOOD, 1, ("a",), WHY))))
     assert world.observe().by_id[GOOD].workers == 1
 
@@ -153,7 +155,7 @@ def test_an_answer_that_cannot_be_taken_in_keeps_no_other_from_it(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     world.observe()
-    breaks(sender.Sender, "_settled")
+    breaks(sender.Sender, "_resend")
     admit(world, BAD, GOOD)
     assert world.observe().by_id[GOOD].workers == 1
 
@@ -162,7 +164,7 @@ def test_a_patch_that_the_local_cluster_chokes_on_is_refused_alone(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     world.observe()
-    breaks(cluster, "changed")
+    breaks(cluster, "apply_patch")
     admit(world, BAD, GOOD)
     state = world.observe()
     assert state.by_id[GOOD].workers == 1
@@ -200,7 +202,9 @@ def test_a_job_that_can_be_read_again_is_decided_on_without_a_change(
 def test_a_job_put_right_to_what_it_said_before_asks_again(world: LiveCluster) -> None:
     judged = with_state(
         named(job("bad")),
-        status_annotation.Kept(terms=status_annotation.terms(named(job("bad"))), wanted=0),
+        status_annotation.JobStatusRecord(
+            terms=status_annotation.terms(named(job("bad"))), wanted=0
+        ),
     )
     put(world, judged)
     seen(world, BAD)
@@ -217,7 +221,9 @@ def test_gpus_that_cannot_be_held_for_one_job_are_held_for_others(
 ) -> None:
     for name, other in (("bad", GOOD), ("victim", GOOD)):
         now = time.time()
-        state = status_annotation.Kept(freed_for=other, freed_nodes=("a",), freed_at=now, wanted=0)
+        state = status_annotation.JobStatusRecord(
+            freed_for=other, freed_nodes=("a",), freed_at=now, wanted=0
+        )
         put(world, with_state(job(name, status=SUSPENDED), state))
     seen(world, BAD, "default/victim")
     breaks(objects, "holds")

@@ -23,7 +23,7 @@ def world(two_jobs: LiveCluster) -> LiveCluster:
 
 
 def test_a_pod_that_cannot_be_placed_keeps_no_other_from_its_node(breaks: Breaking) -> None:
-    breaks(scheduler, "allowed")
+    breaks(scheduler, "node_names_for")
     waiting = [pod(0, of=name, phase="Pending") for name in ("bad", "good")]
     found = scheduler.bindings(waiting, (), [node("a")], {}, error_isolation.Guard())
     assert list(found) == [json_tree.identity(waiting[1])]
@@ -91,5 +91,5 @@ def test_an_answer_that_is_no_json_counts_as_lost() -> None:
 
 def test_a_patch_that_json_cannot_hold_is_refused_as_a_server_would() -> None:
     with pytest.raises(ApiError, match="PATCH /jobs/bad: no JSON") as refused:
-        session._written({"text": "\ud800"}, "PATCH /jobs/bad")
+        session.encode_body({"text": "\ud800"}, "PATCH /jobs/bad")
     assert refused.value.status == 422

@@ -125,7 +125,7 @@ def test_workers_of_later_items_count_as_workers_and_not_as_leaving() -> None:
     pods = running(2, 3, done=(0, 1))
     found = row(made, pods)
     assert (found.workers, found.terminating_workers, found.fitting_workers) == (2, 0, None)
-    assert jobs.reserved(made, found.nodes, 1, pods).total() == 0
+    assert jobs.gpus_reserved(made, found.nodes, 1, pods).total() == 0
     assert jobs.pods_busy(pods) == {"n": 2}
 
 

@@ -11,7 +11,7 @@ from laxity import names
 from laxity_k8s import json_tree, steady_clock
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 from laxity_k8s.local.cluster import LocalCluster, open_world, stop_workers
-from laxity_k8s.local.processes import marked
+from laxity_k8s.local.processes import pids_of
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import condition
 from laxity_scheduler.live import Report
@@ -86,7 +86,7 @@ while True: signal.pause()
         eyes.saw(job_id, lambda job: job["status"].get("terminating") == 1, "it terminates")
         eyes.until(lambda: not eyes.pods(job_id), "it is gone")
         assert not eyes.job(job_id)["status"].get("failed")
-    assert list(marked(uid)) == []
+    assert list(pids_of(uid)) == []
 
 
 def test_a_worker_has_its_grace_to_save(machine: Machine) -> None:
@@ -229,7 +229,7 @@ def test_stopped_workers_go_on_with_the_next_service_and_no_failure_is_counted(
         old = {pod["metadata"]["uid"] for pod in eyes.pods(job_id)}
     machine.api.close()
     assert stop_workers(machine.home) == 2
-    assert [pid for uid in old for pid in marked(uid)] == []
+    assert [pid for uid in old for pid in pids_of(uid)] == []
     machine.open()
     with Eyes(machine.api) as eyes:
         eyes.until(
@@ -239,7 +239,7 @@ def test_stopped_workers_go_on_with_the_next_service_and_no_failure_is_counted(
             ),
             "two others run",
         )
-        pods_over = [p for p in machine.api.list("pods").items if pods.over(p)]
+        pods_over = [p for p in machine.api.list("pods").items if pods.is_finished(p)]
     assert all(pods.disruption(pod) for pod in pods_over)
 
 
@@ -257,7 +257,7 @@ def test_a_reboot_replaces_all_workers(machine: Machine) -> None:
             lambda: [p for p in eyes.pods(job_id) if pods.ready(p) and p["metadata"]["uid"] != old],
             "another runs",
         )
-    eventually(lambda: not list(marked(old)), "what was left of it is gone")
+    eventually(lambda: not list(pids_of(old)), "what was left of it is gone")
 
 
 def test_workers_of_a_node_that_is_gone_go_elsewhere(machine: Machine) -> None:
@@ -357,7 +357,7 @@ def test_deleting_a_job_by_name_and_creating_it_anew_makes_another_worker(machin
             lambda: [p for p in eyes.pods(job_id) if pods.ready(p) and p["metadata"]["uid"] != old],
             "another runs",
         )
-    eventually(lambda: not list(marked(old)), "the old one is gone")
+    eventually(lambda: not list(pids_of(old)), "the old one is gone")
 
 
 def test_the_log_of_a_pod_is_read_through_the_api(machine: Machine) -> None:

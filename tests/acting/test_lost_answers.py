@@ -7,7 +7,7 @@ import pytest
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
 from laxity_k8s.local.cluster import LocalCluster, RowWatch, stop_workers
 from laxity_k8s.objects.conditions import condition
 from laxity_k8s.world import LiveCluster
@@ -42,7 +42,7 @@ class BrokenWire(LocalCluster):
         *,
         since: str,
         on_change: Callable[[Change], None],
-        on_cut: Callable[[bool], None] = unheeded,
+        on_cut: Callable[[bool], None] = ignore_cut,
     ) -> RowWatch:
         del since, on_change, on_cut
         return super().watch(kind, since=str(10**9), on_change=lambda _: None)

@@ -3,7 +3,7 @@
 from laxity import names
 from laxity_k8s.cluster_api import Json, Listing
 from laxity_k8s.objects.jobs import NO_REPORT
-from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.job import Job
@@ -32,7 +32,7 @@ class Seen:
         self.snapshot = Snapshot(self.mirror, lambda _: NO_REPORT, fit_within_s=FIT_S)
         self.revision = 10
         made = job(width=2, suspend=False, nodes='["a", "a"]', status=EVER_SUSPENDED)
-        state = Kept(resumed_at=LONG_AGO, width_changed_at=LONG_AGO, wanted=2)
+        state = JobStatusRecord(resumed_at=LONG_AGO, width_changed_at=LONG_AGO, wanted=2)
         made["metadata"]["annotations"][names.STATUS] = state.to_text()
         self.put("jobs", made)
 

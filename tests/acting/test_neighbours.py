@@ -4,7 +4,7 @@ import pytest
 
 from laxity import names
 from laxity_k8s.act.events import WARNINGS
-from laxity_k8s.act.neighbours import taken
+from laxity_k8s.act.neighbours import blame_neighbours
 from laxity_k8s.act.patches import job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.status_annotation import verdict_text
@@ -43,7 +43,7 @@ def test_a_job_in_danger_is_told_of_the_gpus_that_others_hold(
     row = state.by_id["default/job"]
     why = reason(code, p90_at=DUE_AT + 60.0, late_s=60.0, moved_s=60.0, workers=1)
     decision = Promised(row.id, promise(DUE_AT), why)
-    told = taken(state, row, [decision], seen.snapshot.foreign_gpus)
+    told = blame_neighbours(state, row, [decision], seen.snapshot.foreign_gpus)
     assert (told is not None) is bool(words)
     patch = job_patch(made, row, [decision], now=CREATED_AT + 10.0, taken=told)
     assert patch is not None

@@ -6,8 +6,8 @@ import pytest
 
 from laxity import names
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.controller_seen import may_come, noted
-from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.objects.controller_seen import is_observed, may_come
+from laxity_k8s.objects.status_annotation import JobStatusRecord
 from tests.acting.making import CREATED, CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, pod
 from tests.acting.test_drifting_watches import Seen
 
@@ -15,7 +15,7 @@ from tests.acting.test_drifting_watches import Seen
 def made(*, suspend: bool, status: Json, wanted: int | None = 2, **more: Any) -> Json:
     """A Job of two workers as laxity left it, and what its controller has said of it."""
     found = job(width=2, suspend=suspend, status=status, **more)
-    state = Kept(resumed_at=None if wanted is None else CREATED_AT, wanted=wanted)
+    state = JobStatusRecord(resumed_at=None if wanted is None else CREATED_AT, wanted=wanted)
     found["metadata"]["annotations"][names.STATUS] = state.to_text()
     return found
 
@@ -37,7 +37,7 @@ def made(*, suspend: bool, status: Json, wanted: int | None = 2, **more: Any) ->
 def test_the_condition_tells_what_the_controller_saw_last(
     suspend: bool, status: Json, wanted: int | None, expected: bool
 ) -> None:
-    assert noted(made(suspend=suspend, status=status, wanted=wanted)) is expected
+    assert is_observed(made(suspend=suspend, status=status, wanted=wanted)) is expected
 
 
 def test_workers_of_a_job_suspended_unseen_may_come_but_for_those_that_are_done() -> None:

@@ -12,7 +12,13 @@ from laxity import names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
 from laxity_k8s.objects.jobs import BadJob, job_row
-from laxity_k8s.objects.status_annotation import Kept, kept, terms, verdict, verdict_text
+from laxity_k8s.objects.status_annotation import (
+    JobStatusRecord,
+    read_status,
+    terms,
+    verdict,
+    verdict_text,
+)
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import HOLD_S
@@ -177,16 +183,18 @@ def test_a_verdict_is_read_back_as_it_was_written(told: Verdict) -> None:
 
 
 def test_what_is_kept_is_read_back_as_it_was_written() -> None:
-    state = Kept(1.0, 2.0, 3.0, 4, 5.0, 6.0, "default/b", ("n", "n"), 7.0, "5m", "abc", 2)
+    state = JobStatusRecord(
+        1.0, 2.0, 3.0, 4, 5.0, 6.0, "default/b", ("n", "n"), 7.0, "5m", "abc", 2
+    )
     made = job()
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
-    assert kept(made) == state
+    assert read_status(made) == state
 
 
 def test_a_judged_job_asks_again_when_its_terms_change() -> None:
     made = job(deadline="20m")
     judged = {
-        names.STATUS: Kept(terms=terms(made)).to_text(),
+        names.STATUS: JobStatusRecord(terms=terms(made)).to_text(),
         names.VERDICT: verdict_text(Refusal(WHY)),
     }
     made["metadata"]["annotations"] |= judged
@@ -196,7 +204,9 @@ def test_a_judged_job_asks_again_when_its_terms_change() -> None:
 
 
 def test_a_running_job_counts_its_gpu_seconds_up_to_its_last_report() -> None:
-    state = Kept(resumed_at=CREATED_AT + 10, since=CREATED_AT + 10, attained_gpu_s=5.0, wanted=2)
+    state = JobStatusRecord(
+        resumed_at=CREATED_AT + 10, since=CREATED_AT + 10, attained_gpu_s=5.0, wanted=2
+    )
     made = job(width=2, suspend=False, gpus=2)
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     report = Report(Progress(3), since=CREATED_AT + 20, formed=2)
@@ -235,14 +245,14 @@ def test_gpus_are_reserved_for_workers_without_a_pod_and_counted_once() -> None:
     made = job(width=3, suspend=False, nodes='["a", "b", "b"]')
     pods = (pod(0, node="a"), pod(1, phase="Pending"))
     found = row(made, pods)
-    assert jobs.reserved(made, found.nodes, found.gpus_per_worker, pods) == {"b": 2}
+    assert jobs.gpus_reserved(made, found.nodes, found.gpus_per_worker, pods) == {"b": 2}
     assert jobs.pods_busy(pods) == {"a": 1}
 
 
 def test_pods_of_a_job_that_is_not_indexed_are_counted_once_too() -> None:
     made = job(width=2, suspend=False, nodes='["a", "a"]', spec={"completionMode": "NonIndexed"})
     pods = (pod(None, node="a"),)
-    assert jobs.reserved(made, row(made, pods).nodes, 1, pods) == {"a": 1}
+    assert jobs.gpus_reserved(made, row(made, pods).nodes, 1, pods) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -260,9 +270,9 @@ def test_jobs_that_people_started_are_pinned(made: Json, want: bool) -> None:
 
 def test_a_width_other_than_wanted_pins() -> None:
     made = job(width=3, suspend=False)
-    made["metadata"]["annotations"][names.STATUS] = Kept(wanted=2).to_text()
+    made["metadata"]["annotations"][names.STATUS] = JobStatusRecord(wanted=2).to_text()
     assert row(made).pinned
-    made["metadata"]["annotations"][names.STATUS] = Kept(wanted=3).to_text()
+    made["metadata"]["annotations"][names.STATUS] = JobStatusRecord(wanted=3).to_text()
     assert not row(made).pinned
 
 
@@ -275,7 +285,7 @@ def test_a_stop_and_a_smaller_width_asked_for_are_read_while_it_runs() -> None:
 
 
 def test_a_parked_epoch_of_an_earlier_run_is_not_believed() -> None:
-    state = Kept(resumed_at=CREATED_AT + 100, wanted=1)
+    state = JobStatusRecord(resumed_at=CREATED_AT + 100, wanted=1)
     made = job(suspend=False, stop='{"at": 1.0}')
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     stale = Report(since=CREATED_AT + 50, parked_epoch=4)
@@ -285,7 +295,7 @@ def test_a_parked_epoch_of_an_earlier_run_is_not_believed() -> None:
 
 
 def test_a_job_whose_pods_do_not_run_in_time_says_how_many_do() -> None:
-    state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=3)
+    state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=3)
     made = job(width=3, suspend=False, nodes='["a", "a", "a"]')
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     pods = (pod(0, node="a"), pod(1, phase="Pending"), pod(2, node="a"))
@@ -298,7 +308,7 @@ def test_a_job_whose_pods_do_not_run_in_time_says_how_many_do() -> None:
 
 def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     victim, other = row(job("victim")), row(job("other"))
-    state = Kept(freed_for=other.id, freed_nodes=("a", "a", "b"), freed_at=100.0)
+    state = JobStatusRecord(freed_for=other.id, freed_nodes=("a", "a", "b"), freed_at=100.0)
     held = jobs.holds(victim, state, other, 110.0)
     assert [(hold.job, hold.node, hold.gpus) for hold in held] == [
         (other.id, "a", 2),

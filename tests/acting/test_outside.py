@@ -15,7 +15,7 @@ from laxity.job.spec import TrainingSpec
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import json_tree
 from laxity_k8s.act.patches import instant, job_patch
-from laxity_k8s.act.submission import prepared
+from laxity_k8s.act.submission import prepare_manifest
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.cluster import open_world, stop_workers
@@ -127,7 +127,7 @@ def test_gpus_that_are_no_whole_number_are_refused_by_their_field(which: int, gp
     containers.append({"name": "second"})
     containers[which]["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
     with pytest.raises(QoSError) as refused:
-        jobs.spec_of(prepared(made, now=CREATED_AT))
+        jobs.spec_of(prepare_manifest(made, now=CREATED_AT))
     assert refused.value.field == f"spec.template.spec.containers[{which}].resources"
     assert isinstance(jobs.job_row(made), jobs.BadJob)
 
@@ -170,7 +170,7 @@ def test_an_instant_that_is_none_is_survived(text: Any) -> None:
     made["status"]["conditions"][0]["lastTransitionTime"] = text
     made["metadata"]["creationTimestamp"] = text
     assert jobs.submission(made, TrainingSpec(name="a", qos=QoS())) == 0.0
-    assert conditions.ended_at(made) == float("inf"), "it is not removed"
+    assert conditions.end_instant(made) == float("inf"), "it is not removed"
 
 
 def test_epochs_that_take_more_than_ten_years_in_all_are_refused_in_words() -> None:
@@ -196,8 +196,8 @@ def test_a_state_or_verdict_of_nonsense_counts_as_not_written() -> None:
     random = Random(11)
     for _ in range(3000):
         fields = {name: random.choice((*VALUES, *NUMBERS)) for name in status_annotation.FIELDS}
-        state = status_annotation.kept({})
-        found = status_annotation._kept(json.dumps(fields))
+        state = status_annotation.read_status({})
+        found = status_annotation.read_status_text(json.dumps(fields))
         for name in status_annotation.FIELDS:
             value, fresh = getattr(found, name), getattr(state, name)
             assert value == fresh or type(value) in {int, float, str, tuple}

@@ -12,7 +12,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.act.patches import BATCH, JobPatch, Turn, in_batches, job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.jobs import job_row
-from laxity_k8s.objects.status_annotation import Kept, kept, refused_deadline
+from laxity_k8s.objects.status_annotation import JobStatusRecord, read_refused_deadline, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_profiler.estimate import Progress
@@ -48,7 +48,9 @@ def after(made: Json, *decisions: Decision) -> Json:
 
 def running(width: int = 2, **said: Any) -> Json:
     made = job(width=width, suspend=False, nodes=json.dumps(["a"] * width), **said)
-    state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, since=CREATED_AT, wanted=width)
+    state = JobStatusRecord(
+        resumed_at=CREATED_AT, width_changed_at=CREATED_AT, since=CREATED_AT, wanted=width
+    )
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
     return made
 
@@ -67,7 +69,7 @@ def test_a_start_is_one_patch_on_the_revision_that_was_decided_on() -> None:
 
 def test_a_start_leaves_behind_all_that_a_successor_has_to_know() -> None:
     made = after(job(), Admit("default/job", 2, ("a", "b"), WHY))
-    state = kept(made)
+    state = read_status(made)
     assert (state.resumed_at, state.wanted, state.since) == (NOW, 2, NOW)
     assert json.loads(notes(made)[names.NODES]) == ["a", "b"]
     assert notes(made)[names.REASON] == WHY.text
@@ -127,7 +129,7 @@ def test_a_resize_patches_both_counts_together_and_accounts_the_old_width(
     assert found.patch.body["spec"] == {"parallelism": width, "completions": width}
     assert found.turn == turn
     assert names.RESIZE_TO not in notes(done)
-    assert (kept(done).attained_gpu_s, kept(done).width_changed_at) == (200.0, NOW)
+    assert (read_status(done).attained_gpu_s, read_status(done).width_changed_at) == (200.0, NOW)
 
 
 def test_shrinking_at_the_epochs_end_is_only_asked_for() -> None:
@@ -147,7 +149,7 @@ def test_a_stop_at_the_epochs_end_says_since_when_and_for_whom_and_keeps_the_fir
 def test_a_stop_now_suspends_counts_and_remembers_for_whom_the_gpus_were_freed() -> None:
     made = running(2, stop='{"at": 1.0}', resize_to="1")
     done = after(made, Preempt("default/job", "now", "default/other", WHY))
-    state = kept(done)
+    state = read_status(done)
     assert done["spec"]["suspend"] is True
     assert not {names.STOP, names.RESIZE_TO, names.NODES} & set(notes(done))
     assert (state.preemptions, state.wanted, state.queued_at) == (1, 0, NOW)
@@ -164,11 +166,11 @@ def test_starts_that_fail_in_a_row_are_put_off_and_any_other_stop_ends_the_row()
     made, said = running(2), []
     for _ in range(3):
         made = after(made, Preempt("default/job", "now", "", why))
-        said.append((kept(made).failed_starts, kept(made).not_before - NOW))
+        said.append((read_status(made).failed_starts, read_status(made).not_before - NOW))
         made = after(made, Admit("default/job", 2, ("a", "a"), WHY))
     assert said == [(1, 0.0), (2, 60.0), (3, 120.0)]
     made = after(made, Preempt("default/job", "now", "default/other", WHY))
-    assert (kept(made).failed_starts, kept(made).not_before) == (0, 0.0)
+    assert (read_status(made).failed_starts, read_status(made).not_before) == (0, 0.0)
 
 
 def test_a_promise_is_written_for_machines_and_for_people() -> None:
@@ -254,10 +256,10 @@ def test_a_refused_deadline_stands_beside_the_promise_and_is_said_once() -> None
     refused, patch = refuses(promised)
     assert patch is not None
     assert [code for code, _ in patch.said] == ["capacity_promised_to_others", "offered"]
-    assert refused_deadline(refused)["deadline"] == "2026-11-21T08:05:00Z"
+    assert read_refused_deadline(refused)["deadline"] == "2026-11-21T08:05:00Z"
     assert refused["metadata"]["labels"][names.VERDICT_LABEL] == "promised"
     moved = after(refused, Promised("default/job", promise(due_at), reason("fits", p90_at=NOW)))
-    assert refused_deadline(moved) == refused_deadline(refused)
+    assert read_refused_deadline(moved) == read_refused_deadline(refused)
     assert notes(moved)[names.REASON].startswith("P90 finish")
     _, again = refuses(moved)
     assert again is None, "the same refusal is no news"

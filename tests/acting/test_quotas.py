@@ -11,7 +11,7 @@ from laxity_k8s.act.adoption import refusal
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Watch
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.quotas import limits_of, quantity
-from laxity_k8s.objects.status_annotation import Kept, terms, verdict_text
+from laxity_k8s.objects.status_annotation import JobStatusRecord, terms, verdict_text
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import KINDS, QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
@@ -209,7 +209,9 @@ def test_jobs_wait_in_few_words_while_their_namespace_uses_up_its_quota() -> Non
     running = job("first", suspend=False, nodes='["a"]')
     forecast = Forecast(CREATED_AT, CREATED_AT, 0.0, reason("forecast", p90_at=CREATED_AT))
     waiting = job("second", verdict=verdict_text(forecast))
-    waiting["metadata"]["annotations"][names.STATUS] = Kept(terms=terms(waiting)).to_text()
+    waiting["metadata"]["annotations"][names.STATUS] = JobStatusRecord(
+        terms=terms(waiting)
+    ).to_text()
     place.put(running, waiting)
     state = place.look(team)
     assert "default/first" in state.by_id
@@ -231,7 +233,9 @@ def test_promised_jobs_of_a_used_up_quota_stay_in_the_plan_and_the_policy_knows_
     None
 ):
     promised = job("promised", verdict=verdict_text(promise(CREATED_AT + 3600.0)))
-    promised["metadata"]["annotations"][names.STATUS] = Kept(terms=terms(promised)).to_text()
+    promised["metadata"]["annotations"][names.STATUS] = JobStatusRecord(
+        terms=terms(promised)
+    ).to_text()
     running = job("running", suspend=False, nodes='["a"]')
     place = Place(running, promised, foreign("2"))
     name = f"{GPUS} in quota default/team"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from laxity_k8s import json_tree
-from laxity_k8s.act.growth_guard import may_stray, postponed
+from laxity_k8s.act.growth_guard import jobs_to_postpone, may_stray
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.affinity import liked, onto
+from laxity_k8s.objects.affinity import onto, preference_weights
 from laxity_k8s.objects.jobs import job_row
 from laxity_scheduler.model.decision import Admit, Decision, Resize
 from laxity_scheduler.model.job import Job
@@ -47,7 +47,7 @@ def test_growth_strays_where_the_scheduler_has_a_choice(
 
 def test_without_an_affinity_it_may_go_anywhere() -> None:
     assert may_stray(job()["spec"]["template"], {"a"}, {"z"})
-    assert liked(job()["spec"]["template"]) == {}
+    assert preference_weights(job()["spec"]["template"]) == {}
 
 
 def held_back(*decisions: Decision, on_its_way: str = "") -> set[str]:
@@ -59,7 +59,7 @@ def held_back(*decisions: Decision, on_its_way: str = "") -> set[str]:
     for one in decisions:
         assert isinstance(one, Admit | Resize)
         by_job.setdefault(one.job, []).append(one)
-    return postponed(by_job, good, jobs, lambda _: set(on_its_way), Guard())
+    return jobs_to_postpone(by_job, good, jobs, lambda _: set(on_its_way), Guard())
 
 
 GROWS = Resize("default/job", 3, ("a", "b", "b"), "now", WHY)

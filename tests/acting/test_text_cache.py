@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s.objects.status_annotation import Kept, _kept, _verdict, kept, verdict, verdict_text
+from laxity_k8s.objects.status_annotation import (
+    JobStatusRecord,
+    _verdict,
+    read_status,
+    read_status_text,
+    verdict,
+    verdict_text,
+)
 from laxity_k8s.objects.text_cache import TextCache, size_of
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
@@ -25,7 +32,7 @@ def promise(number: int, *, runs: int = 1, rests_on: int = 0) -> str:
 
 
 def status(number: int) -> str:
-    return Kept(
+    return JobStatusRecord(
         queued_at=float(number), freed_nodes=tuple(map(str, range(number, 2_000)))
     ).to_text()
 
@@ -36,8 +43,8 @@ def status(number: int) -> str:
         pytest.param(promise, _verdict, id="promises"),
         pytest.param(lambda n: promise(n, runs=2_000), _verdict, id="many widths"),
         pytest.param(lambda n: promise(n, rests_on=3_000), _verdict, id="many sources"),
-        pytest.param(status, _kept, id="many nodes"),
-        pytest.param(lambda n: "💥" * (9_000 + n), _kept, id="wide characters"),
+        pytest.param(status, read_status_text, id="many nodes"),
+        pytest.param(lambda n: "💥" * (9_000 + n), read_status_text, id="wide characters"),
     ],
 )
 def test_texts_and_what_is_read_of_them_take_no_more_than_their_bound(
@@ -73,4 +80,4 @@ def test_a_large_annotation_is_read_as_a_small_one() -> None:
     found = verdict(made)
     assert isinstance(found, Promise)
     assert len(found.runs) == 9_000
-    assert len(kept(made).freed_nodes) == 1_999
+    assert len(read_status(made).freed_nodes) == 1_999

@@ -8,7 +8,7 @@ import pytest
 
 from laxity import names
 from laxity_k8s.cluster_api import ApiError, Change, ClusterApi, Json, Kind, Listing, Outcome, Patch
-from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from tests.acting.making import CREATED_AT, EVER_SUSPENDED, job, node, pod
@@ -77,7 +77,7 @@ class Scripted:
 def api() -> Scripted:
     """Two nodes of 4 GPUs, and a job with a worker on one of them."""
     made = Scripted()
-    state = Kept(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=1).to_text()
+    state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=1).to_text()
     running = job(suspend=False, nodes='["a"]', status={"active": 1} | EVER_SUSPENDED)
     running["metadata"]["annotations"][names.STATUS] = state
     for thing in (node("a"), node("b"), running, pod(0, node="a")):

@@ -24,7 +24,9 @@ from tests.builders import MINUTE_EPOCHS
 
 MINE, THEIRS = "alice/mine", "bob/secret"
 WHY = reason("preempt_for", beneficiary=THEIRS, gpus=1)
-RUNNING = status_annotation.Kept(resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x")
+RUNNING = status_annotation.JobStatusRecord(
+    resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x"
+)
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def _most_at_once(eyes: Eyes, job_id: str, index: int) -> int:
         uid = change.object["metadata"]["uid"]
         if pods.index(change.object) != index:
             continue
-        over = change.type == "DELETED" or pods.over(change.object)
+        over = change.type == "DELETED" or pods.is_finished(change.object)
         (alive.discard if over else alive.add)(uid)
         most = max(most, len(alive))
     return most

@@ -314,7 +314,7 @@ def a_job_stopped_right_after_its_start_is_free_when_no_pod_of_it_can_come_any_m
 
         stage.until(gone, "its GPUs are free")
         mine = [pod for pod in stage.api.list("pods").items if pods.owner(pod)[0] == job_id]
-        assert [pod for pod in mine if pods.node(pod) and not pods.over(pod)] == []
+        assert [pod for pod in mine if pods.node(pod) and not pods.is_finished(pod)] == []
     assert row(stage.world.observe(), job_id).preemptions == 5
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from laxity import names
 from laxity_k8s.cluster_api import Change, Kind
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.objects.affinity import allowed
+from laxity_k8s.objects.affinity import node_names_for
 from tests.kube.cluster import Cluster
 
 Json = dict[str, Any]
@@ -159,7 +159,7 @@ class _Moment:
         """By pods that are there, and by workers that were sent there."""
         found, job = self._by_node(uid), self.jobs.get(uid)
         found[ALL] = found.total()
-        may = None if job is None else allowed(job["spec"]["template"])
+        may = None if job is None else node_names_for(job["spec"]["template"])
         fixed = job is None or may is None or len(may) == 1
         return found if fixed else Counter({ALL: found[ALL]})
 
@@ -185,7 +185,7 @@ class _Moment:
 
     def _will_be_on(self, job: Json | None) -> str:
         """The node of a twin that has none yet; it counts in ALL in any case."""
-        may = None if job is None else allowed(job["spec"]["template"])
+        may = None if job is None else node_names_for(job["spec"]["template"])
         return min(may) if may is not None and len(may) == 1 else SOMEWHERE
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from laxity import names
-from laxity_k8s.objects.affinity import allowed
+from laxity_k8s.objects.affinity import node_names_for
 from tests.kube.place import HARD, Place, annotations, complete, judged, labels, running
 from tests.kube.service import Json, verdict_of
 
@@ -19,7 +19,7 @@ def test_an_applied_job_is_promised_started_on_named_nodes_and_finishes(there: P
     nodes = json.loads(said[names.NODES])
     assert verdict_of(started)["kind"] == "promise"
     assert {names.PROMISED_FINISH, names.P50_FINISH, names.P90_FINISH, names.REASON} <= said.keys()
-    assert set(nodes) <= (allowed(started["spec"]["template"]) or set())
+    assert set(nodes) <= (node_names_for(started["spec"]["template"]) or set())
     assert set(there.pods("train").values()) == set(nodes)
     there.until(lambda: bool(there.events("train")), "an Event about it")
     assert {"Fits", "DueFirst"} & {event["reason"] for event in there.events("train")}

@@ -10,7 +10,7 @@ from laxity_k8s.act.patches import LONGEST_REASON
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import jobs
 from laxity_k8s.objects.instants import rfc3339
-from laxity_k8s.objects.status_annotation import kept, terms, verdict, verdict_text
+from laxity_k8s.objects.status_annotation import read_status, terms, verdict, verdict_text
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
@@ -50,29 +50,31 @@ def tending(job: Json, *, now: float) -> Tending | None:
     """
     if not jobs.live(job):
         return None
-    state = kept(job)
-    if jobs.unadopted(job):
+    state = read_status(job)
+    if jobs.is_unadopted(job):
         state = replace(state, wanted=0, queued_at=now)
-        words = "it has no verdict yet: suspended until it has one"
+        message = "it has no verdict yet: suspended until it has one"
         body = {
             "metadata": {"annotations": {names.STATUS: state.to_text()}},
             "spec": {"suspend": True},
         }
-        return Tending(patch_of(job, body), "suspended", words)
+        return Tending(patch_of(job, body), "suspended", message)
     how = jobs.by_hand(job)
     if not how:
         return _end_refused(job, now)
     if is_applied(job):
         return _take_back(job, now)
-    why = reason("pinned")
+    pin_reason = reason("pinned")
     state = replace(state, wanted=jobs.width(job))
     pinned = {
         names.PIN: json_tree.annotations(job).get(names.PIN, how),
         names.STATUS: state.to_text(),
-        names.REASON: why.text,
+        names.REASON: pin_reason.text,
     }
     return Tending(
-        patch_of(job, {"metadata": {"annotations": pinned}}), why.code, f"{how}: {why.text}"
+        patch_of(job, {"metadata": {"annotations": pinned}}),
+        pin_reason.code,
+        f"{how}: {pin_reason.text}",
     )
 
 
@@ -84,7 +86,7 @@ def is_applied(job: Json) -> bool:
     if names.PIN in json_tree.annotations(job):
         return False
     runs = jobs.width(job) > 0
-    field = "f:parallelism" if runs and kept(job).wanted else "f:suspend"
+    field = "f:parallelism" if runs and read_status(job).wanted else "f:suspend"
     return any(
         entry.get("manager") in APPLIERS and field in json_tree.table(entry, "fieldsV1", "f:spec")
         for entry in json_tree.items(job, "metadata", "managedFields")
@@ -93,22 +95,22 @@ def is_applied(job: Json) -> bool:
 
 def _take_back(job: Json, now: float) -> Tending:
     """The Job as it is after the file was applied, for the next decision."""
-    width, state = jobs.width(job), kept(job)
+    width, state = jobs.width(job), read_status(job)
     body: Json = {}
     if state.wanted == 0:
         body, width = {"spec": {"suspend": True}}, 0
-        words = "a file was applied and started it before its turn: suspended until it comes"
+        message = "a file was applied and started it before its turn: suspended until it comes"
     elif width:
-        words = f"a file was applied again: it runs on {width} until the next decision"
+        message = f"a file was applied again: it runs on {width} until the next decision"
     else:
         state = replace(state, queued_at=now)
-        words = "a file was applied again and stopped it: it starts again as soon as it can"
+        message = "a file was applied again and stopped it: it starts again as soon as it can"
     notes: dict[str, str | None] = {names.STATUS: replace(state, wanted=width).to_text()}
     if width == 0:
         here = json_tree.annotations(job)
         notes |= {key: None for key in (names.STOP, names.RESIZE_TO, names.NODES) if key in here}
     return Tending(
-        patch_of(job, {"metadata": {"annotations": notes}, **body}), "applied_again", words
+        patch_of(job, {"metadata": {"annotations": notes}, **body}), "applied_again", message
     )
 
 
@@ -121,12 +123,12 @@ def _end_refused(job: Json, now: float) -> Tending | None:
     refused = verdict(job)
     if not isinstance(refused, Refusal) or not _is_of_cron_job(job) or jobs.width(job):
         return None
-    asks_again = refused.reason.code != "invalid" and kept(job).terms != terms(job)
+    asks_again = refused.reason.code != "invalid" and read_status(job).terms != terms(job)
     if asks_again or jobs.leaving(job, (), 0):
         return None
-    words = refused.reason.text[:LONGEST_REASON]
-    told = f"this run of a CronJob ends refused: {words}"
-    return Tending(failure_patch(job, names.REFUSED, words, now=now), "refused_run_ended", told)
+    message = refused.reason.text[:LONGEST_REASON]
+    told = f"this run of a CronJob ends refused: {message}"
+    return Tending(failure_patch(job, names.REFUSED, message, now=now), "refused_run_ended", told)
 
 
 def _is_of_cron_job(job: Json) -> bool:
@@ -143,18 +145,18 @@ def refusal(job: Json, bad: Mapping[str, jobs.BadJob]) -> Tending | None:
     a forecast stands if the API server has refused what followed from it.
     """
     wrong = bad[json_tree.identity(job)]
-    why: Reason = reason(wrong.code, problem="; ".join(wrong.problems)[:1000])
-    metadata: Json = {"annotations": {names.REASON: why.text}}
+    invalid: Reason = reason(wrong.code, problem="; ".join(wrong.problems)[:1000])
+    metadata: Json = {"annotations": {names.REASON: invalid.text}}
     if not (wrong.put_off and isinstance(verdict(job), Promise | Forecast)):
-        metadata["annotations"][names.VERDICT] = verdict_text(Refusal(why))
+        metadata["annotations"][names.VERDICT] = verdict_text(Refusal(invalid))
         metadata["labels"] = {names.VERDICT_LABEL: "refused"}
-        state = kept(job)
+        state = read_status(job)
         if state.terms:
             metadata["annotations"][names.STATUS] = replace(state, terms="").to_text()
-    said = metadata["annotations"]
-    if all(json_tree.annotations(job).get(key) == value for key, value in said.items()):
+    annotations = metadata["annotations"]
+    if all(json_tree.annotations(job).get(key) == value for key, value in annotations.items()):
         return None
-    return Tending(patch_of(job, {"metadata": metadata}), why.code, why.text)
+    return Tending(patch_of(job, {"metadata": metadata}), invalid.code, invalid.text)
 
 
 def failure_patch(job: Json, why: str, words: str, *, now: float) -> Patch:

@@ -39,18 +39,20 @@ _TERMS: Final[Mapping[str, Callable[[QoS], Any]]] = {
 
 def of_training(there: Json, asked: Json) -> list[str]:
     """Differences that make it another training: "epochs: 10 there, 5 asked for"."""
-    one, other = _spec(there), _spec(asked)
-    if one is None or other is None:
+    first, other = _spec(there), _spec(asked)
+    if first is None or other is None:
         return []
-    found: list[str] = [_said(name, read(one), read(other)) for name, read in _FIELDS.items()]
+    differences: list[str] = [
+        describe_difference(name, read(first), read(other)) for name, read in _FIELDS.items()
+    ]
     if other.model != other.name:  # it names one
-        found.append(_said("model", one.model, other.model))
-    if one.entry is None and other.entry is None:
-        found.append(_said("command", _command(there), _command(asked)))
-    for name in sorted({*one.parameters, *other.parameters}):
-        values = (json.dumps(spec.parameters.get(name)) for spec in (one, other))
-        found.append(_said(f"parameter {name}", *values))
-    return list(filter(None, found))
+        differences.append(describe_difference("model", first.model, other.model))
+    if first.entry is None and other.entry is None:
+        differences.append(describe_difference("command", _command(there), _command(asked)))
+    for name in sorted({*first.parameters, *other.parameters}):
+        values = (json.dumps(spec.parameters.get(name)) for spec in (first, other))
+        differences.append(describe_difference(f"parameter {name}", *values))
+    return list(filter(None, differences))
 
 
 def of_terms(there: Json, asked: Json) -> list[str]:
@@ -58,20 +60,22 @@ def of_terms(there: Json, asked: Json) -> list[str]:
     other, now, first = _spec(asked), _spec(there), _spec(first_terms(there))
     if other is None or now is None or first is None:
         return []
-    submitted_at = counts_from(jobs.claimed(now), jobs.created(there))
+    submitted_at = counts_from(jobs.submission_claim(now), jobs.creation_instant(there))
     due = [spec.qos.deadline_at(submitted_at) for spec in (now, first, other)]
-    found = list(_terms_apart(now.qos, first.qos, other.qos))
+    differences = list(_terms_apart(now.qos, first.qos, other.qos))
     if due[2] not in due[:2]:
-        found.insert(0, f"deadline: {_deadline(now.qos)} there, {_deadline(other.qos)} asked for")
-    return found
+        differences.insert(
+            0, f"deadline: {_deadline(now.qos)} there, {_deadline(other.qos)} asked for"
+        )
+    return differences
 
 
 def first_terms(job: Json) -> Json:
     """The Job with the terms of its first submission."""
     first = mapping(json_tree.annotations(job).get(names.FIRST_TERMS))
     notes = {**json_tree.annotations(job), **first}
-    kept = {name: text for name, text in notes.items() if text is not None}
-    return {**job, "metadata": {**job["metadata"], "annotations": kept}}
+    texts = {name: text for name, text in notes.items() if text is not None}
+    return {**job, "metadata": {**job["metadata"], "annotations": texts}}
 
 
 def _terms_apart(now: QoS, first: QoS, other: QoS) -> Iterator[str]:
@@ -84,14 +88,14 @@ def _deadline(qos: QoS) -> str:
     return qos.deadline_text if qos.deadline is not None else "none"
 
 
-def _said(name: str, there: Any, asked: Any) -> str:
+def describe_difference(name: str, there: Any, asked: Any) -> str:
     return "" if there == asked else f"{name}: {there} there, {asked} asked for"
 
 
 def _command(job: Json) -> str:
     container = json_tree.dig(job, "spec", "template", "spec", "containers", 0)
-    words = (json_tree.items(container, field) for field in ("command", "args"))
-    return " ".join(str(word) for part in words for word in part)
+    lists = (json_tree.items(container, field) for field in ("command", "args"))
+    return " ".join(str(word) for part in lists for word in part)
 
 
 def _without_folder(entry: str | None) -> str | None:

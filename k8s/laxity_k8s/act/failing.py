@@ -20,8 +20,8 @@ from laxity_k8s.act.events import camel_case
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
 from laxity_k8s.objects.conditions import condition
-from laxity_k8s.objects.pods import ended_at
-from laxity_k8s.objects.status_annotation import kept
+from laxity_k8s.objects.pods import end_instant
+from laxity_k8s.objects.status_annotation import read_status
 from laxity_scheduler.live import Reports
 from laxity_scheduler.model.reasons import Reason, reason
 
@@ -44,17 +44,17 @@ def failing(job: Json, own: Sequence[Json], reports: Reports, *, now: float) -> 
     if not _is_ours(job):
         return None
     trains = _trains(job)
-    why = _keep_failing(job, own, reports, trains=trains)
-    if why is None and trains:
-        why = _cannot_start(job, own)
-    if why is None or not (trains or _is_to_be_told(job, why)):
+    cause = _keep_failing(job, own, reports, trains=trains)
+    if cause is None and trains:
+        cause = _cannot_start(job, own)
+    if cause is None or not (trains or _is_to_be_told(job, cause)):
         return None
     if trains:
         return Tending(
-            failure_patch(job, camel_case(why.code), why.text, now=now), why.code, why.text
+            failure_patch(job, camel_case(cause.code), cause.text, now=now), cause.code, cause.text
         )
-    body: Json = {"metadata": {"annotations": {names.REASON: why.text}}}
-    return Tending(patch_of(job, body), why.code, why.text)
+    body: Json = {"metadata": {"annotations": {names.REASON: cause.text}}}
+    return Tending(patch_of(job, body), cause.code, cause.text)
 
 
 def _is_ours(job: Json) -> bool:
@@ -73,8 +73,8 @@ def _trains(job: Json) -> bool:
     if json_tree.dig(job, "spec", "backoffLimitPerIndex") is not None:
         return False
     container = json_tree.dig(job, "spec", "template", "spec", "containers", 0)
-    words = [*json_tree.items(container, "command"), *json_tree.items(container, "args")]
-    return any(WORKER in str(word) for word in words)
+    arguments = [*json_tree.items(container, "command"), *json_tree.items(container, "args")]
+    return any(WORKER in str(word) for word in arguments)
 
 
 def _is_to_be_told(job: Json, why: Reason) -> bool:
@@ -86,14 +86,14 @@ def _is_to_be_told(job: Json, why: Reason) -> bool:
 def _keep_failing(
     job: Json, own: Sequence[Json], reports: Reports, *, trains: bool
 ) -> Reason | None:
-    found = [pod for pod in own if pods.has_failed(pod)]
-    if len(found) < MOST_FAILURES:
+    failures = [pod for pod in own if pods.has_failed(pod)]
+    if len(failures) < MOST_FAILURES:
         return None
-    often = max(_in_a_row(job, own, found, reports), key=len, default=[])
+    often = max(_in_a_row(job, own, failures, reports), key=len, default=[])
     if len(often) < MOST_FAILURES:
         return None
     code = "workers_keep_failing" if trains else "pods_keep_failing"
-    return reason(code, times=len(often), died=pods.failure(max(often, key=ended_at)))
+    return reason(code, times=len(often), died=pods.failure(max(often, key=end_instant)))
 
 
 def _in_a_row(
@@ -103,12 +103,12 @@ def _in_a_row(
     since = reports(str(job["metadata"].get("uid"))).epoch_ended_at or 0.0
     failed: defaultdict[int | None, list[Json]] = defaultdict(list)
     for pod in found:
-        if ended_at(pod) >= since:
+        if end_instant(pod) >= since:
             failed[pods.index(pod)].append(pod)
     if unnumbered := failed.pop(None, []):
-        done = (ended_at(pod) for pod in own if pods.phase(pod) == "Succeeded")
+        done = (end_instant(pod) for pod in own if pods.phase(pod) == "Succeeded")
         since = max(done, default=0.0)
-        recent = sorted((pod for pod in unnumbered if ended_at(pod) >= since), key=ended_at)
+        recent = sorted((pod for pod in unnumbered if end_instant(pod) >= since), key=end_instant)
         workers = max(1, pods.count(json_tree.dig(job, "spec", "parallelism")))
         failed[None] = recent[::-workers]
     return failed.values()
@@ -116,18 +116,18 @@ def _in_a_row(
 
 def _cannot_start(job: Json, own: Iterable[Json]) -> Reason | None:
     """The last of several starts in vain: this one waits for an image as well."""
-    starts = kept(job).failed_starts + 1
-    why = next((pods.pending([pod], MOST_WORKERS) for pod in own if _waits_in_vain(pod)), "")
-    if not why or starts < MOST_STARTS or not jobs.width(job):
+    starts = read_status(job).failed_starts + 1
+    cause = next((pods.pending([pod], MOST_WORKERS) for pod in own if _waits_in_vain(pod)), "")
+    if not cause or starts < MOST_STARTS or not jobs.width(job):
         return None
-    return reason("workers_cannot_start", times=starts, why=why)
+    return reason("workers_cannot_start", times=starts, why=cause)
 
 
 def _waits_in_vain(pod: Json) -> bool:
     if pods.phase(pod) != "Pending" or pods.leaving(pod):
         return False
     return any(
-        json_tree.dig(one, "state", "waiting", "reason") in NOT_STARTABLE
+        json_tree.dig(status, "state", "waiting", "reason") in NOT_STARTABLE
         for field in ("initContainerStatuses", "containerStatuses")
-        for one in json_tree.items(pod, "status", field)
+        for status in json_tree.items(pod, "status", field)
     )

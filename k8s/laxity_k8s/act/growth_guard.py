@@ -15,7 +15,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.accelerator_nodes import machine, resource_of
-from laxity_k8s.objects.affinity import allowed, liked
+from laxity_k8s.objects.affinity import node_names_for, preference_weights
 from laxity_scheduler.model.decision import Admit, Decision, Resize
 from laxity_scheduler.model.job import Job
 
@@ -23,7 +23,7 @@ Jobs = Mapping[str, Json]
 Rows = Mapping[str, Job]
 
 
-def postponed(
+def jobs_to_postpone(
     by_job: Mapping[str, Sequence[Decision]],
     rows: Rows,
     jobs: Jobs,
@@ -34,25 +34,25 @@ def postponed(
     growing = {
         job: new
         for job, mine in by_job.items()
-        for one in mine
-        if isinstance(one, Resize) and (new := _new(one, rows))
+        for decision in mine
+        if isinstance(decision, Resize) and (new := _new(decision, rows))
     }
     if not growing:
         return set()
-    meant = _meant(by_job, rows)
-    found = set()
+    meant = nodes_in_plan(by_job, rows)
+    postponed = set()
     for job, new in growing.items():
         others = {node for node, whose in meant.items() if whose - {job}}
         taken = others | set(on_its_way(job))
         template = json_tree.table(jobs.get(job), "spec", "template")
         if job in jobs and guard(job, may_stray, template, new, taken):
-            found.add(job)
-    return found
+            postponed.add(job)
+    return postponed
 
 
 def may_stray(template: Json, new: Collection[str], taken: Iterable[str]) -> bool:
     """Whether workers meant for the nodes `new` might be sent to one of `taken` instead."""
-    may, likes = allowed(template), liked(template)
+    may, likes = node_names_for(template), preference_weights(template)
     return any(
         other != node and likes.get(machine(other), 0) >= likes.get(machine(node), 0)
         for other in taken
@@ -71,10 +71,10 @@ def _new(one: Decision, rows: Rows) -> tuple[str, ...]:
     return ()
 
 
-def _meant(by_job: Mapping[str, Sequence[Decision]], rows: Rows) -> Mapping[str, set[str]]:
+def nodes_in_plan(by_job: Mapping[str, Sequence[Decision]], rows: Rows) -> Mapping[str, set[str]]:
     """For whose new workers this plan means each node."""
     meant: defaultdict[str, set[str]] = defaultdict(set)
     for job, mine in by_job.items():
-        for node in (node for one in mine for node in _new(one, rows)):
+        for node in (node for decision in mine for node in _new(decision, rows)):
             meant[node].add(job)
     return meant

@@ -76,19 +76,21 @@ class Limits:
 
 
 def _security(template: Json, level: str) -> list[QoSError]:
-    found = violations(template, level)
-    more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
-    if not found:
+    breaches = violations(template, level)
+    more = [f"and {len(breaches) - MOST_NAMED} more"] if len(breaches) > MOST_NAMED else []
+    if not breaches:
         return []
-    said = "; ".join([*found[:MOST_NAMED], *more])
-    return [QoSError(TEMPLATE, f"breaks pod security level {level!r} of its namespace: {said}")]
+    listed = "; ".join([*breaches[:MOST_NAMED], *more])
+    return [QoSError(TEMPLATE, f"breaks pod security level {level!r} of its namespace: {listed}")]
 
 
 def _accounts(template: Json, labels: Json) -> list[QoSError]:
     """Accounts and priorities that the cluster or somebody else's workload has."""
-    pod, found = json_tree.table(template, "spec"), []
+    pod, problems = json_tree.table(template, "spec"), []
     if str(pod.get("priorityClassName") or "").startswith("system-"):
-        found.append(QoSError(f"{TEMPLATE}.priorityClassName", "system- classes are the cluster's"))
+        problems.append(
+            QoSError(f"{TEMPLATE}.priorityClassName", "system- classes are the cluster's")
+        )
     allowed = {"", "default", labels.get(SERVICE_ACCOUNT, "default")}
     for field in ("serviceAccountName", "serviceAccount"):
         if str(pod.get(field) or "") not in allowed:
@@ -96,15 +98,15 @@ def _accounts(template: Json, labels: Json) -> list[QoSError]:
                 f"{pod[field]!s:.63} is not open to trainings; an administrator opens it with: "
                 f"kubectl label namespace NAME {SERVICE_ACCOUNT}={pod[field]!s:.63}"
             )
-            found.append(QoSError(f"{TEMPLATE}.{field}", problem))
-    return found
+            problems.append(QoSError(f"{TEMPLATE}.{field}", problem))
+    return problems
 
 
 def _above(notes: Json, labels: Json) -> list[QoSError]:
     """The class, if it is above what the namespace allows: the rule of admission.yaml."""
     by_rule = "hard" if notes.get(names.DEADLINE) is not None else "best_effort"
-    asked, most = str(notes.get(names.CLASS) or by_rule), labels.get(MAX_CLASS, "hard")
-    if RANKS.get(asked, 0) <= RANKS.get(most, RANKS["hard"]):
+    wanted_class, most = str(notes.get(names.CLASS) or by_rule), labels.get(MAX_CLASS, "hard")
+    if RANKS.get(wanted_class, 0) <= RANKS.get(most, RANKS["hard"]):
         return []
-    problem = f"{asked} is above what the namespace allows ({MAX_CLASS}={most})"
+    problem = f"{wanted_class} is above what the namespace allows ({MAX_CLASS}={most})"
     return [QoSError("class", problem)]

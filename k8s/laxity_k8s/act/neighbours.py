@@ -8,27 +8,27 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, reason
 
 
-def taken(
+def blame_neighbours(
     state: ClusterState,
     row: Job,
     decisions: Sequence[Decision],
     foreign_gpus: Callable[[Iterable[str]], int],
 ) -> Reason | None:
     """What a job in danger is told of the GPUs of others; None if it is in no danger by them."""
-    why = next(
+    blame = next(
         (
-            one.reason
-            for one in decisions
-            if isinstance(one, Promised) and one.reason.code == "promise_in_danger"
+            decision.reason
+            for decision in decisions
+            if isinstance(decision, Promised) and decision.reason.code == "promise_in_danger"
         ),
         None,
     )
-    if why is None:
+    if blame is None:
         return None
     may = state.eligible_nodes(row)
     there = {node.id: node.gpus for node in state.nodes if may is None or node.id in may}
     gpus = foreign_gpus(there)
     if not gpus:
         return None
-    facts = {name: why.fact(name) for name in ("p90_at", "late_s")}
+    facts = {name: blame.fact(name) for name in ("p90_at", "late_s")}
     return reason("gpus_taken_by_others", gpus=gpus, of=sum(there.values()), **facts)

@@ -18,13 +18,13 @@ from laxity import names
 from laxity.parsing import calendar_instant
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
-from laxity_k8s.objects.affinity import allowed, onto
+from laxity_k8s.objects.affinity import node_names_for, onto
 from laxity_k8s.objects.instants import rfc3339
 from laxity_k8s.objects.jobs import is_elastic
 from laxity_k8s.objects.status_annotation import (
-    Kept,
-    kept,
-    refused_deadline,
+    JobStatusRecord,
+    read_refused_deadline,
+    read_status,
     terms,
     verdict_label,
     verdict_text,
@@ -84,8 +84,8 @@ class _Draft:
     row: Job
     now: float
     notes: Mapping[str, str]  # the Job's annotations as they are
-    was: Kept
-    kept: dict[str, Any] = field(default_factory=dict)  # what becomes of it
+    was: JobStatusRecord
+    status_fields: dict[str, Any] = field(default_factory=dict)  # what becomes of it
     annotations: dict[str, str | None] = field(default_factory=dict)
     labels: dict[str, str | None] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=dict)
@@ -113,7 +113,7 @@ def job_patch(
     what its workers show to the service. A wait that repeats the one before is the Job's reason
     again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
     """
-    draft = _Draft(job, row, now, json_tree.annotations(job), kept(job))
+    draft = _Draft(job, row, now, json_tree.annotations(job), read_status(job))
     for decision in decisions:
         _add(draft, decision, roomy, token)
     if repeats_wait:
@@ -164,57 +164,61 @@ def _add(draft: _Draft, decision: Decision, roomy: Sequence[str], token: str) ->
 
 def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
     """The verdict, its instants, and for which terms it was given."""
-    told: Verdict = verdict_after(draft.row, decision, draft.now)
-    if isinstance(told, Promise):  # the Job is its namespace's to read
-        told = replace(told, rests_on=_own(told.rests_on, draft.row.id))
-    p90 = instant(told.p90_at)
+    verdict: Verdict = verdict_after(draft.row, decision, draft.now)
+    if isinstance(verdict, Promise):  # the Job is its namespace's to read
+        verdict = replace(verdict, rests_on=_own(verdict.rests_on, draft.row.id))
+    p90 = instant(verdict.p90_at)
     draft.annotations |= {
-        names.VERDICT: verdict_text(told),
-        names.PROMISED_DEADLINE: instant(told.deadline_at) if isinstance(told, Promise) else None,
-        names.PROMISED_FINISH: p90 if isinstance(told, Promise) else None,
-        names.P50_FINISH: instant(getattr(told, "p50_at", float("inf"))),
+        names.VERDICT: verdict_text(verdict),
+        names.PROMISED_DEADLINE: instant(verdict.deadline_at)
+        if isinstance(verdict, Promise)
+        else None,
+        names.PROMISED_FINISH: p90 if isinstance(verdict, Promise) else None,
+        names.P50_FINISH: instant(getattr(verdict, "p50_at", float("inf"))),
         names.P90_FINISH: p90,
     }
     draft.labels |= {
-        names.VERDICT_LABEL: verdict_label(told),
+        names.VERDICT_LABEL: verdict_label(verdict),
         names.CLASS_LABEL: draft.row.service_class,
     }
-    said = draft.notes.get(names.DEADLINE, "")
-    draft.kept |= {"terms": terms(draft.job), "asked_deadline": said}
-    if isinstance(decision, Refuse) and isinstance(told, Promise):
+    deadline = draft.notes.get(names.DEADLINE, "")
+    draft.status_fields |= {"terms": terms(draft.job), "asked_deadline": deadline}
+    if isinstance(decision, Refuse) and isinstance(verdict, Promise):
         _refuse_deadline(draft, decision)
         return
-    if not (isinstance(told, Promise) and told.deadline_at != draft.row.deadline_at):
+    if not (isinstance(verdict, Promise) and verdict.deadline_at != draft.row.deadline_at):
         draft.annotations[names.REFUSED_DEADLINE] = None
     _say(draft, decision.reason)
-    if isinstance(told, Refusal) and told.offers:
-        draft.told.append(("offered", partial(_offered, told.offers)))
+    if isinstance(verdict, Refusal) and verdict.offers:
+        draft.told.append(("offered", partial(describe_offers, verdict.offers)))
 
 
 def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
     """Another deadline is refused, and the promise stands: it is said once beside the promise."""
-    why = decision.reason.within(draft.row.id.partition("/")[0])
-    asked = instant(draft.row.deadline_at)
-    before = refused_deadline(draft.job)
-    if (before.get("deadline"), before.get("code")) == (asked, why.code):
+    reason_within = decision.reason.within(draft.row.id.partition("/")[0])
+    deadline = instant(draft.row.deadline_at)
+    before = read_refused_deadline(draft.job)
+    if (before.get("deadline"), before.get("code")) == (deadline, reason_within.code):
         return
-    said = {"deadline": asked, "code": why.code, "reason": _words(why)}
-    draft.annotations[names.REFUSED_DEADLINE] = json.dumps(said)
-    _say(draft, why)
+    refusal = {"deadline": deadline, "code": reason_within.code, "reason": _words(reason_within)}
+    draft.annotations[names.REFUSED_DEADLINE] = json.dumps(refusal)
+    _say(draft, reason_within)
     if decision.refusal.offers:
-        draft.told.append(("offered", partial(_offered, decision.refusal.offers)))
+        draft.told.append(("offered", partial(describe_offers, decision.refusal.offers)))
 
 
-def _offered(offers: Sequence[Offer]) -> str:
+def describe_offers(offers: Sequence[Offer]) -> str:
     """Counter-offers as somebody with kubectl alone can take them up: which annotation, what."""
-    words: Mapping[str, Callable[[Offer], str]] = {
+    texts: Mapping[str, Callable[[Offer], str]] = {
         "deadline": lambda offer: f"{names.DEADLINE}: {rfc3339(math.ceil(offer.deadline_at))}",
         "widths": lambda offer: f"{names.WIDTHS}: {','.join(map(str, offer.widths))}",
         "borrow": lambda offer: f"{offer.gpus_borrowed} more GPU(s)",
         "soft": lambda _: f"{names.CLASS}: soft (a forecast, no promise)",
         "probe": lambda _: "two epochs as a probe first",
     }
-    return "would be taken with " + "; or with ".join(words[one.kind](one) for one in offers)
+    return "would be taken with " + "; or with ".join(
+        texts[counter_offer.kind](counter_offer) for counter_offer in offers
+    )
 
 
 def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> None:
@@ -224,20 +228,25 @@ def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> 
         draft.spec["completions"] = width
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
-    template = {**(onto(draft.job, decision.nodes, roomy) or {}), **_shown(draft.job, token)}
+    template = {**(onto(draft.job, decision.nodes, roomy) or {}), **token_patch(draft.job, token)}
     if template:
         draft.spec["template"] = template
         draft.reset_first = bool(json_tree.dig(draft.job, "status", "startTime"))
-    draft.kept |= {"resumed_at": now, "width_changed_at": now, "since": now, "wanted": width}
-    draft.kept |= {"freed_for": "", "freed_nodes": (), "freed_at": 0.0}
+    draft.status_fields |= {
+        "resumed_at": now,
+        "width_changed_at": now,
+        "since": now,
+        "wanted": width,
+    }
+    draft.status_fields |= {"freed_for": "", "freed_nodes": (), "freed_at": 0.0}
     draft.turn = Turn.START
     _say(draft, decision.reason)
 
 
-def _shown(job: Json, token: str) -> Json:
+def token_patch(job: Json, token: str) -> Json:
     """The patch of spec.template that shows the pods their token; nothing if they have it."""
-    said = json_tree.table(job, "spec", "template", "metadata", "annotations")
-    if not token or said.get(names.WORKER_TOKEN) == token:
+    annotations = json_tree.table(job, "spec", "template", "metadata", "annotations")
+    if not token or annotations.get(names.WORKER_TOKEN) == token:
         return {}
     return {"metadata": {"annotations": {names.WORKER_TOKEN: token}}}
 
@@ -248,25 +257,25 @@ def _resize(draft: _Draft, decision: Resize) -> None:
         draft.annotations[names.RESIZE_TO] = str(width)
         _say(draft, decision.reason)
         return
-    why = decision.reason
+    resize_reason = decision.reason
     if width > before and (outside := _outside(draft.job, decision)):
         wanted, width = width, _widest_within(draft, decision)
-        why = reason(
+        resize_reason = reason(
             "pods_may_not_go_there", wanted=wanted, nodes=", ".join(outside), workers=width
         )
         if width == before:
-            _say(draft, why)
+            _say(draft, resize_reason)
             return
     draft.spec |= {"parallelism": width, "completions": width}
     draft.annotations |= {names.NODES: json.dumps(decision.nodes[:width]), names.RESIZE_TO: None}
-    draft.kept |= {**_accounted(draft), "width_changed_at": draft.now, "wanted": width}
+    draft.status_fields |= {**gpu_seconds(draft), "width_changed_at": draft.now, "wanted": width}
     draft.turn = Turn.SCALE_IN if width < before else Turn.SCALE_OUT
-    _say(draft, why)
+    _say(draft, resize_reason)
 
 
 def _outside(job: Json, decision: Resize) -> list[str]:
     """Nodes where new workers cannot start: a template's affinity is fixed while the Job runs."""
-    may = allowed(json_tree.table(job, "spec", "template"))
+    may = node_names_for(json_tree.table(job, "spec", "template"))
     return [] if may is None else sorted(set(decision.nodes) - may)
 
 
@@ -277,21 +286,21 @@ def _widest_within(draft: _Draft, decision: Resize) -> int:
         (index for index, node in enumerate(decision.nodes) if node in outside), decision.workers
     )
     before = draft.row.workers
-    return max((one for one in draft.row.widths if before < one <= room), default=before)
+    return max((width for width in draft.row.widths if before < width <= room), default=before)
 
 
 def _preempt(draft: _Draft, decision: Preempt) -> None:
     if decision.at == "epoch":
         if names.STOP not in draft.notes:
-            asked = {"at": draft.now, "for": decision.beneficiary}
-            draft.annotations[names.STOP] = json.dumps(asked)
+            request = {"at": draft.now, "for": decision.beneficiary}
+            draft.annotations[names.STOP] = json.dumps(request)
         _say(draft, decision.reason)
         return
     draft.spec["suspend"] = True
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
     failed = count_failed_starts(draft.row) if decision.reason.code in FAILED_START_CODES else 0
-    draft.kept |= {
-        **_accounted(draft),
+    draft.status_fields |= {
+        **gpu_seconds(draft),
         "queued_at": draft.now,
         "preemptions": draft.was.preemptions + 1,
         "wanted": 0,
@@ -305,7 +314,7 @@ def _preempt(draft: _Draft, decision: Preempt) -> None:
     _say(draft, decision.reason)
 
 
-def _accounted(draft: _Draft) -> dict[str, float]:
+def gpu_seconds(draft: _Draft) -> dict[str, float]:
     """The GPU-seconds with those of the width that ends now."""
     was, now = draft.was, draft.now
     ran_s = max(0.0, now - max(was.since, draft.row.submitted_at))
@@ -315,12 +324,12 @@ def _accounted(draft: _Draft) -> dict[str, float]:
 def _own(ids: Iterable[str], job_id: str) -> tuple[str, ...]:
     """Sources, and jobs of the same namespace."""
     namespace = job_id.partition("/")[0]
-    return tuple(one for one in ids if may_be_named(one, namespace))
+    return tuple(other_id for other_id in ids if may_be_named(other_id, namespace))
 
 
-def _say(draft: _Draft, why: Reason) -> None:
-    why = draft.why = why.within(draft.row.id.partition("/")[0])
-    draft.told.append((why.code, partial(_words, why)))
+def _say(draft: _Draft, shown_reason: Reason) -> None:
+    shown_reason = draft.why = shown_reason.within(draft.row.id.partition("/")[0])
+    draft.told.append((shown_reason.code, partial(_words, shown_reason)))
 
 
 def _words(why: Reason) -> str:
@@ -330,7 +339,7 @@ def _words(why: Reason) -> str:
 def _keep(draft: _Draft, cycle: int) -> None:
     if draft.why is not None:
         draft.annotations[names.REASON] = _words(draft.why)
-    if draft.kept and (state := replace(draft.was, **draft.kept)) != draft.was:
+    if draft.status_fields and (state := replace(draft.was, **draft.status_fields)) != draft.was:
         draft.annotations[names.STATUS] = state.to_text()
     if cycle and _changes(draft.notes, draft.annotations):
         draft.annotations[names.CYCLE] = str(cycle)

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final
 
 from laxity_k8s import json_tree
-from laxity_k8s.act.growth_guard import postponed
-from laxity_k8s.act.neighbours import taken
+from laxity_k8s.act.growth_guard import jobs_to_postpone
+from laxity_k8s.act.neighbours import blame_neighbours
 from laxity_k8s.act.patches import JobPatch, job_patch
 from laxity_k8s.act.sender import Wish
 from laxity_k8s.cluster_api import Json
@@ -51,8 +51,8 @@ class WaitFilter:
         if not isinstance(last, Wait):
             self._written.pop(job_id, None)
             return True
-        code, at = self._written.get(job_id, ("", 0.0))
-        if code == last.reason.code and now < at + WAITS_AGAIN_S:
+        code, since = self._written.get(job_id, ("", 0.0))
+        if code == last.reason.code and now < since + WAITS_AGAIN_S:
             return False
         self._written[job_id] = (last.reason.code, now)
         return True
@@ -84,9 +84,9 @@ def wishes(
         return [], []
     waits.keep(state.by_id)
     shown = snapshot.shown
-    every = [one for said in by_job.values() for one in said]
+    every = [row_decision for of_job in by_job.values() for row_decision in of_job]
     full = snapshot.bounds.without_room(every, state.by_id, shown)
-    late = postponed(by_job, state.by_id, shown, snapshot.on_its_way, guard)
+    late = jobs_to_postpone(by_job, state.by_id, shown, snapshot.on_its_way, guard)
     nodes = {node.id: node for node in state.nodes}
     freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
     now: list[Wish] = []
@@ -100,22 +100,25 @@ def wishes(
         return job_patch(
             job,
             row,
-            [preempted_for.noted(on_machines(one), shown) for one in mine],
+            [
+                preempted_for.note_beneficiary(on_machines(row_decision), shown)
+                for row_decision in mine
+            ],
             now=at,
             cycle=cycle,
             roomy=machines(roomy(nodes, open_to, row, mine)),
             token=worker_token(str(job["metadata"].get("uid", ""))),
             repeats_wait=repeats_wait,
-            taken=taken(state, row, mine, snapshot.foreign_gpus),
+            taken=blame_neighbours(state, row, mine, snapshot.foreign_gpus),
         )
 
-    for job_id, said in by_job.items():
+    for job_id, of_job in by_job.items():
         row, job = state.by_id.get(job_id), shown.get(job_id)
         mine = [
-            one
-            for one in said
-            if not (job_id in late and isinstance(one, Resize))
-            and not (job_id in full and isinstance(one, Admit | Resize))
+            row_decision
+            for row_decision in of_job
+            if not (job_id in late and isinstance(row_decision, Resize))
+            and not (job_id in full and isinstance(row_decision, Admit | Resize))
         ]
         if row is None or job is None or not mine:
             continue
@@ -125,8 +128,8 @@ def wishes(
         is_first = guard(job_id, first_start, job, mine)
         if is_first is not None:
             made = partial(make, job, row, mine, time.time(), repeats_wait=not is_news)
-            wish = partial(guard, job_id, made)
-            (later if is_first else now).append(wish)
+            guarded = partial(guard, job_id, made)
+            (later if is_first else now).append(guarded)
     return now, later
 
 
@@ -139,5 +142,5 @@ def on_machines(decision: Decision) -> Decision:
 
 def first_start(job: Json, decisions: Sequence[Decision]) -> bool:
     """Whether they let a Job run that never ran: nothing has to be cleared, or freed, before."""
-    starts = any(isinstance(one, Admit) for one in decisions)
+    starts = any(isinstance(decision, Admit) for decision in decisions)
     return starts and not json_tree.dig(job, "status", "startTime")

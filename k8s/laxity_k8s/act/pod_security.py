@@ -76,12 +76,14 @@ class Rule:
 
 
 def _one_of(values: tuple[Any, ...]) -> Allows:
-    return lambda value: any(type(value) is type(one) and value == one for one in values)
+    return lambda value: any(
+        type(value) is type(allowed) and value == allowed for allowed in values
+    )
 
 
 def _within(known: frozenset[str]) -> Allows:
     return lambda value: (
-        isinstance(value, list) and all(isinstance(one, str) and one in known for one in value)
+        isinstance(value, list) and all(isinstance(item, str) and item in known for item in value)
     )
 
 
@@ -149,10 +151,10 @@ def violations(template: Json, level: str) -> list[str]:
     """What of a pod template breaks this level, each with its place; none for `privileged`."""
     if level == LEVELS[0]:
         return []
-    found = [*_baseline(template)]
+    breaches = [*_baseline(template)]
     if level != LEVELS[1]:
-        found += _restricted(json_tree.table(template, "spec"))
-    return list(dict.fromkeys(found))
+        breaches += check_restricted(json_tree.table(template, "spec"))
+    return list(dict.fromkeys(breaches))
 
 
 def harden(template: Json) -> None:
@@ -196,7 +198,7 @@ def _baseline(template: Json) -> Iterator[str]:
             yield f"metadata.annotations: {name} must be runtime/default"
 
 
-def _restricted(pod: Json) -> Iterator[str]:
+def check_restricted(pod: Json) -> Iterator[str]:
     yield from _broken(pod.get("securityContext"), RESTRICTED, "securityContext")
     for where, container in _containers(pod):
         own, inside = container.get("securityContext"), f"{where}.securityContext"
@@ -217,8 +219,8 @@ def _broken(value: Any, rules: Iterable[Rule], where: str = "") -> Iterator[str]
         yield f"{where}: must be an object"
         return
     for rule in rules:
-        found = json_tree.dig(value, *rule.path)
-        if not rule.is_needed if found is None else rule.allows(found):
+        value_at = json_tree.dig(value, *rule.path)
+        if not rule.is_needed if value_at is None else rule.allows(value_at):
             continue
         place = ".".join(filter(None, (where, *rule.path)))
         yield f"{place} must be {rule.wanted}"

@@ -70,20 +70,20 @@ class Reminders:
         self._heard[job_id] = signal.generation
 
     def report(self, uid: str) -> Report:
-        said, parked = self._reports(uid), self._parked.get(uid)
+        report, parked = self._reports(uid), self._parked.get(uid)
         if parked is None:
-            return said
-        return replace(said, parked_epoch=parked.epoch, since=max(said.since, parked.at))
+            return report
+        return replace(report, parked_epoch=parked.epoch, since=max(report.since, parked.at))
 
     def patches(self, state: ClusterState, now: float, *, guard: Guard) -> list[Patch]:
         """Signals to write onto pods now; a Job of which none can be made is the guard's."""
         self.due_at = FOREVER
-        asked = [job for job in state.running if self._concerns(job)]
-        self._forget(asked)
+        signalled = [job for job in state.running if self._concerns(job)]
+        self._forget(signalled)
         if len(self._heard) > 2 * len(state.jobs) + MOST_HEARD:
-            self._heard = {job: said for job, said in self._heard.items() if job in state.by_id}
+            self._heard = {job: signal for job, signal in self._heard.items() if job in state.by_id}
         with self._mirror.lock:
-            made = (guard(job.id, self._patch, job, now) for job in asked)
+            made = (guard(job.id, self._patch, job, now) for job in signalled)
             return [patch for patch in made if patch is not None]
 
     def close(self) -> None:
@@ -95,10 +95,10 @@ class Reminders:
         """Its workers are asked for something, or a pod of it has been told something."""
         if self._written is None:
             with self._mirror.lock:
-                told = [pod for pod in self._mirror.pods.values() if _told(pod)]
-            self._written = {pods.owner(pod)[0] for pod in told}
-        asked = job.stop_requested_at is not None or job.resize_to > 0
-        return asked or job.id in self._written
+                annotated = [pod for pod in self._mirror.pods.values() if signal_on(pod)]
+            self._written = {pods.owner(pod)[0] for pod in annotated}
+        is_signalled = job.stop_requested_at is not None or job.resize_to > 0
+        return is_signalled or job.id in self._written
 
     def _forget(self, asked: list[Job]) -> None:
         """What is known of jobs that are asked for nothing any more."""
@@ -117,20 +117,20 @@ class Reminders:
         manifest, pod = self._mirror.jobs.get(job.id), self._leader(job.id)
         if manifest is None or pod is None:
             return None
-        signal, told = self._signals.of(manifest), _told(pod)
+        signal, written = self._signals.of(manifest), signal_on(pod)
         wanted = json.dumps(signal.to_json(), sort_keys=True)
-        if told == wanted:
+        if written == wanted:
             if signal.stop:
                 self._look(job.id, manifest, pod, signal, now)
             return None
-        if not told and not self._waited(job.id, signal, now):
+        if not written and not self._has_waited(job.id, signal, now):
             return None
         if self._written is not None:
             self._written.add(job.id)
         body = {"metadata": {"annotations": {names.SIGNAL: wanted}}}
         return Patch("pods", json_tree.identity(pod), body)
 
-    def _waited(self, job_id: str, signal: Signal, now: float) -> bool:
+    def _has_waited(self, job_id: str, signal: Signal, now: float) -> bool:
         """Whether nobody has come for this signal for long enough."""
         if self._heard.get(job_id) == signal.generation:
             return False
@@ -146,13 +146,13 @@ class Reminders:
     def _leader(self, job_id: str) -> Json | None:
         """The running pod of worker 0, which speaks for all."""
         own = self._mirror.pods_of.get(job_id, {}).values()
-        live = (pod for pod in own if not pods.over(pod) and not pods.leaving(pod))
+        live = (pod for pod in own if not pods.is_finished(pod) and not pods.leaving(pod))
         return next((pod for pod in live if pods.index(pod) == 0), None)
 
     def _look(self, job_id: str, job: Json, pod: Json, signal: Signal, now: float) -> None:
         """Have its log read, every few seconds, until it says that the worker waits."""
-        known = self._parked.get(_uid(job))
-        if known is not None and known.generation == signal.generation:
+        parked_epoch = self._parked.get(_uid(job))
+        if parked_epoch is not None and parked_epoch.generation == signal.generation:
             return
         if self._looked_at.get(job_id, -FOREVER) + LOOK_S <= now:
             self._looked_at[job_id] = now
@@ -168,9 +168,9 @@ class Reminders:
 
     def _read(self) -> None:
         guard = Guard()
-        while (asked := self._logs.get()) is not None:
+        while (request := self._logs.get()) is not None:
             with suppress(*SHARED):  # asked again in a moment
-                guard(f"log of {asked[0]}", self._read_one, *asked)
+                guard(f"log of {request[0]}", self._read_one, *request)
 
     def _read_one(self, job_id: str, uid: str, pod_id: str, generation: int, at: float) -> None:
         text = self._api.log(pod_id, tail=TAIL_LINES)
@@ -181,7 +181,7 @@ class Reminders:
             self._on_news()
 
 
-def _told(pod: Json) -> str:
+def signal_on(pod: Json) -> str:
     return json_tree.annotations(pod).get(names.SIGNAL, "")
 
 

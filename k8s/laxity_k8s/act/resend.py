@@ -29,10 +29,10 @@ def at_revision(patch: Patch, job: Json) -> Patch:
 
 def alike(latest: Json, shown: Json | None) -> bool:
     """Nothing that was decided on has changed: only the status, or notes of somebody else."""
-    return shown is not None and _decided_on(latest) == _decided_on(shown)
+    return shown is not None and inputs_of_decision(latest) == inputs_of_decision(shown)
 
 
-def _decided_on(job: Json) -> tuple[Any, ...]:
+def inputs_of_decision(job: Json) -> tuple[Any, ...]:
     notes = {**json_tree.labels(job), **json_tree.annotations(job)}
     ours = {key: notes[key] for key in notes if key.startswith(f"{names.DOMAIN}/")}
     return (

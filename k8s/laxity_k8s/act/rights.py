@@ -33,9 +33,11 @@ class Rights:
             )
         elif namespace not in self._without:
             self._without.add(namespace)
-            words = f"nothing is decided about Jobs there: {no_rights(namespace, own_namespace())}"
-            LOG.warning("%s", words)
-            self._events.say(own_pod(), "namespace_not_bound", words, warning=True)
+            message = (
+                f"nothing is decided about Jobs there: {no_rights(namespace, own_namespace())}"
+            )
+            LOG.warning("%s", message)
+            self._events.say(own_pod(), "namespace_not_bound", message, warning=True)
 
 
 def no_rights(namespace: str, own: str) -> str:

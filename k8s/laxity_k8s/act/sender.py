@@ -24,7 +24,7 @@ from laxity_k8s.cluster_api import (
     Patch,
 )
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.conditions import finished
+from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.seal import Seal
 from laxity_k8s.observe.cluster_cache import Mirror
 
@@ -60,40 +60,40 @@ class Sender:
 
     def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""
-        resets = [reset(one) for one in wished if one.reset_first]
+        resets = [reset(patch) for patch in wished if patch.reset_first]
         cleared = {done.patch.id: done for done in self.done(resets)}
-        ready = [one for one in wished if not one.reset_first]
-        for one in wished:
-            after = cleared.get(one.patch.id) if one.reset_first else None
+        ready = [patch for patch in wished if not patch.reset_first]
+        for patch in wished:
+            after = cleared.get(patch.patch.id) if patch.reset_first else None
             if after is not None and after.object is not None:
-                ready.append(onto_revision(one, after.object))
+                ready.append(onto_revision(patch, after.object))
         if not ready and not later:
             return
         sent: dict[str, JobPatch] = {}
 
         def patches() -> Iterator[Patch]:
-            for one in chain(ready, in_batches(wish() for wish in later)):
-                if one is not None:
-                    sent[one.patch.id] = one
-                    yield one.patch
+            for patch in chain(ready, in_batches(make() for make in later)):
+                if patch is not None:
+                    sent[patch.patch.id] = patch
+                    yield patch.patch
 
         for done in self.done(patches()):
             self._guard(done.patch.id, self._say, done.object or {}, sent[done.patch.id])
 
     def tend(self, found: Sequence[Tending]) -> None:
         """What Jobs need before they are decided on, and the news about it."""
-        news = {one.patch.id: one for one in found}
+        news = {correction.patch.id: correction for correction in found}
         refused: list[Outcome] = []
-        for done in [*self.done([one.patch for one in found], refused), *refused]:
-            one = news[done.patch.id]
+        for done in [*self.done([correction.patch for correction in found], refused), *refused]:
+            correction = news[done.patch.id]
             with self._mirror.lock:
                 job = done.object or self._mirror.jobs.get(done.patch.id)
             if job is not None:  # an Event can be written where the Job cannot
-                self._events.say(job, one.code, one.words, warning=True)
+                self._events.say(job, correction.code, correction.words, warning=True)
 
     def _say(self, job: Json, one: JobPatch) -> None:
-        for code, words in one.said:
-            self._events.say(job, code, words)
+        for code, text in one.said:
+            self._events.say(job, code, text)
 
     def done(self, patches: Iterable[Patch], refused: list[Outcome] | None = None) -> list[Outcome]:
         """Outcomes that went well; most others lost a race, and the next cycle sees who won.
@@ -102,12 +102,12 @@ class Sender:
         """
         done = []
         try:
-            answers = self._api.patch_many(self._sealed(patches)) if patches else ()
+            answers = self._api.patch_many(self._seal_all(patches)) if patches else ()
         except BaseException:  # cut off after some of them were sent
             self.unsure = True
             raise
         for first in answers:
-            outcome = self._guard(first.patch.id, self._settled, first)
+            outcome = self._guard(first.patch.id, self._resend, first)
             if outcome is not None and outcome.ok and outcome.object is not None:
                 done.append(outcome)
             elif outcome is not None and _is_refused(outcome):
@@ -117,7 +117,7 @@ class Sender:
                 self._mirror.put_back(first.patch.id)
         return done
 
-    def _sealed(self, patches: Iterable[Patch]) -> Iterator[Patch]:
+    def _seal_all(self, patches: Iterable[Patch]) -> Iterator[Patch]:
         """The patches, those of verdict and status sealed; what cannot be sealed is not sent."""
         for patch in patches:
             sealed = self._guard(patch.id, self._seal_one, patch)
@@ -132,7 +132,7 @@ class Sender:
         with self._mirror.lock:
             return self._seal.onto(patch, self._mirror.jobs.get(patch.id))
 
-    def _settled(self, first: Outcome) -> Outcome:
+    def _resend(self, first: Outcome) -> Outcome:
         """What became of a patch in the end; the mirror knows it."""
         outcome = self._once_more(first) if first.status == CONFLICT else first
         if _is_refused(outcome):
@@ -150,7 +150,7 @@ class Sender:
     def _once_more(self, lost: Outcome) -> Outcome:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""
         latest = self._latest(lost.patch)
-        if latest is None or not alike(latest, self._shown(lost.patch.id)) or finished(latest):
+        if latest is None or not alike(latest, self._shown(lost.patch.id)) or is_finished(latest):
             return lost
         again = next(iter(self._api.patch_many([at_revision(lost.patch, latest)])))
         if again.status == CONFLICT:

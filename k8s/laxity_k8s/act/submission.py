@@ -25,8 +25,8 @@ from laxity_k8s.objects import pods
 from laxity_k8s.objects.attempts import attempt, begins_anew, next_attempt
 from laxity_k8s.objects.conditions import condition
 from laxity_k8s.objects.job_schema import JOB, misfits
-from laxity_k8s.objects.jobs import managed
-from laxity_k8s.objects.status_annotation import kept, verdict
+from laxity_k8s.objects.jobs import is_managed
+from laxity_k8s.objects.status_annotation import read_status, verdict
 from laxity_scheduler.live import DuplicateJobError, Manifest, Reports
 from laxity_scheduler.model.verdict import Refusal
 
@@ -53,7 +53,7 @@ def submit(
     DuplicateJobError if the name is taken, or if the key names a job of another declaration: in what
     they differ.
     """
-    job = prepared(manifest, now=now)
+    job = prepare_manifest(manifest, now=now)
     TrainingSpec.from_manifest(job)
     if limits is not None:
         limits.check(job)
@@ -77,22 +77,22 @@ def submit(
     return _of_key(api, job, there, reports)  # somebody was quicker
 
 
-def prepared(manifest: Manifest, *, now: float) -> Json:
+def prepare_manifest(manifest: Manifest, *, now: float) -> Json:
     """The manifest as laxity wants it: labelled, suspended, with the time of its submission.
 
     Its workers are told what they need to know of it (laxity.job.complete_manifest).
     """
-    job = _copied(manifest)
+    job = copy_json(manifest)
     metadata = job["metadata"] = _object(job, "metadata")
     for field in ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"):
         metadata.pop(field, None)
     metadata.setdefault("namespace", "default")
     metadata["labels"] = {**_object(metadata, "labels"), names.MANAGED: "true"}
     metadata["labels"].pop(names.VERDICT_LABEL, None)
-    said = {k: v for k, v in _object(metadata, "annotations").items() if k not in NOT_SAID}
-    at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-    said.setdefault(names.SUBMITTED_AT, at.replace("+00:00", "Z"))
-    metadata["annotations"] = said
+    annotations = {k: v for k, v in _object(metadata, "annotations").items() if k not in NOT_SAID}
+    submitted_at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+    annotations.setdefault(names.SUBMITTED_AT, submitted_at.replace("+00:00", "Z"))
+    metadata["annotations"] = annotations
     job["spec"] = {**_object(job, "spec"), "suspend": True}
     job.pop("status", None)
     _one_gpu(job)
@@ -103,14 +103,16 @@ def prepared(manifest: Manifest, *, now: float) -> Json:
 
 def check_shape(manifest: Manifest) -> None:
     """QoSError names every field whose type is not that of the API."""
-    raise_all(QoSError(where, what) for where, _, what in map(_parted, misfits(manifest, JOB)))
+    raise_all(
+        QoSError(where, what) for where, _, what in map(split_problem, misfits(manifest, JOB))
+    )
 
 
-def _parted(problem: str) -> tuple[str, str, str]:
+def split_problem(problem: str) -> tuple[str, str, str]:
     return problem.partition(": ")
 
 
-def _copied(manifest: object) -> Json:
+def copy_json(manifest: object) -> Json:
     """A copy of the manifest, which is to be JSON that an API server takes."""
     if not isinstance(manifest, dict):
         raise QoSError("manifest", f"{manifest!r:.60} is no JSON object")
@@ -125,14 +127,14 @@ def latest_attempt(jobs: Iterable[Json], namespace: str, key: str | None) -> Jso
     """The Job of the highest attempt with this key in this namespace."""
     if key is None:
         return None
-    found = [
+    attempts = [
         job
         for job in jobs
-        if managed(job)
+        if is_managed(job)
         and json_tree.dig(job, "metadata", "namespace") == namespace
         and json_tree.annotations(job).get(names.IDEMPOTENCY_KEY) == key
     ]
-    return max(found, key=attempt, default=None)
+    return max(attempts, key=attempt, default=None)
 
 
 def _of_key(api: ClusterApi, job: Json, before: Json, reports: Reports) -> Json:
@@ -144,7 +146,7 @@ def _of_key(api: ClusterApi, job: Json, before: Json, reports: Reports) -> Json:
     if condition(before, "Complete") == "True":
         _check_same(before, of_training(before, job), OTHER_TRAINING)
         return before
-    if isinstance(verdict(before), Refusal) and kept(before).resumed_at is None:
+    if isinstance(verdict(before), Refusal) and read_status(before).resumed_at is None:
         api.delete("jobs", json_tree.identity(before), uid=before["metadata"]["uid"])
         job["metadata"]["name"] = before["metadata"]["name"]
         return api.create("jobs", job)

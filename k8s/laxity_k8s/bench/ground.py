@@ -102,7 +102,7 @@ class Ground:
             self.ask("DELETE", collection("jobs", namespace), {"propagationPolicy": "Background"})
         try:
             self.ask("DELETE", f"{NAMESPACES}/{namespace}", {})
-            self.until(lambda: self._gone(namespace), self.patience_s, f"{namespace} to be gone")
+            self.until(lambda: self._is_gone(namespace), self.patience_s, f"{namespace} to be gone")
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
@@ -111,7 +111,7 @@ class Ground:
     def sweep(self, say: Listen) -> None:
         """Remove what an earlier bench, killed with -9, left behind."""
         left = self.ask("GET", NAMESPACES, labelSelector=LABEL).get("items") or []
-        for namespace in (one["metadata"]["name"] for one in left):
+        for namespace in (namespace_object["metadata"]["name"] for namespace_object in left):
             say(f"removing {namespace}, left by a bench that was killed")
             self._made.append(namespace)
             self.remove(namespace)
@@ -133,7 +133,7 @@ class Ground:
 
         self._run(self.together(made, create))
         self.until(
-            lambda: self._counted(namespace, _waits) == jobs,
+            lambda: self._count_jobs(namespace, _waits) == jobs,
             within_s,
             f"{jobs} Jobs to be Suspended (does kube-controller-manager run?)",
         )
@@ -141,13 +141,15 @@ class Ground:
 
     def until_running(self, namespace: str, jobs: int, *, within_s: float = 600.0) -> None:
         self.until(
-            lambda: self._counted(namespace, _runs) == jobs, within_s, f"{jobs} Jobs' pods to run"
+            lambda: self._count_jobs(namespace, _runs) == jobs,
+            within_s,
+            f"{jobs} Jobs' pods to run",
         )
 
-    def untouched(self, namespace: str) -> None:
+    def check_untouched(self, namespace: str) -> None:
         """BenchError if somebody decides on labelled Jobs here already."""
-        found = self.jobs(namespace)
-        if any(names.VERDICT in json_tree.annotations(job) for job in found):
+        jobs = self.jobs(namespace)
+        if any(names.VERDICT in json_tree.annotations(job) for job in jobs):
             raise BenchError(
                 "a laxity service acts on this cluster: for the bench, stop it "
                 "(kubectl -n laxity scale deployment laxity --replicas 0)"
@@ -155,10 +157,10 @@ class Ground:
 
     def jobs(self, namespace: str) -> list[Json]:
         """From the API server's cache, which costs etcd nothing."""
-        found: list[Json] = self.ask("GET", collection("jobs", namespace), resourceVersion="0")[
+        items: list[Json] = self.ask("GET", collection("jobs", namespace), resourceVersion="0")[
             "items"
         ]
-        return found
+        return items
 
     def until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         """Look now and then, seldom enough that looking takes no more than a quarter of the time."""
@@ -201,10 +203,10 @@ class Ground:
 
         await asyncio.gather(*[worker() for _ in range(self.in_flight)])
 
-    def _counted(self, namespace: str, what: Callable[[Json], bool]) -> int:
+    def _count_jobs(self, namespace: str, what: Callable[[Json], bool]) -> int:
         return sum(map(what, self.jobs(namespace)))
 
-    def _gone(self, namespace: str) -> bool:
+    def _is_gone(self, namespace: str) -> bool:
         try:
             self.ask("GET", f"{NAMESPACES}/{namespace}")
         except ApiError as error:
@@ -231,7 +233,7 @@ class Ground:
 
 def waiting_job(namespace: str, name: str) -> Json:
     """A suspended one-GPU Job with a deadline, as somebody writes it by hand."""
-    said = {
+    annotations = {
         names.DEADLINE: "12h",
         names.MODEL: "bench",
         names.EPOCHS: "10",
@@ -250,7 +252,7 @@ def waiting_job(namespace: str, name: str) -> Json:
             "name": name,
             "namespace": namespace,
             "labels": {names.MANAGED: "true"},
-            "annotations": said,
+            "annotations": annotations,
         },
         "spec": {
             "suspend": True,

@@ -33,7 +33,7 @@ from laxity_k8s.cluster_api import (
     Outcome,
     Patch,
     Watch,
-    unheeded,
+    ignore_cut,
 )
 from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.http.paths import path
@@ -61,7 +61,7 @@ class Lap:
 def bare_lap(ground: Ground, jobs: int) -> Lap:
     with ground.namespace("bare") as namespace:
         waiting = ground.fill(namespace, jobs)
-        ground.untouched(namespace)
+        ground.check_untouched(namespace)
         alike = ground.collect_garbage()
         began, cpu = time.perf_counter(), time.process_time()
         ground.afresh(lambda wire: _unsuspend(ground, wire, namespace, waiting))
@@ -72,7 +72,7 @@ def bare_lap(ground: Ground, jobs: int) -> Lap:
 
 async def _unsuspend(ground: Ground, wire: Wire, namespace: str, waiting: Sequence[str]) -> None:
     headers = {
-        **await wire.authorized(),
+        **await wire.auth_headers(),
         "Content-Type": STRATEGIC_PATCH,
         "Accept": "application/json",
     }
@@ -92,8 +92,8 @@ def laxity_lap(ground: Ground, jobs: int) -> Lap:
     with ground.namespace("laxity") as namespace, serving(ground, namespace) as (service, api):
         service.run_cycle()  # a service that has been up for a while has looked before
         ground.fill(namespace, jobs)
-        ground.untouched(namespace)
-        ground.until(lambda: api.shown(service) == jobs, 60.0, "the watch to show all Jobs")
+        ground.check_untouched(namespace)
+        ground.until(lambda: api.waiting_count(service) == jobs, 60.0, "the watch to show all Jobs")
         service.world.observe()
         alike = ground.collect_garbage()
         began, cpu = time.perf_counter(), time.process_time()
@@ -173,15 +173,15 @@ class Narrowed:
         self.admitted = 0
         self.acked_at = self.cpu_at = 0.0
 
-    def shown(self, service: Service) -> int:
+    def waiting_count(self, service: Service) -> int:
         """Waiting Jobs that the service's world knows of."""
         from laxity_k8s.objects.conditions import condition
 
         return sum(condition(dict(job), "Suspended") == "True" for job in service.world.jobs())
 
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
-        found = self._api.list(kind, selector=selector)
-        return Listing(tuple(filter(self._sees(kind), found.items)), found.resource_version)
+        listing = self._api.list(kind, selector=selector)
+        return Listing(tuple(filter(self._sees(kind), listing.items)), listing.resource_version)
 
     def watch(
         self,
@@ -189,7 +189,7 @@ class Narrowed:
         *,
         since: str,
         on_change: Callable[[Change], None],
-        on_cut: Callable[[bool], None] = unheeded,
+        on_cut: Callable[[bool], None] = ignore_cut,
     ) -> Watch:
         sees = self._sees(kind)
 
@@ -204,7 +204,8 @@ class Narrowed:
         self.acked_at, self.cpu_at = time.perf_counter(), time.process_time()
         outcomes = tuple(answers)
         self.admitted += sum(
-            one.ok and json_tree.dig(one.patch.body, "spec", "suspend") is False for one in outcomes
+            outcome.ok and json_tree.dig(outcome.patch.body, "spec", "suspend") is False
+            for outcome in outcomes
         )
         return outcomes
 

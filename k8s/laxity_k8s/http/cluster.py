@@ -22,12 +22,12 @@ import uvloop
 
 from laxity_k8s.act.limits import Limits
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
-from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
 from laxity_k8s.http.paths import collection, path, whole_items
 from laxity_k8s.http.session import STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
-from laxity_k8s.objects.seal import Seal, shared_seal
+from laxity_k8s.objects.seal import Seal, open_seal
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Reports
 
@@ -93,13 +93,13 @@ class KubernetesApi:
         *,
         since: str,
         on_change: Callable[[Change], None],
-        on_cut: Callable[[bool], None] = unheeded,
+        on_cut: Callable[[bool], None] = ignore_cut,
     ) -> "_Watch":
         watch = _Watch(self._loop, kind, on_change, on_cut)
         watched = KindWatch(self._wire, kind, since, watch.take, on_cut=watch.take, bell=self._bell)
-        seen = self._seen.pop(kind, None)
-        if seen is not None and seen.resource_version == since:
-            watched.seed(seen.items)
+        listing = self._seen.pop(kind, None)
+        if listing is not None and listing.resource_version == since:
+            watched.seed(listing.items)
         watch.begin(watched)
         return watch
 
@@ -153,7 +153,7 @@ class KubernetesApi:
         def create(body: Json) -> Json:
             return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
 
-        return shared_seal(read, create, namespace=namespace)
+        return open_seal(read, create, namespace=namespace)
 
     def close(self) -> None:
         self._wait(self._end())

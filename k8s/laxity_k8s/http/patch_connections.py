@@ -184,7 +184,7 @@ class Lines:
         start = f"{method} {self._prefix}{_one_line(target)} HTTP/1.1\r\n"
         head = f"{start}{self._common(headers)}Content-Length: {len(body)}\r\n\r\n"
         until = asyncio.get_running_loop().time() + timeout_s
-        line = self._kept()
+        line = self._last_used()
         if line is None:
             async with asyncio.timeout_at(until):
                 line = await self._next()
@@ -206,11 +206,13 @@ class Lines:
     def _common(self, headers: Mapping[str, str]) -> str:
         """The headers as text: made once for the thousands of requests that have the same."""
         if headers != self._headers:
-            said = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in headers.items())
-            self._headers, self._said = dict(headers), f"Host: {self._authority}\r\n{said}"
+            headers_text = "".join(
+                f"{name}: {_one_line(value)}\r\n" for name, value in headers.items()
+            )
+            self._headers, self._said = dict(headers), f"Host: {self._authority}\r\n{headers_text}"
         return self._said
 
-    def _kept(self) -> Line | None:
+    def _last_used(self) -> Line | None:
         """The connection used last, so that those not needed any more are left to the server."""
         while self._free:
             line = self._free.pop()

@@ -28,10 +28,10 @@ KINDS: Final[dict[Kind, str]] = {
 def whole_items(kind: Kind, answer: dict[str, Any]) -> tuple[Json, ...]:
     """The objects of a list. Each says what it is, which only the list itself does by itself."""
     version = GROUPS[kind].removeprefix("/apis/").removeprefix("/api/")
-    found: list[Json] = answer.get("items") or []
-    for item in found:
+    items: list[Json] = answer.get("items") or []
+    for item in items:
         item["apiVersion"], item["kind"] = version, KINDS[kind]
-    return tuple(found)
+    return tuple(items)
 
 
 def collection(kind: Kind, namespace: str = "") -> str:

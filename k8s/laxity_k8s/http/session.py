@@ -65,8 +65,8 @@ class Wire:
         self.acting = 0  # who sends patches now: what is read here otherwise had better wait
         self.awaited = 0  # patches that were announced and are not out yet
         self.unread = 0  # watches that have left something unread meanwhile
-        self._at_rest = _happened()
-        self._caught_up = _happened()
+        self._at_rest = set_event()
+        self._caught_up = set_event()
         self._rng = random.Random()  # noqa: S311 - spreads retries; nothing is decided by it
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(
@@ -125,7 +125,7 @@ class Wire:
         most = in_flight if decided else min(in_flight, EARLY)
         self._lines.expect(min(patches, most))
 
-    async def authorized(self) -> Mapping[str, str]:
+    async def auth_headers(self) -> Mapping[str, str]:
         """The headers that say who calls."""
         return await self._authorize()
 
@@ -140,11 +140,11 @@ class Wire:
         await self._lines.close()
         await self._connector.close(abort_ssl=True)
         await self._session.close()
-        for one in self._sockets:
+        for sock in self._sockets:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
         for _look in range(round(CLOSE_S / CLOSE_LOOK_S)):
-            if all(one.fileno() < 0 for one in self._sockets):
+            if all(sock.fileno() < 0 for sock in self._sockets):
                 return
             await asyncio.sleep(CLOSE_LOOK_S)
 
@@ -195,7 +195,7 @@ class Wire:
         allowed: Allowed = lambda: True,
     ) -> bytes:
         """As `json`, the bytes as they came. A POST is not repeated once it may have arrived."""
-        sent = _written(body, f"{method} {path}") if body is not None else None
+        sent = encode_body(body, f"{method} {path}") if body is not None else None
         patience = patience or self._patience
         attempt = 0
         while True:
@@ -277,7 +277,7 @@ class Wire:
         return reply
 
 
-def _happened() -> asyncio.Event:
+def set_event() -> asyncio.Event:
     event = asyncio.Event()
     event.set()
     return event
@@ -290,11 +290,11 @@ async def _within(event: asyncio.Event, longest_s: float) -> None:
 
 
 def _target(path: str, query: Mapping[str, str] | None) -> str:
-    return f"{path}?{_encoded(tuple(query.items()))}" if query else path
+    return f"{path}?{encode_query(tuple(query.items()))}" if query else path
 
 
 @lru_cache(maxsize=16)
-def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+def encode_query(query: tuple[tuple[str, str], ...]) -> str:
     """What thousands of patches say alike."""
     return urlencode(query)
 
@@ -303,7 +303,7 @@ def _no_answer(error: Exception) -> tuple[int, bytes, float]:
     return 0, f"{type(error).__name__}: {error}".encode(), 0.0
 
 
-def _written(body: Mapping[str, Any], what: str) -> bytes:
+def encode_body(body: Mapping[str, Any], what: str) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as error:  # as a server would have answered
@@ -320,9 +320,9 @@ def _retry_after_s(said: str) -> float:
 def _words(method: str, path: str, status: int, text: bytes) -> str:
     """The server's own message where it gives one."""
     try:
-        said = orjson.loads(text).get("message", "")
+        message = orjson.loads(text).get("message", "")
     except (orjson.JSONDecodeError, AttributeError):
-        said = text.decode(errors="replace")[:300]
+        message = text.decode(errors="replace")[:300]
     if status == 0:
-        return f"the API server does not answer ({method} {path}): {said}"
-    return f"{method} {path}: {status} {said}"
+        return f"the API server does not answer ({method} {path}): {message}"
+    return f"{method} {path}: {status} {message}"

@@ -18,7 +18,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, unheeded
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, ignore_cut
 from laxity_k8s.http.paths import collection, object_id, whole_items
 from laxity_k8s.http.session import Patience, Wire
 from laxity_k8s.objects import pods
@@ -77,7 +77,7 @@ class KindWatch:
         since: str,
         on_changes: OnChanges,
         *,
-        on_cut: Callable[[bool], None] = unheeded,
+        on_cut: Callable[[bool], None] = ignore_cut,
         bell: Bell | None = None,
     ) -> None:
         self._wire = wire
@@ -229,11 +229,11 @@ class KindWatch:
         except ApiError as error:
             LOG.info("%s: %s", self._path, error)
             return
-        known = self._known or {}
+        previous = self._known or {}
         fresh = {object_id(item): item for item in whole_items(self._kind, answer)}
-        changes = [Change("DELETED", known[gone]) for gone in known.keys() - fresh.keys()]
+        changes = [Change("DELETED", previous[gone]) for gone in previous.keys() - fresh.keys()]
         for name, item in fresh.items():
-            old = known.get(name)
+            old = previous.get(name)
             if old is None or _version(old) != _version(item):
                 changes.append(Change("ADDED" if old is None else "MODIFIED", item))
         self._on_changes(changes)
@@ -253,13 +253,13 @@ async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
 
 def latest(lines: Sequence[bytes]) -> list[bytes]:
     """The last line of each object, in their order; lines that do not say whose they are stay."""
-    found: dict[bytes, bytes] = {}
+    newest: dict[bytes, bytes] = {}
     for line in lines:
-        known = BEGINNING.match(line)
-        key = known[1] if known is not None else line
-        found.pop(key, None)  # it stands where its last line stood
-        found[key] = line
-    return list(found.values())
+        beginning = BEGINNING.match(line)
+        key = beginning[1] if beginning is not None else line
+        newest.pop(key, None)  # it stands where its last line stood
+        newest[key] = line
+    return list(newest.values())
 
 
 def _version(item: Json) -> str:

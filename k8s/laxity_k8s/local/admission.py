@@ -21,10 +21,10 @@ LONGEST_NAME = 63
 FIXED = ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy")
 
 
-def admitted(job: Json) -> Json:
+def admit(job: Json) -> Json:
     """A new Job with its defaults; with laxity's label it starts suspended. 422 if it is invalid."""
     _refuse(job, misfits(job, JOB))
-    whole = _defaulted(job)
+    whole = fill_defaults(job)
     labels = json_tree.labels(job)
     if labels.get(names.MANAGED) == "true" and names.KUEUE_QUEUE not in labels:
         whole["spec"]["suspend"] = True
@@ -32,7 +32,7 @@ def admitted(job: Json) -> Json:
     return whole
 
 
-def _defaulted(job: Json) -> Json:
+def fill_defaults(job: Json) -> Json:
     """What Kubernetes fills in where a field is missing or null."""
     spec = {key: value for key, value in json_tree.table(job, "spec").items() if value is not None}
     spec.setdefault("completionMode", "NonIndexed")
@@ -49,15 +49,15 @@ def _defaulted(job: Json) -> Json:
     return {**job, "metadata": json_tree.table(job, "metadata"), "spec": {**defaults, **spec}}
 
 
-def changed(old: Json, patch: Mapping[str, Any]) -> Json:
+def apply_patch(old: Json, patch: Mapping[str, Any]) -> Json:
     """The Job after a patch of all but its status. 422 if the change is not allowed."""
     _refuse(old, misfits(patch, {}, "patch"))
     merged = json_tree.merge(old, {key: value for key, value in patch.items() if key != "status"})
     _refuse(old, misfits(merged, JOB))
-    new = _defaulted(merged)
+    new = fill_defaults(merged)
     fixed = ("name", "namespace", "uid", "creationTimestamp")
-    kept = {key: old["metadata"][key] for key in fixed if key in old["metadata"]}
-    new["metadata"] = {**new["metadata"], **kept}
+    unchangeable = {key: old["metadata"][key] for key in fixed if key in old["metadata"]}
+    new["metadata"] = {**new["metadata"], **unchangeable}
     if new["spec"] != old["spec"]:
         new["metadata"]["generation"] = (whole_number(old["metadata"].get("generation")) or 1) + 1
     _refuse(new, _problems(new) + _forbidden(old, new))
@@ -83,54 +83,56 @@ def with_status(old: Json, patch: Mapping[str, Any]) -> Json:
 
 def _problems(job: Json) -> list[str]:
     spec = job["spec"]
-    found = []
+    problems = []
     name = str(json_tree.dig(job, "metadata", "name") or "")
     if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        found.append(f'metadata.name: Invalid value: "{name}": lower case letters, digits, - and .')
+        problems.append(
+            f'metadata.name: Invalid value: "{name}": lower case letters, digits, - and .'
+        )
     for field in ("parallelism", "completions", "backoffLimit"):
         value = spec.get(field)
         if value is not None and (not isinstance(value, int) or value < 0):
-            found.append(f"spec.{field}: Invalid value: {value}: must be at least 0")
+            problems.append(f"spec.{field}: Invalid value: {value}: must be at least 0")
         elif value is not None and field != "backoffLimit" and value > MOST_INDEXES:
-            found.append(f"spec.{field}: Invalid value: {value}: at most {MOST_INDEXES}")
+            problems.append(f"spec.{field}: Invalid value: {value}: at most {MOST_INDEXES}")
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None:
-        found.append("spec.completions: Required value: when completion mode is Indexed")
-    return found + _template_problems(spec)
+        problems.append("spec.completions: Required value: when completion mode is Indexed")
+    return problems + _template_problems(spec)
 
 
 def _template_problems(spec: Json) -> list[str]:
     pod = json_tree.table(spec, "template", "spec")
-    found = []
+    problems = []
     if not json_tree.items(pod, "containers"):
-        found.append("spec.template.spec.containers: Required value")
+        problems.append("spec.template.spec.containers: Required value")
     policy = pod.get("restartPolicy", "Always")
     if policy not in {"Never", "OnFailure"}:
-        found.append(
+        problems.append(
             f'spec.template.spec.restartPolicy: Unsupported value: "{policy}": '
             'supported values: "OnFailure", "Never"'
         )
     if "podFailurePolicy" in spec and policy != "Never":
-        found.append("spec.podFailurePolicy: Invalid value: only with restartPolicy Never")
-    return found
+        problems.append("spec.podFailurePolicy: Invalid value: only with restartPolicy Never")
+    return problems
 
 
 def _forbidden(old: Json, new: Json) -> list[str]:
     before, after = old["spec"], new["spec"]
-    found = [
+    problems = [
         f"spec.{key}: field is immutable" for key in FIXED if before.get(key) != after.get(key)
     ]
     if before.get("completions") != after.get("completions") and not _elastic(before, after):
-        found.append(
+        problems.append(
             f"spec.completions: Invalid value: {after.get('completions')}: field is immutable unless "
             "it equals parallelism before and after, in Indexed completion mode"
         )
     movable = before.get("suspend") and not json_tree.dig(old, "status", "startTime")
     same = (
-        _unmoved(before["template"]) == _unmoved(after["template"])
+        without_placement(before["template"]) == without_placement(after["template"])
         if movable
         else (before["template"] == after["template"])
     )
-    return found if same else [*found, "spec.template: Invalid value: field is immutable"]
+    return problems if same else [*problems, "spec.template: Invalid value: field is immutable"]
 
 
 def _elastic(before: Json, after: Json) -> bool:
@@ -142,7 +144,7 @@ def _elastic(before: Json, after: Json) -> bool:
     )
 
 
-def _unmoved(template: Json) -> Json:
+def without_placement(template: Json) -> Json:
     """A template without what says where its pods may run."""
     spec = dict(template.get("spec", {}))
     for key in ("nodeSelector", "tolerations", "schedulingGates"):

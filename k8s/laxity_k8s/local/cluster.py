@@ -19,9 +19,9 @@ from laxity.parsing import instant_at
 from laxity.private_files import private_folder
 from laxity_k8s import json_tree
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
-from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, unheeded
+from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.local.admission import admitted, changed, with_status
+from laxity_k8s.local.admission import admit, apply_patch, with_status
 from laxity_k8s.local.job_controller import Backoff
 from laxity_k8s.local.kubelet import Kit
 from laxity_k8s.local.loop import Controller
@@ -29,7 +29,7 @@ from laxity_k8s.local.processes import Processes
 from laxity_k8s.local.shutdown import claim, stop_workers
 from laxity_k8s.local.store import Rows
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import finished
+from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.objects.instants import rfc3339
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Reports
@@ -81,7 +81,7 @@ class LocalCluster:
         *,
         since: str,
         on_change: Callable[[Change], None],
-        on_cut: Callable[[bool], None] = unheeded,
+        on_cut: Callable[[bool], None] = ignore_cut,
     ) -> "RowWatch":
         del on_cut  # nothing stands in between
         return RowWatch(self.rows, kind, since=int(since or 0), on_change=on_change)
@@ -89,7 +89,7 @@ class LocalCluster:
     def create(self, kind: Kind, body: Mapping[str, Any]) -> Json:
         thing = {**body, "metadata": _new_metadata(kind, json_tree.table(body, "metadata"))}
         if kind == "jobs":
-            thing = admitted({**thing, "status": {}})
+            thing = admit({**thing, "status": {}})
         with self.rows.writing():
             if self.rows.find(kind, json_tree.identity(thing)) is not None:
                 message = f'{kind} "{json_tree.identity(thing)}" already exists'
@@ -106,7 +106,7 @@ class LocalCluster:
                     f"{old['metadata']['resourceVersion']}, the patch was made on {expected}"
                 )
                 raise ApiError(message, status=409)
-            return self.rows.put(patch.kind, _patched(old, patch))
+            return self.rows.put(patch.kind, merge_patch(old, patch))
 
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
         return [self._outcome(patch) for patch in patches]
@@ -117,7 +117,7 @@ class LocalCluster:
             if uid not in ("", thing["metadata"]["uid"]):
                 message = f'{kind} "{object_id}" is another one: its uid is not {uid}'
                 raise ApiError(message, status=409)
-            if kind == "pods" and not pods.over(thing):
+            if kind == "pods" and not pods.is_finished(thing):
                 meta = {"deletionTimestamp": rfc3339(time.time()), **thing["metadata"]}
                 self.rows.put(kind, {**thing, "metadata": meta})
             else:
@@ -202,22 +202,22 @@ class RowWatch:
                     self._rows.changed.wait()
                 if self._stopping:
                     return
-                found = self._next()
-            for change in found:
+                changes = self._next()
+            for change in changes:
                 key = json_tree.identity(change.object)
                 (self._ids.discard if change.type == "DELETED" else self._ids.add)(key)
                 self._on_change(change)
 
     def _next(self) -> Sequence[Change]:
         try:
-            found, self._since = self._rows.changes(self._kind, self._since)
+            changes, self._since = self._rows.changes(self._kind, self._since)
         except ApiError:  # too old: all that is, and what was seen and is no more
             listing = self._rows.listing(self._kind)
             self._since = int(listing.resource_version)
             here = {json_tree.identity(thing) for thing in listing.items}
-            gone = [_gone(key) for key in self._ids - here]
+            gone = [deletion_of(key) for key in self._ids - here]
             return [*gone, *(Change("MODIFIED", thing) for thing in listing.items)]
-        return [change for _, change in found]
+        return [change for _, change in changes]
 
 
 def open_world(
@@ -237,9 +237,9 @@ def open_world(
     `url` is handed to the workers; `nodes` (GPUs by name) lays out several nodes.
     """
     layout = dict(nodes) if nodes is not None else {"local": slots or os.cpu_count() or 1}
-    given = {names.ENV_URL: url, names.ENV_HOME: str(home)}
+    env = {names.ENV_URL: url, names.ENV_HOME: str(home)}
     cluster = LocalCluster(
-        home, layout, given={key: value for key, value in given.items() if value}, backoff=backoff
+        home, layout, given={key: value for key, value in env.items() if value}, backoff=backoff
     )
     return LiveCluster(
         cluster, reports, keep_s=keep_s, fit_within_s=fit_within_s, worker_token=worker_token
@@ -255,14 +255,14 @@ def ambient(environ: Mapping[str, str]) -> dict[str, str]:
     return environment(environ) | shared
 
 
-def _patched(old: Json, patch: Patch) -> Json:
+def merge_patch(old: Json, patch: Patch) -> Json:
     if patch.kind != "jobs":
         return dict(json_tree.merge(old, patch.body))
     if patch.subresource == "status":
         return with_status(old, patch.body)
-    if finished(old):  # accepted and without effect on what runs
+    if is_finished(old):  # accepted and without effect on what runs
         return dict(json_tree.merge(old, {k: v for k, v in patch.body.items() if k != "status"}))
-    return changed(old, patch.body)
+    return apply_patch(old, patch.body)
 
 
 def _new_metadata(kind: Kind, given: Mapping[str, Any]) -> Json:
@@ -294,6 +294,6 @@ def _node(name: str, gpus: int, old: Json) -> Json:
     }
 
 
-def _gone(key: str) -> Change:
+def deletion_of(key: str) -> Change:
     namespace, _, name = key.rpartition("/")
     return Change("DELETED", {"metadata": {"namespace": namespace, "name": name}})

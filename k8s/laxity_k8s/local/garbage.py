@@ -8,7 +8,7 @@ from laxity.parsing import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.local.kubelet import Kit
 from laxity_k8s.local.store import Rows
-from laxity_k8s.objects.conditions import ended_at
+from laxity_k8s.objects.conditions import end_instant
 
 EVENTS_S = 3600.0
 
@@ -16,7 +16,7 @@ EVENTS_S = 3600.0
 def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
     """Remove what is older than `keep_s`; how many Jobs and folders were removed."""
     with rows.writing():  # nobody takes the name of one of them in between
-        old = [job for job in rows.listing("jobs").items if ended_at(job) + keep_s <= now]
+        old = [job for job in rows.listing("jobs").items if end_instant(job) + keep_s <= now]
         for job in old:
             rows.remove("jobs", json_tree.identity(job))
     for event in rows.listing("events").items:
@@ -29,10 +29,10 @@ def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
 
 def _folders(rows: Rows, kit: Kit, before: float) -> int:
     jobs = rows.listing("jobs").items
-    kept = {kit.checkpoints(job) for job in jobs}
+    in_use = {kit.checkpoints(job) for job in jobs}
     removed = 0
     for path in _old(kit.home / "checkpoints", "*/*", before):
-        if path not in kept:
+        if path not in in_use:
             shutil.rmtree(path, ignore_errors=True)
             removed += 1
     logs = {kit.log(json_tree.identity(job), 0).name.rpartition("_")[0] for job in jobs}

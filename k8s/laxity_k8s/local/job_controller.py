@@ -15,9 +15,9 @@ from laxity.parsing import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition, finished
+from laxity_k8s.objects.conditions import condition, is_finished
 from laxity_k8s.objects.instants import rfc3339
-from laxity_k8s.objects.pods import COMPLETION_INDEX, ended_at
+from laxity_k8s.objects.pods import COMPLETION_INDEX, end_instant
 
 TRACKED = "batch.kubernetes.io/job-tracking"
 KEPT_FAILURES = 10  # pods of one index that are kept to be looked at
@@ -52,11 +52,11 @@ def reconcile(job: Json, own: Sequence[Json], *, now: float, backoff: Backoff) -
     """One step towards the Job's spec. `own` are its pods, those that are over too."""
     status = {**json_tree.table(job, "status")}
     step = Step(status)
-    if finished(job):
-        step.stop = [json_tree.identity(pod) for pod in own if not pods.over(pod)]
+    if is_finished(job):
+        step.stop = [json_tree.identity(pod) for pod in own if not pods.is_finished(pod)]
         return step
     ending = _count(job, own, step)
-    alive = [pod for pod in own if not pods.over(pod)]
+    alive = [pod for pod in own if not pods.is_finished(pod)]
     active = [pod for pod in alive if not pods.leaving(pod)]
     terminating = [pod for pod in alive if pods.leaving(pod)]
     _suspension(job, step, now)
@@ -72,7 +72,7 @@ def reconcile(job: Json, own: Sequence[Json], *, now: float, backoff: Backoff) -
         _start(job, own, step, alive=alive, now=now, backoff=backoff)
     _tally(status, [*active, *step.create], terminating)
     if ending:
-        _end(status, ending, _said_of_its_end(job) or _blamed(own), now, gone=not terminating)
+        _end(status, ending, _said_of_its_end(job) or first_failure(own), now, gone=not terminating)
     step.forget = _old_failures(own)
     return step
 
@@ -81,11 +81,13 @@ def _count(job: Json, own: Sequence[Json], step: Step) -> str:
     """Count pods that are over; a reason if the failure policy says that the Job fails."""
     status, ending = step.status, ""
     for pod in own:
-        if not pods.over(pod) or TRACKED not in json_tree.items(pod, "metadata", "finalizers"):
+        if not pods.is_finished(pod) or TRACKED not in json_tree.items(
+            pod, "metadata", "finalizers"
+        ):
             continue
         step.counted.append(json_tree.identity(pod))
         if pods.phase(pod) == "Succeeded":
-            _succeeded(status, pods.index(pod))
+            count_success(status, pods.index(pod))
         else:
             action = failure_action(json_tree.items(job, "spec", "podFailurePolicy", "rules"), pod)
             status["failed"] = status.get("failed", 0) + (action != "Ignore")
@@ -93,7 +95,7 @@ def _count(job: Json, own: Sequence[Json], step: Step) -> str:
     return ending
 
 
-def _succeeded(status: Json, index: int | None) -> None:
+def count_success(status: Json, index: int | None) -> None:
     if index is None:
         status["succeeded"] = status.get("succeeded", 0) + 1
         return
@@ -110,8 +112,8 @@ def failure_action(rules: Sequence[Mapping[str, Any]], pod: Json) -> str:
             if (code in wanted.get("values", [])) == (wanted.get("operator") == "In"):
                 return str(rule.get("action"))
         elif pods.disruption(pod) and any(
-            one.get("type") == "DisruptionTarget"
-            for one in json_tree.items(rule, "onPodConditions")
+            row.get("type") == "DisruptionTarget"
+            for row in json_tree.items(rule, "onPodConditions")
         ):
             return str(rule.get("action"))
     return "Count"
@@ -135,9 +137,9 @@ def _verdict(job: Json, step: Step, *, active: int, now: float) -> str:
     spec, status = job["spec"], step.status
     if condition(job, "SuccessCriteriaMet") == "True":
         return "CompletionsReached"
-    for one in json_tree.items(job, "status", "conditions"):
-        if one["type"] == "FailureTarget":
-            return str(one["reason"])
+    for row in json_tree.items(job, "status", "conditions"):
+        if row["type"] == "FailureTarget":
+            return str(row["reason"])
     if status.get("failed", 0) > spec["backoffLimit"]:
         return "BackoffLimitExceeded"
     limit, started = spec.get("activeDeadlineSeconds"), status.get("startTime")
@@ -205,7 +207,7 @@ def _start(
 
 def _ready_at(own: Sequence[Json], index: int | None, *, since: float, backoff: Backoff) -> float:
     ends = [
-        ended_at(pod)
+        end_instant(pod)
         for pod in own
         if pods.phase(pod) == "Failed" and pods.index(pod) == index and not pods.disruption(pod)
     ]
@@ -216,9 +218,11 @@ def _ready_at(own: Sequence[Json], index: int | None, *, since: float, backoff: 
 def _old_failures(own: Sequence[Json]) -> list[str]:
     """Pods that failed long ago: all but the latest of each index."""
     old: list[str] = []
-    failed = [p for p in own if pods.over(p) and not json_tree.items(p, "metadata", "finalizers")]
+    failed = [
+        p for p in own if pods.is_finished(p) and not json_tree.items(p, "metadata", "finalizers")
+    ]
     for index in {pods.index(pod) for pod in failed}:
-        mine = sorted((p for p in failed if pods.index(p) == index), key=ended_at)
+        mine = sorted((p for p in failed if pods.index(p) == index), key=end_instant)
         old += [json_tree.identity(pod) for pod in mine[:-KEPT_FAILURES]]
     return old
 
@@ -233,28 +237,30 @@ def _tally(status: Json, active: Sequence[Json], terminating: Sequence[Json]) ->
 
 def _said_of_its_end(job: Json) -> str:
     """The words of whoever has failed the Job; "" if nobody has."""
-    for one in json_tree.items(job, "status", "conditions"):
-        if one["type"] == "FailureTarget":
-            return str(one.get("message") or "")
+    for row in json_tree.items(job, "status", "conditions"):
+        if row["type"] == "FailureTarget":
+            return str(row.get("message") or "")
     return ""
 
 
-def _blamed(own: Sequence[Json]) -> str:
+def first_failure(own: Sequence[Json]) -> str:
     """The pod that failed first, with its exit code: "" if none did."""
-    failed = [pod for pod in own if pods.over(pod) and pods.phase(pod) == "Failed"]
+    failed = [pod for pod in own if pods.is_finished(pod) and pods.phase(pod) == "Failed"]
     if not failed:
         return ""
-    first = min(failed, key=ended_at)
+    first = min(failed, key=end_instant)
     return pods.failure(first)
 
 
 def _end(status: Json, why: str, message: str, now: float, *, gone: bool) -> None:
     """First the condition that says how it will end; the final one when all pods are gone."""
     well = why == "CompletionsReached"
-    said = {} if well else {"message": message}
-    _set(status, "SuccessCriteriaMet" if well else "FailureTarget", "True", why, now, **said)
+    message_field = {} if well else {"message": message}
+    _set(
+        status, "SuccessCriteriaMet" if well else "FailureTarget", "True", why, now, **message_field
+    )
     if gone:
-        _set(status, "Complete" if well else "Failed", "True", why, now, **said)
+        _set(status, "Complete" if well else "Failed", "True", why, now, **message_field)
         if well:
             status["completionTime"] = rfc3339(now)
 
@@ -304,11 +310,11 @@ def _set(
     status: Json, kind: str, value: str, reason: str, now: float, *, message: str = ""
 ) -> None:
     """Put one condition; an equal one keeps its time."""
-    others = [one for one in status.get("conditions", []) if one["type"] != kind]
+    others = [row for row in status.get("conditions", []) if row["type"] != kind]
     same = [
-        one
-        for one in status.get("conditions", [])
-        if one["type"] == kind and one["status"] == value
+        row
+        for row in status.get("conditions", [])
+        if row["type"] == kind and row["status"] == value
     ]
     new = {"type": kind, "status": value, "reason": reason, "lastTransitionTime": rfc3339(now)}
     new |= {"message": message} if message else {}

@@ -65,25 +65,25 @@ class Kubelet:
 
     def tend(self, pod: Json) -> None:
         """The kubelet's part: bring a pod's process and its row together."""
-        if pods.over(pod):
+        if pods.is_finished(pod):
             self.processes.forget(uid_of(pod))
             return
         node = self.rows.find("nodes", pods.node(pod)) if pods.node(pod) else None
         if pods.node(pod) and (node is None or not is_ready(node)):
             self._lose(pod, "NodeLost")
             return
-        seen = self.processes.look(uid_of(pod))
-        if seen.state == "exited" and not seen.disrupted:
-            self._ended(pod, seen)
-        elif seen.state in {"exited", "lost"}:
+        process = self.processes.look(uid_of(pod))
+        if process.state == "exited" and not process.disrupted:
+            self._note_exit(pod, process)
+        elif process.state in {"exited", "lost"}:
             self._lose(pod, "WorkerLost")
         elif pods.leaving(pod):
-            if seen.state == "absent":
-                self._ended(pod, Seen("exited", code=LOST_CODE, at=time.time()))
+            if process.state == "absent":
+                self._note_exit(pod, Seen("exited", code=LOST_CODE, at=time.time()))
             self.processes.stop(uid_of(pod))
-        elif seen.state == "absent" and node is not None:
+        elif process.state == "absent" and node is not None:
             self._launch(pod)
-        elif seen.state == "running" and pods.phase(pod) != "Running":
+        elif process.state == "running" and pods.phase(pod) != "Running":
             self._status(pod, _running(pod))
 
     def _launch(self, pod: Json) -> None:
@@ -96,23 +96,23 @@ class Kubelet:
             extra |= {names.ENV_JOB: job_id, names.ENV_JOB_UID: job_uid}
             extra[names.ENV_TOKEN] = json_tree.annotations(pod).get(names.WORKER_TOKEN, "")
             extra[names.ENV_CHECKPOINTS] = str(folder)
-            said = json_tree.annotations(job)
-            extra |= {name: said[key] for name, key in SAID if key in said}
+            annotations = json_tree.annotations(job)
+            extra |= {name: annotations[key] for name, key in SAID if key in annotations}
         what = launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
         if not what.argv:
             problem = "its container has no command, and this machine runs no images"
             self.say("NoCommand", f"command:{job_uid}", problem, pod)
-            self._ended(pod, Seen("exited", code=127, at=time.time()))
+            self._note_exit(pod, Seen("exited", code=127, at=time.time()))
             return
         if what.passed_over:
-            words = f"run without {', '.join(what.passed_over)}: this machine has only processes"
-            self.say("PassedOver", f"passed:{job_uid}", words, pod)
+            warning = f"run without {', '.join(what.passed_over)}: this machine has only processes"
+            self.say("PassedOver", f"passed:{job_uid}", warning, pod)
         log = self.kit.log(job_id or json_tree.identity(pod), pods.index(pod) or 0)
         private_folder(log.parent)
         grace_s = float(json_tree.dig(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
         self.processes.start(uid_of(pod), what, log=log, grace_s=grace_s)
 
-    def _ended(self, pod: Json, seen: Seen, *, disrupted: str = "") -> None:
+    def _note_exit(self, pod: Json, seen: Seen, *, disrupted: str = "") -> None:
         """The process is gone: note it, or drop the row if it was to be deleted anyway."""
         pod_id = json_tree.identity(pod)
         with self.rows.writing():
@@ -123,7 +123,7 @@ class Kubelet:
                 self.rows.remove("pods", pod_id)
             else:
                 last = self._last_word(pod) if seen.code and not disrupted else ""
-                status = _terminated(latest, seen, disrupted, last)
+                status = terminated_status(latest, seen, disrupted, last)
                 self.rows.put("pods", {**latest, "status": status})
 
     def _last_word(self, pod: Json) -> str:
@@ -141,7 +141,7 @@ class Kubelet:
     def _lose(self, pod: Json, why: str) -> None:
         """The machine went down, the guard was killed or the node is gone: clear up, replace."""
         self.processes.kill(uid_of(pod))
-        self._ended(pod, Seen("exited", code=LOST_CODE, at=time.time()), disrupted=why)
+        self._note_exit(pod, Seen("exited", code=LOST_CODE, at=time.time()), disrupted=why)
 
     def _status(self, pod: Json, status: Json) -> None:
         with self.rows.writing():
@@ -209,7 +209,7 @@ def _running(pod: Json) -> Json:
     }
 
 
-def _terminated(pod: Json, seen: Seen, disrupted: str, last: str) -> Json:
+def terminated_status(pod: Json, seen: Seen, disrupted: str, last: str) -> Json:
     end = rfc3339(seen.at)
     status = {**json_tree.table(pod, "status")}
     status["phase"] = "Failed" if seen.code else "Succeeded"
@@ -218,8 +218,8 @@ def _terminated(pod: Json, seen: Seen, disrupted: str, last: str) -> Json:
         status["conditions"].append(
             {"type": "DisruptionTarget", "status": "True", "reason": disrupted}
         )
-    said = {"message": last} if last else {}
-    state = {"terminated": {"exitCode": seen.code, "finishedAt": end, **said}}
+    message_field = {"message": last} if last else {}
+    state = {"terminated": {"exitCode": seen.code, "finishedAt": end, **message_field}}
     status["containerStatuses"] = [{"name": _container(pod), "ready": False, "state": state}]
     return status
 

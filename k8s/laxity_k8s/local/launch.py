@@ -40,8 +40,8 @@ def launch(pod: Json, *, ambient: Mapping[str, str], extra: Mapping[str, str], c
     A container that says no PATH finds this interpreter's programs first.
     """
     container = json_tree.dig(pod, "spec", "containers", 0) or {}
-    own, missing = _declared(container, pod)
-    env = dict(ambient) | _given(pod) | dict(extra) | own
+    own, missing = container_env(container, pod)
+    env = dict(ambient) | own_env(pod) | dict(extra) | own
     if "PATH" not in own:
         env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
     argv = [*json_tree.items(container, "command"), *json_tree.items(container, "args")]
@@ -49,25 +49,25 @@ def launch(pod: Json, *, ambient: Mapping[str, str], extra: Mapping[str, str], c
     if folder and not Path(folder).is_dir():
         missing.append(f"workingDir {folder}")
     return Launch(
-        tuple(_expanded(str(word), env) for word in argv),
+        tuple(expand(str(word), env) for word in argv),
         env,
         str(folder if folder and Path(folder).is_dir() else cwd),
-        (*missing, *_left_out(pod)),
+        (*missing, *ignored_fields(pod)),
     )
 
 
-def _given(pod: Json) -> dict[str, str]:
+def own_env(pod: Json) -> dict[str, str]:
     """What the kubelet and the job controller set by themselves."""
-    given = {
+    env = {
         "HOSTNAME": json_tree.dig(pod, "spec", "hostname") or json_tree.identity(pod).split("/")[-1]
     }
     index = json_tree.annotations(pod).get(COMPLETION_INDEX)
     if index is not None:
-        given[names.ENV_INDEX] = index
-    return given
+        env[names.ENV_INDEX] = index
+    return env
 
 
-def _declared(container: Json, pod: Json) -> tuple[dict[str, str], list[str]]:
+def container_env(container: Json, pod: Json) -> tuple[dict[str, str], list[str]]:
     env: dict[str, str] = {}
     missing = []
     for entry in json_tree.items(container, "env"):
@@ -78,7 +78,7 @@ def _declared(container: Json, pod: Json) -> tuple[dict[str, str], list[str]]:
         elif "valueFrom" in entry:
             missing.append(f"env {name}")
         else:
-            env[name] = _expanded(str(entry.get("value", "")), env)
+            env[name] = expand(str(entry.get("value", "")), env)
     return env, missing
 
 
@@ -92,21 +92,24 @@ def field_value(path: str, pod: Json) -> str:
     return str(json_tree.dig(pod, *path.split(".")) or "")
 
 
-def _expanded(text: str, env: Mapping[str, str]) -> str:
+def expand(text: str, env: Mapping[str, str]) -> str:
     """$(NAME) from the environment; an unknown one stays, $$ is a dollar sign."""
     return REFERENCE.sub(
         lambda found: "$" if found[1] is None else env.get(found[1], found[0]), text
     )
 
 
-def _left_out(pod: Json) -> list[str]:
+def ignored_fields(pod: Json) -> list[str]:
     spec = json_tree.table(pod, "spec")
     first = json_tree.dig(spec, "containers", 0) or {}
     image = first.get("image")
-    found = [] if image in {None, "", DEFAULT_IMAGE} else [f"image {image}"]
+    fields = [] if image in {None, "", DEFAULT_IMAGE} else [f"image {image}"]
     volumes = [volume.get("name") for volume in json_tree.items(spec, "volumes")]
-    found += [f"volume {name}" for name in volumes if name != ORDERS]
-    found += [f"container {other.get('name')}" for other in json_tree.items(spec, "containers")[1:]]
-    return found + [
-        f"init container {one.get('name')}" for one in json_tree.items(spec, "initContainers")
+    fields += [f"volume {name}" for name in volumes if name != ORDERS]
+    fields += [
+        f"container {other.get('name')}" for other in json_tree.items(spec, "containers")[1:]
+    ]
+    return fields + [
+        f"init container {container.get('name')}"
+        for container in json_tree.items(spec, "initContainers")
     ]

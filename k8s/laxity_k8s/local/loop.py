@@ -92,7 +92,7 @@ class Controller:
     def pass_over(self, dirty: set[str]) -> set[str]:
         """One pass: the pods named, and all objects that changed since; pods to look at next."""
         now = time.time()
-        jobs = {job_id for job_id, at in self._again_at.items() if at <= now}
+        jobs = {job_id for job_id, retry_at in self._again_at.items() if retry_at <= now}
         jobs |= self._catch_up(dirty)
         dirty |= {pod_id for pod_id in self._undone if pods.owner(self.pods[pod_id])[0] in jobs}
         for pod_id in sorted(dirty & self.pods.keys()):
@@ -125,8 +125,8 @@ class Controller:
         poll = select.poll()
         for descriptor in (self._wake, *self.processes.descriptors()):
             poll.register(descriptor, select.POLLIN | select.POLLHUP)
-        found = poll.poll(None if timeout_s is None else 1000.0 * timeout_s + (timeout_s > 0.0))
-        ready = [descriptor for descriptor, _ in found]
+        events = poll.poll(None if timeout_s is None else 1000.0 * timeout_s + (timeout_s > 0.0))
+        ready = [descriptor for descriptor, _ in events]
         if self._wake in ready:
             ready.remove(self._wake)
             os.read(self._wake, 65_536)
@@ -137,9 +137,9 @@ class Controller:
 
     def _catch_up(self, dirty: set[str]) -> set[str]:
         """Read what changed: ids of changed pods go into `dirty`, of touched Jobs are returned."""
-        found, self.seen = self.rows.changes(None, self.seen)
+        changes, self.seen = self.rows.changes(None, self.seen)
         jobs = set()
-        for kind, change in found:
+        for kind, change in changes:
             key = json_tree.identity(change.object)
             if kind == "pods":
                 _keep(self.pods, key, change.object, gone=change.type == "DELETED")
@@ -191,7 +191,7 @@ class Controller:
         if counted:
             meta.pop("finalizers", None)
         meta.setdefault("deletionTimestamp", rfc3339(time.time()))
-        if pods.over(pod) and not meta.get("finalizers"):
+        if pods.is_finished(pod) and not meta.get("finalizers"):
             self.rows.remove("pods", pod_id)
         else:
             self.rows.put("pods", {**pod, "metadata": meta})
@@ -210,13 +210,13 @@ class Controller:
         waiting = [
             pod
             for pod in self.pods.values()
-            if not (pods.node(pod) or pods.over(pod) or pods.leaving(pod))
+            if not (pods.node(pod) or pods.is_finished(pod) or pods.leaving(pod))
         ]
         if not waiting:
             return
         nodes = self.rows.listing("nodes").items
-        found = bindings(waiting, self.pods.values(), nodes, self.jobs, self._guard)
-        for pod_id, node in found.items():
+        node_of = bindings(waiting, self.pods.values(), nodes, self.jobs, self._guard)
+        for pod_id, node in node_of.items():
             self._guard(pod_id, self._bind_one, pod_id, node)
 
     def _bind_one(self, pod_id: str, node: str) -> None:

@@ -86,7 +86,7 @@ class Processes:
     def look(self, uid: str) -> Seen:
         """What is true of a pod's worker now."""
         folder = self.folder / uid
-        ended = _ended(folder)
+        ended = read_exit(folder)
         if ended is not None:
             return ended
         if uid in self._ready.values():
@@ -97,7 +97,7 @@ class Processes:
         if started["boot"] == self.boot and alive(started["pid"], started["ticks"]):
             self._watch(uid, int(started["pid"]))
             return Seen("running", guard=int(started["pid"]))
-        return _ended(folder) or Seen("lost")  # it may have ended between the two looks
+        return read_exit(folder) or Seen("lost")  # it may have ended between the two looks
 
     def disrupt(self, uid: str) -> None:
         """What ends this worker now is no failure of its own."""
@@ -105,11 +105,11 @@ class Processes:
 
     def stop(self, uid: str) -> None:
         """Ask a running worker to stop; its guard sees to the grace. Asked once per service."""
-        seen = self.look(uid)
-        if seen.state == "running" and uid not in self._asked:
+        process = self.look(uid)
+        if process.state == "running" and uid not in self._asked:
             self._asked.add(uid)
             with suppress(ProcessLookupError):
-                os.kill(seen.guard, signal.SIGTERM)
+                os.kill(process.guard, signal.SIGTERM)
 
     def bar(self, uid: str) -> None:
         """From now on no guard begins with this worker: one on its way finds it ended.
@@ -136,11 +136,11 @@ class Processes:
     def kill(self, uid: str) -> None:
         """End the guard and all that its worker started, at once."""
         self.bar(uid)
-        seen = self.look(uid)
-        if seen.guard:
+        process = self.look(uid)
+        if process.guard:
             with suppress(ProcessLookupError):
-                os.kill(seen.guard, signal.SIGKILL)
-        for pid in marked(uid):
+                os.kill(process.guard, signal.SIGKILL)
+        for pid in pids_of(uid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -177,7 +177,7 @@ class Processes:
                 self._ends[os.pidfd_open(guard)] = uid
 
 
-def _ended(folder: Path) -> Seen | None:
+def read_exit(folder: Path) -> Seen | None:
     ended = _read(folder / "exit.json")
     if ended is None:
         return None
@@ -194,7 +194,7 @@ def alive(pid: int, ticks: int) -> bool:
     return int(stat[19]) == ticks and stat[0] not in (b"Z", b"X")
 
 
-def marked(uid: str) -> Iterator[int]:
+def pids_of(uid: str) -> Iterator[int]:
     """Processes that carry a pod's mark in their environment, wherever they have gone."""
     wanted = f"{MARK}={uid}".encode()
     for path in Path("/proc").iterdir():
@@ -206,7 +206,7 @@ def marked(uid: str) -> Iterator[int]:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        document: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    return found
+    return document

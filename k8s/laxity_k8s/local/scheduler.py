@@ -12,9 +12,9 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import offers
-from laxity_k8s.objects.affinity import allowed
+from laxity_k8s.objects.affinity import node_names_for
 from laxity_k8s.objects.node_constraints import asks_of, suits
-from laxity_k8s.objects.nodes import told, usable
+from laxity_k8s.objects.nodes import assigned_nodes, usable
 
 
 def bindings(
@@ -31,28 +31,28 @@ def bindings(
     there = {json_tree.identity(node): node for node in nodes if usable(node)}
     free = {name: sum(offers(node).values()) for name, node in there.items()}
     for pod in placed:
-        if pods.node(pod) in free and not pods.over(pod):
+        if pods.node(pod) in free and not pods.is_finished(pod):
             free[pods.node(pod)] -= pods.gpus(pod)
-    found: dict[str, str] = {}
+    node_of: dict[str, str] = {}
     for pod in sorted(waiting, key=_turn):
         node = guard(json_tree.identity(pod), _choice, pod, free, there, jobs)
         if node is not None:
             free[node] -= pods.gpus(pod)
-            found[json_tree.identity(pod)] = node
-    return found
+            node_of[json_tree.identity(pod)] = node
+    return node_of
 
 
 def _choice(
     pod: Json, free: Mapping[str, int], there: Mapping[str, Json], jobs: Mapping[str, Json]
 ) -> str | None:
-    may, needed, index, asks = allowed(pod), pods.gpus(pod), pods.index(pod), asks_of(pod)
+    may, needed, index, asks = node_names_for(pod), pods.gpus(pod), pods.index(pod), asks_of(pod)
     open_nodes = [
         name
         for name in free
         if free[name] >= needed and (may is None or name in may) and suits(asks, there[name])
     ]
     job = jobs.get(pods.owner(pod)[0])
-    wanted = told(job) if job is not None else ()
+    wanted = assigned_nodes(job) if job is not None else ()
     if index is not None and index < len(wanted) and wanted[index] in open_nodes:
         return wanted[index]
     return min(open_nodes, key=lambda name: (free[name], name), default=None)

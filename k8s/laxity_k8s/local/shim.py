@@ -60,7 +60,7 @@ class Guard:
         self.wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self.stop)
-        signal.signal(signal.SIGCHLD, _noted)
+        signal.signal(signal.SIGCHLD, ignore_signal)
         self.pipe, pipe_in = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.pipe, False)
         self.sources = [self.wake, self.pipe]
@@ -113,7 +113,7 @@ class Guard:
             self.output.write(chunk)
 
 
-def _noted(*_: object) -> None:
+def ignore_signal(*_: object) -> None:
     """The wake-up descriptor says it; the signal needs no more."""
 
 
@@ -154,7 +154,7 @@ def note(path: str, value: dict[str, object]) -> None:
     os.replace(f"{path}.new", path)  # noqa: PTH105
 
 
-def started_ticks(pid: int) -> int:
+def start_ticks(pid: int) -> int:
     """When a process started, in clock ticks since boot: tells apart two processes of one pid."""
     with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
         return int(file.read().rpartition(b")")[2].split()[19])
@@ -178,7 +178,7 @@ def main(folder: str, ready: int) -> int:
     with open(f"{folder}/task.json", encoding="utf-8") as file:  # noqa: PTH123
         task = json.load(file)
     own = os.getpid()
-    mark: dict[str, object] = {"pid": own, "ticks": started_ticks(own), "boot": task["boot"]}
+    mark: dict[str, object] = {"pid": own, "ticks": start_ticks(own), "boot": task["boot"]}
     note(f"{folder}/started.json", mark)
     guard = Guard(task)
     os.close(ready)

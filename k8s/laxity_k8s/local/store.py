@@ -64,8 +64,8 @@ class Rows:
             if self._depth == 0:
                 self._sql.execute("COMMIT")
                 self.changed.notify_all()
-                for told in self.listeners:
-                    told()
+                for listener in self.listeners:
+                    listener()
 
     @property
     def revision(self) -> int:
@@ -81,10 +81,10 @@ class Rows:
         return None if row is None else _read(row[0])
 
     def get(self, kind: Kind, object_id: str) -> Json:
-        found = self.find(kind, object_id)
-        if found is None:
+        item = self.find(kind, object_id)
+        if item is None:
             raise ApiError(f'{kind} "{object_id}" not found', status=404)
-        return found
+        return item
 
     def listing(self, kind: Kind, selector: str = "") -> Listing:
         with self._lock:
@@ -92,9 +92,9 @@ class Rows:
                 "SELECT body FROM objects WHERE kind = ? ORDER BY id", (kind,)
             ).fetchall()
             revision = self.revision
-        found = (_read(body) for (body,) in rows)
+        items = (_read(body) for (body,) in rows)
         return Listing(
-            tuple(thing for thing in found if selects(selector, labels(thing))), str(revision)
+            tuple(thing for thing in items if selects(selector, labels(thing))), str(revision)
         )
 
     def put(self, kind: Kind, thing: Mapping[str, Any]) -> Json:
@@ -136,14 +136,14 @@ class Rows:
             floor = self._sql.execute("SELECT min(revision) FROM changes").fetchone()[0]
             if floor is not None and since + 1 < floor:
                 raise ApiError(f"revision {since} is too old, the first is {floor}", status=410)
-            found = self._sql.execute(
+            rows = self._sql.execute(
                 "SELECT kind, type, body FROM changes WHERE revision > ? "
                 "AND (? IS NULL OR kind = ?) ORDER BY revision",
                 (since, kind, kind),
             ).fetchall()
             latest = self.revision
         return [
-            (name, Change(type=change, object=_read(body))) for name, change, body in found
+            (name, Change(type=change, object=_read(body))) for name, change, body in rows
         ], latest
 
     def compact(self) -> None:

@@ -36,5 +36,5 @@ def offers(node: Json) -> dict[str, int]:
         **json_tree.table(node, "status", "capacity"),
         **json_tree.table(node, "status", "allocatable"),
     }
-    found = {name: pods.count(there[name]) for name in there if is_accelerator(name)}
-    return {name: count for name, count in found.items() if count}
+    counts = {name: pods.count(there[name]) for name in there if is_accelerator(name)}
+    return {name: count for name, count in counts.items() if count}

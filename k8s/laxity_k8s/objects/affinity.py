@@ -31,7 +31,7 @@ def onto(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | N
     spec = json_tree.table(job, "spec", "template", "spec")
     old = json_tree.items(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms = [
-        {**term, "matchFields": [*term.get("matchFields", []), _named(node)]}
+        {**term, "matchFields": [*term.get("matchFields", []), name_field(node)]}
         for term in own_terms(old)
         for node in sorted({*nodes, *roomy})
     ]
@@ -39,10 +39,10 @@ def onto(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | N
     wished = [*_own_preferences(preferred), *_preferences(nodes, roomy)]
     if terms == old and wished == preferred:
         return None
-    found: Json = {REQUIRED: {"nodeSelectorTerms": terms}}
+    affinity: Json = {REQUIRED: {"nodeSelectorTerms": terms}}
     if wished != preferred:
-        found[PREFERRED] = wished or None
-    return {"spec": {"affinity": {"nodeAffinity": found}}}
+        affinity[PREFERRED] = wished or None
+    return {"spec": {"affinity": {"nodeAffinity": affinity}}}
 
 
 def roomy(
@@ -52,20 +52,20 @@ def roomy(
 
     `freest` are those that its pods may use, those with most free GPUs first.
     """
-    admit = next((one for one in decisions if isinstance(one, Admit)), None)
+    admit = next((decision for decision in decisions if isinstance(decision, Admit)), None)
     if admit is None or max(row.widths) <= admit.workers:
         return []
     size = row.gpus_per_worker
     named = set(admit.nodes)
     missing = max(row.widths) - sum(nodes[name].gpus // size for name in named if name in nodes)
-    found = []
+    preferred_nodes = []
     for node in freest:
         if missing <= 0:
             break
         if node.id not in named and node.gpus >= size and node.pool not in CLOSED_POOLS:
-            found.append(node.id)
+            preferred_nodes.append(node.id)
             missing -= node.gpus // size
-    return found
+    return preferred_nodes
 
 
 def _preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
@@ -78,20 +78,20 @@ def _preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
     most = max(workers.values())
     return [
         {
-            "weight": max(1, HEAVIEST * many // most),
-            "preference": {"matchFields": [_named(node)]},
+            "weight": max(1, HEAVIEST * workers_there // most),
+            "preference": {"matchFields": [name_field(node)]},
         }
-        for node, many in sorted(workers.items())
+        for node, workers_there in sorted(workers.items())
     ]
 
 
-def liked(template: Json) -> dict[str, int]:
+def preference_weights(template: Json) -> dict[str, int]:
     """Our preferences of a template: the weight of each node that has one."""
     preferred = json_tree.items(template, "spec", "affinity", "nodeAffinity", PREFERRED)
     return {
-        str(node): pods.count(one.get("weight"))
-        for one in preferred
-        for field in json_tree.items(one, "preference", "matchFields")
+        str(node): pods.count(item.get("weight"))
+        for item in preferred
+        for field in json_tree.items(item, "preference", "matchFields")
         if field.get("key") == NAME
         for node in field.get("values", ())
     }
@@ -100,36 +100,36 @@ def liked(template: Json) -> dict[str, int]:
 def _own_preferences(preferences: Sequence[Json]) -> list[Json]:
     """The user's own: ours name a node."""
     return [
-        one
-        for one in preferences
+        item
+        for item in preferences
         if not any(
-            field.get("key") == NAME for field in json_tree.items(one, "preference", "matchFields")
+            field.get("key") == NAME for field in json_tree.items(item, "preference", "matchFields")
         )
     ]
 
 
 def own_terms(terms: Sequence[Json]) -> list[Json]:
     """The user's own terms: ours, which name a node, taken off. One empty term where there is none."""
-    found: list[Json] = []
+    kept_terms: list[Json] = []
     for term in terms:
-        fields = [one for one in term.get("matchFields", []) if not _names_one(one)]
+        fields = [item for item in term.get("matchFields", []) if not _names_one(item)]
         own: dict[str, Any] = {key: term[key] for key in term if key != "matchFields"}
         if fields:
             own["matchFields"] = fields
-        if own not in found:
-            found.append(own)
-    return found or [{}]
+        if own not in kept_terms:
+            kept_terms.append(own)
+    return kept_terms or [{}]
 
 
 def _names_one(field: Json) -> bool:
     return bool(field.get("key") == NAME and field.get("operator", "In") == "In")
 
 
-def _named(node: str) -> Json:
+def name_field(node: str) -> Json:
     return {"key": NAME, "operator": "In", "values": [node]}
 
 
-def allowed(template: Json) -> frozenset[str] | None:
+def node_names_for(template: Json) -> frozenset[str] | None:
     """Names of the nodes that a pod or a template may go to; None if any will do."""
     terms = json_tree.items(
         template,

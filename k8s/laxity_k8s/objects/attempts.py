@@ -39,8 +39,12 @@ def origin(job: Json) -> Origin:
     text = json_tree.annotations(job).get(names.TRAINING)
     if text is None:
         return own
-    said = mapping(text)  # {} if somebody wrote it by hand and it makes no sense
-    name, uid, epochs = said.get("name"), said.get("uid"), whole_number(said.get("epochs"))
+    document = mapping(text)  # {} if somebody wrote it by hand and it makes no sense
+    name, uid, epochs = (
+        document.get("name"),
+        document.get("uid"),
+        whole_number(document.get("epochs")),
+    )
     if not (isinstance(name, str) and _NAME.fullmatch(name)) or epochs is None:
         return own
     is_uid = isinstance(uid, str) and _UID.fullmatch(uid)
@@ -70,12 +74,12 @@ def next_attempt(job: Json, before: Json, report: Report) -> Json:
     base = str(before["metadata"]["name"]).removesuffix(f"-a{number - 1}")
     suffix = f"-a{number}"
     name = f"{base[: LONGEST_NAME - len(suffix)].rstrip('-')}{suffix}"
-    said = {**json_tree.annotations(job), names.ATTEMPT: str(number)}
+    annotations = {**json_tree.annotations(job), names.ATTEMPT: str(number)}
     first = json_tree.annotations(before).get(names.SUBMITTED_AT)
     if first is not None:
-        said[names.SUBMITTED_AT] = first
+        annotations[names.SUBMITTED_AT] = first
     again: Json = copy.deepcopy(job)
-    again["metadata"] |= {"name": name, "annotations": said}
+    again["metadata"] |= {"name": name, "annotations": annotations}
     for row in json_tree.items(again, "spec", "template", "spec", "containers", 0, "env"):
         if row.get("name") == names.ENV_JOB:
             row["value"] = f"{again['metadata']['namespace']}/{name}"
@@ -94,5 +98,5 @@ def _go_on(job: Json, began: Origin) -> None:
             if row.get("name") == names.ENV_CHECKPOINTS and isinstance(row.get("value"), str):
                 own, first = f"$({names.ENV_JOB_UID})", f"$({names.ENV_TRAINING})"
                 row["value"] = row["value"].replace(own, first)
-        told = {"name": names.ENV_TRAINING, "value": literal(began.uid)}
-        container["env"] = [told, *rows]  # in front: later ones refer to it
+        env = {"name": names.ENV_TRAINING, "value": literal(began.uid)}
+        container["env"] = [env, *rows]  # in front: later ones refer to it

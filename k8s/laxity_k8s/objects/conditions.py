@@ -10,22 +10,22 @@ FINAL = ("Complete", "Failed")
 
 def condition(job: Json, kind: str) -> str:
     """The status "True" or "False" of a condition, or "" where there is none."""
-    for one in json_tree.items(job, "status", "conditions"):
-        if json_tree.dig(one, "type") == kind:
-            return str(one.get("status", ""))
+    for row in json_tree.items(job, "status", "conditions"):
+        if json_tree.dig(row, "type") == kind:
+            return str(row.get("status", ""))
     return ""
 
 
-def finished(job: Json) -> bool:
+def is_finished(job: Json) -> bool:
     return any(condition(job, kind) == "True" for kind in FINAL)
 
 
-def ended_at(job: Json) -> float:
+def end_instant(job: Json) -> float:
     """When a finished Job ended, the time of its last condition; infinity if that is not known."""
-    if not finished(job):
+    if not is_finished(job):
         return FOREVER
-    told = [
-        instant_at(json_tree.dig(one, "lastTransitionTime"))
-        for one in json_tree.items(job, "status", "conditions")
+    instants = [
+        instant_at(json_tree.dig(row, "lastTransitionTime"))
+        for row in json_tree.items(job, "status", "conditions")
     ]
-    return max((at for at in told if at is not None), default=FOREVER)
+    return max((instant for instant in instants if instant is not None), default=FOREVER)

@@ -2,7 +2,7 @@
 
 Nothing in a Job says up to which change its controller has come, but its Suspended condition (or,
 before there is one, its start time) says whether it saw it running or suspended last. So a Job that
-was suspended holds GPUs until that is `noted`: in between its pods may still be made. And no Job is
+was suspended holds GPUs until that is `is_observed`: in between its pods may still be made. And no Job is
 suspended before its start was noted (`Job.start_seen`): of two changes that the controller has not
 seen the condition would tell nothing.
 """
@@ -10,24 +10,27 @@ seen the condition would tell nothing.
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition, finished
-from laxity_k8s.objects.status_annotation import kept
+from laxity_k8s.objects.conditions import condition, is_finished
+from laxity_k8s.objects.status_annotation import read_status
 
 
-def noted(job: Json) -> bool:
+def is_observed(job: Json) -> bool:
     """Whether its controller has seen its last start or suspension; True if it never ran.
 
     A Job that was let run before its controller had ever seen it has no condition, nor a start time.
     """
-    said, suspended = condition(job, "Suspended"), bool(json_tree.dig(job, "spec", "suspend"))
+    suspended_condition, suspended = (
+        condition(job, "Suspended"),
+        bool(json_tree.dig(job, "spec", "suspend")),
+    )
     if suspended:
-        return said == "True" or kept(job).wanted is None
-    return said != "True" and bool(json_tree.dig(job, "status", "startTime"))
+        return suspended_condition == "True" or read_status(job).wanted is None
+    return suspended_condition != "True" and bool(json_tree.dig(job, "status", "startTime"))
 
 
 def may_come(job: Json) -> int:
     """Workers of a suspended Job that its controller, which has not seen that, may still start."""
-    if not json_tree.dig(job, "spec", "suspend") or noted(job) or finished(job):
+    if not json_tree.dig(job, "spec", "suspend") or is_observed(job) or is_finished(job):
         return 0
     done = pods.count(json_tree.dig(job, "status", "succeeded"))
     return max(0, pods.count(json_tree.dig(job, "spec", "parallelism")) - done)

@@ -90,11 +90,17 @@ def misfits(value: Any, shape: Any, where: str = "") -> list[str]:
     if not isinstance(value, type(shape)):
         return [f"{where}: Invalid value: {type(shape).__name__} is wanted"]
     if isinstance(shape, list):
-        inside = [(f"{where}[{n}]", one, shape[0]) for n, one in enumerate(value)]
-        found = [f"{place}: Invalid value: null" for place, one, _ in inside if one is None]
+        inside = [(f"{where}[{n}]", value_inside, shape[0]) for n, value_inside in enumerate(value)]
+        problems = [
+            f"{place}: Invalid value: null"
+            for place, value_inside, _ in inside
+            if value_inside is None
+        ]
     else:
         inside = [(f"{where}.{key}".lstrip("."), value.get(key), shape[key]) for key in shape]
-        found = []
-    return found + [
-        problem for place, one, wanted in inside for problem in misfits(one, wanted, place)
+        problems = []
+    return problems + [
+        problem
+        for place, value_inside, wanted in inside
+        for problem in misfits(value_inside, wanted, place)
     ]

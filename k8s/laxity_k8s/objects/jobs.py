@@ -24,11 +24,17 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import offers, site
 from laxity_k8s.objects.attempts import epochs_done
-from laxity_k8s.objects.conditions import condition, finished
-from laxity_k8s.objects.controller_seen import may_come, noted
-from laxity_k8s.objects.nodes import is_cordoned, told, unready_at, usable
-from laxity_k8s.objects.spec_cache import declared
-from laxity_k8s.objects.status_annotation import Kept, kept, mapping, terms, verdict
+from laxity_k8s.objects.conditions import condition, is_finished
+from laxity_k8s.objects.controller_seen import is_observed, may_come
+from laxity_k8s.objects.nodes import assigned_nodes, is_cordoned, unready_at, usable
+from laxity_k8s.objects.spec_cache import read_spec
+from laxity_k8s.objects.status_annotation import (
+    JobStatusRecord,
+    mapping,
+    read_status,
+    terms,
+    verdict,
+)
 from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import HOLD_S, Hold, Node, Pool
@@ -58,7 +64,7 @@ class BadJob:
     code: str = "invalid"
 
 
-def managed(job: Json) -> bool:
+def is_managed(job: Json) -> bool:
     """Ours: laxity's label, and not Kueue's."""
     labels = json_tree.labels(job)
     return labels.get(names.MANAGED) == "true" and names.KUEUE_QUEUE not in labels
@@ -67,7 +73,7 @@ def managed(job: Json) -> bool:
 def live(job: Json) -> bool:
     """Ours, neither finished nor being deleted."""
     deleted = json_tree.dig(job, "metadata", "deletionTimestamp")
-    return managed(job) and not deleted and not finished(job)
+    return is_managed(job) and not deleted and not is_finished(job)
 
 
 def job_row(
@@ -91,8 +97,8 @@ def job_row(
     try:
         spec = spec_of(job)
     except QoSError as error:
-        said = tuple(f"{where}: {what}" for where, what in error.problems)
-        return BadJob(json_tree.identity(job), said)
+        problems = tuple(f"{where}: {what}" for where, what in error.problems)
+        return BadJob(json_tree.identity(job), problems)
     had_time = due_at <= now or bool(displaced)
     row = _row(
         job, spec, own, report, largest=largest, had_time=had_time, displaced=displaced, now=now
@@ -100,22 +106,22 @@ def job_row(
     return replace(row, eligible=eligible) if eligible else row
 
 
-def started_at(job: Json) -> float:
+def start_instant(job: Json) -> float:
     """When it was last started or resized."""
-    state = kept(job)
+    state = read_status(job)
     return max(state.resumed_at or 0.0, state.width_changed_at or 0.0)
 
 
 def spec_of(job: Json) -> TrainingSpec:
     """What its user declared. QoSError names every wrong field."""
-    asks = pods.asked(json_tree.table(job, "spec", "template"))
+    asks = pods.accelerators_of(json_tree.table(job, "spec", "template"))
     try:
-        spec = declared(job)
+        spec = read_spec(job)
     except QoSError as error:
-        told = error.problems
-        if asks or any(where == "gpus_per_worker" for where, _ in told):
+        problems = error.problems
+        if asks or any(where == "gpus_per_worker" for where, _ in problems):
             raise
-        raise QoSError(*told[0], *told[1:], ("resources", NO_GPU)) from None
+        raise QoSError(*problems[0], *problems[1:], ("resources", NO_GPU)) from None
     if not asks:
         raise QoSError("resources", NO_GPU)
     return spec
@@ -132,18 +138,18 @@ def _row(
     displaced: Mapping[int, str],
     now: float,
 ) -> Job:
-    state, said = kept(job), json_tree.annotations(job)
-    submitted_at, claimed_at = submission(job, spec), claimed(spec)
+    state, annotations = read_status(job), json_tree.annotations(job)
+    submitted_at, claimed_at = submission(job, spec), submission_claim(spec)
     workers = width(job)
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
-    stop = mapping(said.get(names.STOP))
+    stop = mapping(annotations.get(names.STOP))
     since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
     told_verdict = verdict(job)
     return Job(
         id=spec.id,
-        workload=_shared(Workload.of(spec)),
+        workload=shared_workload(Workload.of(spec)),
         submitted_at=submitted_at,
-        deadline_at=spec.qos.deadline_at(counts_from(claimed_at, created(job))),
+        deadline_at=spec.qos.deadline_at(counts_from(claimed_at, creation_instant(job))),
         service_class=spec.qos.service_class,
         widths=widths(spec.qos, job, largest),
         gpus_per_worker=spec.qos.gpus_per_worker,
@@ -164,16 +170,16 @@ def _row(
         stop_requested_at=finite_number(stop.get("at")) if workers else None,
         stop_for=str(stop.get("for") or "") if workers else "",
         formed=report.formed if heard else 0,
-        resize_to=(whole_number(said.get(names.RESIZE_TO)) or 0) if workers else 0,
+        resize_to=(whole_number(annotations.get(names.RESIZE_TO)) or 0) if workers else 0,
         parked_epoch=report.parked_epoch if heard and stop else None,
-        pinned=names.PIN in said or by_hand(job) != "",
+        pinned=names.PIN in annotations or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
         asked=told_verdict is None or state.terms != terms(job),
         fitting_workers=fitting(job, own, displaced) if workers and had_time else None,
-        died=pods.died(own, workers) if workers else "",
+        died=pods.failure_reason(own, workers) if workers else "",
         failed_starts=state.failed_starts,
         not_before=state.not_before,
-        start_seen=noted(job) if workers else True,
+        start_seen=is_observed(job) if workers else True,
         pending=pods.pending(own, workers) if workers and had_time else "",
         displaced=displaced[min(displaced)] if displaced else "",
     )
@@ -181,21 +187,21 @@ def _row(
 
 def _progress(job: Json, report: Report) -> Progress:
     done = epochs_done(job, report)
-    said = report.progress
-    return said if done == said.epochs_done else replace(said, epochs_done=done)
+    progress = report.progress
+    return progress if done == progress.epochs_done else replace(progress, epochs_done=done)
 
 
 def submission(job: Json, spec: TrainingSpec) -> float:
     """When the Job took its place in the queue."""
-    return queue_instant(claimed(spec), created(job))
+    return queue_instant(submission_claim(spec), creation_instant(job))
 
 
-def claimed(spec: TrainingSpec) -> float | None:
+def submission_claim(spec: TrainingSpec) -> float | None:
     """The instant of submission that its annotation names."""
     return None if spec.submitted_at is None else spec.submitted_at.timestamp()
 
 
-def created(job: Json) -> float:
+def creation_instant(job: Json) -> float:
     return instant_at(json_tree.dig(job, "metadata", "creationTimestamp")) or 0.0
 
 
@@ -219,16 +225,16 @@ def width(job: Json) -> int:
 
 def by_hand(job: Json) -> str:
     """How the Job differs from what laxity asked for last, in words; "" if it does not."""
-    wanted, found = kept(job).wanted, width(job)
+    wanted, workers = read_status(job).wanted, width(job)
     if wanted is None:
         # Suspended once and running without our word: somebody let it go.
-        return f"started by hand on {found}" if found and condition(job, "Suspended") else ""
-    return "" if wanted == found else f"changed by hand from {wanted} to {found} worker(s)"
+        return f"started by hand on {workers}" if workers and condition(job, "Suspended") else ""
+    return "" if wanted == workers else f"changed by hand from {wanted} to {workers} worker(s)"
 
 
-def unadopted(job: Json) -> bool:
+def is_unadopted(job: Json) -> bool:
     """New, running, and never suspended: no admission policy has seen it yet."""
-    return width(job) > 0 and kept(job).wanted is None and not condition(job, "Suspended")
+    return width(job) > 0 and read_status(job).wanted is None and not condition(job, "Suspended")
 
 
 def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
@@ -238,15 +244,15 @@ def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
     """
     bound = {
         index: pods.node(pod)
-        for index, pod in numbered(job, own)
-        if not pods.over(pod) and not pods.leaving(pod) and pods.node(pod)
+        for index, pod in pods_by_number(job, own)
+        if not pods.is_finished(pod) and not pods.leaving(pod) and pods.node(pod)
     }
-    sent = told(job)
-    found = [
+    sent = assigned_nodes(job)
+    sites = [
         bound.get(index) or (sent[index] if index < len(sent) else "") for index in range(workers)
     ]
     resource = pods.resource(json_tree.table(job, "spec", "template"))
-    return tuple([site(name, resource) for name in found]) if all(found) else ()
+    return tuple([site(name, resource) for name in sites]) if all(sites) else ()
 
 
 def is_elastic(job: Json) -> bool:
@@ -254,7 +260,7 @@ def is_elastic(job: Json) -> bool:
     return manifest_reader.is_elastic(json_tree.table(job, "spec"))
 
 
-def numbered(job: Json, own: Iterable[Json]) -> list[tuple[int, Json]]:
+def pods_by_number(job: Json, own: Iterable[Json]) -> list[tuple[int, Json]]:
     """Pods with the number of the worker that each is.
 
     That is the index in an elastic Job. In any other, pods come and go as items are done: those that
@@ -266,20 +272,20 @@ def numbered(job: Json, own: Iterable[Json]) -> list[tuple[int, Json]]:
         (next(next_number) if index is None else index, pod)
         for pod in sorted(own, key=json_tree.identity)
         for index in (pods.index(pod) if elastic else None,)
-        if index is not None or not pods.over(pod)
+        if index is not None or not pods.is_finished(pod)
     ]
 
 
 def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
     """Workers that hold GPUs and should not: on their way out, or about to be told."""
-    seen = sum(
+    ended_count = sum(
         pods.leaving(pod) or index >= workers
-        for index, pod in numbered(job, own)
-        if not pods.over(pod)
+        for index, pod in pods_by_number(job, own)
+        if not pods.is_finished(pod)
     )
     status = json_tree.table(job, "status")
     counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
-    return max(seen, counted - workers, may_come(job))
+    return max(ended_count, counted - workers, may_come(job))
 
 
 def fitting(job: Json, own: Iterable[Json], displaced: Container[int] = ()) -> int | None:
@@ -287,7 +293,7 @@ def fitting(job: Json, own: Iterable[Json], displaced: Container[int] = ()) -> i
     due = due_workers(job)
     running = {
         index
-        for index, pod in numbered(job, own)
+        for index, pod in pods_by_number(job, own)
         if pods.phase(pod) in {"Running", "Succeeded"} and index not in displaced
     }
     fits = next((index for index in range(due) if index not in running), due)
@@ -310,12 +316,12 @@ def due_workers(job: Json) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _shared(workload: Workload) -> Workload:
+def shared_workload(workload: Workload) -> Workload:
     """Equal workloads are one object: predictors compare them often."""
     return workload
 
 
-def gone_at(node: Json) -> float:
+def loss_instant(node: Json) -> float:
     """When a node that is not ready counts as lost: a restarted kubelet is back before that."""
     since = unready_at(node)
     return FOREVER if since is None else since + UNREADY_S
@@ -326,7 +332,7 @@ def node_rows(node: Json, busy: Mapping[str, int], *, now: float = 0.0) -> list[
 
     One not ready takes no new workers.
     """
-    if gone_at(node) <= now or json_tree.dig(node, "metadata", "deletionTimestamp"):
+    if loss_instant(node) <= now or json_tree.dig(node, "metadata", "deletionTimestamp"):
         return []
     labels, name, is_usable = json_tree.labels(node), json_tree.identity(node), usable(node)
     pool: Pool = "cordoned" if is_cordoned(node) else _pool(labels.get(POOL, ""))
@@ -350,18 +356,18 @@ def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
     """GPUs by site of bound pods that are not over, those that terminate too."""
     busy: Counter[str] = Counter()
     for pod in own:
-        if pods.node(pod) and not pods.over(pod):
-            for resource, gpus in (pods.asked(pod) or {GPU: 0}).items():
+        if pods.node(pod) and not pods.is_finished(pod):
+            for resource, gpus in (pods.accelerators_of(pod) or {GPU: 0}).items():
                 busy[site(pods.node(pod), resource)] += max(gpus_per_worker, gpus)
     return busy
 
 
-def reserved(
+def gpus_reserved(
     job: Json, nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]
 ) -> Counter[str]:
     """GPUs by site for workers that were sent to `nodes` and have no pod on any node yet."""
-    workers = numbered(job, own)
-    there = {index for index, pod in workers if pods.node(pod) and not pods.over(pod)}
+    workers = pods_by_number(job, own)
+    there = {index for index, pod in workers if pods.node(pod) and not pods.is_finished(pod)}
     done = {index for index, pod in workers if pods.phase(pod) == "Succeeded"}
     waiting: Counter[str] = Counter()
     for index, node in enumerate(nodes[: due_workers(job)]):
@@ -370,12 +376,12 @@ def reserved(
     return waiting
 
 
-def holds(victim: Job, state: Kept, other: Job | None, now: float) -> list[Hold]:
+def holds(victim: Job, state: JobStatusRecord, other: Job | None, now: float) -> list[Hold]:
     """GPUs that a stopped job freed for another one, until that has started."""
     until_at = state.freed_at + HOLD_S
     if victim.workers or victim.terminating_workers or until_at <= now:
         return []
-    if other is None or other.refused or _started_since(other, state.freed_at):
+    if other is None or other.refused or has_started_since(other, state.freed_at):
         return []
     return [
         Hold(other.id, node, workers * victim.gpus_per_worker, until_at)
@@ -383,5 +389,5 @@ def holds(victim: Job, state: Kept, other: Job | None, now: float) -> list[Hold]
     ]
 
 
-def _started_since(job: Job, at: float) -> bool:
+def has_started_since(job: Job, at: float) -> bool:
     return max(job.resumed_at or 0.0, job.width_changed_at or 0.0) >= at

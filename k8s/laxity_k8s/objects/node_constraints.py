@@ -56,14 +56,14 @@ class Asks:
     @cached_property
     def text(self) -> str:
         """In words, as short as a name; others that ask something else have another one."""
-        said = [] if self.resource == GPU else [self.resource]
-        said += [f"{key}={value}" for key, value in self.labels]
+        parts = [] if self.resource == GPU else [self.resource]
+        parts += [f"{key}={value}" for key, value in self.labels]
         either = " or ".join(
-            " and ".join(map(_worded, (*one.labels, *one.names))) for one in self.terms
+            " and ".join(map(requirement_text, (*item.labels, *item.names))) for item in self.terms
         )
-        said += [f"({either})" if len(self.terms) > 1 else either] if either else []
-        said += [f"tolerating {_tolerated(one)}" for one in self.tolerations]
-        whole = ", ".join(said) or "a node without taints"
+        parts += [f"({either})" if len(self.terms) > 1 else either] if either else []
+        parts += [f"tolerating {toleration_text(item)}" for item in self.tolerations]
+        whole = ", ".join(parts) or "a node without taints"
         if len(whole) <= LONGEST:
             return whole
         digest = hashlib.blake2b(whole.encode(), digest_size=4).hexdigest()
@@ -79,35 +79,39 @@ def asks_of(template: Json) -> Asks:
     Thousands of Jobs are made from a few templates: what was read once is known by its text.
     """
     spec, resource = json_tree.table(template, "spec"), pods.resource(template)
-    asked = {key: spec[key] for key in ASKING if spec.get(key)}
+    fields = {key: spec[key] for key in ASKING if spec.get(key)}
     if resource != GPU:
         return replace(_read(template), resource=resource)
-    if not asked:
+    if not fields:
         return NOTHING
     try:
-        text = orjson.dumps({"kind": template.get("kind"), "spec": asked})
+        text = orjson.dumps({"kind": template.get("kind"), "spec": fields})
     except orjson.JSONEncodeError:
         return _read(template)
-    return _known(text) if len(text) <= LONGEST_KEPT else _read(template)
+    return read_cached(text) if len(text) <= LONGEST_KEPT else _read(template)
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
-def _known(text: bytes) -> Asks:
+def read_cached(text: bytes) -> Asks:
     return _read(orjson.loads(text))
 
 
 def _read(template: Json) -> Asks:
     spec = json_tree.table(template, "spec")
     labels = tuple(
-        sorted((str(key), str(one)) for key, one in json_tree.table(spec, "nodeSelector").items())
+        sorted((str(key), str(item)) for key, item in json_tree.table(spec, "nodeSelector").items())
     )
-    given = json_tree.items(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
-    terms = tuple(_term(one) for one in own_terms(given)) if given else ()
+    selector_terms = json_tree.items(
+        spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"
+    )
+    terms = tuple(_term(item) for item in own_terms(selector_terms)) if selector_terms else ()
     terms = () if Term() in terms else terms
     if spec.get("nodeName") and template.get("kind") != "Pod":
         here = ((NAME, "In", (str(spec["nodeName"]),)),)
-        terms = tuple(Term(one.labels, one.names + here) for one in terms or (Term(),))
-    tolerations = tuple(sorted({_toleration(one) for one in json_tree.items(spec, "tolerations")}))
+        terms = tuple(Term(item.labels, item.names + here) for item in terms or (Term(),))
+    tolerations = tuple(
+        sorted({_toleration(item) for item in json_tree.items(spec, "tolerations")})
+    )
     return Asks(labels, terms, tolerations) if labels or terms or tolerations else NOTHING
 
 
@@ -116,17 +120,19 @@ def _term(term: Mapping[str, Any]) -> Term:
 
 
 def _requirements(said: object) -> tuple[Requirement, ...]:
-    found = []
-    for one in said if isinstance(said, list) else ():
-        values = json_tree.items(one, "values")
-        words = tuple(sorted(str(value) for value in values))
-        found.append((str(json_tree.dig(one, "key")), str(json_tree.dig(one, "operator")), words))
-    return tuple(sorted(found))
+    requirements = []
+    for item in said if isinstance(said, list) else ():
+        values = json_tree.items(item, "values")
+        texts = tuple(sorted(str(value) for value in values))
+        requirements.append(
+            (str(json_tree.dig(item, "key")), str(json_tree.dig(item, "operator")), texts)
+        )
+    return tuple(sorted(requirements))
 
 
-def _toleration(one: object) -> Toleration:
+def _toleration(item: object) -> Toleration:
     def word(name: str) -> str:
-        return str(json_tree.dig(one, name) or "")
+        return str(json_tree.dig(item, name) or "")
 
     return word("key"), word("operator") or "Equal", word("value"), word("effect")
 
@@ -177,25 +183,25 @@ def _tolerates(
 
 
 def _meets(term: Term, labels: Mapping[str, str], name: str) -> bool:
-    return all(_holds(one, labels) for one in term.labels) and all(
-        _holds(one, {NAME: name}) for one in term.names
+    return all(_holds(item, labels) for item in term.labels) and all(
+        _holds(item, {NAME: name}) for item in term.names
     )
 
 
 def _holds(requirement: Requirement, there: Mapping[str, str]) -> bool:
     key, operator, values = requirement
-    found = there.get(key)
+    label = there.get(key)
     match operator:
         case "In":
-            return found in values
+            return label in values
         case "NotIn":
-            return found not in values
+            return label not in values
         case "Exists":
-            return found is not None
+            return label is not None
         case "DoesNotExist":
-            return found is None
+            return label is None
         case "Gt" | "Lt":
-            return _compares(operator, found, values)
+            return _compares(operator, label, values)
         case _:
             return False
 
@@ -212,22 +218,22 @@ def _unmet(terms: Sequence[Term], labels: Mapping[str, str], name: str) -> str:
     """Of one term the requirement that fails; of several, all of them."""
     if len(terms) > 1:
         return f"none of {len(terms)} affinity terms is met"
-    failed = [one for one in terms[0].labels if not _holds(one, labels)]
+    failed = [item for item in terms[0].labels if not _holds(item, labels)]
     if failed:
-        return f"label {_has(labels, failed[0][0])}, {_worded(failed[0])} is asked"
-    return f"its name is {name}, {_worded(terms[0].names[0])} is asked"
+        return f"label {_has(labels, failed[0][0])}, {requirement_text(failed[0])} is asked"
+    return f"its name is {name}, {requirement_text(terms[0].names[0])} is asked"
 
 
 def _has(labels: Mapping[str, str], key: str) -> str:
     return f"{key} is {labels[key]}" if key in labels else f"{key} is missing"
 
 
-def _worded(requirement: Requirement) -> str:
+def requirement_text(requirement: Requirement) -> str:
     key, operator, values = requirement
     return f"{key} {operator}" + (f" ({', '.join(values)})" if values else "")
 
 
-def _tolerated(toleration: Toleration) -> str:
+def toleration_text(toleration: Toleration) -> str:
     key, operator, value, effect = toleration
     same = f"={value}" if operator == "Equal" else "" if operator == "Exists" else f" {operator}"
     return f"{key or 'all taints'}{same}" + (f":{effect}" if effect else "")

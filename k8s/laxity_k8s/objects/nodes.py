@@ -37,17 +37,17 @@ def is_ready(node: Json) -> bool:
 
 def unready_at(node: Json) -> float | None:
     """Since when a node is not ready; None if it is, -inf if it does not say since when."""
-    for one in json_tree.items(node, "status", "conditions"):
-        if one.get("type") == "Ready" and one.get("status") != "True":
-            since = instant_at(one.get("lastTransitionTime"))
+    for row in json_tree.items(node, "status", "conditions"):
+        if row.get("type") == "Ready" and row.get("status") != "True":
+            since = instant_at(row.get("lastTransitionTime"))
             return float("-inf") if since is None else since
     return None
 
 
-def told(job: Json) -> tuple[str, ...]:
+def assigned_nodes(job: Json) -> tuple[str, ...]:
     """The nodes a Job was last sent to, one per worker index; () if there is no such word."""
     try:
-        found = json.loads(json_tree.annotations(job).get(names.NODES, "[]"))
+        nodes = json.loads(json_tree.annotations(job).get(names.NODES, "[]"))
     except ValueError:
         return ()
-    return tuple(str(name) for name in found) if isinstance(found, list) else ()
+    return tuple(str(name) for name in nodes) if isinstance(nodes, list) else ()

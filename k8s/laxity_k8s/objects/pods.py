@@ -24,7 +24,7 @@ def phase(pod: Json) -> str:
     return str(json_tree.dig(pod, "status", "phase") or "Pending")
 
 
-def over(pod: Json) -> bool:
+def is_finished(pod: Json) -> bool:
     """Its processes are gone: it holds no GPUs any more."""
     return phase(pod) in TERMINAL
 
@@ -42,19 +42,19 @@ def index(pod: Json) -> int | None:
     return whole_number(json_tree.annotations(pod).get(COMPLETION_INDEX), most=MOST_INDEXES)
 
 
-def asked(pod: Json) -> dict[str, int]:
+def accelerators_of(pod: Json) -> dict[str, int]:
     """Accelerators that a pod (or a pod template) takes from its node, by the resource's name."""
     return accelerators(json_tree.table(pod, "spec"))
 
 
 def gpus(pod: Json) -> int:
     """How many of them, whatever they are called."""
-    return sum(asked(pod).values())
+    return sum(accelerators_of(pod).values())
 
 
 def resource(pod: Json) -> str:
     """The name of its accelerator, nvidia.com/gpu for a pod that asks for none."""
-    return next(iter(asked(pod)), GPU)
+    return next(iter(accelerators_of(pod)), GPU)
 
 
 def count(quantity: object) -> int:
@@ -72,23 +72,23 @@ def owner(pod: Json) -> tuple[str, str]:
 
 
 def ready(pod: Json) -> bool:
-    for one in json_tree.items(pod, "status", "conditions"):
-        if one.get("type") == "Ready":
-            return bool(one.get("status") == "True")
+    for status in json_tree.items(pod, "status", "conditions"):
+        if status.get("type") == "Ready":
+            return bool(status.get("status") == "True")
     return False
 
 
 def disruption(pod: Json) -> str:
     """Why it has to go for no fault of its own, as its condition says; "" if it has not."""
-    for one in json_tree.items(pod, "status", "conditions"):
-        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
-            return str(one.get("reason") or "DisruptionTarget")
+    for status in json_tree.items(pod, "status", "conditions"):
+        if status.get("type") == "DisruptionTarget" and status.get("status") == "True":
+            return str(status.get("reason") or "DisruptionTarget")
     return ""
 
 
 def exit_code(pod: Json) -> int | None:
-    for one in json_tree.items(pod, "status", "containerStatuses"):
-        code = json_tree.dig(one, "state", "terminated", "exitCode")
+    for status in json_tree.items(pod, "status", "containerStatuses"):
+        code = json_tree.dig(status, "state", "terminated", "exitCode")
         if isinstance(code, int):
             return code
     return None
@@ -104,96 +104,96 @@ def has_failed(pod: Json) -> bool:
 def failure(pod: Json) -> str:
     """Why a worker failed: its exit code or signal, and the last line that it wrote."""
     found = json_tree.items(pod, "status", "containerStatuses")
-    ends: list[Json] = [json_tree.table(one, "state", "terminated") for one in found]
-    end = next((one for one in ends if one.get("exitCode")), {})
+    ends: list[Json] = [json_tree.table(status, "state", "terminated") for status in found]
+    end = next((status for status in ends if status.get("exitCode")), {})
     lines = [line.strip() for line in str(end.get("message") or "").splitlines() if line.strip()]
-    killed = _killed(end)  # from outside: what it wrote last is not why
+    killed = kill_reason(end)  # from outside: what it wrote last is not why
     before = "; last output: " if killed else ": "
     last = f"{before}{lines[-1][:LONGEST_WORD]}" if lines else ""
     return f"worker {index(pod) or 0} failed with exit code {exit_code(pod)}{killed}{last}"
 
 
-def died(own: Iterable[Json], workers: int) -> str:
+def failure_reason(own: Iterable[Json], workers: int) -> str:
     """Why the first of these workers that has failed did; "" if all run or only make way.
 
     Each index is judged by its newest pod. The others of a training fail for want of the first.
     """
     newest: dict[int, Json] = {}
-    for pod in sorted(own, key=_created):
+    for pod in sorted(own, key=creation_text):
         newest[index(pod) or 0] = pod
     failed = [pod for number, pod in newest.items() if number < workers and has_failed(pod)]
-    return failure(min(failed, key=_ended_at)) if failed else ""
+    return failure(min(failed, key=end_text)) if failed else ""
 
 
 def pending(own: Iterable[Json], workers: int) -> str:
     """Why the first of these workers that has not started has not; "" if no pod says."""
     for pod in sorted(own, key=lambda pod: index(pod) or 0):
         number = index(pod) or 0
-        if number < workers and phase(pod) == "Pending" and (why := _waits_for(pod)):
-            return f"worker {number} {why}"[:LONGEST_WORD]
+        if number < workers and phase(pod) == "Pending" and (cause := _waits_for(pod)):
+            return f"worker {number} {cause}"[:LONGEST_WORD]
     return ""
 
 
 def _waits_for(pod: Json) -> str:
     """Its node, or something on it, in the words of the scheduler or the kubelet."""
-    for one in json_tree.items(pod, "status", "conditions"):
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return f"has no node: {one.get('message') or one.get('reason')}"
+    for status in json_tree.items(pod, "status", "conditions"):
+        if status.get("type") == "PodScheduled" and status.get("status") == "False":
+            return f"has no node: {status.get('message') or status.get('reason')}"
     for field in ("initContainerStatuses", "containerStatuses"):
-        for one in json_tree.items(pod, "status", field):
-            why = json_tree.table(one, "state", "waiting")
-            if why.get("reason"):
-                said = f": {why['message']}" if why.get("message") else ""
-                return f"waits on {node(pod)}: {why['reason']}{said}"
+        for status in json_tree.items(pod, "status", field):
+            waiting = json_tree.table(status, "state", "waiting")
+            if waiting.get("reason"):
+                detail = f": {waiting['message']}" if waiting.get("message") else ""
+                return f"waits on {node(pod)}: {waiting['reason']}{detail}"
     return ""
 
 
-def _killed(end: Json) -> str:
+def kill_reason(end: Json) -> str:
     """What a signal or the kubelet ended; "" if the worker exited by itself."""
     if end.get("reason") == "OOMKilled":
         return " (out of memory)"
     code = end.get("exitCode") or 0
-    name = next((one.name for one in signal.Signals if code == 128 + one), "")
+    name = next((status.name for status in signal.Signals if code == 128 + status), "")
     how = ": killed from outside, often by the memory limit" if name == "SIGKILL" else ""
     return f" ({name}{how})" if name else ""
 
 
-def _created(pod: Json) -> str:
+def creation_text(pod: Json) -> str:
     return str(json_tree.dig(pod, "metadata", "creationTimestamp") or "")
 
 
-def _ended_at(pod: Json) -> str:
-    found = json_tree.items(pod, "status", "containerStatuses")
-    ends = (json_tree.dig(one, "state", "terminated", "finishedAt") for one in found)
+def end_text(pod: Json) -> str:
+    statuses = json_tree.items(pod, "status", "containerStatuses")
+    ends = (json_tree.dig(status, "state", "terminated", "finishedAt") for status in statuses)
     return min((str(end) for end in ends if end), default="")
 
 
 def ranges(numbers: Iterable[int]) -> str:
     """{0, 1, 2, 5} as "0-2,5", the way a Job's completedIndexes are written."""
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for number in sorted(numbers):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
         else:
-            found.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+            spans.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
 def numbers(text: str) -> set[int]:
     """The indexes of "0-2,5"; parts that are none are passed over."""
-    found: set[int] = set()
+    numbers_read: set[int] = set()
     for part in filter(None, text.split(",")):
         low, _, high = part.partition("-")
         first = whole_number(low, most=MOST_INDEXES)
         last = whole_number(high or low, most=MOST_INDEXES)
         if first is not None and last is not None:
-            found.update(range(first, last + 1))
-    return found
+            numbers_read.update(range(first, last + 1))
+    return numbers_read
 
 
-def ended_at(pod: Json) -> float:
-    for one in _containers(pod):
-        end = instant_at(json_tree.dig(one, "state", "terminated", "finishedAt"))
+def end_instant(pod: Json) -> float:
+    for status in _containers(pod):
+        end = instant_at(json_tree.dig(status, "state", "terminated", "finishedAt"))
         if end is not None:
             return end
     return 0.0

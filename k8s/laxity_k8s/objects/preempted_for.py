@@ -20,7 +20,7 @@ BY_UID: Final = "uid:"
 BY_NODE: Final = "node:"
 
 
-def noted(decision: Decision, jobs: Mapping[str, Json]) -> Decision:
+def note_beneficiary(decision: Decision, jobs: Mapping[str, Json]) -> Decision:
     """The decision as it is noted on its Job; `jobs` are all of them by id."""
     if not isinstance(decision, Preempt):
         return decision
@@ -41,7 +41,7 @@ def stopping_for(row: Job, ids: Mapping[str, str], is_cordoned: Callable[[str], 
     """The row with the id of the Job that it stops for: its own, if it leaves a cordoned node."""
     node = row.stop_for.removeprefix(BY_NODE)
     if node != row.stop_for:
-        known = row.id if is_cordoned(machine(node)) else f"the drain of {machine(node)}"
+        beneficiary = row.id if is_cordoned(machine(node)) else f"the drain of {machine(node)}"
     else:
-        known = read(row.stop_for, ids)
-    return row if known == row.stop_for else replace(row, stop_for=known)
+        beneficiary = read(row.stop_for, ids)
+    return row if beneficiary == row.stop_for else replace(row, stop_for=beneficiary)

@@ -37,30 +37,30 @@ class NamespaceLimits:
 
     def widest(self, template: Json) -> tuple[int, str]:
         """How many such pods there may be at once, and what bounds them, in words."""
-        if why := self._too_large(template):
-            return 0, why
-        asked = demand(template)
-        widest, resource = self.room(asked, {})
+        if problem := self._too_large(template):
+            return 0, problem
+        demand_of_pod = demand(template)
+        widest, resource = self.room(demand_of_pod, {})
         if not resource:
             return widest, ""
         left, hard, name = self.left[resource]
         others = f", pods of others use {hard - left:g} of it" if left < hard else ""
-        why = f"quota {name} of its namespace allows {resource} {hard:g}{others}"
-        return widest, f"{why}; each worker asks for {asked[resource]:g}"
+        problem = f"quota {name} of its namespace allows {resource} {hard:g}{others}"
+        return widest, f"{problem}; each worker asks for {demand_of_pod[resource]:g}"
 
     def room(self, asked: Mapping[str, float], used: Mapping[str, float]) -> tuple[int, str]:
         """How many pods that ask so there is room for beside what is used, and what bounds them."""
         widest, bound = MOST_WORKERS, ""
         for resource, each in asked.items():
             if each and resource in self.left:
-                many = max(0, int((self.left[resource][0] - used.get(resource, 0.0)) // each))
-                if many < widest:
-                    widest, bound = many, resource
+                workers = max(0, int((self.left[resource][0] - used.get(resource, 0.0)) // each))
+                if workers < widest:
+                    widest, bound = workers, resource
         return widest, bound
 
     def quota_of(self, namespace: str, template: Json) -> str:
         """What bounds the accelerators of such pods with those of others there, by its name; or ""."""
-        for kind in pods.asked(template):
+        for kind in pods.accelerators_of(template):
             if f"requests.{kind}" in self.left:
                 return self._name(namespace, f"requests.{kind}")
         return ""
@@ -78,17 +78,17 @@ class NamespaceLimits:
 
     def _too_large(self, template: Json) -> str:
         containers = [
-            one
+            item
             for kind in ("containers", "initContainers")
-            for one in json_tree.items(template, "spec", kind)
+            for item in json_tree.items(template, "spec", kind)
         ]
         for scope, resource, most, name in self.most:
-            asked = [_of_container(one, resource) for one in containers]
+            requests = [_of_container(item, resource) for item in containers]
             if scope == "Pod":
-                asked = [_of_pod(template, resource)]
-            if max(asked, default=0.0) > most:
-                said = f"limit range {name} of its namespace allows {resource} {most:g} per"
-                return f"{said} {scope.lower()}; {max(asked):g} is asked for"
+                requests = [_of_pod(template, resource)]
+            if max(requests, default=0.0) > most:
+                prefix = f"limit range {name} of its namespace allows {resource} {most:g} per"
+                return f"{prefix} {scope.lower()}; {max(requests):g} is asked for"
         return ""
 
 
@@ -102,7 +102,7 @@ def limits_of(
     left: dict[str, dict[str, tuple[float, float, str]]] = {}
     most: dict[str, list[tuple[str, str, float, str]]] = {}
     for quota in quotas:
-        namespace, name = _named(quota)
+        namespace, name = namespace_and_name(quota)
         if json_tree.dig(quota, "spec", "scopes") or json_tree.dig(quota, "spec", "scopeSelector"):
             continue
         mine = left.setdefault(namespace, {})
@@ -112,9 +112,9 @@ def limits_of(
                 continue
             free = max(0.0, hard - foreign.get(namespace, {}).get(resource, 0.0))
             mine[resource] = min(mine.get(resource, (free, hard, name)), (free, hard, name))
-    for one in ranges:
-        namespace, name = _named(one)
-        most.setdefault(namespace, []).extend(_most(one, name))
+    for item in ranges:
+        namespace, name = namespace_and_name(item)
+        most.setdefault(namespace, []).extend(_most(item, name))
     return {
         namespace: NamespaceLimits(left.get(namespace, {}), tuple(most.get(namespace, ())))
         for namespace in left.keys() | most.keys()
@@ -129,20 +129,22 @@ def add_to(used: Used, asked: Mapping[str, float], many: int) -> None:
 
 def demand(template: Json) -> dict[str, float]:
     """What one pod takes of each resource that a quota may count."""
-    found = {"pods": 1.0}
-    found |= {f"requests.{name}": float(count) for name, count in pods.asked(template).items()}
+    demand_by_name = {"pods": 1.0}
+    demand_by_name |= {
+        f"requests.{name}": float(count) for name, count in pods.accelerators_of(template).items()
+    }
     for kind in ("requests", "limits"):
         for name in COUNTED:
-            found[f"{kind}.{name}"] = _sum(template, name, kind)
-    return found
+            demand_by_name[f"{kind}.{name}"] = _sum(template, name, kind)
+    return demand_by_name
 
 
 def quantity(text: object) -> float | None:
     """A Kubernetes quantity as a number: 500m, 4Gi, 2."""
-    found = QUANTITY.fullmatch(str(text)) if isinstance(text, str | int | float) else None
-    if found is None:
+    match = QUANTITY.fullmatch(str(text)) if isinstance(text, str | int | float) else None
+    if match is None:
         return None
-    number, suffix = found.groups()
+    number, suffix = match.groups()
     if suffix in SUFFIXES:
         return float(number) * SUFFIXES[suffix]
     return float(f"{number}{suffix}") if suffix[:1] in ("e", "E") else None
@@ -157,7 +159,7 @@ def _most(limit_range: Json, name: str) -> Iterator[tuple[str, str, float, str]]
                 yield scope, resource, most, name
 
 
-def _named(thing: Json) -> tuple[str, str]:
+def namespace_and_name(thing: Json) -> tuple[str, str]:
     return str(json_tree.dig(thing, "metadata", "namespace")), str(
         json_tree.dig(thing, "metadata", "name")
     )
@@ -166,23 +168,23 @@ def _named(thing: Json) -> tuple[str, str]:
 def _of_container(container: Json, resource: str) -> float:
     if is_accelerator(resource):
         return float(accelerators({"containers": [container]}).get(resource, 0))
-    return _stated(container, resource, "limits")
+    return requested(container, resource, "limits")
 
 
 def _of_pod(template: Json, resource: str) -> float:
     if is_accelerator(resource):
-        return float(pods.asked(template).get(resource, 0))
+        return float(pods.accelerators_of(template).get(resource, 0))
     return _sum(template, resource, "limits")
 
 
 def _sum(template: Json, resource: str, kind: str) -> float:
     containers = json_tree.items(template, "spec", "containers")
-    return sum(_stated(one, resource, kind) for one in containers)
+    return sum(requested(item, resource, kind) for item in containers)
 
 
-def _stated(container: Json, resource: str, kind: str) -> float:
+def requested(container: Json, resource: str, kind: str) -> float:
     """What it says; a limit is also a request where it says none."""
-    said = json_tree.dig(container, "resources", kind, resource)
-    if said is None and kind == "requests":
-        said = json_tree.dig(container, "resources", "limits", resource)
-    return quantity(said) or 0.0
+    text = json_tree.dig(container, "resources", kind, resource)
+    if text is None and kind == "requests":
+        text = json_tree.dig(container, "resources", "limits", resource)
+    return quantity(text) or 0.0

@@ -43,15 +43,15 @@ class Seal:
     key: bytes
     is_new: bool = False
 
-    def believed(self, job: Json) -> Json:
+    def believe(self, job: Json) -> Json:
         """The Job itself, or without any output where they are not all laxity's."""
         meta = job["metadata"]
         notes = meta.get("annotations") or {}
         if self._holds(meta, notes):
             return job
-        kept = {name: text for name, text in notes.items() if name not in names.OUTPUTS}
+        inputs = {name: text for name, text in notes.items() if name not in names.OUTPUTS}
         labels = {name: text for name, text in json_tree.labels(job).items() if name != LABEL}
-        return {**job, "metadata": {**meta, "annotations": kept, "labels": labels}}
+        return {**job, "metadata": {**meta, "annotations": inputs, "labels": labels}}
 
     def onto(self, patch: Patch, job: Json | None) -> Patch:
         """The patch with the seal of the verdict and the status that the Job has after it."""
@@ -90,18 +90,18 @@ _ONE: Final = 2 * DIGEST_BYTES  # hexadecimal digits
 
 
 def _digest(key: bytes, said: str) -> str:
-    return (_known if len(said) <= LONGEST_KEPT else _computed)(key, said)
+    return (_known if len(said) <= LONGEST_KEPT else compute_seal)(key, said)
 
 
-def _computed(key: bytes, said: str) -> str:
+def compute_seal(key: bytes, said: str) -> str:
     return blake2b(said.encode(errors="replace"), key=key, digest_size=DIGEST_BYTES).hexdigest()
 
 
 # A Job is looked at several times between two changes.
-_known = lru_cache(maxsize=KEPT_DIGESTS)(_computed)
+_known = lru_cache(maxsize=KEPT_DIGESTS)(compute_seal)
 
 
-def cleared(job: Json) -> Patch:
+def clear_outputs(job: Json) -> Patch:
     """The patch that takes all outputs off a Job whose outputs are not laxity's."""
     meta = {
         "resourceVersion": job["metadata"]["resourceVersion"],
@@ -111,7 +111,7 @@ def cleared(job: Json) -> Patch:
     return Patch("jobs", json_tree.identity(job), {"metadata": meta})
 
 
-def shared_seal(
+def open_seal(
     read: Callable[[str], Json], create: Callable[[Json], Json], *, namespace: str
 ) -> Seal:
     """The seal whose key is the Secret of this namespace, made if it is not there."""

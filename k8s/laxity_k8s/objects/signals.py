@@ -27,15 +27,15 @@ class Signals:
         self._lock = threading.Lock()
 
     def of(self, job: Json) -> Signal:
-        said = json_tree.annotations(job)
-        asked = whole_number(said.get(names.RESIZE_TO))
+        annotations = json_tree.annotations(job)
+        resize_to = whole_number(annotations.get(names.RESIZE_TO))
         now = Signal(
-            stop=names.STOP in said or bool(json_tree.dig(job, "spec", "suspend")),
+            stop=names.STOP in annotations or bool(json_tree.dig(job, "spec", "suspend")),
             workers=pods.count(json_tree.dig(job, "spec", "parallelism"))
-            if asked is None
-            else asked,
-            run_id=said.get(names.RUN_ID, "").rpartition("/")[2],
-            flow_run=_flow_run(said.get(names.FOLLOWED_BY, "")),
+            if resize_to is None
+            else resize_to,
+            run_id=annotations.get(names.RUN_ID, "").rpartition("/")[2],
+            flow_run=_flow_run(annotations.get(names.FOLLOWED_BY, "")),
             generation=json_tree.revision(job),
         )
         key = str(json_tree.dig(job, "metadata", "uid") or json_tree.identity(job))
@@ -49,5 +49,5 @@ class Signals:
 
 def _flow_run(page: str) -> str:
     """The id of the flow run that this page shows; "" if it shows none."""
-    found = _LAST_ID.fullmatch(page[page.rstrip("/").rfind("/") :])
-    return found[1] if found else ""
+    match = _LAST_ID.fullmatch(page[page.rstrip("/").rfind("/") :])
+    return match[1] if match else ""

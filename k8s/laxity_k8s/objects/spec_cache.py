@@ -38,7 +38,7 @@ _SPECS: Final[LRUCache[bytes, TrainingSpec]] = LRUCache(MOST_BYTES, getsizeof=si
 _LOCK: Final = Lock()
 
 
-def declared(job: Json) -> TrainingSpec:
+def read_spec(job: Json) -> TrainingSpec:
     """The Job's spec without parameters, env and template. QoSError names every wrong field."""
     try:
         key = _digest(job)
@@ -71,10 +71,10 @@ def _digest(job: Json) -> bytes:
         [json_tree.dig(spec, field) for field in SHAPE],
         neighbour_rules(json_tree.table(spec)),
         [json_tree.dig(container, field) for field in ("image", "env")],
-        [json_tree.dig(one, "resources") for one in json_tree.items(pod, "containers")],
+        [json_tree.dig(item, "resources") for item in json_tree.items(pod, "containers")],
         [
-            (json_tree.dig(one, "resources"), json_tree.dig(one, "restartPolicy"))
-            for one in json_tree.items(pod, "initContainers")
+            (json_tree.dig(item, "resources"), json_tree.dig(item, "restartPolicy"))
+            for item in json_tree.items(pod, "initContainers")
         ],
     )
     return hashlib.blake2b(orjson.dumps(read, default=repr), digest_size=16).digest()

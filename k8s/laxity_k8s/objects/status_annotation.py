@@ -32,7 +32,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024  # of each kind
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class JobStatusRecord:
     """The STATUS annotation. Instants are POSIX seconds.
 
     `wanted` is the width that laxity asked for last (0: suspended), None before its first word;
@@ -57,48 +57,48 @@ class Kept:
 
     def to_text(self) -> str:
         """JSON of all that differs from a fresh state."""
-        told = zip(FIELDS, VALUES(self), UNSAID, strict=True)
-        written = {name: value for name, value, unsaid in told if value != unsaid}
+        columns = zip(FIELDS, VALUES(self), UNSAID, strict=True)
+        written = {name: value for name, value, unsaid in columns if value != unsaid}
         return orjson.dumps(written, option=orjson.OPT_SORT_KEYS).decode()
 
 
-FRESH = Kept()
-FIELDS = tuple(field.name for field in fields(Kept))
+FRESH = JobStatusRecord()
+FIELDS = tuple(field.name for field in fields(JobStatusRecord))
 VALUES = attrgetter(*FIELDS)
 UNSAID = VALUES(FRESH)
 
 
-def kept(job: Json) -> Kept:
+def read_status(job: Json) -> JobStatusRecord:
     """What a Job's STATUS annotation says; a fresh state where it says nothing readable."""
     text = json_tree.annotations(job).get(names.STATUS)
     return _known_kept(text) if isinstance(text, str) else FRESH
 
 
-def _kept(text: str) -> Kept:
-    said = mapping(text)
-    found: dict[str, Any] = {}
+def read_status_text(text: str) -> JobStatusRecord:
+    document = mapping(text)
+    fields: dict[str, Any] = {}
     for name in FIELDS:
-        value = _checked(name, said.get(name))
+        value = field_or_none(name, document.get(name))
         if value is not None:
-            found[name] = value
-    return Kept(**found)
+            fields[name] = value
+    return JobStatusRecord(**fields)
 
 
-_known_kept: Final = TextCache(_kept, MOST_BYTES)
+_known_kept: Final = TextCache(read_status_text, MOST_BYTES)
 
 
 def terms(job: Json) -> str:
     """A digest of what a verdict is about: when it differs, the job asks again."""
-    said = json_tree.annotations(job)
-    asked = [said.get(key) for key in TERMS]
+    annotations = json_tree.annotations(job)
+    texts = [annotations.get(key) for key in TERMS]
     asks = asks_of(json_tree.table(job, "spec", "template"))
     if asks is not NOTHING:  # on other nodes it is another job
-        asked.append(asks.text)
-    text = json.dumps(asked)
+        texts.append(asks.text)
+    text = json.dumps(texts)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def refused_deadline(job: Json) -> Mapping[str, Any]:
+def read_refused_deadline(job: Json) -> Mapping[str, Any]:
     """{"deadline", "code", "reason"} of the deadline that was refused while its promise stands."""
     return mapping(json_tree.annotations(job).get(names.REFUSED_DEADLINE))
 
@@ -115,15 +115,15 @@ def verdict(job: Json) -> Verdict | None:
 
 
 def _verdict(text: str) -> Verdict | None:
-    said = mapping(text)
-    kind = str(said.get("kind", "")).capitalize()
+    document = mapping(text)
+    kind = str(document.get("kind", "")).capitalize()
     if kind not in KINDS:
         return None
     try:
-        found = load_verdict({**said, "kind": kind})
+        verdict = load_verdict({**document, "kind": kind})
     except (CodecError, RecursionError):
         return None
-    return found if found is not None and _makes_sense(found) else None
+    return verdict if verdict is not None and _makes_sense(verdict) else None
 
 
 _known_verdict: Final = TextCache(_verdict, MOST_BYTES)
@@ -140,13 +140,13 @@ def verdict_label(found: Verdict | None) -> str:
 def mapping(text: object) -> Mapping[str, Any]:
     """The JSON object that an annotation holds; an empty one where it holds none."""
     try:
-        found = json.loads(text) if isinstance(text, str) else {}
+        document = json.loads(text) if isinstance(text, str) else {}
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
-def _checked(name: str, value: object) -> object:
+def field_or_none(name: str, value: object) -> object:
     """The value of a field of Kept; None where it can be none."""
     if name in {"freed_for", "asked_deadline", "terms"}:
         return value if isinstance(value, str) else None
@@ -211,4 +211,4 @@ def _is_count(value: object) -> bool:
 
 
 def _are_texts(value: object) -> TypeGuard[Collection[str]]:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)

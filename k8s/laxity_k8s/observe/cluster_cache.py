@@ -92,13 +92,13 @@ class Mirror:
         with self.lock:
             table = self._table(kind)
             revision = json_tree.revision(thing)
-            known = (
+            previous = (
                 json_tree.revision(table[key]) if key in table else self._gone.get((kind, key), -1)
             )
-            if revision <= known:
+            if revision <= previous:
                 return
             if kind == "jobs":
-                thing = self._checked(key, thing)
+                thing = self._check_seal(key, thing)
                 self.job_ids[_uid(thing)] = key
             table[key] = thing
             self._touch(kind, key, thing)
@@ -158,7 +158,7 @@ class Mirror:
 
     def _replace(self, kind: Kind, listing: Listing) -> None:
         """This is all there was at that revision; what is newer is known better here."""
-        revision = _listed_at(listing)
+        revision = listing_revision(listing)
         there = set()
         for thing in listing.items:
             there.add(json_tree.identity(thing))
@@ -167,7 +167,7 @@ class Mirror:
             for key in self._table(kind).keys() - there:
                 self.drop(kind, key, revision)
 
-    def _checked(self, key: str, job: Json) -> Json:
+    def _check_seal(self, key: str, job: Json) -> Json:
         believed = self._believed(job)
         (self.forged.discard if believed is job else self.forged.add)(key)
         return believed
@@ -195,5 +195,5 @@ def _uid(job: Json) -> str:
     return str(json_tree.dig(job, "metadata", "uid") or "")
 
 
-def _listed_at(listing: Listing) -> int:
+def listing_revision(listing: Listing) -> int:
     return json_tree.revision({"metadata": {"resourceVersion": listing.resource_version}})

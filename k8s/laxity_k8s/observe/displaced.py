@@ -11,7 +11,7 @@ from laxity.parsing import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
-from laxity_k8s.objects.affinity import allowed
+from laxity_k8s.objects.affinity import node_names_for
 from laxity_scheduler.model.job import FOREVER
 
 UNSCHEDULABLE_S: Final = 10.0  # so long the cluster's scheduler may find no node for a pod
@@ -22,18 +22,18 @@ DISRUPTED: Final[Mapping[str, str]] = {  # reasons of the pod condition Disrupti
 IsCordoned = Callable[[str], bool]
 
 
-def displaced(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) -> dict[int, str]:
+def displacements(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) -> dict[int, str]:
     """Why workers cannot come back to their nodes, in words, by their numbers.
 
     In a Job that is not elastic a pod that has to go leaves the others at their work: only when the
     one that replaces it has no place, the Job has to move.
     """
     elastic, width = jobs.is_elastic(job), jobs.width(job)
-    found = {}
+    reasons = {}
     for number, pod in _newest(job, own).items():
-        if number < width and (why := _displaced(pod, is_cordoned, elastic=elastic)):
-            found[number] = f"worker {number} {why}"
-    return found
+        if number < width and (cause := displacement_of(pod, is_cordoned, elastic=elastic)):
+            reasons[number] = f"worker {number} {cause}"
+    return reasons
 
 
 def unschedulable_since(job: Json, own: Iterable[Json]) -> float:
@@ -48,16 +48,16 @@ def unschedulable_since(job: Json, own: Iterable[Json]) -> float:
 
 def _newest(job: Json, own: Iterable[Json]) -> dict[int, Json]:
     """The pod of each worker that was made last."""
-    numbered = jobs.numbered(job, own)
+    numbered = jobs.pods_by_number(job, own)
     return dict(sorted(numbered, key=lambda one: str(one[1]["metadata"].get("creationTimestamp"))))
 
 
-def _displaced(pod: Json, is_cordoned: IsCordoned, *, elastic: bool) -> str:
-    if pods.over(pod):
+def displacement_of(pod: Json, is_cordoned: IsCordoned, *, elastic: bool) -> str:
+    if pods.is_finished(pod):
         return ""
     node = pods.node(pod)
     if not node:
-        nodes = sorted(allowed(pod) or ())
+        nodes = sorted(node_names_for(pod) or ())
         in_vain = bool(nodes) and all(map(is_cordoned, nodes))
         return f"cannot come back: {', '.join(nodes)} is cordoned" if in_vain else ""
     if not elastic:
@@ -70,7 +70,7 @@ def _displaced(pod: Json, is_cordoned: IsCordoned, *, elastic: bool) -> str:
 def _unschedulable_since(pod: Json) -> float:
     if pods.node(pod) or pods.leaving(pod) or json_tree.dig(pod, "status", "nominatedNodeName"):
         return FOREVER
-    for one in json_tree.items(pod, "status", "conditions"):
-        if one.get("type") == "PodScheduled" and one.get("reason") == "Unschedulable":
-            return instant_at(one.get("lastTransitionTime")) or 0.0
+    for row in json_tree.items(pod, "status", "conditions"):
+        if row.get("type") == "PodScheduled" and row.get("reason") == "Unschedulable":
+            return instant_at(row.get("lastTransitionTime")) or 0.0
     return FOREVER

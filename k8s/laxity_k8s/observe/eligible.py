@@ -56,10 +56,12 @@ class Eligible:
         if self._plain:
             return False
         shown = [adds_tolerations(template, pod) for pod in own]
-        told = next((one for one in shown if one is not None), self._gpu_taints)
-        if told == self._gpu_taints:
+        taints = next(
+            (taints_shown for taints_shown in shown if taints_shown is not None), self._gpu_taints
+        )
+        if taints == self._gpu_taints:
             return False
-        self._gpu_taints = told
+        self._gpu_taints = taints
         self._again()
         return True
 
@@ -71,13 +73,13 @@ class Eligible:
 
     def look_up(self, asks: Asks) -> tuple[str, NodeSet]:
         """The same for a question: it is not kept, as questions may be any."""
-        return self._sets.get(asks) or self._worked_out(asks)
+        return self._sets.get(asks) or self._compute_set(asks)
 
     def set_of(self, asks: Asks) -> tuple[str, NodeSet]:
-        found = self._sets.get(asks)
-        if found is None:
-            found = self._sets[asks] = self._worked_out(asks)
-        return found
+        node_set = self._sets.get(asks)
+        if node_set is None:
+            node_set = self._sets[asks] = self._compute_set(asks)
+        return node_set
 
     def _again(self) -> None:
         self._sets.clear()
@@ -85,28 +87,28 @@ class Eligible:
             taints or offered != (GPU,) for _, taints, offered in self._seen.values()
         )
 
-    def _worked_out(self, asks: Asks) -> tuple[str, NodeSet]:
-        why: dict[str, list[str]] = {}
+    def _compute_set(self, asks: Asks) -> tuple[str, NodeSet]:
+        nodes_by_reason: dict[str, list[str]] = {}
         for name in sorted(self._seen):
             gpu_taints, node = self._gpu_taints, self._nodes[name]
-            words = self._guard(name, shut_out, asks, node, gpu_taints=gpu_taints)
-            words = "it cannot be read" if words is None else words
+            problem = self._guard(name, shut_out, asks, node, gpu_taints=gpu_taints)
+            problem = "it cannot be read" if problem is None else problem
             for resource in self._seen[name][2]:
                 other = f"it offers {resource}, {asks.resource} is asked"
-                said = words if resource == asks.resource else other
-                why.setdefault(said, []).append(site(name, resource))
-        mine = frozenset(why.pop("", ()))
-        return asks.text if why else "", NodeSet(mine, _summed(why))
+                shown_problem = problem if resource == asks.resource else other
+                nodes_by_reason.setdefault(shown_problem, []).append(site(name, resource))
+        mine = frozenset(nodes_by_reason.pop("", ()))
+        return asks.text if nodes_by_reason else "", NodeSet(mine, summarize(nodes_by_reason))
 
 
-def _summed(why: Mapping[str, list[str]]) -> str:
+def summarize(why: Mapping[str, list[str]]) -> str:
     """The reasons with the nodes that they shut out, the most frequent first."""
     ordered = sorted(why.items(), key=lambda one: (-len(one[1]), one[0]))
-    said = [f"{_named(nodes)}: {words}" for words, nodes in ordered[:MOST_REASONS]]
+    parts = [f"{list_names(nodes)}: {problem}" for problem, nodes in ordered[:MOST_REASONS]]
     more = len(ordered) - MOST_REASONS
-    return "; ".join(said) + (f"; and {more} other reasons" if more > 0 else "")
+    return "; ".join(parts) + (f"; and {more} other reasons" if more > 0 else "")
 
 
-def _named(nodes: list[str]) -> str:
+def list_names(nodes: list[str]) -> str:
     shown = ", ".join(nodes[:MOST_NAMED])
     return f"{shown} and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else shown

@@ -9,9 +9,9 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import resource_of, site
-from laxity_k8s.objects.affinity import allowed
+from laxity_k8s.objects.affinity import node_names_for
 from laxity_k8s.objects.node_constraints import NOTHING, Asks
-from laxity_k8s.objects.status_annotation import Kept
+from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.unplaced import Unplaced, unseen
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
@@ -23,7 +23,7 @@ class Entry:
 
     uid: str
     row: Job | None
-    state: Kept
+    state: JobStatusRecord
     busy: Counter[str]
     report: Report
     due_at: float
@@ -41,7 +41,7 @@ def own_pods(job: Json, all_pods: list[Json]) -> list[Json]:
 
 def count(entry: Entry, job: Json, nodes: Sequence[str], size: int, own: list[Json]) -> None:
     """Add what is meant for its workers that are not there yet."""
-    entry.sent = objects.reserved(job, nodes, size, own)
+    entry.sent = objects.gpus_reserved(job, nodes, size, own)
     entry.busy += entry.sent
     look_for_unseen(entry, job, own)
 
@@ -56,7 +56,7 @@ def look_for_unseen(entry: Entry, job: Json, own: list[Json]) -> None:
     template = json_tree.table(job, "spec", "template")
     size = pods.gpus(template) if entry.row is None else entry.row.gpus_per_worker
     awaited = entry.sent.total() // size if size else 0
-    entry.may = allowed(template)
+    entry.may = node_names_for(template)
     entry.unseen_gpus = size * unseen(job, own, awaited)
 
 
@@ -64,7 +64,7 @@ def foreign_busy(entries: Mapping[str, Entry], jobs: Mapping[str, Json]) -> Coun
     """GPUs by node of pods that belong to no Job of laxity's."""
     busy: Counter[str] = Counter()
     for group, entry in entries.items():
-        if not objects.managed(jobs.get(group, {})):
+        if not objects.is_managed(jobs.get(group, {})):
             busy.update(entry.busy)
     return busy
 

@@ -39,25 +39,25 @@ class Bounds:
         """
         if self._quotas is None:
             return set(), set()
-        found = self._quotas.found
-        bounded = {str(one["metadata"]["namespace"]) for one in found[0]}
-        if found == self._seen and bounded.isdisjoint(map(namespace_of, touched)):
+        answer = self._quotas.found
+        bounded = {str(quota["metadata"]["namespace"]) for quota in answer[0]}
+        if answer == self._seen and bounded.isdisjoint(map(namespace_of, touched)):
             return set(), set()
-        limits, used, self._seen = self._limits, self._used, found
+        limits, used, self._seen = self._limits, self._used, answer
         self._used, foreign = self._uses(bounded)
-        self._limits = limits_of(*found, foreign)
+        self._limits = limits_of(*answer, foreign)
         return _differing(limits, self._limits), _differing(used, self._used)
 
-    def bound(self, row: Job | BadJob, job: Json) -> Job | BadJob:
+    def bound_row(self, row: Job | BadJob, job: Json) -> Job | BadJob:
         """The row with the widths that its namespace allows; it keeps the one that it has."""
         if isinstance(row, BadJob) or row.namespace not in self._limits:
             return row
         limits, template = self._limits[row.namespace], json_tree.table(job, "spec", "template")
         row = replace(row, quota=limits.quota_of(row.namespace, template))
-        widest, why = limits.widest(template)
-        widths = tuple(one for one in row.widths if one <= max(widest, row.workers))
+        widest, limit_text = limits.widest(template)
+        widths = tuple(width for width in row.widths if width <= max(widest, row.workers))
         if not widths:
-            problem = f"{why}, and it needs at least {row.widths[0]:d} worker(s)"
+            problem = f"{limit_text}, and it needs at least {row.widths[0]:d} worker(s)"
             return BadJob(row.id, (problem,), put_off=True, code=CODE)
         if not (row.workers or row.terminating_workers or row.asked):
             asked = demand(template)
@@ -112,21 +112,21 @@ class Bounds:
         if not self._limits:
             return set()
         spent = {namespace: dict(used) for namespace, used in self._used.items()}
-        found = set()
-        for one in decisions:
-            row = rows.get(one.job) if isinstance(one, Admit | Resize) else None
-            if row is None or not isinstance(one, Admit | Resize):
+        blocked = set()
+        for decision in decisions:
+            row = rows.get(decision.job) if isinstance(decision, Admit | Resize) else None
+            if row is None or not isinstance(decision, Admit | Resize):
                 continue
-            more, limits = one.workers - row.workers, self._limits.get(row.namespace)
+            more, limits = decision.workers - row.workers, self._limits.get(row.namespace)
             if more <= 0 or limits is None or row.id not in jobs:
                 continue
-            asked = demand(json_tree.table(jobs[row.id], "spec", "template"))
+            demand_of_pod = demand(json_tree.table(jobs[row.id], "spec", "template"))
             mine = spent.setdefault(row.namespace, {})
-            if limits.room(asked, mine)[0] < more:
-                found.add(row.id)
+            if limits.room(demand_of_pod, mine)[0] < more:
+                blocked.add(row.id)
             else:
-                add_to(mine, asked, more)
-        return found
+                add_to(mine, demand_of_pod, more)
+        return blocked
 
     def _uses(self, namespaces: Collection[str]) -> tuple[dict[str, Used], dict[str, Used]]:
         """What laxity's Jobs use in these namespaces, and what pods of others do."""
@@ -138,8 +138,8 @@ class Bounds:
             if namespace not in namespaces:
                 continue
             job, there = jobs.get(group), self._mirror.pods_of.get(group, {}).values()
-            alive = [pod for pod in there if not pods.over(pod)]
-            is_ours = job is not None and objects.managed(job)
+            alive = [pod for pod in there if not pods.is_finished(pod)]
+            is_ours = job is not None and objects.is_managed(job)
             used = (own if is_ours else foreign).setdefault(namespace, {})
             for pod in alive:
                 add_to(used, demand(pod), 1)
@@ -150,7 +150,7 @@ class Bounds:
 
 
 def _accelerators(template: Json) -> set[str]:
-    return {f"requests.{kind}" for kind in pods.asked(template)}
+    return {f"requests.{kind}" for kind in pods.accelerators_of(template)}
 
 
 def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:

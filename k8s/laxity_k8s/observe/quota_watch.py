@@ -59,9 +59,9 @@ class QuotaWatch:
             return
         self._problem = ""
         quotas, ranges = (tuple(map(_slim, listing.items)) for listing in listings)
-        found = quotas, ranges
-        if found != self.found:
-            self.found = found
+        answer = quotas, ranges
+        if answer != self.found:
+            self.found = answer
             self._on_change()
 
     def _begin(self, versions: list[str]) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.status_annotation import refused_deadline
+from laxity_k8s.objects.status_annotation import read_refused_deadline
 from laxity_scheduler.model.job import FOREVER, Job
 
 ASK_AGAIN_S: Final = 60.0
@@ -19,12 +19,17 @@ class RefusedDeadlines:
 
     def ask_again(self, job: Json, row: Job, now: float) -> Job:
         """The row, asking if it is time."""
-        if row.asked or row.promise is None or not refused_deadline(job) or row.deadline_at <= now:
+        if (
+            row.asked
+            or row.promise is None
+            or not read_refused_deadline(job)
+            or row.deadline_at <= now
+        ):
             self.forget(row.id)
             return row
         epochs = row.progress.epochs_done
-        at, before = self._next.setdefault(row.id, (now + ASK_AGAIN_S, epochs))
-        if now < at and epochs == before:
+        next_at, before = self._next.setdefault(row.id, (now + ASK_AGAIN_S, epochs))
+        if now < next_at and epochs == before:
             return row
         self._next[row.id] = (now + ASK_AGAIN_S, epochs)
         self._asking.add(row.id)
@@ -32,8 +37,8 @@ class RefusedDeadlines:
 
     def taken(self) -> set[str]:
         """Jobs that asked in the state that was taken last: in the next they do not."""
-        asked, self._asking = self._asking, set()
-        return asked
+        asking, self._asking = self._asking, set()
+        return asking
 
     def due_at(self, job_id: str) -> float:
         return self._next.get(job_id, (FOREVER, 0))[0]

@@ -37,7 +37,7 @@ class Rejections:
 
     def add(self, job: Json, problem: str, *, now: float = 0.0, tries_again: bool = False) -> bool:
         """Leave this Job out; whether that is news. `tries_again`: for 1, 2, 4, ... minutes."""
-        job_id, new = json_tree.identity(job), Rejection(problem, _asked(job))
+        job_id, new = json_tree.identity(job), Rejection(problem, inputs_of(job))
         old = self._found.get(job_id)
         if old is not None and old.asked == new.asked:
             new = replace(new, times=old.times + (now >= old.again_at), again_at=old.again_at)
@@ -54,27 +54,29 @@ class Rejections:
         if not self._found:  # as nearly always
             return ""
         job_id = json_tree.identity(job)
-        found = self._found.get(job_id)
-        if found is None or now >= found.again_at:
+        rejection = self._found.get(job_id)
+        if rejection is None or now >= rejection.again_at:
             return ""
-        if found.asked != _asked(job):
+        if rejection.asked != inputs_of(job):
             del self._found[job_id]
             return ""
         again = (
-            "" if found.again_at == FOREVER else f" (tried again at {format_utc(found.again_at)})"
+            ""
+            if rejection.again_at == FOREVER
+            else f" (tried again at {format_utc(rejection.again_at)})"
         )
-        return f"{found.problem}{again}"
+        return f"{rejection.problem}{again}"
 
     def again_at(self, job_id: str) -> float:
         """When it is tried again; FOREVER if that is never."""
-        found = self._found.get(job_id)
-        return FOREVER if found is None else found.again_at
+        rejection = self._found.get(job_id)
+        return FOREVER if rejection is None else rejection.again_at
 
     def forget(self, job_id: str) -> None:
         self._found.pop(job_id, None)
 
 
-def _asked(job: Json) -> tuple[Any, ...]:
+def inputs_of(job: Json) -> tuple[Any, ...]:
     """All of a Job that others than laxity write."""
     annotations, labels = json_tree.annotations(job), json_tree.labels(job)
     return (

@@ -15,13 +15,13 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import jobs, pods, preempted_for
 from laxity_k8s.objects.accelerator_nodes import machine, offers
-from laxity_k8s.objects.controller_seen import noted
+from laxity_k8s.objects.controller_seen import is_observed
 from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
 from laxity_k8s.objects.node_constraints import Asks, asks_of
 from laxity_k8s.objects.nodes import is_cordoned
-from laxity_k8s.objects.status_annotation import Kept, kept
+from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
-from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, displaced, unschedulable_since
+from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, displacements, unschedulable_since
 from laxity_k8s.observe.eligible import Eligible
 from laxity_k8s.observe.entries import (
     Entry,
@@ -65,7 +65,7 @@ class Snapshot:
         self.bounds = Bounds(mirror, quotas)
         self._due: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
-        self._freed: dict[str, Kept] = {}
+        self._freed: dict[str, JobStatusRecord] = {}
         self._rows: dict[str, Job] = {}
         self._order: tuple[tuple[float, str], ...] | None = None
         self._jobs: tuple[Job, ...] = ()
@@ -96,16 +96,18 @@ class Snapshot:
     def take(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
         with self._mirror.lock:
-            self._stale |= touched | self._bounded_anew(touched)
+            self._stale |= touched | self._recompute_bounds(touched)
             if nodes:
-                self._stale |= self._resized() | self._restricted_anew() | self._on_cordoned()
-            self._stale |= {group for group, at in self._due.items() if at <= now}
+                self._stale |= (
+                    self._resize_rows() | self._recompute_eligible() | self._on_cordoned()
+                )
+            self._stale |= {group for group, instant in self._due.items() if instant <= now}
             self._stale |= self._refused.taken()
             self._stale |= {group for group in self._started if self._has_news(group)}
             self._renew_stale(now)
-            self._stale |= self._learned(touched)
+            self._stale |= self._learn_taints(touched)
             self._renew_stale(now)
-            self._moved |= {name for name, at in self._gone_at.items() if at <= now}
+            self._moved |= {name for name, instant in self._gone_at.items() if instant <= now}
             self._renew_nodes(now)
         return ClusterState(
             now=now,
@@ -159,11 +161,11 @@ class Snapshot:
         with self._mirror.lock:
             return self.bounds.quota_of(namespace, job)
 
-    def _restricted_anew(self) -> set[str]:
+    def _recompute_eligible(self) -> set[str]:
         """Nodes changed: Jobs that may use others now."""
         return self._others() if self._eligible.look(self._mirror.nodes) else set()
 
-    def _learned(self, touched: set[str]) -> set[str]:
+    def _learn_taints(self, touched: set[str]) -> set[str]:
         """The same, as pods of these groups have shown what the cluster adds to pods."""
         news = False
         for group in touched & self._mirror.jobs.keys():
@@ -181,12 +183,12 @@ class Snapshot:
 
     def _sets_in_use(self) -> Mapping[str, NodeSet] | None:
         """The sets that rows name; the same object as long as they are the same."""
-        found = dict(self._eligible.set_of(asks) for asks in self._asked) or None
-        if found != self._sets:
-            self._sets = found
+        node_sets = dict(self._eligible.set_of(asks) for asks in self._asked) or None
+        if node_sets != self._sets:
+            self._sets = node_sets
         return self._sets
 
-    def _resized(self) -> set[str]:
+    def _resize_rows(self) -> set[str]:
         """Nodes changed: look at all of them; Jobs without widths depend on the cluster's size."""
         gpus: Counter[str] = Counter()
         for node in self._mirror.nodes.values():
@@ -268,10 +270,10 @@ class Snapshot:
 
     def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> Entry:
         """A group that raises when it is read: its GPUs are busy, and it is tried again later."""
-        entry = Entry("", None, Kept(), Counter(), NO_REPORT, now + READ_AGAIN_S)
+        entry = Entry("", None, JobStatusRecord(), Counter(), NO_REPORT, now + READ_AGAIN_S)
         for pod in all_pods:
             entry.busy += self._guard(f"pod {json_tree.identity(pod)}", jobs.pods_busy, [pod]) or {}
-        if job is not None and jobs.managed(job):
+        if job is not None and jobs.is_managed(job):
             if self._guard(f"life of {group}", jobs.live, job) is not False:
                 self._set_bad(BadJob(group, (self._guard.problems[group],)))
             own = [pod for pod in all_pods if pods.owner(pod)[1] == job["metadata"].get("uid")]
@@ -286,12 +288,12 @@ class Snapshot:
             self._missing.pop(group, None)
             self._rejections.forget(group)
             self._refused.forget(group)
-            gone = Entry("", None, Kept(), busy, NO_REPORT, FOREVER)
-            if job is not None and jobs.managed(job):
+            gone = Entry("", None, JobStatusRecord(), busy, NO_REPORT, FOREVER)
+            if job is not None and jobs.is_managed(job):
                 look_for_unseen(gone, job, own_pods(job, all_pods))
             return gone
         uid, own = str(job["metadata"].get("uid")), own_pods(job, all_pods)
-        entry = Entry(uid, None, kept(job), busy, report, FOREVER)
+        entry = Entry(uid, None, read_status(job), busy, report, FOREVER)
         if problem := self._rejections.problem(job, now):
             entry.due_at = self._rejections.again_at(group)
             self._set_bad(BadJob(group, (problem,), put_off=entry.due_at < FOREVER))
@@ -306,11 +308,11 @@ class Snapshot:
             entry.report,
             largest=self._gpus[entry.asks.resource] // size,
             due_at=due_at,
-            displaced=displaced(job, own, self._is_cordoned) if jobs.width(job) else NOBODY,
+            displaced=displacements(job, own, self._is_cordoned) if jobs.width(job) else NOBODY,
             now=now,
             eligible=self._eligible.name(entry.asks),
         )
-        row = self.bounds.bound(row, job)
+        row = self.bounds.bound_row(row, job)
         if isinstance(row, BadJob):
             self._set_bad(row)
             count_sent(entry, job, own)
@@ -324,11 +326,11 @@ class Snapshot:
             entry.due_at = min(entry.due_at, due_at)
         return entry
 
-    def _bounded_anew(self, touched: set[str]) -> set[str]:
+    def _recompute_bounds(self, touched: set[str]) -> set[str]:
         """Jobs of namespaces that allow something else now: a refused patch may be let through."""
         limits, uses = self.bounds.look(touched)
-        found = self._entries if limits or uses else ()
-        mine = {group for group in found if namespace_of(group) in limits | uses}
+        entries = self._entries if limits or uses else ()
+        mine = {group for group in entries if namespace_of(group) in limits | uses}
         for group in mine:
             if namespace_of(group) in limits:
                 self._rejections.forget(group)
@@ -341,7 +343,7 @@ class Snapshot:
     def _due_at(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Until when its workers have time to run: less where no node is found for one of them."""
         missing_since = self._missing_since(group, job, own, now)
-        due_at = max(jobs.started_at(job), missing_since) + self._fit_within_s
+        due_at = max(jobs.start_instant(job), missing_since) + self._fit_within_s
         if not missing_since:
             return due_at
         return min(due_at, max(missing_since, unschedulable_since(job, own)) + UNSCHEDULABLE_S)
@@ -355,7 +357,7 @@ class Snapshot:
         if jobs.fitting(job, own) is None:
             self._missing.pop(group, None)
             return 0.0
-        if not noted(job):  # its controller does not know yet that it should make them
+        if not is_observed(job):  # its controller does not know yet that it should make them
             self._missing.pop(group, None)
             return now
         return self._missing.setdefault(group, now)
@@ -370,7 +372,10 @@ class Snapshot:
 
     def _same_order(self, order: tuple[tuple[float, str], ...]) -> bool:
         rows = self._rows
-        return all(group in rows and rows[group].submitted_at == at for at, group in order)
+        return all(
+            group in rows and rows[group].submitted_at == submitted_at
+            for submitted_at, group in order
+        )
 
     def _renew_nodes(self, now: float) -> None:
         for name in set(map(machine, self._moved)):
@@ -398,8 +403,8 @@ class Snapshot:
             if over:
                 self._over[row.id] = over
             self._nodes[row.id] = replace(row, free_gpus=row.free_gpus + over) if over else row
-        if jobs.gone_at(node) < FOREVER:
-            self._gone_at[name] = jobs.gone_at(node)
+        if jobs.loss_instant(node) < FOREVER:
+            self._gone_at[name] = jobs.loss_instant(node)
 
     def _find_unplaced(self) -> tuple[Unplaced, ...]:
         return tuple(find_unplaced(self._entries, self._unseen, self._over, self._nodes))
@@ -414,5 +419,5 @@ class Snapshot:
 
 def _speaks(job: Json) -> bool:
     """Whether its workers may have said something: a job that never ran has nothing to say."""
-    ran = kept(job).resumed_at is not None or jobs.width(job) > 0
+    ran = read_status(job).resumed_at is not None or jobs.width(job) > 0
     return ran and jobs.live(job)

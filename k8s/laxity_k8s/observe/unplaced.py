@@ -35,27 +35,29 @@ def unseen(job: Json, own: Sequence[Json], sent: int) -> int:
     which a job controller may make that has not seen its own first.
     """
     wide = jobs.width(job)
-    alive = [(index, pod) for index, pod in jobs.numbered(job, own) if not pods.over(pod)]
+    alive = [
+        (index, pod) for index, pod in jobs.pods_by_number(job, own) if not pods.is_finished(pod)
+    ]
     bound = [index for index, pod in alive if pods.node(pod)]
     waiting = {
         index
         for index, pod in alive
         if not pods.node(pod) and not pods.leaving(pod) and index < wide
     } - set(bound)
-    held = max(_counted(job, own), len(alive), may_come(job))
+    held = max(count_unplaced(job, own), len(alive), may_come(job))
     return max(0, held - len(bound) - max(len(waiting), sent))
 
 
-def _counted(job: Json, own: Sequence[Json]) -> int:
+def count_unplaced(job: Json, own: Sequence[Json]) -> int:
     """Workers that hold GPUs by the Job's status, less those seen to end since it was written."""
     status = json_tree.table(job, "status")
     counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
-    ended = sum(pods.over(pod) and not pods.leaving(pod) for pod in own)
-    known = sum(
+    ended = sum(pods.is_finished(pod) and not pods.leaving(pod) for pod in own)
+    ended_count = sum(
         pods.count(status.get(how)) + len(json_tree.items(status, "uncountedTerminatedPods", how))
         for how in ENDED
     )
-    return counted - max(0, ended - known)
+    return counted - max(0, ended - ended_count)
 
 
 def set_aside(nodes: Mapping[str, Node], unplaced: Iterable[Unplaced]) -> Mapping[str, Node]:
@@ -64,9 +66,9 @@ def set_aside(nodes: Mapping[str, Node], unplaced: Iterable[Unplaced]) -> Mappin
     The freest first, as the cluster's scheduler spreads pods that have a choice.
     """
     free = {name: max(0, node.free_gpus) for name, node in nodes.items()}
-    for one in unplaced:
-        may = free if one.nodes is None else [name for name in one.nodes if name in free]
-        left = _take(free, may, one.gpus)
+    for item in unplaced:
+        may = free if item.nodes is None else [name for name in item.nodes if name in free]
+        left = _take(free, may, item.gpus)
         if left:
             _take(free, free, left)
     return {

@@ -6,11 +6,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from laxity_scheduler.frame import compiled, fields, loops
+from laxity_scheduler.frame import compiled, fields, kernels, loops
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising import claim_plans, planning, room
-from laxity_scheduler.promising.claims import ORDERS, Terms, as_planned
+from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, Terms
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
 from laxity_scheduler.promising.room import Room
 from tests.contract.random_states import PREDICTORS, Case, drawn
@@ -94,9 +94,8 @@ def together_as_one_by_one(case: Case, terms: Terms, *, stay: bool) -> None:
     for profile in profiles(case):
         one_by_one, together = profile.copy(), profile.copy()
         expected = where.in_order(claims, one_by_one, stay=stay)
-        found = claim_plans.kept(where, claims, together, stay=stay)
-        assert found is not None
-        shares, late = found
+        rules = where.rules(stay=stay)
+        shares, late = claim_plans.plan_claims(forecasts.frame, claims, rules, together)
         assert (late, shares.names()) == (expected.late, set(expected.shares))
         assert {name: shares[name] for name in shares.names()} == dict(expected.shares)
         assert together.free.tolist() == one_by_one.free.tolist()
@@ -107,9 +106,8 @@ def test_a_table_of_shares_says_of_each_what_the_share_says() -> None:
         forecasts, claims = Forecasts(case.state, case.predictor), claims_of(case)
         where = Room(case.state, forecasts, Terms(grow_anywhere=True), tuple(claims))
         for profile in profiles(case):
-            found = claim_plans.kept(where, claims, profile, stay=False)
-            assert found is not None
-            shares = found[0]
+            rules = where.rules(stay=False)
+            shares, _ = claim_plans.plan_claims(forecasts.frame, claims, rules, profile)
             names = [claim.job.id for claim in claims if claim.job.id in shares]
             shares.plain["plain"] = (2, 90.0)
             shares["given"] = Share(((0.0, 0), (60.0, 1), (120.0, 4)), 300.0)
@@ -141,8 +139,8 @@ def test_newcomers_are_admitted_together_up_to_the_first_that_is_late() -> None:
                 one_by_one.reserve(share, claim.job.gpus_per_worker)
                 expected.append(share)
             due_s = np.array([claim.deadline_s for claim in claims])
-            plans = claim_plans.Plans(forecasts.frame, rows)
-            many = claim_plans.admit_all(where, plans, slice(0, len(rows)), due_s, together)
+            plans, ones = claim_plans.Plans(forecasts.frame, rows), slice(0, len(rows))
+            many = claim_plans.admit_all(plans, ones, due_s, where.rules(stay=False), together)
             assert [plans.share(at) for at in range(many)] == expected
             assert together.free.tolist() == one_by_one.free.tolist()
 
@@ -168,8 +166,8 @@ def together() -> Iterator[Case]:
 def answers(case: Case) -> list[object]:
     forecasts, claims = Forecasts(case.state, case.predictor), claims_of(case)
     where = Room(case.state, forecasts, Terms(), tuple(claims[: len(claims) // 2]))
-    profile = where.empty_profile(where.horizon_s(claims))
-    kept = where.kept(where.ordered(where.claims, as_planned), where.horizon_s(claims))
+    profile = where.empty_profile(where.rows.horizon_s(claims))
+    kept = where.kept(where.ordered(where.claims, AS_PLANNED), where.rows.horizon_s(claims))
     return [
         where.drain_s,
         profile.marks,
@@ -186,5 +184,6 @@ def test_loops_plan_in_cpython_as_compiled(monkeypatch: pytest.MonkeyPatch) -> N
         for name, value in list(vars(page).items()):
             if hasattr(value, "py_func"):
                 monkeypatch.setattr(page, name, value.py_func)
+    monkeypatch.setattr(kernels, "width_of", loops._width_of)
     for case in CASES[:25]:
         together_as_one_by_one(case, Terms(grow_anywhere=bool(case.seed % 2)), stay=False)

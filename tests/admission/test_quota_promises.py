@@ -29,6 +29,8 @@ def told(plan: Plan, kind: type) -> dict[str, str]:
 
 
 def judged(state: ClusterState, *asking: Job) -> list[bool]:
+    for one in asking:
+        state = state.with_job(one)
     judge = Judge(state, Forecasts(state, MINUTE_EPOCHS), Terms())
     return [isinstance(judge.verdict(one), Promise) for one in asking]
 
@@ -75,6 +77,7 @@ def test_at_no_instant_do_promised_jobs_have_more_than_their_quota() -> None:
             continue
         asking = newcomers(draw, state, epochs=4, slack=3.0)
         asking = [replace(row, quota=draw.choice(["a", "a", "b", ""])) for row in asking]
+        state = replace(state, jobs=(*state.jobs, *asking))
         judge = Judge(state, Forecasts(state, MINUTE_EPOCHS), Terms())
         verdicts = [judge.verdict(one) for one in asking]
         shares = {

@@ -77,6 +77,8 @@ def demands(state: ClusterState, judge: Judge, at_s: float) -> list[Demand]:
 
 
 def judged(state: ClusterState, asking: list[Job]) -> tuple[Judge, list[Job]]:
+    for one in asking:
+        state = state.with_job(one)
     judge = Judge(state, Forecasts(state, MINUTE_EPOCHS), Terms())
     return judge, [one for one in asking if isinstance(judge.verdict(one), Promise)]
 

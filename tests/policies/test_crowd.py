@@ -132,6 +132,7 @@ def test_claims_that_do_not_fit_together_are_planned_as_one_by_one(
     assert list(plans("qos", seed=seed, jobs=700, nodes=35)) == together
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("at_once")
 def test_jobs_are_placed_and_grown_in_cpython_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ((1, 60, 30, 0), (2, 40, 10, 0), (1, 60, 30, 3), (2, 60, 30, 3))

@@ -321,6 +321,22 @@ class Frame:
             found.append(kernels.ends_s(work, course))
         return np.array(found, dtype=np.float64)
 
+    def times_s(self, quantile: Quantile) -> tuple[Floats, Floats, Floats]:
+        """Of all: when it ends; when its epoch does, and when its GPUs are free if it is stopped."""
+        if self._many:
+            from laxity_scheduler.frame import loops
+
+            return loops.times_s(*self._arrays(quantile), self.now)
+        found = np.zeros((3, len(self.jobs)))
+        for row, (work, levels) in enumerate(self._works(np.arange(len(self.jobs)), quantile)):
+            job = self.jobs[row]
+            goes_on = self.curves[row].at(job.resize_to or job.workers, quantile)
+            to = goes_on if job.workers else levels[0]
+            found[0, row] = kernels.remaining_s(work, to, 0.0, self.now)
+            if job.workers:
+                found[1:, row] = kernels.boundary_s(work, self.now), kernels.freed_s(work, self.now)
+        return found[0], found[1], found[2]
+
     @property
     def _many(self) -> bool:
         """Whether compiled loops pay: the same functions, for all rows."""

@@ -91,6 +91,15 @@ class ClusterState:
                 left[job.quota] -= (job.workers + job.terminating_workers) * job.gpus_per_worker
         return left
 
+    def with_job(self, job: Job) -> "ClusterState":
+        """With this row of a job; itself if it has it."""
+        known = self.by_id.get(job.id)
+        if known is job:
+            return self
+        if known is None:
+            return replace(self, jobs=(*self.jobs, job)).in_submission_order
+        return replace(self, jobs=tuple([job if one is known else one for one in self.jobs]))
+
     def eligible_nodes(self, job: Job) -> frozenset[str] | None:
         """The nodes that the job may use; None for all nodes."""
         return self.nodes_of_set(job.eligible)

@@ -4,7 +4,6 @@ The same shares and the same free GPUs, from columns (`frame`) and compiled loop
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from laxity_scheduler.promising import planning
 from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
 from laxity_scheduler.promising.planning import IN_TIME, NONE
 from laxity_scheduler.promising.reserve import Claim, Planner, Profile, Share
-
-if TYPE_CHECKING:
-    from laxity_scheduler.promising.room import Room
 
 
 class Plans:
@@ -116,28 +112,18 @@ class CompiledPlanner(Planner):
         return known[1], known[2]
 
 
-def how(room: "Room", *, stay: bool) -> planning.How:
-    return planning.How(room.forecasts.now, room.planner.grows, stay, room.terms.settle_epochs)
-
-
 def free_of(profile: Profile) -> planning.Free:
     return planning.Free(profile.edges, profile.free)
 
 
-def kept(
-    room: "Room", claims: Sequence[Claim], profile: Profile, *, stay: bool
-) -> tuple[LazyShares, frozenset[str]] | None:
-    """Shares of all claims, and who is late with them; None if one is not in the snapshot.
-
-    Their shares are taken out of the profile.
-    """
-    lanes = room.forecasts.frame
-    rows = lanes.rows([claim.job for claim in claims])
-    if rows is None:
-        return None
-    due_s, plans = np.array([claim.deadline_s for claim in claims]), Plans(lanes, rows)
-    free, rules = free_of(profile), how(room, stay=stay)
-    planning.plan_all(lanes.table, lanes.levels("p90"), rows, due_s, rules, free, plans.shares)
+def plan_claims(
+    frame: Frame, claims: Sequence[Claim], rules: planning.How, profile: Profile
+) -> tuple[LazyShares, frozenset[str]]:
+    """Shares of all claims, and who is late with them. They are taken out of the profile."""
+    rows = frame.known_rows([claim.job for claim in claims])
+    due_s, plans = np.array([claim.deadline_s for claim in claims]), Plans(frame, rows)
+    levels = frame.levels("p90")
+    planning.plan_all(frame.table, levels, rows, due_s, rules, free_of(profile), plans.shares)
     plans.many = len(rows)
     names, found = [claim.job.id for claim in claims], plans.shares.found
     shares = LazyShares()
@@ -147,11 +133,12 @@ def kept(
     return shares, frozenset([names[place] for place in np.flatnonzero(found != IN_TIME).tolist()])
 
 
-def admit_all(room: "Room", plans: Plans, ones: slice, due_s: Floats, profile: Profile) -> int:
+def admit_all(
+    plans: Plans, ones: slice, due_s: Floats, rules: planning.How, profile: Profile
+) -> int:
     """Plan these newcomers, which wait, one after the other to the first that is late; how many."""
-    free, rules, lanes = free_of(profile), how(room, stay=False), plans.lanes
-    many = planning.admit_all(
-        lanes.table, lanes.levels("p90"), plans.rows[ones], due_s, rules, free, plans.slots(ones)
-    )
+    frame, rows = plans.lanes, plans.rows[ones]
+    levels, shares = frame.levels("p90"), plans.slots(ones)
+    many = planning.admit_all(frame.table, levels, rows, due_s, rules, free_of(profile), shares)
     plans.many = ones.start + many
     return many

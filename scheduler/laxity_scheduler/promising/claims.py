@@ -7,13 +7,18 @@ at the end of its epoch; only pinned jobs and those that may not be preempted st
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
-from laxity_scheduler.frame.fields import QUEUED_AT, WAITING
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.fields import PLANNED_AT, QUEUED_AT, WAITING, WORKERS
+from laxity_scheduler.frame.frame import Frame
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
-from laxity_scheduler.promising.reserve import Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,6 @@ def waits(job: Job) -> bool:
     return not (job.workers or job.terminating_workers or job.refused or job.pinned)
 
 
-def may_stop(job: Job) -> bool:
-    return bool(job.workers) and job.preemptible and not job.pinned
-
-
 def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) -> Iterable[Job]:
     """Waiting jobs that no promise covers and that have waited longer than their limit."""
     facts = forecasts.frame
@@ -80,30 +81,29 @@ def wants_promise(job: Job, now: float) -> bool:
     )
 
 
-Order = Callable[[Claim], tuple[float, float, str]]
+Keys = Callable[[Frame, Ints, Floats], tuple[Floats, ...]]
 
 
-def as_planned(claim: Claim) -> tuple[float, float, str]:
-    """In the order in which promises planned to start."""
-    if claim.job.workers:
-        return (0.0, claim.deadline_s, claim.job.id)
-    starts_at, before = 0.0, 0.0
-    for until_at, workers in claim.job.promise or ():
-        if workers:
-            starts_at = before
-            break
-        before = until_at
-    return (starts_at, claim.deadline_s, claim.job.id)
+class ClaimOrder(NamedTuple):
+    """Claims by keys of their rows and deadlines, the first key first; then by id.
+
+    Running jobs come before those that wait, unless the order `makes_way`.
+    """
+
+    keys: Keys
+    makes_way: bool = False
 
 
-def in_turn(claim: Claim) -> tuple[float, float, str]:
-    """The earliest deadline first, but no running job makes way."""
-    return (claim.deadline_s, 0.0, claim.job.id)
+def _by_plan(frame: Frame, rows: Ints, due_s: Floats) -> tuple[Floats, ...]:
+    runs = frame.column(WORKERS)[rows] > 0.0
+    return np.where(runs, 0.0, frame.column(PLANNED_AT)[rows]), due_s
 
 
-def by_deadline(claim: Claim) -> tuple[float, float, str]:
-    """The earliest deadline first, running jobs or not."""
-    return (claim.deadline_s, 0.0, claim.job.id)
+def _by_due(frame: Frame, rows: Ints, due_s: Floats) -> tuple[Floats, ...]:
+    return (due_s,)
 
 
-ORDERS: tuple[Order, ...] = (as_planned, in_turn, by_deadline)
+AS_PLANNED: Final = ClaimOrder(_by_plan)  # in the order in which promises planned to start
+IN_TURN: Final = ClaimOrder(_by_due)  # the earliest deadline first, but no running job makes way
+BY_DEADLINE: Final = ClaimOrder(_by_due, makes_way=True)
+ORDERS: Final = (AS_PLANNED, IN_TURN, BY_DEADLINE)

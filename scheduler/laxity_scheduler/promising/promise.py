@@ -38,6 +38,7 @@ MOST_WIDTH_OFFERS: Final = 8
 
 def judge(state: ClusterState, job: Job, predictor: Predictor, *, terms: Terms = TERMS) -> Verdict:
     """What this job would be told now, whether or not it is in the snapshot."""
+    state = state.with_job(job)
     return Judge(state, Forecasts(state, predictor), terms).verdict(job)
 
 

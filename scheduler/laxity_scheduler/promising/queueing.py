@@ -109,13 +109,12 @@ def _starts_on(
     running: Iterable[tuple[Job, int]] | None = None,
 ) -> dict[str, float]:
     """The same on so many free GPUs, and those that running jobs hold there; None: all they hold."""
-    forecasts = reservations.forecasts
-    ends = reservations.room.ends() if running is None else None
-    if ends is None:
-        held = (
-            [(job, job.gpus) for job in reservations.state.running] if running is None else running
-        )
-        ends = [(_frees_s(job, forecasts), gpus) for job, gpus in held if gpus]
+    forecasts, rows = reservations.forecasts, reservations.room.rows
+    if running is None:
+        running = [(job, job.gpus) for job in reservations.state.running]
+    held = [(job, gpus) for job, gpus in running if gpus]
+    frees_s = rows.frees_s[forecasts.frame.known_rows([job for job, _ in held])].tolist()
+    ends = [(end_s, gpus) for end_s, (_, gpus) in zip(frees_s, held, strict=True)]
     heapify(ends)
     starts: dict[str, float] = {}
     at_s, free = 0.0, free_gpus
@@ -132,9 +131,3 @@ def _starts_on(
             free -= need
             heappush(ends, (starts_s + forecasts.rest_s(one.job, one.workers, "mean"), need))
     return starts
-
-
-def _frees_s(job: Job, forecasts: Forecasts) -> float:
-    if job.stop_requested_at is not None or job.parked_epoch is not None:
-        return forecasts.freed_s(job, "mean")
-    return forecasts.trajectory_s(job, "mean")

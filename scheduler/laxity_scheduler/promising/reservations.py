@@ -14,10 +14,11 @@ from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claims import (
+    AS_PLANNED,
     ORDERS,
+    ClaimOrder,
     Terms,
     aged,
-    as_planned,
 )
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region
@@ -60,7 +61,7 @@ class Reservations:
         if amended is not None:
             claims = [amended if one.job.id == amended.job.id else one for one in claims]
         self.room = Room(state, forecasts, terms, tuple(claims))
-        self.claims = self.room.ordered(claims, as_planned)
+        self.claims = self.room.ordered(claims, AS_PLANNED)
         self.shares = LazyShares()
         self.late: frozenset[str] = frozenset()
         self._tally: Tally | None = None
@@ -73,7 +74,7 @@ class Reservations:
     def _horizon_s(self) -> float:
         """How far plans look; asked for only where there is not room for all at once."""
         if self._known_horizon_s is None:
-            self._known_horizon_s = self.room.horizon_s(self._first)
+            self._known_horizon_s = self.room.rows.horizon_s(self._first)
         return self._known_horizon_s
 
     @property
@@ -160,7 +161,8 @@ class Reservations:
         from laxity_scheduler.promising.claim_plans import admit_all
 
         shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
-        many = admit_all(self.room, plans, ones, shown, self._profile)
+        rules = self.room.rules(stay=False)
+        many = admit_all(plans, ones, shown, rules, self._profile)
         jobs = jobs[:many]
         self.claims += construct_many(Claim, jobs, due_s[:many].tolist())
         self.shares.plan([job.id for job in jobs], plans, ones.start)
@@ -193,7 +195,7 @@ class Reservations:
         if len(self.claims) > self.terms.replan_claims:
             return None
         claims = [*self.claims, claim]
-        horizon_s = max(self._horizon_s, self.room.horizon_s([claim]))
+        horizon_s = max(self._horizon_s, self.room.rows.horizon_s([claim]))
         base = self.room.empty_profile(horizon_s)
         for order in ORDERS[: self.terms.replans]:
             kept = self.room.in_order(self.room.ordered(claims, order), base.copy())
@@ -221,10 +223,6 @@ class Reservations:
 
     def _as_kept(self) -> list[Claim]:
         """All claims, in the order in which they are planned to start now."""
-        starts_s = self.shares.outline([claim.job.id for claim in self.claims]).starts_s.tolist()
-        known = {claim.job.id: at_s for claim, at_s in zip(self.claims, starts_s, strict=True)}
-
-        def order(claim: Claim) -> tuple[float, float, str]:
-            return (known[claim.job.id], claim.deadline_s, claim.job.id)
-
+        starts_s = self.shares.outline([claim.job.id for claim in self.claims]).starts_s
+        order = ClaimOrder(lambda _, __, due_s: (starts_s, due_s))
         return self.room.ordered(self.claims, order)

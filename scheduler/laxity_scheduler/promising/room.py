@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laxity_profiler.estimate import Floats
 from laxity_scheduler.capacity.ledger import MANY, USABLE, slots_in
 from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
@@ -22,14 +20,15 @@ from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import CLOSED_POOLS, NO_CAPACITY, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.claims import ORDERS, Order, Terms, by_deadline, may_stop
+from laxity_scheduler.promising.claim_rows import ClaimRows
+from laxity_scheduler.promising.claims import ORDERS, ClaimOrder, Terms
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.regions import Region, SplitProfile, regions_of
 from laxity_scheduler.promising.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
 from laxity_scheduler.promising.seats import Seats, seats_of
 
 if TYPE_CHECKING:
-    from laxity_scheduler.promising.claim_columns import Columns
+    from laxity_scheduler.promising import planning
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,13 @@ class Room:
     def _many(self) -> bool:
         """Whether compiled loops pay; they know one profile, not one per region."""
         return COMPILES and len(self.state.jobs) >= MANY and not self.state.divides
+
+    def rules(self, *, stay: bool) -> "planning.How":
+        """The rules of compiled loops; `stay`: see `plan_one`."""
+        from laxity_scheduler.promising import planning
+
+        terms = self.terms
+        return planning.How(self.forecasts.now, self.planner.grows, stay, terms.settle_epochs)
 
     @cached_property
     def capacity(self) -> int:
@@ -129,49 +135,18 @@ class Room:
         )
 
     @cached_property
-    def columns(self) -> "Columns | None":
-        """All rows at once, where they are many."""
-        if not self._many:
-            return None
-        from laxity_scheduler.promising.claim_columns import columns_of
-
-        return columns_of(self)
+    def rows(self) -> ClaimRows:
+        """The rows of the snapshot, which all claims are among."""
+        return ClaimRows(self.forecasts.frame, self.claims)
 
     @cached_property
     def drain_s(self) -> float:
         """When the last GPU that can be made free is free, in seconds from now."""
-        if self.columns is not None:
-            return self.columns.drain_s()
-        times = [
-            self.forecasts.freed_s(job)
-            for job in self.state.running
-            if may_stop(job) and job.id not in self.ids
-        ]
-        times += [
-            self.forecasts.freed_s(claim.job)
-            for claim in self.claims
-            if claim.job.workers > self.forecasts.curve(claim.job).least
-        ]
-        times += [
-            _terminated_s(job, self.forecasts) for job in self.state.jobs if job.terminating_workers
-        ]
-        return max(times, default=0.0)
-
-    def horizon_s(self, claims: Sequence[Claim]) -> float:
-        """How far plans of these claims look, in seconds from now."""
-        known_s = None if self.columns is None else self.columns.horizon_s(claims)
-        if known_s is not None:
-            return known_s
-        ends = [1.0]
-        for claim in claims:
-            rest_s = self.forecasts.trajectory_s(claim.job)
-            ends.append(claim.deadline_s if claim.deadline_s < FOREVER else 0.0)
-            ends.append(2.0 * rest_s if rest_s < FOREVER else 0.0)
-        return max(ends)
+        return self.rows.drain_s
 
     def empty_profile(self, horizon_s: float) -> Profile:
         """What is free if every claim were dropped: running claims hold theirs to the epoch's end."""
-        until_s, gpus = self._busy() if self.columns is None else self.columns.busy()
+        until_s, gpus = self.rows.busy()
         for hold in self.state.holds:
             if hold.until_at > self.state.now and hold.job not in self.ids:
                 until_s = np.append(until_s, hold.until_at - self.state.now)
@@ -184,44 +159,15 @@ class Room:
         parts = [(region, self._empty_part(region, profile)) for region in self.regions]
         return SplitProfile(profile, parts)
 
-    def _busy(self) -> tuple[Floats, Floats]:
-        """Until when how many GPUs are busy if all claims were dropped."""
-        until_s: list[float] = []
-        gpus: list[float] = []
-        unmoving = frozenset(job.id for job in self.unmoving)
-        for job in self.state.jobs:
-            if job.terminating_workers:
-                until_s.append(_terminated_s(job, self.forecasts))
-                gpus.append(job.terminating_workers * job.gpus_per_worker)
-            if job.workers:
-                until_s.append(self._until_s(job, stays=job.id in unmoving))
-                gpus.append(job.gpus)
-        return np.array(until_s), np.array(gpus)
-
-    def first_to_end(self, many: int, among: frozenset[str] | None = None) -> tuple[str, ...]:
-        """The running jobs whose epochs end soonest; of those on these nodes."""
-        if self.columns is not None and among is None:
-            return self.columns.first_to_end(many)
-        boundary_s, running = self.forecasts.boundary_s, self.state.running
-        if among is not None:
-            running = tuple(job for job in running if not among.isdisjoint(job.nodes))
-        return tuple(
-            [job.id for job in nsmallest(many, running, lambda job: (boundary_s(job), job.id))]
-        )
-
-    def ends(self) -> list[tuple[float, int]] | None:
-        """When (mean) how many GPUs of running jobs are free; None where rows are few."""
-        return None if self.columns is None else self.columns.ends()
-
     def _empty_part(self, region: Region, whole: Profile) -> Profile:
         """The same on one region."""
         on_it = self.on(region)
         until_s, gpus = [on_it.terminated_s], [on_it.terminating]
-        unmoving = frozenset(job.id for job in self.unmoving)
-        for job in self.state.running:
+        for row in np.flatnonzero(self.rows.runs).tolist():
+            job = self.state.jobs[row]
             many = region.sits(job)
             if many:
-                until_s.append(self._until_s(job, stays=job.id in unmoving))
+                until_s.append(float(self.rows.until_s[row]))
                 gpus.append(many * job.gpus_per_worker)
         for hold in self.state.holds:
             if hold.until_at > self.state.now and hold.job not in self.ids:
@@ -260,9 +206,9 @@ class Room:
         training = np.array([node.pool == "training" for node in nodes], dtype=np.bool_)
         runs = np.where(facts.column(WORKERS) > 0.0, facts.column(SIZE), 0.0)
         ours = (seats.workers * runs[:, None]).sum(axis=0).tolist()
-        leaving = [job for job in self.state.jobs if job.terminating_workers]
-        going = sum(job.terminating_workers * job.gpus_per_worker for job in leaving)
-        terminated_s = max((_terminated_s(job, self.forecasts) for job in leaving), default=0.0)
+        gone = facts.column(TERMINATING)
+        going = int((gone * facts.column(SIZE)).sum())
+        terminated_s = float(self.rows.ended_s[gone > 0.0].max(initial=0.0))
         for at, region in enumerate(self.regions):
             if region.quota:
                 yield self._of_quota(region, terminated_s)
@@ -299,33 +245,9 @@ class Room:
                 ready_s[job.stop_for] = max(ready_s.get(job.stop_for, 0.0), freed_s)
         return ready_s
 
-    def ordered(self, claims: Iterable[Claim], order: Order) -> list[Claim]:
-        """What cannot be stopped first; running before awaited before waiting jobs, unless by EDF.
-
-        By EDF a running job may have to make way, but nobody comes before an awaited job.
-        """
-        known = claims if isinstance(claims, Sequence) else list(claims)
-        # where all claims run there is room for all at once, and nothing else asks for columns
-        waits = len(known) >= MANY and not all(claim.job.workers for claim in known)
-        columns = self.columns if waits else None
-        at_once = None if columns is None else columns.ordered(known, order)
-        if at_once is not None:
-            return at_once
-        moves, awaited = 2 if order is by_deadline else 1, self.awaited
-
-        def key(claim: Claim) -> tuple[int, float, tuple[float, float, str]]:
-            job = claim.job
-            if job.workers and not stopping(job):
-                return moves if job.preemptible else 0, 0.0, order(claim)
-            ready_s = awaited.get(job.id)
-            return (2, 0.0, order(claim)) if ready_s is None else (1, ready_s, order(claim))
-
-        return sorted(known, key=key)
-
-    def _until_s(self, job: Job, *, stays: bool) -> float:
-        if not stays:
-            return self.forecasts.freed_s(job)
-        return FOREVER if job.pinned else self.forecasts.trajectory_s(job)
+    def ordered(self, claims: Sequence[Claim], order: ClaimOrder) -> list[Claim]:
+        """In the order in which they are planned (`ClaimRows.ordered`)."""
+        return self.rows.ordered(claims, order, self.awaited)
 
     def plan_one(
         self, claim: Claim, profile: Profile, *, stay: bool = False
@@ -378,11 +300,11 @@ class Room:
         if self._many and len(claims) >= MANY:
             from laxity_scheduler.promising import claim_plans
 
-            found = claim_plans.kept(self, claims, profile, stay=stay)
-            if found is not None:
-                for claim in claims:
-                    self._keep_held(claim.job, found[0], profile)
-                return Kept(*found, profile)
+            rules, frame = self.rules(stay=stay), self.forecasts.frame
+            shares, late_ones = claim_plans.plan_claims(frame, claims, rules, profile)
+            for claim in claims:
+                self._keep_held(claim.job, shares, profile)
+            return Kept(shares, late_ones, profile)
         shares = LazyShares()
         late: set[str] = set()
         for claim in claims:
@@ -434,8 +356,3 @@ class OnRegion:
     free: int
     terminating: int
     terminated_s: float
-
-
-def _terminated_s(job: Job, forecasts: Forecasts) -> float:
-    curve = forecasts.curve(job)
-    return curve.stop_s(curve.least, "p90")

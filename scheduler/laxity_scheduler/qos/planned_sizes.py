@@ -38,7 +38,7 @@ class Defended(NamedTuple):
 def defended(bargain: Bargain) -> Defended | None:
     """Those that have formed. None where rows are few or all claims run at once."""
     reservations = bargain.reservations
-    if reservations.roomy or reservations.room.columns is None:
+    if reservations.roomy:
         return None
     claims = [claim.job for claim in reservations.claims if claim.job.workers]
     frame = bargain.forecasts.frame
@@ -98,7 +98,7 @@ def as_told(bargain: Bargain, facts: Frame, told: Collection[str]) -> Bools:
     found = np.zeros(len(facts.jobs), dtype=np.bool_)
     due_at, waits = facts.column(PROMISED_DUE_AT), facts.column(WORKERS) == 0.0
     rows = np.flatnonzero(waits & (due_at >= facts.now) & (facts.column(TROUBLED) == 0.0))
-    if reservations.roomy or reservations.room.columns is None or not len(rows):
+    if reservations.roomy or not len(rows):
         return found
     names = [job.id for job in facts.at(rows)]
     plans = reservations.shares.outline(names)

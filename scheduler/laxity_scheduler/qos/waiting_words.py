@@ -36,7 +36,7 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
             if eligible
             else state.free_gpus
         )
-        holders = bargain.reservations.room.first_to_end(MOST_HOLDERS, may)
+        holders = bargain.reservations.room.rows.first_to_end(MOST_HOLDERS, may)
         return free, bargain.ledger.free_among(may), holders
 
     @cache

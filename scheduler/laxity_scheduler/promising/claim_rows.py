@@ -1,0 +1,114 @@
+"""Who is in the way of claims, how far plans look, in which order claims are planned: asked of all rows."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from operator import is_
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame import fields
+from laxity_scheduler.frame.arrays import Bools, Ints
+from laxity_scheduler.frame.frame import Frame
+from laxity_scheduler.model.job import FOREVER
+from laxity_scheduler.promising.claims import ClaimOrder
+from laxity_scheduler.promising.reserve import Claim
+
+
+class ClaimRows:
+    """The rows of a snapshot at its instant, some of which have a claim."""
+
+    def __init__(self, frame: Frame, claims: Sequence[Claim]) -> None:
+        self._frame, self._claims = frame, claims
+        self._rows = frame.known_rows([claim.job for claim in claims])
+        self.runs: Bools = frame.column(fields.WORKERS) > 0.0
+        self._ends: Bools = frame.column(fields.TERMINATING) > 0.0
+        self.ended_s = frame.levels("p90")[:, fields.STOP, 0]  # when terminating pods are gone
+
+    @cached_property
+    def _claimed(self) -> Bools:
+        found = np.zeros(len(self.runs), dtype=np.bool_)
+        found[self._rows] = True
+        return found
+
+    @cached_property
+    def _times_s(self) -> tuple[Floats, Floats, Floats]:
+        return self._frame.times_s("p90")
+
+    def _known(self, claims: Sequence[Claim]) -> Ints:
+        known = self._claims
+        if len(claims) == len(known) and all(map(is_, claims, known)):
+            return self._rows
+        return self._frame.known_rows([claim.job for claim in claims])
+
+    @property
+    def drain_s(self) -> float:
+        """When the last GPU that can be made free is free, in seconds from now."""
+        of = self._frame.column
+        may_stop = (of(fields.PINNED) == 0.0) & (of(fields.STAYS) == 0.0)
+        wider = of(fields.WORKERS) > self._frame.levels("p90")[:, fields.WIDTH, 0]
+        mine = self.runs & np.where(self._claimed, wider, may_stop)
+        last_s = self._times_s[2][mine].max(initial=0.0)
+        return max(float(last_s), float(self.ended_s[self._ends].max(initial=0.0)))
+
+    @cached_property
+    def until_s(self) -> Floats:
+        """Until when running jobs hold their GPUs if all claims were dropped, (n,)."""
+        of = self._frame.column
+        pinned = of(fields.PINNED) > 0.0
+        stays = pinned | ((of(fields.STAYS) > 0.0) & ~self._claimed)
+        ends_s, _, freed_s = self._times_s
+        return np.where(stays, np.where(pinned, FOREVER, ends_s), freed_s)
+
+    def busy(self) -> tuple[Floats, Floats]:
+        """Until when how many GPUs are busy if all claims were dropped."""
+        of, runs, ends = self._frame.column, self.runs, self._ends
+        size = of(fields.SIZE)
+        gpus = (of(fields.WORKERS) * size)[runs], (of(fields.TERMINATING) * size)[ends]
+        return np.concatenate([self.until_s[runs], self.ended_s[ends]]), np.concatenate(gpus)
+
+    def first_to_end(self, many: int, among: frozenset[str] | None = None) -> tuple[str, ...]:
+        """The running jobs whose epochs end soonest; of those on these nodes."""
+        rows, jobs = np.flatnonzero(self.runs), self._frame.jobs
+        if among is not None:
+            rows = rows[[not among.isdisjoint(jobs[row].nodes) for row in rows.tolist()]]
+        order = np.lexsort((self._frame.ranks[rows], self._times_s[1][rows]))[:many]
+        return tuple([jobs[row].id for row in rows[order].tolist()])
+
+    @cached_property
+    def frees_s(self) -> Floats:
+        """When (mean) the GPUs of running jobs are free, (n,)."""
+        ends_s, _, freed_s = self._frame.times_s("mean")
+        return np.where(self._frame.column(fields.STOPPING) > 0.0, freed_s, ends_s)
+
+    def horizon_s(self, claims: Sequence[Claim]) -> float:
+        """How far plans of these claims look, in seconds from now."""
+        due_s, ends_s = _due_s(claims), self._times_s[0][self._known(claims)]
+        last_s = max(due_s[due_s < FOREVER].max(initial=1.0), 1.0)
+        return float(max(last_s, (2.0 * ends_s[ends_s < FOREVER]).max(initial=0.0)))
+
+    def ordered(
+        self, claims: Sequence[Claim], order: ClaimOrder, awaited: Mapping[str, float]
+    ) -> list[Claim]:
+        """What cannot be stopped first; running before awaited before waiting jobs, unless by EDF.
+
+        By EDF a running job may have to make way, but nobody comes before an awaited job. In how many
+        seconds GPUs are free for these is said in `awaited`.
+        """
+        rows, of = self._known(claims), self._frame.column
+        goes_on = self.runs[rows] & (of(fields.STOPPING)[rows] == 0.0)
+        stays = of(fields.STAYS)[rows] > 0.0
+        moves = 2.0 if order.makes_way else 1.0
+        first = np.where(goes_on, np.where(stays, 0.0, moves), 2.0)
+        ready_s = np.zeros(len(rows))
+        if awaited:
+            for at, claim in enumerate(claims):
+                if claim.job.id in awaited and not goes_on[at]:
+                    first[at], ready_s[at] = 1.0, awaited[claim.job.id]
+        keys = order.keys(self._frame, rows, _due_s(claims))
+        places = np.lexsort((self._frame.ranks[rows], *reversed(keys), ready_s, first))
+        return [claims[place] for place in places.tolist()]
+
+
+def _due_s(claims: Sequence[Claim]) -> Floats:
+    return np.array([claim.deadline_s for claim in claims], dtype=np.float64)

@@ -9,6 +9,7 @@ set aside at the end.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
@@ -57,6 +58,7 @@ class Snapshot:
     ) -> None:
         self._mirror, self._reports, self._fit_within_s = mirror, reports, fit_within_s
         self._entries: dict[str, Entry] = {}
+        self._memory: dict[str, Any] = {}  # of who reads the rows
         self._started: set[str] = set()  # groups whose workers may have something to say
         self._stale: set[str] = set()  # groups whose entry has to be made anew
         self._guard = Guard()
@@ -117,6 +119,7 @@ class Snapshot:
             cycle=cycle,
             sets=self._sets_in_use(),
             quotas=self.bounds.quotas(self._jobs),
+            memory=self._memory,
         )
 
     def reject(self, job_id: str, problem: str) -> None:

@@ -98,7 +98,7 @@ class CurveMemory:
     """Curves by row, for one predictor. A row that is another object is asked for anew."""
 
     def __init__(self, predictor: Predictor) -> None:
-        self.predictor = predictor
+        self._predictor = predictor
         self.known: dict[str, tuple[Job, Curve]] = {}
         self._costs: dict[tuple[Workload, tuple[int, ...]], tuple[Costs, Costs]] = {}
 
@@ -152,7 +152,7 @@ class CurveMemory:
             [rows.setdefault(Ask(workload, progress, width), len(rows)) for width in levels]
             for workload, progress, levels, _ in new
         ]
-        table = self.predictor.table(tuple(rows))
+        table = self._predictor.table(tuple(rows))
         columns = [table.p10_s, table.p50_s, table.mean_s, table.p90_s]
         answers: list[Quantiles] = list(zip(*(column.tolist() for column in columns), strict=True))
         curves: dict[Key, Curve] = {}
@@ -177,7 +177,7 @@ class CurveMemory:
         """What starts and what stops cost, by width."""
         known = self._costs.get((workload, widths))
         if known is None:
-            ask = self.predictor
+            ask = self._predictor
             starts = {width: _quantiles(ask.resume_cost(workload, width)) for width in widths}
             stops = {width: _quantiles(ask.suspend_cost(workload, width)) for width in widths}
             known = self._costs[workload, widths] = (starts, stops)

@@ -35,7 +35,7 @@ PLAINLY_READ: Final = {
     fields.SUBMITTED_AT: attrgetter("submitted_at"),
     fields.DUE_AT: attrgetter("deadline_at"),
 }
-Alike = tuple[int, int, int, int]  # a curve by identity; workers, formed, asked for: equal levels
+OWN_WIDTHS: Final = attrgetter("workers", "formed", "resize_to")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +74,20 @@ class Rows:
 
     def read_levels(self, quantile: int, rows: Sequence[int]) -> Floats:
         """What each level of these rows takes; jobs of one curve and as many workers are alike."""
-        deepest = max((len(self.curves[row].widths) for row in rows), default=1) + EXTRA
+        jobs, curves = [self.jobs[row] for row in rows], [self.curves[row] for row in rows]
+        deepest = max((len(curve.widths) for curve in curves), default=1) + EXTRA
         levels = self.levels.get(quantile)
         if levels is None:
             levels = np.full((len(self.jobs), KINDS, deepest), FOREVER)
         elif deepest > levels.shape[2]:
             levels = _deeper(levels, deepest)
-        alike: dict[Alike, list[int]] = {}
-        for row in rows:
-            job, curve = self.jobs[row], self.curves[row]
-            own = (job.workers, job.formed, job.resize_to) if job.workers else (0, 0, 0)
-            alike.setdefault((id(curve), *own), []).append(row)
-        for same in alike.values():
-            first = same[0]
-            levels[same] = level_rows(
-                self.curves[first], levels.shape[2], quantile, self.jobs[first]
-            )
+        keys = list(zip(map(id, curves), map(OWN_WIDTHS, jobs), strict=True))
+        firsts = dict(zip(keys, zip(curves, jobs, strict=True), strict=True))
+        if firsts:
+            depth = levels.shape[2]
+            kinds = [level_rows(curve, depth, quantile, job) for curve, job in firsts.values()]
+            number = dict(zip(firsts, range(len(firsts)), strict=True))
+            levels[rows] = np.array(kinds)[list(map(number.__getitem__, keys))]
         self.levels[quantile] = levels
         return levels
 

@@ -6,10 +6,8 @@ P10. A sum of P90s (start, rest) errs on the careful side.
 What does not depend on `now` is kept between decisions (`curve`).
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
-from threading import Lock
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.frame import kernels
@@ -25,22 +23,16 @@ class Memory:
     """What was read last, for one predictor; answers do not depend on it."""
 
     def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
         self.curves, self.rows = CurveMemory(predictor), Rows()
 
 
-_LOCK = Lock()
-_MEMORIES: OrderedDict[int, Memory] = OrderedDict()  # by id of a predictor that each one keeps
-
-
-def memory_of(predictor: Predictor) -> Memory:
-    with _LOCK:  # whoever answers people asks beside the one who decides
-        memory = _MEMORIES.get(id(predictor))
-        if memory is None:
-            memory = _MEMORIES[id(predictor)] = Memory(predictor)
-        _MEMORIES.move_to_end(id(predictor))
-        while len(_MEMORIES) > 4:
-            _MEMORIES.popitem(last=False)
-        return memory
+def memory_of(state: ClusterState, predictor: Predictor) -> Memory:
+    """The snapshot's own. What-ifs read beside the loop: it is replaced as a whole."""
+    memory: Memory | None = state.memory.get("frame")
+    if memory is None or memory.predictor is not predictor:
+        memory = state.memory["frame"] = Memory(predictor)
+    return memory
 
 
 class Forecasts:
@@ -50,7 +42,7 @@ class Forecasts:
         self.now = state.now
         self.predictor = predictor
         self._state = state
-        self._memory = memory_of(predictor)
+        self._memory = memory_of(state, predictor)
         self._memory.curves.learn(state.jobs)
         self._known = self._memory.curves.known
         self._variants: dict[int, tuple[Job, Curve]] = {}  # rows that no snapshot has, by identity

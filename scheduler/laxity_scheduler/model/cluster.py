@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter, gt
-from typing import Literal
+from typing import Any, Literal
 
 from laxity_scheduler.model.job import FOREVER, Job
 
@@ -65,7 +65,8 @@ class ClusterState:
     """A snapshot. Jobs are the unfinished ones, in order of submission, then id.
 
     `sets` are the sets of nodes that jobs name which may not use all of them; None: all may.
-    `quotas` are how many GPUs the jobs that name a quota may have at once, together.
+    `quotas` are how many GPUs the jobs that name a quota may have at once, together. `memory` is what
+    readers keep from one snapshot of a world to its next; no answer depends on it.
     """
 
     now: float
@@ -76,6 +77,7 @@ class ClusterState:
     cycle: int = 0
     sets: Mapping[str, NodeSet] | None = None
     quotas: Mapping[str, int] | None = None
+    memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def divides(self) -> bool:

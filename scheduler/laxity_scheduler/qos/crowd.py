@@ -63,12 +63,12 @@ class Crowd:
     @cached_property
     def width(self) -> Ints:
         """Workers by level, (n, L); 0 where one has no such level."""
-        width = self.frame.levels("p90")[self.rows, WIDTH, :-EXTRA]
+        width = self.frame.levels("p90")[:, WIDTH, :-EXTRA][self.rows]
         return np.where(np.isfinite(width), width, 0.0).astype(np.int64)
 
     def total_s(self, quantile: Quantile) -> Floats:
         """Seconds of the whole epochs that are left, (n, L)."""
-        return self.frame.levels(quantile)[self.rows, TOTAL, :-EXTRA]
+        return self.frame.levels(quantile)[:, TOTAL, :-EXTRA][self.rows]
 
     def at(self, jobs: Sequence[Job]) -> Ints:
         """Their places; up to the first that is not among the waiting."""
@@ -87,7 +87,7 @@ class Crowd:
     @cached_property
     def held_s(self) -> Floats:
         """How long one holds its least width if it is stopped at its first epoch's end (P90)."""
-        least = self.frame.levels("p90")[self.rows, :, 0]
+        least = self.frame.levels("p90")[:, :, 0][self.rows]
         epoch_s = least[:, TOTAL] / np.maximum(self.column(LEFT), 1.0)
         return least[:, START] + epoch_s + least[:, STOP]
 

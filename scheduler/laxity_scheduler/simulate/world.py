@@ -6,6 +6,7 @@ last plan wants to be woken. The same seed gives the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import FOREVER
@@ -39,6 +40,7 @@ class SimWorld:
         A refused job goes away with its flow; on a cluster its row may stay (`refused_stay`). The
         live service also looks whenever a worker reports an epoch (`each_epoch`).
         """
+        self._memory: dict[str, Any] = {}  # of who reads the rows
         begins_at = jobs[0].submitted_at if jobs else 0.0
         self.jobs, self.costs, self._sets = jobs, costs, sets
         self.events = 0
@@ -85,6 +87,7 @@ class SimWorld:
             holds=self._carrier.open_holds(),
             cycle=self._carrier.rounds,
             sets=self._sets,
+            memory=self._memory,
         )
 
     def carry_out(self, plan: Plan) -> None:

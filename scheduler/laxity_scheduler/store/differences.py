@@ -56,6 +56,7 @@ def apply_difference(old: ClusterState, changes: dict[str, Any]) -> ClusterState
         cycle=from_json(int, changes.get("cycle", 0)),
         sets=sets,
         quotas=quotas,
+        memory=old.memory,
     )
 
 

@@ -98,7 +98,7 @@ def compiled(loop: Loop) -> Loop:
     return cast("Loop", jit(twin))
 
 
-def compilable(function: Callable[..., object]) -> None:
+def register_plain(function: Callable[..., object]) -> None:
     """Have loops compile this plain function with themselves; called from Python it stays plain."""
     if COMPILES:
         from numba.extending import register_jitable
@@ -106,7 +106,7 @@ def compilable(function: Callable[..., object]) -> None:
         register_jitable(function)
 
 
-def compiled_as(function: Callable[..., object], other: Callable[..., object]) -> None:
+def register_for_arrays(function: Callable[..., object], other: Callable[..., object]) -> None:
     """Have loops take this plain function for the other, which does the same with arrays."""
     if COMPILES:
         from numba.extending import overload

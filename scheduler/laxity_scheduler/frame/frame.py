@@ -313,10 +313,10 @@ class Frame:
         found: list[float] = []
         steps = zip(self._works(rows, quantile), level.tolist(), from_s.tolist(), strict=True)
         for (work, levels), at, begin_s in steps:
-            course = kernels.turned(
-                work, kernels.begun(work, self.now), begin_s, levels[at], self.now
+            course = kernels.change_width(
+                work, kernels.initial_course(work, self.now), begin_s, levels[at], self.now
             )
-            found.append(kernels.ends_s(work, course))
+            found.append(kernels.course_end_s(work, course))
         return np.array(found, dtype=np.float64)
 
     def times_s(self, quantile: Quantile) -> tuple[Floats, Floats, Floats]:

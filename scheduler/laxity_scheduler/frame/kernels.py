@@ -178,7 +178,7 @@ def slack_s(work: Work, levels: Levels, many: int, left_s: float, now: float) ->
     return best_s, best
 
 
-def begun(work: Work, now: float) -> Course:
+def initial_course(work: Work, now: float) -> Course:
     """Where a job is when its next epoch may be another: at the present one's end."""
     if not work.own.workers:
         return Course(0.0, work.left, NOBODY)
@@ -188,7 +188,7 @@ def begun(work: Work, now: float) -> Course:
     return Course(boundary_s(work, now), left, work.formed)
 
 
-def turned(work: Work, course: Course, begin_s: float, to: Width, now: float) -> Course:
+def change_width(work: Work, course: Course, begin_s: float, to: Width, now: float) -> Course:
     """It is to have this width from `begin_s` on: widths change at epochs' ends, with new workers up."""
     has = course.formed.workers
     as_it_is = to.workers == has and (begin_s > 0.0 or to.workers == work.own.workers)
@@ -210,7 +210,7 @@ def turned(work: Work, course: Course, begin_s: float, to: Width, now: float) ->
     return Course(at_s + to.stop_s if left > 0.0 else at_s, left, to)
 
 
-def ends_s(work: Work, course: Course) -> float:
+def course_end_s(work: Work, course: Course) -> float:
     """Seconds from now to the end of a job that goes on as it does."""
     if course.left <= 0.0:
         return course.at_s

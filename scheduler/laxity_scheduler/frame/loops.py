@@ -13,7 +13,7 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import kernels
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.compiled import compilable, compiled_as, jit
+from laxity_scheduler.frame.compiled import jit, register_for_arrays, register_plain
 from laxity_scheduler.frame.fields import (
     ASKED,
     BEGUN_AT,
@@ -51,18 +51,18 @@ for kernel in (
     kernels.remaining_s,
     kernels.least_in_time,
     kernels.slack_s,
-    kernels.begun,
-    kernels.turned,
-    kernels.ends_s,
+    kernels.initial_course,
+    kernels.change_width,
+    kernels.course_end_s,
 ):
-    compilable(kernel)
+    register_plain(kernel)
 
 
 def _width_of(levels: Floats, at: int) -> Width:
     return Width(levels[WIDTH, at], levels[TOTAL, at], levels[START, at], levels[STOP, at])
 
 
-compiled_as(kernels.width_of, _width_of)
+register_for_arrays(kernels.width_of, _width_of)
 
 
 @jit
@@ -99,11 +99,11 @@ def rest_s(row: Floats, levels: Floats, at: int, now: float) -> float:
 def end_s(row: Floats, levels: Floats, now: float, from_s: Floats, level: Ints, many: int) -> float:
     """Seconds from now to the end of a job that has these levels at these times."""
     work = work_of(row, levels)
-    course = kernels.begun(work, now)
+    course = kernels.initial_course(work, now)
     for step in range(many):
         to = NOBODY if level[step] == NO_LEVEL else kernels.width_of(levels, level[step])
-        course = kernels.turned(work, course, from_s[step], to, now)
-    return kernels.ends_s(work, course)
+        course = kernels.change_width(work, course, from_s[step], to, now)
+    return kernels.course_end_s(work, course)
 
 
 @jit

@@ -129,10 +129,12 @@ class Forecasts:
     ) -> float:
         """Seconds from now to its end if it has these workers from these times (from now) on."""
         work, curve = self.work(job, quantile), self.curve(job)
-        course = kernels.begun(work, self.now)
+        course = kernels.initial_course(work, self.now)
         for begin_s, workers in steps:
-            course = kernels.turned(work, course, begin_s, curve.at(workers, quantile), self.now)
-        return kernels.ends_s(work, course)
+            course = kernels.change_width(
+                work, course, begin_s, curve.at(workers, quantile), self.now
+            )
+        return kernels.course_end_s(work, course)
 
 
 def stopping(job: Job) -> bool:

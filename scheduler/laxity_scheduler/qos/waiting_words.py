@@ -22,10 +22,7 @@ Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for
 def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
     """Of all that are blocked."""
     state = bargain.state
-    claims = bargain.reservations.claims
-    to_start = islice((claim for claim in claims if not claim.job.workers), MOST_HOLDERS)
-    promised = tuple([claim.job.id for claim in tuple(to_start) or claims[:MOST_HOLDERS]])
-    held = reason("held_for_promises", holders=", ".join(promised)), promised
+    held = _held_for_promises(bargain)
 
     @cache
     def there(eligible: str) -> tuple[int, int, tuple[str, ...]]:
@@ -83,6 +80,14 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
         [whom for _, whom in told],
         [now + starts_s.get(name, FOREVER) for name in names],
     )
+
+
+def _held_for_promises(bargain: Bargain) -> Why:
+    """What a job is told that would fit, but on GPUs that promises are counted on."""
+    claims = bargain.reservations.claims
+    to_start = islice((claim for claim in claims if not claim.job.workers), MOST_HOLDERS)
+    promised = tuple([claim.job.id for claim in tuple(to_start) or claims[:MOST_HOLDERS]])
+    return reason("held_for_promises", holders=", ".join(promised)), promised
 
 
 def _quota_left(bargain: Bargain) -> Mapping[str, int]:

@@ -70,7 +70,6 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
             return held
         return missing(needed, size, eligible)
 
-    now = bargain.now
     names = [one.job.id for one in bargain.blocked]
     told = list(map(why_of, bargain.blocked))
     return construct_many(
@@ -78,7 +77,7 @@ def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
         names,
         [why for why, _ in told],
         [whom for _, whom in told],
-        [now + starts_s.get(name, FOREVER) for name in names],
+        [bargain.now + starts_s.get(name, FOREVER) for name in names],
     )
 
 

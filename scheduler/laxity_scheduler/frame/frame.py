@@ -75,14 +75,14 @@ class Rows:
     def read_levels(self, quantile: int, rows: Sequence[int]) -> Floats:
         """What each level of these rows takes; jobs of one curve and as many workers are alike."""
         jobs, curves = [self.jobs[row] for row in rows], [self.curves[row] for row in rows]
-        deepest = max((len(curve.widths) for curve in curves), default=1) + EXTRA
+        keys = list(zip(map(id, curves), map(OWN_WIDTHS, jobs), strict=True))
+        firsts = dict(zip(keys, zip(curves, jobs, strict=True), strict=True))
+        deepest = max((len(curve.widths) for curve, _ in firsts.values()), default=1) + EXTRA
         levels = self.levels.get(quantile)
         if levels is None:
             levels = np.full((len(self.jobs), KINDS, deepest), FOREVER)
         elif deepest > levels.shape[2]:
             levels = _deeper(levels, deepest)
-        keys = list(zip(map(id, curves), map(OWN_WIDTHS, jobs), strict=True))
-        firsts = dict(zip(keys, zip(curves, jobs, strict=True), strict=True))
         if firsts:
             depth = levels.shape[2]
             kinds = [level_rows(curve, depth, quantile, job) for curve, job in firsts.values()]

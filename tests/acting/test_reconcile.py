@@ -86,6 +86,15 @@ def test_more_failures_than_the_limit_end_the_job_when_its_pods_are_gone() -> No
     assert "worker 0 failed with exit code 1" in str(ended.status["conditions"])
 
 
+def test_a_job_that_somebody_fails_by_its_status_ends_in_their_words() -> None:
+    target = {"type": "FailureTarget", "status": "True", "reason": "Refused", "message": "why"}
+    made = running(1) | {"status": {"conditions": [target], "startTime": rfc3339(NOW)}}
+    assert len(step(made, pod(0)).stop) == 1
+    ended = step(made, pod(0, phase="Failed", code=1, tracked=False)).status["conditions"]
+    (failed,) = [one for one in ended if one["type"] == "Failed"]
+    assert (failed["reason"], failed["message"]) == ("Refused", "why")
+
+
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
 BY_CODE = {
     "rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}],

@@ -26,7 +26,7 @@ CONTROLLERS: Final = (
     "job-controller,garbage-collector-controller,namespace-controller,serviceaccount-controller,"
     "pod-garbage-collector-controller,node-lifecycle-controller,ttl-after-finished-controller,"
     "root-ca-certificate-publisher-controller,cronjob-controller,disruption-controller,"
-    "resourcequota-controller"
+    "resourcequota-controller,deployment-controller,replicaset-controller"
 )
 
 

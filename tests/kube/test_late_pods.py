@@ -56,6 +56,21 @@ def test_a_job_whose_pods_find_no_node_is_told_why_and_holds_nobody_up(there: Gr
     assert there.problems() == []
 
 
+def test_a_job_whose_pods_pod_security_forbids_is_told_what_of_them(there: Ground) -> None:
+    """Its controller's own Events are not the service's to read; the namespace's label is."""
+    level = "pod-security.kubernetes.io/enforce=baseline"
+    kubectl(there.cluster, "label", "namespace", there.namespace, level)
+    job = training_job(there.namespace, "mounts", HARD)
+    pod = job["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": "data", "hostPath": {"path": "/data"}}]
+    apply(there.cluster, job)
+    there.until(lambda: bool(events(there, "PodsDoNotFit")), "that is told")
+    assert events(there, "PodsDoNotFit")[0] == (
+        "only 0 of 1 pod ran in the time that they have for it: the pod template breaks pod "
+        "security level 'baseline' of its namespace: volumes: data must be no hostPath"
+    )
+
+
 def test_a_job_that_its_controller_has_not_seen_started_is_waited_for(there: Ground) -> None:
     """What is suspended then may have pods all the same, when the controller is back."""
     before = there.apply(2, WHENEVER)

@@ -1,4 +1,6 @@
-"""Deadline-elastic rules: small cases by hand, published ratios."""
+"""Deadline-elastic rules: small cases by hand, the loop against the cycle, published ratios."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from laxity_scheduler.simulate.tables import load_tables
 from laxity_scheduler.simulate.traces import Format, Trace, load
 from tests.simulation.jobs import LINEAR, SAMPLES, TRACES, job, trace
 
-SLOT_S = 60.0  # of ElasticFlow: at its ends jobs change their width
 PUBLISHED = {  # the higher of published and re-run: (GPUs, ratio)
     "itp/cluster01": (512, 0.848),
     "itp/cluster02": (512, 0.822),
@@ -73,6 +74,17 @@ def test_the_loop_without_numba_gives_the_same_answer(monkeypatch: pytest.Monkey
     assert lengths.sum() == pytest.approx(1e6, rel=1e-6)
 
 
+@pytest.mark.parametrize("policy", ["elasticflow", "laxity"])
+def test_the_loop_meets_about_the_deadlines_that_the_literal_cycle_meets(policy: str) -> None:
+    part = Trace("part", sample().jobs[:60])
+    loop = report(simulate(part, Setting(policy, 8, 8, restart_s=60.0)))
+    literal = report(simulate(part, Setting(policy, 8, 8, restart_s=60.0, literal_cycle=True)))
+    met, same = loop["deadlines_met"], literal["deadlines_met"]
+    assert isinstance(met, int)
+    assert isinstance(same, int)
+    assert abs(met - same) <= 3
+
+
 def test_elasticflow_meets_the_published_ratio_on_the_shipped_sample() -> None:
     setting = Setting("elasticflow", 16, 8, pooled=True, cost_model="elasticflow")
     ratio = report(simulate(sample(), setting))["deadline_met_ratio"]
@@ -82,14 +94,23 @@ def test_elasticflow_meets_the_published_ratio_on_the_shipped_sample() -> None:
 
 def test_priced_promises_meet_more_deadlines_than_greedy_ones_when_gpus_are_scarce() -> None:
     def met(admission: str) -> float:
-        setting = Setting(
-            "laxity", 2, 8, pooled=True, restart_s=60.0, admission=admission, epoch_s=SLOT_S
-        )
+        setting = Setting("laxity", 2, 8, pooled=True, restart_s=60.0, admission=admission)
         figures = report(simulate(sample(), setting))
         assert figures["promises"] != 0
         return float(str(figures["deadline_met_ratio"]))
 
     assert met("priced:0.1") > met("greedy") + 0.1
+
+
+def test_the_loop_meets_as_many_deadlines_as_the_literal_cycle_where_each_round_costs() -> None:
+    fast = Setting("elasticflow", 8, 8, pooled=True, cost_model="elasticflow")
+    slow = replace(fast, literal_cycle=True)
+    (met, broken), (met_slowly, broken_slowly) = (
+        (float(str(one["deadline_met_ratio"])), int(str(one["promises_broken"])))
+        for one in (report(simulate(sample(), setting)) for setting in (fast, slow))
+    )
+    assert abs(met - met_slowly) < 0.03
+    assert max(broken, broken_slowly) < 10  # of some 165
 
 
 @pytest.mark.skipif(TRACES is None, reason="LAXITY_TRACES names no folder of traces")
@@ -101,9 +122,7 @@ def test_elasticflow_is_at_least_the_higher_of_published_and_rerun(name: str) ->
     cards = "A100" if format_ == "itp" else "T4"
     tables = load_tables(TRACES / "elasticflow" / f"throughputs_{cards}")
     jobs = load(TRACES / f"{name}.csv", format_, tables=tables)
-    setting = Setting(
-        "elasticflow", gpus // 8, 8, pooled=True, cost_model="elasticflow", epoch_s=SLOT_S
-    )
+    setting = Setting("elasticflow", gpus // 8, 8, pooled=True, cost_model="elasticflow")
     met = report(simulate(jobs, setting))["deadline_met_ratio"]
     assert isinstance(met, float)
     assert met >= ratio

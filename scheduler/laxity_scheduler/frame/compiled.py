@@ -34,6 +34,7 @@ PAGES: Final = (
     "promising/planning.py",
     "frame/fields.py",
     "shares/loop.py",
+    "simulate/elastic_loop.py",
 )
 
 

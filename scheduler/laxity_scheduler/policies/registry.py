@@ -1,7 +1,8 @@
 """The policies by name, the same for the service, the simulator, replay and what-if.
 
 A policy is a page of this folder that has a `decide`, and a line here. Where it is an order
-(`ORDER`), the simulator may keep the queue between events instead of asking `decide` at each.
+(`ORDER`) or a share rule (`RULE`), the simulator may keep queue or columns between events instead
+of asking `decide` about a snapshot at each.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """A simulated job through time: it trains, changes its width, stops, loses work and ends.
 
 Progress is computed when somebody asks. A change that waits (a stop, fewer workers, more workers
-that have started) takes effect at the next epoch's end.
+that have joined) takes effect at the next whole position, or at once where the costs say that
+nothing waits.
 """
 
 import math
@@ -80,6 +81,8 @@ class JobExecution:
 
     def _change_at(self, live: SimJob) -> float:
         """When what waits can take effect."""
+        if not self.costs.at_boundaries:
+            return self.now
         ready_at = max(self.now, live.ready_at)
         if live.workers > live.formed and not (live.stop_at_boundary or live.shrink_to):
             ready_at = max(ready_at, live.grown_at)
@@ -98,7 +101,8 @@ class JobExecution:
             self._finish(live)
             return
         self.move(live)
-        live.position = float(round(live.position))
+        if self.costs.at_boundaries:
+            live.position = float(round(live.position))
         width = live.formed
         if live.stop_at_boundary:
             cost_s = self.costs.stop_s(live.gpus)
@@ -109,7 +113,8 @@ class JobExecution:
         elif live.shrink_to:
             self._reform(live, live.shrink_to, self.costs.stop_s(live.gpus))
         elif live.workers > live.formed:
-            self._reform(live, live.workers, self.costs.stop_s(live.gpus))
+            cost_s = self.costs.stop_s(live.gpus) if self.costs.at_boundaries else 0.0
+            self._reform(live, live.workers, cost_s)
         if live.formed != width:
             live.resizes += 1
         live.dirty = True
@@ -179,9 +184,10 @@ class JobExecution:
             self.plan_next(live)
 
     def change_now(self, live: SimJob) -> None:
-        """Another width at once: work since the last epoch's end is lost."""
+        """Another width at once: work since the last epoch's end is lost where costs say so."""
         self.move(live)
-        self.redo(live)
+        if self.costs.at_boundaries:
+            self.redo(live)
         if live.formed != live.workers:
             live.resizes += 1
         paid_later = bool(self.costs.round_s)
@@ -199,7 +205,7 @@ class JobExecution:
         self.account(live)
         self.move(live)
         self.cut_short(live)
-        if not live.parked:
+        if self.costs.at_boundaries and not live.parked:
             self.redo(live)
         self.leave(live, live.nodes)
         live.workers = live.formed = live.shrink_to = 0

@@ -99,18 +99,13 @@ class PlanExecutor:
         live.since = now
         live.first_start_at = min(live.first_start_at, now)
         live.fresh_at = math.floor(live.position + TINY)
-        cost_s = self._start_s(live)
+        cost_s = 0.0 if self.passage.costs.round_s else self.passage.costs.start_s(live.gpus)
         live.ready_at, live.starting = now + cost_s, True
         self.passage.lose(live, cost_s)
         live.row = replace(live.row, resumed_at=now, width_changed_at=now)
         live.dirty = True
         self.passage.plan_next(live)
         self.fleet.count(self.now)
-
-    def _start_s(self, live: SimJob) -> float:
-        """Where rounds are paid, the round that follows counts it."""
-        costs = self.passage.costs
-        return 0.0 if costs.round_s else costs.start_s(live.gpus)
 
     def _resize(self, decision: Resize) -> None:
         live, now = self.passage.live[decision.job], self.now
@@ -129,20 +124,31 @@ class PlanExecutor:
         added = decision.nodes[live.workers :]
         self.fleet.take(added, live.truth.gpus_per_worker)
         self.passage.account(live)
+        self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
         live.shrink_to = 0
-        live.grown_at = self.now + self._start_s(live)
+        if self.passage.costs.at_boundaries:
+            live.grown_at = self.now + self.passage.costs.start_s(live.gpus)
+        else:
+            self.passage.change_now(live)
 
     def _shrink(self, live: SimJob, decision: Resize) -> None:
         """The workers have re-formed and the others go; or they go at once."""
         gone = live.nodes[decision.workers :]
         self.passage.account(live)
         self.passage.leave(live, gone)
+        self._not_ready(live)
         live.workers, live.nodes = decision.workers, decision.nodes
         live.shrink_to = 0
         if live.formed > live.workers:  # nobody had re-formed
             self.passage.change_now(live)
         self.agenda.wake_at(self.now)  # its GPUs may be free now: others have waited for them
+
+    def _not_ready(self, live: SimJob) -> None:
+        """Where widths change at once, an earlier change that still takes time gives way."""
+        if not self.passage.costs.at_boundaries and not self.passage.costs.round_s:
+            self.passage.move(live)
+            self.passage.cut_short(live)
 
     def _preempt(self, decision: Preempt) -> None:
         live, now = self.passage.live[decision.job], self.now

@@ -10,6 +10,7 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.order import Packing
 from laxity_scheduler.policies.registry import Registered, find
 from laxity_scheduler.simulate.costs import CostName, Costs, costs, scale
+from laxity_scheduler.simulate.elastic import run_rule, runs_without_rows
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.ground_truth import (
     EPOCH_S,
@@ -38,7 +39,7 @@ class Setting:
     `paid_starts`: an order's jobs pay for their only start, as those of all other policies do.
     `cost_scale`: the costs of the model, times this.
     `fails_s` and `repair_s`: a node's mean time between failures and to repair; 0: none fails.
-    `literal_cycle`: a snapshot at every event also for an order, whose queue could be kept.
+    `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
     `each_epoch`: an epoch's end is an event too, as live; so there is a snapshot at every event.
     """
 
@@ -122,6 +123,19 @@ def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Ru
         pooled=setting.pooled,
         epoch_s=setting.epoch_s,
     )
+    exact = setting.pooled or all(job.gpus_per_worker == 1 for job in jobs)
+    if policy.kind == "rule" and not cycles and exact and runs_without_rows(jobs, setting.costs):
+        rule = policy.rule(setting.admission)
+        return run_rule(
+            rule,
+            trace.name,
+            jobs,
+            setting.costs,
+            gpus=setting.gpus,
+            error=setting.error,
+            seed=setting.seed,
+            ended=ended,
+        )
     return _cycles(trace.name, setting, jobs, ended)
 
 

@@ -1,0 +1,139 @@
+"""A share policy over a trace of elastic jobs, without rows: the arrays are kept between events.
+
+The policy as `decide(state, predictor)` and this loop call the same `shares_loop.allocate`.
+
+Where it comes apart from the literal cycle, though deadlines met are the same nearly always (a test
+bounds both; architecture, chapter 7, asks for equal schedules of rigid orders alone):
+
+- the loop carries out shrinking and growth of one decision at once. A plan may only spend GPUs that
+  are free in its snapshot, so the cycle shrinks, looks again at the same instant and decides on rows
+  that have changed meanwhile: who has just been stopped or narrowed ranks as such
+- the loop knows the exact share that is done; the cycle is told whole epochs and takes the running
+  one to be at most 99 % done
+- prices: the loop takes the median plan of the latest newcomers, the policy that of the jobs in sight
+"""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.shares.arrays import TURNED_AWAY
+from laxity_scheduler.shares.rows import NOBODY
+from laxity_scheduler.shares.rule import ShareRule
+from laxity_scheduler.simulate.costs import ROUNDS_BETWEEN_RESTARTS, Costs
+from laxity_scheduler.simulate.ground_truth import GroundTruth, error_factor, sigma_of
+from laxity_scheduler.simulate.outcome import Run, columns_with_defaults
+from laxity_scheduler.simulate.progress import Ended, nobody
+from laxity_scheduler.simulate.replay import request_columns
+
+if TYPE_CHECKING:
+    from laxity_scheduler.simulate.elastic_loop import Asked
+
+NAMES = (
+    "first_start_at",
+    "finished_at",
+    "running_s",
+    "gpu_s",
+    "lost_gpu_s",
+    "preemptions",
+    "resizes",
+    "promised_at",
+)
+ENDED_AT = NAMES.index("finished_at")
+CHUNK = 200  # events between two looks at how far it has come
+
+
+def runs_without_rows(jobs: Sequence[GroundTruth], costs: Costs) -> bool:
+    """Whether the loop is exact here: workers of one GPU, and nothing waits for an epoch's end."""
+    return not costs.at_boundaries and all(
+        job.gpus_per_worker == 1 or len(job.widths) == 1 for job in jobs
+    )
+
+
+def run_rule(
+    rule: ShareRule,
+    trace: str,
+    jobs: Sequence[GroundTruth],
+    costs: Costs,
+    *,
+    gpus: int,
+    error: float = 0.0,
+    seed: int = 0,
+    ended: Ended = nobody,
+) -> Run:
+    """Simulate. The arrays are built first; `cpu_s` counts the loop alone."""
+    from laxity_scheduler.simulate.elastic_loop import Pace, beginning, run_shares
+
+    many = len(jobs)
+    asked = asked_of(jobs, costs, error=error, seed=seed)
+    rounds = ROUNDS_BETWEEN_RESTARTS if costs.round_s else 0
+    pace = Pace(costs.round_s, costs.restart_s, rounds, rule.kappa)
+    how = rule.on(float(gpus))
+    out = np.zeros((many, 8))
+    out[:, [0, 1, 7]] = np.inf
+    state = np.zeros(many, dtype=np.int64)
+    none = asked_of((), costs)
+    few = np.zeros((1, 2))
+    run_shares(none, how, pace, beginning(0, out, state), few)  # loads or compiles the loop
+    began = time.process_time()
+    live, busy = beginning(many, out, state), [np.zeros((0, 2))]
+    chunk = np.empty((CHUNK, 2))
+    while rows := run_shares(asked, how, pace, live, chunk):
+        busy.append(chunk[:rows].copy())
+        ended(_over(out, state, drops=rule.drops))
+    cpu_s = time.process_time() - began
+    known: dict[str, Floats] = {name: out[:, place].copy() for place, name in enumerate(NAMES)}
+    return Run(
+        policy=rule.name,
+        trace=trace,
+        gpus=gpus,
+        ids=[job.id for job in jobs],
+        columns=columns_with_defaults(many, **request_columns(jobs), **known),
+        refused={
+            int(row): "capacity_promised_to_others" for row in np.flatnonzero(state == TURNED_AWAY)
+        },
+        cpu_s=cpu_s,
+        events=sum(map(len, busy)),
+        busy=[(float(at), int(held)) for at, held in np.concatenate(busy)],
+        models=[job.model for job in jobs],
+    )
+
+
+def _over(out: Floats, state: Ints, *, drops: bool) -> int:
+    """How many jobs have ended, or were turned away for good."""
+    over = np.isfinite(out[:, ENDED_AT])
+    return int(np.count_nonzero(over | (state == TURNED_AWAY) if drops else over))
+
+
+def asked_of(
+    jobs: Sequence[GroundTruth], costs: Costs, *, error: float = 0.0, seed: int = 0
+) -> "Asked":
+    """The jobs as arrays."""
+    from laxity_scheduler.simulate.elastic_loop import Asked
+
+    deepest = max((len(job.widths) for job in jobs), default=1)
+    total = np.full((len(jobs), deepest), np.inf)
+    change = np.zeros((len(jobs), deepest))
+    width = np.full((len(jobs), deepest), NOBODY, dtype=np.int64)
+    for row, job in enumerate(jobs):
+        for level, workers in enumerate(job.widths):
+            held = workers * job.gpus_per_worker
+            total[row, level] = job.epochs * job.epoch_s[workers]
+            change[row, level] = costs.start_s(held)
+            width[row, level] = held
+    sigma = sigma_of(error)
+    known = request_columns(jobs)
+    return Asked(
+        submitted=known["submitted_at"],
+        deadline=known["deadline_at"],
+        total=total,
+        width=width,
+        levels=np.array([len(job.widths) for job in jobs], dtype=np.int64),
+        change=change,
+        factor=np.array([error_factor(job.id, sigma=sigma, seed=seed) for job in jobs], float),
+        epochs=np.array([job.epochs for job in jobs], dtype=np.int64),
+    )

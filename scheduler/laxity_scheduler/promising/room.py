@@ -302,8 +302,6 @@ class Room:
 
             rules, frame = self.rules(stay=stay), self.forecasts.frame
             shares, late_ones = claim_plans.plan_claims(frame, claims, rules, profile)
-            for claim in claims:
-                self._keep_held(claim.job, shares, profile)
             return Kept(shares, late_ones, profile)
         shares = LazyShares()
         late: set[str] = set()
@@ -313,28 +311,7 @@ class Room:
                 shares[claim.job.id] = share
             if not in_time:
                 late.add(claim.job.id)
-            self._keep_held(claim.job, shares, profile)
         return Kept(shares, frozenset(late), profile)
-
-    def _keep_held(self, job: Job, shares: LazyShares, profile: Profile) -> None:
-        """GPUs that are held for a job are nobody else's until it is planned to start."""
-        if job.id not in self._held or job.workers:
-            return
-        gpus, until_s = self._held[job.id]
-        share = shares.get(job.id)
-        free_s = until_s if share is None else min(until_s, share.starts_s)
-        profile.change(free_s, job, range(gpus // job.gpus_per_worker), -1)
-
-    @cached_property
-    def _held(self) -> Mapping[str, tuple[int, float]]:
-        """GPUs held for jobs, and for how many seconds from now."""
-        held: dict[str, tuple[int, float]] = {}
-        for hold in self.state.holds:
-            left_s = hold.until_at - self.state.now
-            if left_s > 0.0:
-                gpus, until_s = held.get(hold.job, (0, 0.0))
-                held[hold.job] = gpus + hold.gpus, max(until_s, left_s)
-        return held
 
     def kept(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
         """The best of a few orders on a time profile. The claims come in the order `as_planned`."""

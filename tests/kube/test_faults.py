@@ -102,10 +102,11 @@ def test_a_service_that_was_cut_off_for_too_long_lists_anew_and_sees_what_it_mis
 ) -> None:
     stays = there.apply(4, HARD, run_s=None)
     gone = there.apply(4, HARD, run_s=None)
-    ends = there.apply(4, HARD, run_s=4.0)
+    ends = there.apply(4, HARD, run_s=None)
     there.until(lambda: there.running() == 12, "twelve jobs to run")
     told = replica.log.read_text().count("is too old, listing anew")
     wire.shut()
+    end(there, ends)
     there.until(lambda: there.finished(ends) == 4, "four jobs to finish unseen")
     kubectl(there.cluster, "-n", there.namespace, "delete", "job", *gone)
     there.cluster.stop("kube-apiserver", hard=True)  # the next one remembers no old versions

@@ -62,11 +62,15 @@ def apply(cluster: Cluster, folder: Path) -> set[str]:
 
 
 def revisions(cluster: Cluster, folder: Path) -> dict[str, str]:
-    """The resource version by kind and name, of what is there."""
-    said = kubectl(cluster, "get", "-k", str(folder), "-o", "json", "--ignore-not-found")
-    items = json.loads(said)["items"] if said.strip() else []
+    """What is there, by kind and name, but for what controllers write on it."""
+    text = kubectl(cluster, "get", "-k", str(folder), "-o", "json", "--ignore-not-found")
+    items = json.loads(text)["items"] if text.strip() else []
+    for item in items:
+        item.pop("status", None)
+        item["metadata"].pop("resourceVersion")
+        item["metadata"].get("annotations", {}).pop("deployment.kubernetes.io/revision", None)
     return {
-        f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
+        f"{item['kind']}/{item['metadata']['name']}": json.dumps(item, sort_keys=True)
         for item in items
     }
 

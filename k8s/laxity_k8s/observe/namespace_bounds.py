@@ -19,6 +19,7 @@ from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import QuotaWatch, Specs
 from laxity_scheduler.model.decision import Admit, Decision, Resize
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Refusal
 
 CODE = "namespace_limits"
 
@@ -59,7 +60,8 @@ class Bounds:
         if not widths:
             problem = f"{limit_text}, and it needs at least {row.widths[0]:d} worker(s)"
             return BadJob(row.id, (problem,), put_off=True, code=CODE)
-        if not (row.workers or row.terminating_workers or row.asked):
+        is_refused = isinstance(row.verdict, Refusal)  # for its own reason: it does not start
+        if not (row.workers or row.terminating_workers or row.asked or is_refused):
             asked = demand(template)
             if row.promise is not None:  # its accelerators are planned for when the quota has them
                 asked = {

@@ -106,14 +106,19 @@ def job_patch(
     token: str = "",
     repeats_wait: bool = False,
     taken: Reason | None = None,
+    held_back: Promised | None = None,
 ) -> JobPatch | None:
     """All decisions about one Job as one patch; None if the Job says all of it already.
 
     `roomy` are nodes that the Job may grow onto later, besides those it is admitted to. `token` is
     what its workers show to the service. A wait that repeats the one before is the Job's reason
     again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
+    `held_back` is the promise that was to be written before: no news any more, and no Event.
     """
     draft = _Draft(job, row, now, json_tree.annotations(job), read_status(job))
+    if held_back is not None:
+        _add(draft, held_back, roomy, token)
+        draft.told.clear()
     for decision in decisions:
         _add(draft, decision, roomy, token)
     if repeats_wait:

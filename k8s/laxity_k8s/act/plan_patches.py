@@ -5,6 +5,8 @@ Making a patch takes a tenth of a millisecond: those of first starts are made wh
 A cycle decides anew why each Job waits, and its words differ whenever any other Job starts or ends.
 Writing all of them would be most of what the API server is asked to do, so a Job that does nothing
 but wait is written when it begins to wait for something else, and then every five minutes at most.
+That its promise moved meanwhile, still in time, is held back for a minute: most such Jobs start by
+then, or their promises move again, and one patch says all of it.
 """
 
 import time
@@ -26,7 +28,7 @@ from laxity_k8s.objects.accelerator_nodes import machines
 from laxity_k8s.objects.affinity import roomy
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
-from laxity_scheduler.model.decision import Admit, Decision, Loan, Reclaim, Resize, Wait
+from laxity_scheduler.model.decision import Admit, Decision, Loan, Promised, Reclaim, Resize, Wait
 from laxity_scheduler.model.job import Job
 
 WAITS_AGAIN_S: Final = 300.0
@@ -82,8 +84,9 @@ def wishes(
             by_job[decision.job].append(decision)
     if not by_job:
         return [], []
+    shown, moved = snapshot.shown, snapshot.moved_promises
     waits.keep(state.by_id)
-    shown = snapshot.shown
+    moved.keep(state.by_id)
     every = [row_decision for of_job in by_job.values() for row_decision in of_job]
     full = snapshot.bounds.without_room(every, state.by_id, shown)
     late = jobs_to_postpone(by_job, state.by_id, shown, snapshot.on_its_way, guard)
@@ -93,7 +96,13 @@ def wishes(
     later: list[Wish] = []
 
     def make(
-        job: Json, row: Job, mine: Sequence[Decision], at: float, *, repeats_wait: bool
+        job: Json,
+        row: Job,
+        mine: Sequence[Decision],
+        at: float,
+        *,
+        repeats_wait: bool,
+        held_back: Promised | None,
     ) -> JobPatch | None:
         may = state.eligible_nodes(row)
         open_to = freest if may is None else (node for node in freest if node.id in may)
@@ -110,6 +119,7 @@ def wishes(
             token=worker_token(str(job["metadata"].get("uid", ""))),
             repeats_wait=repeats_wait,
             taken=blame_neighbours(state, row, mine, snapshot.foreign_gpus),
+            held_back=held_back,
         )
 
     for job_id, of_job in by_job.items():
@@ -122,12 +132,17 @@ def wishes(
         ]
         if row is None or job is None or not mine:
             continue
-        is_news = waits.is_news(job_id, mine, state.now)
-        if not is_news and len(mine) == 1:
+        is_news, is_due = waits.is_news(job_id, mine, state.now), moved.is_due(job_id, state.now)
+        if not is_news and not is_due and (len(mine) == 1 or moved.hold(job, row, mine, state.now)):
             continue
+        held_back, mine = moved.take(job, mine)
+        if is_due and held_back is not None and not is_news and len(mine) == 1:
+            mine, held_back = [held_back, *mine], None
         is_first = guard(job_id, first_start, job, mine)
         if is_first is not None:
-            made = partial(make, job, row, mine, time.time(), repeats_wait=not is_news)
+            made = partial(
+                make, job, row, mine, time.time(), repeats_wait=not is_news, held_back=held_back
+            )
             guarded = partial(guard, job_id, made)
             (later if is_first else now).append(guarded)
     return now, later

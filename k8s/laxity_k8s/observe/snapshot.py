@@ -33,6 +33,7 @@ from laxity_k8s.observe.entries import (
     look_for_unseen,
     own_pods,
 )
+from laxity_k8s.observe.moved_promises import MovedPromises
 from laxity_k8s.observe.namespace_bounds import Bounds, namespace_of
 from laxity_k8s.observe.quota_watch import QuotaWatch
 from laxity_k8s.observe.refused_deadlines import RefusedDeadlines
@@ -64,6 +65,7 @@ class Snapshot:
         self._guard = Guard()
         self._rejections = Rejections()
         self._refused = RefusedDeadlines()
+        self.moved_promises = MovedPromises(mirror.put_back)
         self.bounds = Bounds(mirror, quotas)
         self._due: dict[str, float] = {}
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
@@ -321,8 +323,9 @@ class Snapshot:
             count_sent(entry, job, own)
             return entry
         row = preempted_for.stopping_for(row, self._mirror.job_ids, self._is_cordoned)
-        row = self._refused.ask_again(job, row, now)
-        entry.row, entry.due_at = row, self._refused.due_at(group)
+        row = self.moved_promises.onto(self._refused.ask_again(job, row, now), job)
+        entry.row = row
+        entry.due_at = min(self._refused.due_at(group), self.moved_promises.due_at(group, now))
         entry.busy = jobs.pods_busy(all_pods, gpus_per_worker=row.gpus_per_worker)
         count(entry, job, row.nodes, row.gpus_per_worker, own)
         if row.workers and due_at > now:

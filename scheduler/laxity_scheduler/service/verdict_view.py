@@ -83,7 +83,11 @@ def parse_refused_deadline(text: Any) -> Json | None:
 
 
 def shows_verdict_of(view: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
-    """Whether this view shows the verdict that is written on the Job."""
+    """Whether this view shows the verdict that is written on the Job.
+
+    A promise is known by its deadline: its newest P90 finish may not stand on the Job yet.
+    """
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
     written = verdict_fields(parse_verdict(annotations.get(names.VERDICT)))
-    return all(view.get(name) == written.get(name) for name in ("verdict", "promised_p90_at"))
+    compared = written.keys() & {"verdict", "deadline_at"}
+    return all(view.get(name) == written[name] for name in compared)

@@ -93,6 +93,7 @@ class _Moment:
 
     jobs: dict[str, Json] = field(default_factory=dict)  # by uid
     pods: dict[str, dict[str, Json]] = field(default_factory=lambda: defaultdict(dict))
+    # Of workers that succeeded: their indexes, or uids of pods without one.
     done: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     born: dict[str, tuple[str, int]] = field(default_factory=dict)  # index, generation of its Job
     twins: set[str] = field(default_factory=set)  # uids of pods
@@ -132,7 +133,7 @@ class _Moment:
         pod = change.object
         self._note_birth(uid, pod)
         if pod["status"].get("phase") == "Succeeded":
-            self.done[uid].add(index(pod))
+            self.done[uid].add(index(pod) or pod["metadata"]["uid"])
         if change.type == "DELETED" or over(pod):
             self.pods[uid].pop(pod["metadata"]["name"], None)
         else:
@@ -176,12 +177,21 @@ class _Moment:
             return found
         sent = Counter(sent_to(job))
         sent.subtract(Counter(pod["spec"]["nodeName"] for pod in bound))
-        here = {index(pod) for pod in bound} | self.done[uid]
-        missing = sum(str(number) not in here for number in range(job["spec"]["parallelism"]))
-        missing = max(0, missing - sum(index(pod) == "" for pod in bound))  # of a NonIndexed Job
-        for node in sorted((+sent).elements())[:missing]:
+        for node in sorted((+sent).elements())[: self._missing(job, bound)]:
             found[node] += gpus(job["spec"]["template"])
         return found
+
+    def _missing(self, job: Json, bound: list[Json]) -> int:
+        """Workers that its controller has yet to make, or that have no node yet."""
+        spec, done = job["spec"], self.done[job["metadata"]["uid"]]
+        if spec.get("completionMode") == "Indexed":
+            here = {index(pod) for pod in bound} | done
+            return sum(str(number) not in here for number in range(int(spec["parallelism"])))
+        completions = spec.get("completions")  # none: after the first success no pod is made
+        most, left = int(spec["parallelism"]), int(completions or 0) - len(done)
+        if completions is None and not done:
+            left = most
+        return max(0, min(most, left) - len(bound))
 
     def _will_be_on(self, job: Json | None) -> str:
         """The node of a twin that has none yet; it counts in ALL in any case."""

@@ -26,6 +26,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.soak, pytest.mark.timeout(900)]
 
 PACE_S: Final = 4.0
 AMENDED: Final = frozenset({"first", "nightly"})
+NAMES: Final = {
+    "fan-out", "queue", "plain", "train", "first", "moved", "uses", "waits", "wide", "overrun",
+    "after-the-api-server", "meanwhile", "since", "hopes",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -56,6 +60,7 @@ def test_a_morning_of_a_platform_team(morning: Morning) -> None:
     a_tenant_cheats(morning)
     the_nightly_goes_on(morning)
     all_end(morning, training)
+    assert morning.latest().keys() >= NAMES
     problems = morning.problems(AMENDED)
     assert not problems, "\n".join(problems)
 

@@ -18,7 +18,7 @@ from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.reasons import reason
-from laxity_scheduler.model.verdict import Forecast
+from laxity_scheduler.model.verdict import Forecast, Refusal
 from tests.acting.making import CREATED_AT, job, node, pod
 from tests.acting.test_lost_pods import Nothing
 from tests.builders import promise
@@ -254,3 +254,16 @@ def test_promised_jobs_of_a_used_up_quota_stay_in_the_plan_and_the_policy_knows_
     assert state.by_id["default/promised"].quota == name
     place.look(quota(gpus="3", pods="2"))
     assert "default/promised" in place.snapshot.bad, "pods are not planned over time"
+
+
+def test_a_refused_job_keeps_its_own_reason_while_its_quota_is_used_up() -> None:
+    refused = job("refused", verdict=verdict_text(Refusal(reason("deadline_in_the_past", due="x"))))
+    refused["metadata"]["annotations"][names.STATUS] = JobStatusRecord(
+        terms=terms(refused)
+    ).to_text()
+    place = Place(job("first", suspend=False, nodes='["a"]'), refused)
+
+    row = place.look(quota(gpus="1")).by_id["default/refused"]
+
+    assert isinstance(row.verdict, Refusal)
+    assert row.verdict.reason.code == "deadline_in_the_past"

@@ -194,6 +194,7 @@ def test_a_parent_flow_catches_the_refusal_of_a_training_and_goes_on(
     ("reason_code", "times"),
     [
         pytest.param("capacity_promised_to_others", 2, id="capacity may come free"),
+        pytest.param("quota_promised_to_others", 2, id="quota may come free"),
         pytest.param("deadline_before_fastest_finish", 1, id="time only makes it worse"),
     ],
 )

@@ -8,20 +8,20 @@ from laxity.durations import format_instant
 from laxity.human_time import count_noun, format_seconds, on_widths
 from laxity.safe_text import markdown
 
-CAPACITY: Final = "capacity_"  # how the reasons begin that pass when others end
+PASSING: Final = ("capacity_", "quota_")  # how the reasons begin that pass when others end
 
 
 class DeadlineRefused(RuntimeError):  # noqa: N818 - what the design and its users call it
     """The deadline was not promised. `reason_code` is for machines, `offers` would have been.
 
-    `is_final`: asking again later gets no better answer, as capacity is not what was lacking.
+    `is_final`: asking again later gets no better answer, as neither capacity nor quota was lacking.
     """
 
     def __init__(self, job: JobView) -> None:
         self.job = job
         self.reason_code = job.reason_code
         self.offers = job.offers
-        self.is_final = not job.reason_code.startswith(CAPACITY)
+        self.is_final = not job.reason_code.startswith(PASSING)
         lines = [f"{job.id}: deadline refused [{job.reason_code}]: {job.reason}"]
         lines += [f"  offer {n}: {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
         if job.offers:

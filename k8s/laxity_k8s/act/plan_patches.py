@@ -11,8 +11,8 @@ then, or their promises move again, and one patch says all of it.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -64,6 +64,47 @@ class WaitFilter:
         self._written = {key: last for key, last in self._written.items() if key in job_ids}
 
 
+@dataclass(frozen=True, slots=True)
+class JobUpdate:
+    """What is to be written on one Job: see `job_patch`."""
+
+    job: Json
+    row: Job
+    decisions: Sequence[Decision]
+    repeats_wait: bool
+    held_back: Promised | None
+
+
+class PatchFactory:
+    """Makes the patches of one plan, Job by Job."""
+
+    def __init__(
+        self, state: ClusterState, snapshot: Snapshot, *, cycle: int, worker_token: WorkerToken
+    ) -> None:
+        self._state, self._snapshot = state, snapshot
+        self._cycle, self._worker_token = cycle, worker_token
+        self._nodes = {node.id: node for node in state.nodes}
+        self._freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
+
+    def patch(self, update: JobUpdate, now: float) -> JobPatch | None:
+        state, job, row, mine = self._state, update.job, update.row, update.decisions
+        may = state.eligible_nodes(row)
+        open_to = (node for node in self._freest if may is None or node.id in may)
+        shown = self._snapshot.shown
+        return job_patch(
+            job,
+            row,
+            [preempted_for.note_beneficiary(on_machines(decision), shown) for decision in mine],
+            now=now,
+            cycle=self._cycle,
+            roomy=machines(roomy(self._nodes, open_to, row, mine)),
+            token=self._worker_token(str(job["metadata"].get("uid", ""))),
+            repeats_wait=update.repeats_wait,
+            taken=blame_neighbours(state, row, mine, self._snapshot.foreign_gpus),
+            held_back=update.held_back,
+        )
+
+
 def wishes(
     decisions: Iterable[Decision],
     state: ClusterState,
@@ -84,68 +125,59 @@ def wishes(
             by_job[decision.job].append(decision)
     if not by_job:
         return [], []
-    shown, moved = snapshot.shown, snapshot.moved_promises
     waits.keep(state.by_id)
-    moved.keep(state.by_id)
-    every = [row_decision for of_job in by_job.values() for row_decision in of_job]
-    full = snapshot.bounds.without_room(every, state.by_id, shown)
-    late = jobs_to_postpone(by_job, state.by_id, shown, snapshot.on_its_way, guard)
-    nodes = {node.id: node for node in state.nodes}
-    freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
+    snapshot.moved_promises.keep(state.by_id)
+    factory = PatchFactory(state, snapshot, cycle=cycle, worker_token=worker_token)
     now: list[Wish] = []
     later: list[Wish] = []
+    for job_id, mine in _possible(by_job, state, snapshot, guard):
+        update = _update(job_id, mine, state, snapshot, waits)
+        is_first = update and guard(job_id, first_start, update.job, update.decisions)
+        if update is not None and is_first is not None:
+            make = partial(guard, job_id, partial(factory.patch, update, time.time()))
+            (later if is_first else now).append(make)
+    return now, later
 
-    def make(
-        job: Json,
-        row: Job,
-        mine: Sequence[Decision],
-        at: float,
-        *,
-        repeats_wait: bool,
-        held_back: Promised | None,
-    ) -> JobPatch | None:
-        may = state.eligible_nodes(row)
-        open_to = freest if may is None else (node for node in freest if node.id in may)
-        return job_patch(
-            job,
-            row,
+
+def _possible(
+    by_job: Mapping[str, Sequence[Decision]], state: ClusterState, snapshot: Snapshot, guard: Guard
+) -> Iterator[tuple[str, list[Decision]]]:
+    """The decisions about each Job, without starts and growth for which there is no room yet."""
+    shown = snapshot.shown
+    every = [decision for mine in by_job.values() for decision in mine]
+    full = snapshot.bounds.without_room(every, state.by_id, shown)
+    late = jobs_to_postpone(by_job, state.by_id, shown, snapshot.on_its_way, guard)
+    for job_id, mine in by_job.items():
+        yield (
+            job_id,
             [
-                preempted_for.note_beneficiary(on_machines(row_decision), shown)
-                for row_decision in mine
+                decision
+                for decision in mine
+                if not (job_id in late and isinstance(decision, Resize))
+                and not (job_id in full and isinstance(decision, Admit | Resize))
             ],
-            now=at,
-            cycle=cycle,
-            roomy=machines(roomy(nodes, open_to, row, mine)),
-            token=worker_token(str(job["metadata"].get("uid", ""))),
-            repeats_wait=repeats_wait,
-            taken=blame_neighbours(state, row, mine, snapshot.foreign_gpus),
-            held_back=held_back,
         )
 
-    for job_id, of_job in by_job.items():
-        row, job = state.by_id.get(job_id), shown.get(job_id)
-        mine = [
-            row_decision
-            for row_decision in of_job
-            if not (job_id in late and isinstance(row_decision, Resize))
-            and not (job_id in full and isinstance(row_decision, Admit | Resize))
-        ]
-        if row is None or job is None or not mine:
-            continue
-        is_news, is_due = waits.is_news(job_id, mine, state.now), moved.is_due(job_id, state.now)
-        if not is_news and not is_due and (len(mine) == 1 or moved.hold(job, row, mine, state.now)):
-            continue
-        held_back, mine = moved.take(job, mine)
-        if is_due and held_back is not None and not is_news and len(mine) == 1:
-            mine, held_back = [held_back, *mine], None
-        is_first = guard(job_id, first_start, job, mine)
-        if is_first is not None:
-            made = partial(
-                make, job, row, mine, time.time(), repeats_wait=not is_news, held_back=held_back
-            )
-            guarded = partial(guard, job_id, made)
-            (later if is_first else now).append(guarded)
-    return now, later
+
+def _update(
+    job_id: str,
+    mine: list[Decision],
+    state: ClusterState,
+    snapshot: Snapshot,
+    waits: WaitFilter,
+) -> JobUpdate | None:
+    """What is to be written on this Job; None if there is nothing, or it can wait."""
+    row, job = state.by_id.get(job_id), snapshot.shown.get(job_id)
+    if row is None or job is None or not mine:
+        return None
+    moved, now = snapshot.moved_promises, state.now
+    is_news, is_due = waits.is_news(job_id, mine, now), moved.is_due(job_id, now)
+    if not is_news and not is_due and (len(mine) == 1 or moved.hold(job, row, mine, now)):
+        return None
+    held_back, mine = moved.take(job, mine)
+    if is_due and held_back is not None and not is_news and len(mine) == 1:
+        mine, held_back = [held_back, *mine], None  # nothing else is said: the move is the news
+    return JobUpdate(job, row, mine, not is_news, held_back)
 
 
 def on_machines(decision: Decision) -> Decision:

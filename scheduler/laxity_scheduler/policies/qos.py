@@ -127,10 +127,10 @@ def open_to_all(state: ClusterState, predictor: Predictor) -> Plan:
 
 def _verdicts(bargain: Bargain) -> None:
     """Of hard jobs that ask. Amended promises first: they are judged on the snapshot's rows."""
-    facts = bargain.forecasts.frame
+    frame = bargain.forecasts.frame
     asking = [
         job
-        for job in facts.where((facts.column(WANTS) > 0.0) & (facts.column(SERVICE) == HARD))
+        for job in frame.where((frame.column(WANTS) > 0.0) & (frame.column(SERVICE) == HARD))
         if not job.pinned
     ]
     amended = [job for job in asking if isinstance(job.verdict, Promise)]
@@ -186,10 +186,10 @@ def _runs_on(bargain: Bargain, job: Job, verdict: Refusal) -> Forecasted:
 def _forecasts(bargain: Bargain, starts_s: dict[str, float]) -> None:
     """Of all others that ask, and of soft jobs whose forecast moved much or turned late."""
     refused = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
-    facts = bargain.forecasts.frame
-    service = facts.column(SERVICE)
-    told = (service != HARD) & ((facts.column(WANTS) > 0.0) | (service == SOFT))
-    jobs = [job for job in facts.where(told) if job.id not in refused]
+    frame = bargain.forecasts.frame
+    service = frame.column(SERVICE)
+    told = (service != HARD) & ((frame.column(WANTS) > 0.0) | (service == SOFT))
+    jobs = [job for job in frame.where(told) if job.id not in refused]
     said = forecasts_said(bargain, jobs) | never_said(bargain, jobs, starts_s)
     for job in jobs:
         if job.id in said:
@@ -288,24 +288,24 @@ def _moving(bargain: Bargain, resized: Mapping[str, int], told: Collection[str])
 
     It stands where a job trains at its width, is in time with it, and ends about when it was told.
     """
-    facts = bargain.forecasts.frame
-    due_at, now = facts.column(PROMISED_DUE_AT), facts.now
-    window_s = due_at - facts.column(SUBMITTED_AT)
+    frame = bargain.forecasts.frame
+    due_at, now = frame.column(PROMISED_DUE_AT), frame.now
+    window_s = due_at - frame.column(SUBMITTED_AT)
     with np.errstate(invalid="ignore"):
-        moved_s = np.abs(now + facts.remaining_s - facts.column(PROMISED_P90_AT))
-        stands = facts.plain & (facts.remaining_s <= due_at - now)
-        stands &= (moved_s <= bargain.rules.moved * window_s) & (facts.column(TROUBLED) == 0.0)
+        moved_s = np.abs(now + frame.remaining_s - frame.column(PROMISED_P90_AT))
+        stands = frame.plain & (frame.remaining_s <= due_at - now)
+        stands &= (moved_s <= bargain.rules.moved * window_s) & (frame.column(TROUBLED) == 0.0)
     if bargain.newly or resized:
-        jobs = facts.jobs
+        jobs = frame.jobs
         for row in np.flatnonzero(stands).tolist():
             if jobs[row].id in bargain.newly or jobs[row].id in resized:
                 stands[row] = False
-    stands |= as_told(bargain, facts, told)
+    stands |= as_told(bargain, frame, told)
     bargain.wake_first(due_at[stands] + 1e-3)
     may = ~stands & (due_at > -FOREVER)
     if bargain.newly:
-        may |= np.array([job.id in bargain.newly for job in facts.jobs], dtype=np.bool_)
-    return facts.where(may)
+        may |= np.array([job.id in bargain.newly for job in frame.jobs], dtype=np.bool_)
+    return frame.where(may)
 
 
 def _expected(bargain: Bargain, job: Job, resized: int) -> Share:
@@ -384,8 +384,8 @@ def _waits(bargain: Bargain, starts_s: dict[str, float]) -> None:
 
 def _never(bargain: Bargain) -> list[Wait]:
     """Of waiting jobs that no node will ever do for."""
-    facts = bargain.forecasts.frame
+    frame = bargain.forecasts.frame
     told = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
-    waiting = [job for job in facts.where(facts.column(WAITING) > 0.0) if not job.refused]
+    waiting = [job for job in frame.where(frame.column(WAITING) > 0.0) if not job.refused]
     found = [(job.id, misfit_reason(bargain.state, job)) for job in waiting if job.id not in told]
     return [Wait(name, why) for name, why in found if why is not None]

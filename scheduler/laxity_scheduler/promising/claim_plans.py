@@ -23,9 +23,9 @@ from laxity_scheduler.promising.reserve import Claim, Planner, Profile, Share
 class Plans:
     """Shares as the loops make them, of the claims on these rows; the first so many are made."""
 
-    def __init__(self, lanes: Frame, rows: Ints) -> None:
-        self.lanes, self.rows, self.many = lanes, rows, 0
-        self.shares = planning.room_for(len(rows), lanes.levels("p90").shape[2])
+    def __init__(self, frame: Frame, rows: Ints) -> None:
+        self.frame, self.rows, self.many = frame, rows, 0
+        self.shares = planning.room_for(len(rows), frame.levels("p90").shape[2])
         self._outline: tuple[int, Outline, Ints] | None = None
 
     def slots(self, ones: slice) -> planning.Shares:
@@ -40,7 +40,7 @@ class Plans:
             steps = np.arange(shares.level.shape[1])
             there = (steps < shares.many[:, None]) & (shares.level != NOBODY)
             level = np.where(there, shares.level, 0)
-            of = self.lanes.levels("p90")[self.rows[: self.many, None], WIDTH, level]
+            of = self.frame.levels("p90")[self.rows[: self.many, None], WIDTH, level]
             widths = np.where(there, of, 0.0).astype(np.int64)
             among, first = np.arange(self.many), there.argmax(axis=1)
             some = there.any(axis=1)
@@ -137,7 +137,7 @@ def admit_all(
     plans: Plans, ones: slice, due_s: Floats, rules: planning.How, profile: Profile
 ) -> int:
     """Plan these newcomers, which wait, one after the other to the first that is late; how many."""
-    frame, rows = plans.lanes, plans.rows[ones]
+    frame, rows = plans.frame, plans.rows[ones]
     levels, shares = frame.levels("p90"), plans.slots(ones)
     many = planning.admit_all(frame.table, levels, rows, due_s, rules, free_of(profile), shares)
     plans.many = ones.start + many

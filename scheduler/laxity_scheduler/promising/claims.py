@@ -58,9 +58,9 @@ def waits(job: Job) -> bool:
 
 def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) -> Iterable[Job]:
     """Waiting jobs that no promise covers and that have waited longer than their limit."""
-    facts = forecasts.frame
-    long = state.now - facts.column(QUEUED_AT) >= terms.ageing_s
-    for job in facts.where((facts.column(WAITING) > 0.0) & long):
+    frame = forecasts.frame
+    long = state.now - frame.column(QUEUED_AT) >= terms.ageing_s
+    for job in frame.where((frame.column(WAITING) > 0.0) & long):
         if (
             waits(job)
             and job.id != without

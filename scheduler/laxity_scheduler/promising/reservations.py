@@ -50,11 +50,11 @@ class Reservations:
             self.aged = tuple(
                 job for job in self.aged if not job.eligible or may_ever_start(state, job)
             )
-        facts = forecasts.frame
-        left_s = (facts.column(PROMISED_DUE_AT)[facts.promised] - state.now).tolist()
+        frame = forecasts.frame
+        left_s = (frame.column(PROMISED_DUE_AT)[frame.promised] - state.now).tolist()
         claims = [
             claim
-            for claim in construct_many(Claim, facts.where(facts.promised), left_s)
+            for claim in construct_many(Claim, frame.where(frame.promised), left_s)
             if claim.job.id != without and not claim.job.pinned
         ]
         claims += [Claim(job, FOREVER) for job in self.aged]

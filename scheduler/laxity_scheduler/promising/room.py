@@ -80,9 +80,9 @@ class Room:
         """GPUs of training nodes, less what other people's pods take."""
         state = self.state
         nodes = [node for node in state.nodes if node.pool in USABLE]
-        facts = self.forecasts.frame
-        workers = facts.column(WORKERS) + facts.column(TERMINATING)
-        ours = int((workers * facts.column(SIZE)).sum())
+        frame = self.forecasts.frame
+        workers = frame.column(WORKERS) + frame.column(TERMINATING)
+        ours = int((workers * frame.column(SIZE)).sum())
         leave, stay = self._on_closed_nodes
         foreign = max(0, sum(node.gpus - node.free_gpus for node in nodes) - ours + leave + stay)
         gpus = sum(node.gpus for node in nodes if node.pool == "training")
@@ -198,16 +198,16 @@ class Room:
 
         A row says how many pods terminate, not where; the rest is other people's.
         """
-        nodes, facts, seats = self.state.nodes, self.forecasts.frame, self.seats
+        nodes, frame, seats = self.state.nodes, self.forecasts.frame, self.seats
         gpus, free = (
             np.array([getattr(node, name) for node in nodes]) for name in ("gpus", "free_gpus")
         )
         usable = np.array([node.pool in USABLE for node in nodes], dtype=np.bool_)
         training = np.array([node.pool == "training" for node in nodes], dtype=np.bool_)
-        runs = np.where(facts.column(WORKERS) > 0.0, facts.column(SIZE), 0.0)
+        runs = np.where(frame.column(WORKERS) > 0.0, frame.column(SIZE), 0.0)
         ours = (seats.workers * runs[:, None]).sum(axis=0).tolist()
-        gone = facts.column(TERMINATING)
-        going = int((gone * facts.column(SIZE)).sum())
+        gone = frame.column(TERMINATING)
+        going = int((gone * frame.column(SIZE)).sum())
         terminated_s = float(self.rows.ended_s[gone > 0.0].max(initial=0.0))
         for at, region in enumerate(self.regions):
             if region.quota:

@@ -62,15 +62,15 @@ class Tally:
 
         So it does not matter in which order they are counted.
         """
-        facts = self._room.forecasts.frame
-        rows = np.flatnonzero(facts.plain & facts.promised)
-        left_s = (facts.column(PROMISED_DUE_AT)[rows] - facts.now) + TINY_S
-        width, finish_s = facts.least_in_time(rows, left_s)
-        names, ids = [job.id for job in facts.at(rows)], self._room.ids
+        frame = self._room.forecasts.frame
+        rows = np.flatnonzero(frame.plain & frame.promised)
+        left_s = (frame.column(PROMISED_DUE_AT)[rows] - frame.now) + TINY_S
+        width, finish_s = frame.least_in_time(rows, left_s)
+        names, ids = [job.id for job in frame.at(rows)], self._room.ids
         counts = width > 0.0
         if not ids.issuperset(names):
             counts &= np.array([name in ids for name in names], dtype=np.bool_)
-        self.left -= int((width * facts.column(SIZE)[rows])[counts].sum())
+        self.left -= int((width * frame.column(SIZE)[rows])[counts].sum())
         found = zip(names, width.tolist(), finish_s.tolist(), counts.tolist(), strict=True)
         shares.plain = {name: (int(wide), ends_s) for name, wide, ends_s, one in found if one}
         if self._parts:
@@ -78,12 +78,12 @@ class Tally:
 
     def _weigh(self, rows: "Ints", width: Floats) -> None:
         """These rows run on these widths: so many GPUs less are left on the regions they are on."""
-        facts, seats = self._room.forecasts.frame, self._room.seats
-        jobs, size, held = facts.at(rows), facts.column(SIZE)[rows], facts.column(WORKERS)[rows]
+        frame, seats = self._room.forecasts.frame, self._room.seats
+        jobs, size, held = frame.at(rows), frame.column(SIZE)[rows], frame.column(WORKERS)[rows]
         known = np.array([len(job.nodes) for job in jobs]) == held
         seated = seats.workers[rows]
         fewer = np.flatnonzero(known & (width < held))
-        first = zip(facts.at(rows[fewer]), width[fewer].tolist(), strict=True)
+        first = zip(frame.at(rows[fewer]), width[fewer].tolist(), strict=True)
         seated[fewer] = seats.of([job.nodes[: int(wide)] for job, wide in first])
         nowhere = np.flatnonzero(~known).tolist()
         for at, part in enumerate(self._parts):

@@ -115,8 +115,8 @@ def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
     A row says how many pods terminate, not where: they are looked for on nodes with busy GPUs that
     no running worker explains.
     """
-    facts = forecasts.frame
-    left = int((facts.column(TERMINATING) * facts.column(SIZE)).sum())
+    frame = forecasts.frame
+    left = int((frame.column(TERMINATING) * frame.column(SIZE)).sum())
     found: Counter[str] = Counter()
     if not left:
         return found

@@ -80,9 +80,9 @@ class Newcomers:
             return None
         from laxity_scheduler.promising.claim_plans import Plans
 
-        lanes = self._reservations.forecasts.frame
-        rows = lanes.rows(self._jobs)
-        return None if rows is None else Plans(lanes, rows)
+        frame = self._reservations.forecasts.frame
+        rows = frame.rows(self._jobs)
+        return None if rows is None else Plans(frame, rows)
 
     def _before(self) -> list[str]:
         return [claim.job.id for claim in self._reservations.claims[:MOST_OTHERS]]

@@ -102,18 +102,18 @@ def _start(
     widths = list(map(len, placed))
     known = {width: ("workers", width) for width in set(widths)}
     codes: list[str] = []
-    facts: list[tuple[tuple[str, float], ...]] = []
+    frame: list[tuple[tuple[str, float], ...]] = []
     for width, wanted, (code, fact) in zip(widths, first.tolist(), why, strict=False):
         if code != "due_first":
             codes.append(code)
-            facts.append(fact)
+            frame.append(fact)
         elif width < wanted:
             codes.append("planned_growth")
-            facts.append((known[width],))
+            frame.append((known[width],))
         else:
             codes.append(code)
-            facts.append((*fact, known[width]))
-    reasons = construct_many(Reason, codes, facts)
+            frame.append((*fact, known[width]))
+    reasons = construct_many(Reason, codes, frame)
     starts = map(Start, ones, widths, placed, reasons)
     bargain.starts.update(zip([one.job.id for one in ones], starts, strict=False))
 

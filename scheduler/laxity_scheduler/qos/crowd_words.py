@@ -84,14 +84,14 @@ def plans_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
 
 def _kept(p90_at: Floats, late_s: Floats, workers: "Ints") -> list[Reason]:
     rows = zip(p90_at.tolist(), late_s.tolist(), workers.tolist(), strict=True)
-    facts = [
+    frame = [
         (("p90_at", at), ("late_s", late), ("workers", width))
         if late > 0.0
         else (("p90_at", at), ("slack_s", -late), ("workers", width))
         for at, late, width in rows
     ]
     codes = ["promise_in_danger" if late else "fits" for late in (late_s > 0.0).tolist()]
-    return construct_many(Reason, codes, facts)
+    return construct_many(Reason, codes, frame)
 
 
 def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecasted]:
@@ -110,12 +110,12 @@ def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecaste
     p90 = crowd.now + p90_s
     with np.errstate(invalid="ignore"):
         late = np.where(due < FOREVER, np.maximum(0.0, p90 - due), 0.0).tolist()
-    facts = [
+    frame = [
         (("p90_at", p90_at), ("late_s", late_s))
         for p90_at, late_s in zip(p90.tolist(), late, strict=True)
     ]
     why = construct_many(
-        Reason, ["forecast_late" if late_s else "forecast" for late_s in late], facts
+        Reason, ["forecast_late" if late_s else "forecast" for late_s in late], frame
     )
     forecasts = construct_many(Forecast, (crowd.now + p50_s).tolist(), p90.tolist(), late, why)
     names = [job.id for job in jobs]

@@ -89,27 +89,27 @@ def _last_epoch_s(table: Floats, levels: Floats) -> Floats:
     return found
 
 
-def as_told(bargain: Bargain, facts: Frame, told: Collection[str]) -> Bools:
+def as_told(bargain: Bargain, frame: Frame, told: Collection[str]) -> Bools:
     """Which promises of waiting jobs stand as they were said, (n,): planned to end about then.
 
     Those that were `told` something in this decision are not among them.
     """
     reservations = bargain.reservations
-    found = np.zeros(len(facts.jobs), dtype=np.bool_)
-    due_at, waits = facts.column(PROMISED_DUE_AT), facts.column(WORKERS) == 0.0
-    rows = np.flatnonzero(waits & (due_at >= facts.now) & (facts.column(TROUBLED) == 0.0))
+    found = np.zeros(len(frame.jobs), dtype=np.bool_)
+    due_at, waits = frame.column(PROMISED_DUE_AT), frame.column(WORKERS) == 0.0
+    rows = np.flatnonzero(waits & (due_at >= frame.now) & (frame.column(TROUBLED) == 0.0))
     if reservations.roomy or not len(rows):
         return found
-    names = [job.id for job in facts.at(rows)]
+    names = [job.id for job in frame.at(rows)]
     plans = reservations.shares.outline(names)
     apart = {*bargain.starts, *bargain.newly, *told}
     stands = np.array([name not in apart for name in names], dtype=np.bool_)
-    stands &= (plans.workers > 0) & (facts.table[rows, fields.LEFT] > 0.0)
+    stands &= (plans.workers > 0) & (frame.table[rows, fields.LEFT] > 0.0)
     finish_s, due_at = plans.finish_s, due_at[rows]
     with np.errstate(invalid="ignore"):
-        stands &= finish_s - (due_at - facts.now) <= _two_slots_s(bargain, plans)
-        moved_s = np.abs(facts.now + finish_s - facts.column(PROMISED_P90_AT)[rows])
-        stands &= moved_s <= bargain.rules.moved * (due_at - facts.column(SUBMITTED_AT)[rows])
+        stands &= finish_s - (due_at - frame.now) <= _two_slots_s(bargain, plans)
+        moved_s = np.abs(frame.now + finish_s - frame.column(PROMISED_P90_AT)[rows])
+        stands &= moved_s <= bargain.rules.moved * (due_at - frame.column(SUBMITTED_AT)[rows])
     found[rows[stands]] = True
     return found
 

@@ -78,18 +78,18 @@ def _plainly_in_time(bargain: Bargain) -> frozenset[str]:
 
     `_wake_when_late` for all of them at once.
     """
-    facts, now = bargain.forecasts.frame, bargain.now
-    due_at, left = facts.column(PROMISED_DUE_AT), facts.column(LEFT)
+    frame, now = bargain.forecasts.frame, bargain.now
+    due_at, left = frame.column(PROMISED_DUE_AT), frame.column(LEFT)
     with np.errstate(invalid="ignore"):
-        quiet = facts.plain & facts.promised & ~(facts.column(RESUMED_AT) >= now)
-        quiet &= facts.remaining_s - (due_at - now) <= TINY_S
+        quiet = frame.plain & frame.promised & ~(frame.column(RESUMED_AT) >= now)
+        quiet &= frame.remaining_s - (due_at - now) <= TINY_S
     skipped = bargain.newly.keys() | bargain.acted
     if skipped:
-        quiet &= np.array([job.id not in skipped for job in facts.jobs], dtype=np.bool_)
-    rows = np.flatnonzero(quiet & (facts.column(STARTING) == 0.0))
-    after_s = (left[rows] - 0.99) * facts.epoch_s[rows]
+        quiet &= np.array([job.id not in skipped for job in frame.jobs], dtype=np.bool_)
+    rows = np.flatnonzero(quiet & (frame.column(STARTING) == 0.0))
+    after_s = (left[rows] - 0.99) * frame.epoch_s[rows]
     bargain.wake_first(due_at[rows] - after_s + 1e-3)
-    return frozenset([job.id for job in facts.where(quiet)])
+    return frozenset([job.id for job in frame.where(quiet)])
 
 
 def _planned_width(bargain: Bargain, job: Job) -> int:
@@ -113,9 +113,9 @@ def _due_now(bargain: Bargain, job: Job) -> bool:
 
 def hasten(bargain: Bargain) -> None:
     """Running soft jobs that would be late grow into GPUs that are free."""
-    facts = bargain.forecasts.frame
-    unpromised = (facts.column(WORKERS) > 0.0) & ~facts.promised
-    for job in facts.where(unpromised & (facts.column(SERVICE) != BEST_EFFORT)):
+    frame = bargain.forecasts.frame
+    unpromised = (frame.column(WORKERS) > 0.0) & ~frame.promised
+    for job in frame.where(unpromised & (frame.column(SERVICE) != BEST_EFFORT)):
         if (
             job.service_class != "best_effort"
             and bargain.deadline_at(job) < FOREVER

@@ -317,10 +317,10 @@ class Starts:
 
 def _startable(bargain: Bargain) -> list[Job]:
     """Queued jobs; also those refused before whose new deadline was just promised."""
-    shares, facts = bargain.reservations.shares, bargain.forecasts.frame
+    shares, frame = bargain.reservations.shares, bargain.forecasts.frame
     return [
         job
-        for job in facts.where(facts.column(WAITING) > 0.0)
+        for job in frame.where(frame.column(WAITING) > 0.0)
         if job.id not in bargain.acted
         and (not job.refused or job.id in shares)
         and (not job.eligible or may_ever_start(bargain.state, job))

@@ -36,11 +36,11 @@ def promised(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> 
     widths = [job.widths[level] for job, level in zip(jobs, _from_0(levels), strict=True)]
     names = [("promise_in_danger", "late_s") if one else ("fits", "slack_s") for one in late]
     p90_at = p90.tolist()
-    facts = [
+    frame = [
         (("p90_at", at), ("workers", width), (name, over))
         for at, width, (_, name), over in zip(p90_at, widths, names, over_s, strict=True)
     ]
-    why = construct_many(Reason, [code for code, _ in names], facts)
+    why = construct_many(Reason, [code for code, _ in names], frame)
     runs = [((at, width),) for at, width in zip(p90_at, widths, strict=True)]
     promises = construct_many(Promise, due_at, p90_at, p90_at, runs, why, repeat(()))
     return construct_many(Promised, [job.id for job in jobs], promises, why)

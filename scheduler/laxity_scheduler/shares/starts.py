@@ -66,11 +66,11 @@ def _admits(
     due = columns.due[taken]
     with np.errstate(invalid="ignore"):
         slack = np.where(due < FOREVER, due - columns.total[taken, levels], FOREVER)
-    facts = [
+    frame = [
         (("slack_s", slack_s), ("workers", width))
         for slack_s, width in zip(slack.tolist(), widths, strict=True)
     ]
-    why = construct_many(Reason, repeat("due_first"), facts)
+    why = construct_many(Reason, repeat("due_first"), frame)
     return construct_many(Admit, [job.id for job in new], widths, nodes, why)
 
 

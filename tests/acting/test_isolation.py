@@ -17,7 +17,7 @@ from laxity_k8s.local import cluster
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods, status_annotation
 from laxity_k8s.objects.status_annotation import verdict_text
-from laxity_k8s.observe import eligible, rejections, snapshot
+from laxity_k8s.observe import eligible, group_reader, node_table, rejections
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
@@ -63,10 +63,10 @@ def told(world: LiveCluster, job_id: str = BAD) -> str:
 
 READING = [
     pytest.param(objects, "job_row", id="its row"),
-    pytest.param(snapshot, "read_status", id="what laxity has written on it"),
-    pytest.param(snapshot, "asks_of", id="what its pods ask for"),
+    pytest.param(group_reader, "read_status", id="what laxity has written on it"),
+    pytest.param(group_reader, "asks_of", id="what its pods ask for"),
     pytest.param(eligible.Eligible, "name", id="where it may go"),
-    pytest.param(snapshot, "_speaks", id="whether it has run"),
+    pytest.param(group_reader, "_speaks", id="whether it has run"),
     pytest.param(objects, "pods_busy", id="its pods"),
     pytest.param(acting, "tending", id="what it needs before"),
     pytest.param(rejections.Rejections, "problem", id="whether it was rejected"),
@@ -289,7 +289,7 @@ def test_what_was_marked_as_changed_is_marked_again_after_any_exception(
 
     with monkeypatch.context() as context:
         if where == "take":
-            context.setattr(snapshot.Snapshot, "_renew_nodes", fail)
+            context.setattr(node_table.NodeTable, "renew", fail)
         else:
             context.setattr(sender.Sender, "tend", fail)
         with pytest.raises(KeyboardInterrupt):

@@ -10,6 +10,7 @@ from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import resource_of, site
 from laxity_k8s.objects.affinity import node_names_for
+from laxity_k8s.objects.jobs import BadJob
 from laxity_k8s.objects.node_constraints import NOTHING, Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.unplaced import Unplaced, unseen
@@ -31,6 +32,7 @@ class Entry:
     may: frozenset[str] | None = None  # nodes that its pods may go to; None: any
     unseen_gpus: int = 0
     asks: Asks = NOTHING
+    bad: BadJob | None = None  # why a Job of laxity's has no row
 
 
 def own_pods(job: Json, all_pods: list[Json]) -> list[Json]:

@@ -1,0 +1,163 @@
+"""Reads one group of objects: a Job with its pods and report, or pods of somebody else.
+
+A group that raises when it is read keeps its GPUs busy, and is read again later.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.objects import jobs, pods, preempted_for
+from laxity_k8s.objects.controller_seen import is_observed
+from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
+from laxity_k8s.objects.node_constraints import asks_of
+from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
+from laxity_k8s.observe.cluster_cache import Mirror
+from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, displacements, unschedulable_since
+from laxity_k8s.observe.eligible import Eligible
+from laxity_k8s.observe.entries import Entry, count, count_sent, look_for_unseen, own_pods
+from laxity_k8s.observe.moved_promises import MovedPromises
+from laxity_k8s.observe.namespace_bounds import Bounds
+from laxity_k8s.observe.node_table import NodeTable
+from laxity_k8s.observe.refused_deadlines import RefusedDeadlines
+from laxity_k8s.observe.rejections import Rejections
+from laxity_scheduler.live import Report, Reports
+from laxity_scheduler.model.job import FOREVER
+
+READ_AGAIN_S: Final = 30.0  # a group that could not be read
+
+
+class GroupReader:
+    """Makes entries of groups of a Mirror, with what is remembered of Jobs between two looks."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        reports: Reports,
+        guard: Guard,
+        *,
+        nodes: NodeTable,
+        eligible: Eligible,
+        bounds: Bounds,
+        fit_within_s: float,
+    ) -> None:
+        self._mirror, self._reports, self._guard = mirror, reports, guard
+        self._nodes, self._eligible, self._bounds = nodes, eligible, bounds
+        self._fit_within_s = fit_within_s
+        self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
+        self.rejections = Rejections()
+        self.refused = RefusedDeadlines()
+        self.moved_promises = MovedPromises(mirror.put_back)
+
+    def read(self, group: str, now: float) -> Entry | None:
+        """What is known of the group now; None if it is no more."""
+        job = self._mirror.jobs.get(group)
+        own = list(self._mirror.pods_of.get(group, {}).values())
+        speaks = job is not None and self._guard(group, _speaks, job)
+        # Not guarded: when the store is away that is nobody's problem.
+        report = self._reports(str(json_tree.dig(job, "metadata", "uid"))) if speaks else NO_REPORT
+        if job is None and not own:
+            return None
+        entry = None
+        if speaks is not None:
+            entry = self._guard(group, self._entry, group, job, own, report, now)
+        return self._unread(group, job, own, now) if entry is None else entry
+
+    def wait_anew(self, now: float) -> Sequence[str]:
+        """Jobs with workers that do not run: they have their time again, counted from now."""
+        self._missing = dict.fromkeys(self._missing, now)
+        return tuple(self._missing)
+
+    def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> Entry:
+        entry = Entry("", None, JobStatusRecord(), Counter(), NO_REPORT, now + READ_AGAIN_S)
+        for pod in all_pods:
+            entry.busy += self._guard(f"pod {json_tree.identity(pod)}", jobs.pods_busy, [pod]) or {}
+        if job is not None and jobs.is_managed(job):
+            if self._guard(f"life of {group}", jobs.live, job) is not False:
+                entry.bad = BadJob(group, (self._guard.problems[group],))
+            own = [pod for pod in all_pods if pods.owner(pod)[1] == job["metadata"].get("uid")]
+            self._guard(f"workers of {group}", count_sent, entry, job, own)
+        return entry
+
+    def _entry(
+        self, group: str, job: Json | None, all_pods: list[Json], report: Report, now: float
+    ) -> Entry:
+        busy = jobs.pods_busy(all_pods)
+        if job is None or not jobs.live(job):
+            return self._ended(group, job, all_pods, busy)
+        uid, own = str(job["metadata"].get("uid")), own_pods(job, all_pods)
+        entry = Entry(uid, None, read_status(job), busy, report, FOREVER)
+        if problem := self.rejections.problem(job, now):
+            entry.due_at = self.rejections.again_at(group)
+            entry.bad = BadJob(group, (problem,), put_off=entry.due_at < FOREVER)
+        else:
+            self._read_row(entry, group, job, own, now)
+        if entry.row is None:
+            count_sent(entry, job, own)
+            return entry
+        entry.busy = jobs.pods_busy(all_pods, gpus_per_worker=entry.row.gpus_per_worker)
+        count(entry, job, entry.row.nodes, entry.row.gpus_per_worker, own)
+        return entry
+
+    def _ended(
+        self, group: str, job: Json | None, all_pods: list[Json], busy: Counter[str]
+    ) -> Entry:
+        self._missing.pop(group, None)
+        self.rejections.forget(group)
+        self.refused.forget(group)
+        entry = Entry("", None, JobStatusRecord(), busy, NO_REPORT, FOREVER)
+        if job is not None and jobs.is_managed(job):
+            look_for_unseen(entry, job, own_pods(job, all_pods))
+        return entry
+
+    def _read_row(self, entry: Entry, group: str, job: Json, own: list[Json], now: float) -> None:
+        """Give the entry its row, or what is wrong with the Job."""
+        template, is_cordoned = json_tree.table(job, "spec", "template"), self._nodes.is_cordoned
+        entry.asks = asks_of(template)
+        due_at = self._due_at(group, job, own, now)
+        row = jobs.job_row(
+            job,
+            own,
+            entry.report,
+            largest=self._nodes.gpus[entry.asks.resource] // max(1, pods.gpus(template)),
+            due_at=due_at,
+            displaced=displacements(job, own, is_cordoned) if jobs.width(job) else NOBODY,
+            now=now,
+            eligible=self._eligible.name(entry.asks),
+        )
+        row = self._bounds.bound_row(row, job)
+        if isinstance(row, BadJob):
+            entry.bad = row
+            return
+        row = preempted_for.stopping_for(row, self._mirror.job_ids, is_cordoned)
+        entry.row = row = self.moved_promises.onto(self.refused.ask_again(job, row, now), job)
+        entry.due_at = min(self.refused.due_at(group), self.moved_promises.due_at(group, now))
+        if row.workers and due_at > now:
+            entry.due_at = min(entry.due_at, due_at)
+
+    def _due_at(self, group: str, job: Json, own: list[Json], now: float) -> float:
+        """Until when its workers have time to run: less where no node is found for one of them."""
+        missing_since = self._missing_since(group, job, own, now)
+        due_at = max(jobs.start_instant(job), missing_since) + self._fit_within_s
+        if not missing_since:
+            return due_at
+        return min(due_at, max(missing_since, unschedulable_since(job, own)) + UNSCHEDULABLE_S)
+
+    def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
+        """Since when not all its workers run: one that is lost later has its time to come again."""
+        if jobs.fitting(job, own) is None:
+            self._missing.pop(group, None)
+            return 0.0
+        if not is_observed(job):  # its controller does not know yet that it should make them
+            self._missing.pop(group, None)
+            return now
+        return self._missing.setdefault(group, now)
+
+
+def _speaks(job: Json) -> bool:
+    """Whether its workers may have said something: a job that never ran has nothing to say."""
+    ran = read_status(job).resumed_at is not None or jobs.width(job) > 0
+    return ran and jobs.live(job)

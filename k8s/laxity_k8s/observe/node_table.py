@@ -1,0 +1,129 @@
+"""The nodes of the snapshot: a machine is read anew when it changed, or the GPUs busy on it did.
+
+GPUs that are busy nobody knows where are set aside at the end.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.objects import jobs
+from laxity_k8s.objects.accelerator_nodes import machine, offers
+from laxity_k8s.objects.nodes import is_cordoned
+from laxity_k8s.observe.entries import Entry, find_unplaced
+from laxity_k8s.observe.unplaced import Unplaced, set_aside
+from laxity_scheduler.model.cluster import Node
+from laxity_scheduler.model.job import FOREVER
+
+
+class NodeTable:
+    """Rows of `machines`, by name, with what the entries of all groups take of them.
+
+    A machine is a site for each kind of its accelerators; `rows` has a row for each site. `gpus`
+    counts all of the cluster by resource.
+    """
+
+    def __init__(
+        self, machines: Mapping[str, Json], entries: Mapping[str, Entry], guard: Guard
+    ) -> None:
+        self._machines, self._entries, self._guard = machines, entries, guard
+        self._busy: Counter[str] = Counter()
+        self._sent: Counter[str] = Counter()  # of these, for workers that are not there yet
+        self._unseen: set[str] = set()  # groups with workers that were not seen on any node
+        self._over: dict[str, int] = {}  # GPUs more than a node has, for workers not there yet
+        self._unplaced: tuple[Unplaced, ...] = ()
+        self._moved: set[str] = set()  # sites or machines whose busy GPUs may have changed
+        self._nodes: dict[str, Node] = {}  # by site
+        self._sites: dict[str, list[str]] = {}  # of each machine
+        self._cordoned: set[str] = set()  # machines
+        self._gone_at: dict[str, float] = {}  # nodes that are not ready, and when they are lost
+        self.rows: tuple[Node, ...] = ()
+        self.gpus: Counter[str] = Counter()
+
+    @property
+    def due_at(self) -> float:
+        """When a node is lost."""
+        return min(self._gone_at.values(), default=FOREVER)
+
+    def add(self, group: str, entry: Entry) -> None:
+        self._busy.update(entry.busy)
+        self._sent.update(entry.sent)
+        self._moved |= entry.busy.keys()
+        if entry.unseen_gpus:
+            self._unseen.add(group)
+
+    def remove(self, group: str, entry: Entry) -> None:
+        self._busy.subtract(entry.busy)
+        self._sent.subtract(entry.sent)
+        self._moved |= entry.busy.keys()
+        self._unseen.discard(group)
+
+    def on_its_way(self, own: Counter[str]) -> set[str]:
+        """Sites that workers of others were sent to and are not bound to yet; `own` are of oneself."""
+        return {site for site, gpus in self._sent.items() if gpus > own[site]}
+
+    def is_cordoned(self, name: str) -> bool:
+        node = self._machines.get(name)
+        return node is not None and is_cordoned(node)
+
+    def look(self) -> set[str]:
+        """Nodes changed: look at all of them. Groups whose entries depend on what is different.
+
+        Jobs without widths depend on the cluster's size.
+        """
+        gpus: Counter[str] = Counter()
+        for node in self._machines.values():
+            gpus.update(offers(node))
+        self._moved |= self._machines.keys() | self._nodes.keys()
+        cordoned = self._look_at_cordoned()
+        if gpus == self.gpus:
+            return cordoned
+        self.gpus = gpus
+        return set(self._entries)
+
+    def renew(self, now: float) -> None:
+        """Read the machines anew that changed, or that are lost by now."""
+        self._moved |= {name for name, instant in self._gone_at.items() if instant <= now}
+        for name in set(map(machine, self._moved)):
+            self._guard(f"node {name}", self._renew_machine, name, now)
+        unplaced = self._find_unplaced() if self._over or self._unseen else ()
+        if self._moved or unplaced != self._unplaced:
+            self._moved, self._unplaced = set(), unplaced
+            nodes: Mapping[str, Node] = self._nodes
+            nodes = set_aside(nodes, unplaced) if unplaced else nodes
+            self.rows = tuple([nodes[name] for name in sorted(nodes)])
+
+    def _look_at_cordoned(self) -> set[str]:
+        """Groups with workers on nodes that were cordoned since, or are no longer."""
+        cordoned = set(filter(self.is_cordoned, self._machines))
+        changed, self._cordoned = cordoned ^ self._cordoned, cordoned
+        if not changed:
+            return set()
+        entries = self._entries.items()
+        return {
+            group for group, entry in entries if not changed.isdisjoint(map(machine, entry.busy))
+        }
+
+    def _renew_machine(self, name: str, now: float) -> None:
+        self._gone_at.pop(name, None)
+        for table in (self._nodes, self._over):
+            for mine in self._sites.get(name, ()):
+                table.pop(mine, None)
+        self._sites.pop(name, None)
+        node = self._machines.get(name)
+        rows = [] if node is None else jobs.node_rows(node, self._busy, now=now)
+        if not rows or node is None:
+            return
+        self._sites[name] = [row.id for row in rows]
+        for row in rows:
+            over = max(0, min(self._sent[row.id], -row.free_gpus))
+            if over:
+                self._over[row.id] = over
+            self._nodes[row.id] = replace(row, free_gpus=row.free_gpus + over) if over else row
+        if jobs.loss_instant(node) < FOREVER:
+            self._gone_at[name] = jobs.loss_instant(node)
+
+    def _find_unplaced(self) -> tuple[Unplaced, ...]:
+        return tuple(find_unplaced(self._entries, self._unseen, self._over, self._nodes))

@@ -124,6 +124,26 @@ class ClusterApi(Protocol):
         """What a pod has written so far, or its last lines."""
         ...
 
+    def log_left(self, job: Json, index: int) -> str:
+        """What a worker of this Job wrote whose pod is gone; "" where nobody keeps it."""
+        ...
+
+    def log_path(self, job_id: str, index: int) -> str | None:
+        """Where a worker's output is kept on this machine, if it is."""
+        ...
+
+    def expect(self, patches: int, *, decided: bool = True) -> None:
+        """So many patches will come, if not `decided` perhaps: get ready. Returns at once."""
+        ...
+
+    def settle(self) -> None:
+        """Return when changes are called back again that were left unread while patches went out."""
+        ...
+
+    def collect(self, *, keep_s: float) -> int:
+        """Remove what this machine keeps of Jobs that ended longer ago; of how many things."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -21,6 +21,7 @@ from laxity_k8s.act.limits import Limits
 from laxity_k8s.act.patches import Turn
 from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, wishes
 from laxity_k8s.act.pod_signals import Reminders
+from laxity_k8s.act.release import release_jobs
 from laxity_k8s.act.sender import Sender
 from laxity_k8s.act.submission import check_shape, prepare_manifest, submit
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
@@ -112,21 +113,13 @@ class LiveCluster:
         self._snapshot.reject(job_id, problem)
 
     def expect_answers(self, jobs: int) -> None:
-        ready = getattr(self.api, "expect", None)
-        if ready is not None and jobs:
-            ready(jobs, decided=False)
+        if jobs:
+            self.api.expect(jobs, decided=False)
 
     def expect(self, plan: Plan) -> None:
-        ready = getattr(self.api, "expect", None)
-        if ready is not None:
-            news = (
-                decision
-                for decision in plan.decisions
-                if not isinstance(decision, Loan | Reclaim | Wait)
-            )
-            ready(
-                len({decision.job for decision in news})
-            )  # that it still waits is said to few, if any
+        silent = Loan | Reclaim | Wait  # that it still waits is said to few, if any
+        news = {decision.job for decision in plan.decisions if not isinstance(decision, silent)}
+        self.api.expect(len(news))
 
     def carry_out(self, plan: Plan) -> None:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
@@ -253,8 +246,7 @@ class LiveCluster:
         return self._snapshot.quota_of(namespace, dict(manifest))
 
     def log_path(self, job_id: str, index: int) -> str | None:
-        where = getattr(self.api, "log_path", None)
-        return None if where is None else str(where(job_id, index))
+        return self.api.log_path(job_id, index)
 
     def logs(self, job_id: str, index: int) -> str:
         """What the latest worker of this index has written; "" before there is one."""
@@ -267,8 +259,7 @@ class LiveCluster:
             ]
         latest = max(own, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
         if latest is None:
-            left = getattr(self.api, "log_left", None)
-            return "" if left is None else str(left(job, index))
+            return self.api.log_left(job, index)
         with suppress(ApiError):
             return self.api.log(json_tree.identity(latest))
         return ""
@@ -295,17 +286,9 @@ class LiveCluster:
         self._events.say(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
 
     def release(self) -> Released:
-        ours = [job for job in self.jobs() if not is_finished(job)]
-        released = []
-        for job in ours:
-            labels = (names.MANAGED, names.VERDICT_LABEL, names.CLASS_LABEL)
-            notes = _none(json_tree.annotations(job), (*names.OUTPUTS, names.PIN))
-            body = {
-                "metadata": {"labels": _none(json_tree.labels(job), labels), "annotations": notes}
-            }
-            with suppress(ApiError):
-                released.append(self.api.patch(Patch("jobs", json_tree.identity(job), body)))
-                self._mirror.put("jobs", released[-1])
+        released = release_jobs(self.api, [job for job in self.jobs() if not is_finished(job)])
+        for job in released:
+            self._mirror.put("jobs", job)
         waiting = [json_tree.identity(job) for job in released if not objects.width(job)]
         return Released(len(released), tuple(sorted(waiting)))
 
@@ -313,14 +296,11 @@ class LiveCluster:
         """Remove what ended long ago by a clock to believe, with what it left on this machine."""
         if not is_clock_steady():
             return
-        here = getattr(self.api, "collect", None)
-        if here is not None:
-            here(keep_s=self._keep_s)
-            return
         for job in self.jobs():
             if end_instant(job) + self._keep_s <= time.time():
                 with suppress(ApiError):
                     self.api.delete("jobs", json_tree.identity(job), uid=job["metadata"]["uid"])
+        self.api.collect(keep_s=self._keep_s)
 
     def close(self) -> None:
         if self._quotas is not None:
@@ -337,9 +317,7 @@ class LiveCluster:
         self._sender.unsure = False
 
     def _observe(self) -> ClusterState:
-        settle = getattr(self.api, "settle", None)
-        if settle is not None:
-            settle()
+        self.api.settle()
         if self._sender.unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
@@ -405,7 +383,3 @@ class LiveCluster:
     def _move(self, nodes: Iterable[str], pool: str) -> None:
         body = {"metadata": {"labels": {objects.POOL: pool}}}
         self._sender.done([Patch("nodes", node, body) for node in {*map(machine, nodes)}])
-
-
-def _none(there: Mapping[str, str], keys: Iterable[str]) -> dict[str, None]:
-    return {key: None for key in keys if key in there}

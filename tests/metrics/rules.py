@@ -12,7 +12,7 @@ from tests.metrics.source import SourceFile, length
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 
-BROKEN_TODAY = {"import circles": 0, "files over 400 lines": 6, "functions over 60 lines": 3}
+BROKEN_TODAY = {"import circles": 0, "files over 400 lines": 5, "functions over 60 lines": 3}
 
 
 def broken_rules(root: Path, files: list[SourceFile]) -> dict[str, list[str]]:

@@ -210,12 +210,10 @@ class Narrowed:
         return outcomes
 
     def expect(self, patches: int, *, decided: bool = True) -> None:
-        if isinstance(self._api, KubernetesApi):
-            self._api.expect(patches, decided=decided)
+        self._api.expect(patches, decided=decided)
 
     def settle(self) -> None:
-        if isinstance(self._api, KubernetesApi):
-            self._api.settle()
+        self._api.settle()
 
     def get(self, kind: Kind, object_id: str) -> Json:
         return self._api.get(kind, object_id)
@@ -231,6 +229,15 @@ class Narrowed:
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
         return self._api.log(pod_id)
+
+    def log_left(self, job: Json, index: int) -> str:
+        return self._api.log_left(job, index)
+
+    def log_path(self, job_id: str, index: int) -> str | None:
+        return self._api.log_path(job_id, index)
+
+    def collect(self, *, keep_s: float) -> int:
+        return self._api.collect(keep_s=keep_s)
 
     def close(self) -> None:
         self._api.close()

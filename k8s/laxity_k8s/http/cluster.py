@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -26,6 +25,7 @@ from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcom
 from laxity_k8s.http.paths import collection, path, whole_items
 from laxity_k8s.http.session import STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
+from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica
 from laxity_k8s.objects.seal import Seal, open_seal
 from laxity_k8s.world import LiveCluster
@@ -94,8 +94,8 @@ class KubernetesApi:
         since: str,
         on_change: Callable[[Change], None],
         on_cut: Callable[[bool], None] = ignore_cut,
-    ) -> "_Watch":
-        watch = _Watch(self._loop, kind, on_change, on_cut)
+    ) -> WatchThread:
+        watch = WatchThread(self._loop, kind, on_change, on_cut)
         watched = KindWatch(self._wire, kind, since, watch.take, on_cut=watch.take, bell=self._bell)
         listing = self._seen.pop(kind, None)
         if listing is not None and listing.resource_version == since:
@@ -138,6 +138,15 @@ class KubernetesApi:
         query = {} if tail is None else {"tailLines": str(tail)}
         text = self._wait(self._wire.text("GET", path("pods", pod_id, "log"), query=query))
         return text.decode(errors="replace")
+
+    def log_left(self, job: Json, index: int) -> str:
+        return ""  # the cluster drops a pod's output with the pod
+
+    def log_path(self, job_id: str, index: int) -> str | None:
+        return None
+
+    def collect(self, *, keep_s: float) -> int:
+        return 0  # the cluster removes by itself what belongs to a Job
 
     def namespace(self, name: str) -> Json:
         """A namespace, with the labels that say what is allowed in it."""
@@ -309,47 +318,6 @@ def open_world(
         quotas=True,
         worker_token=worker_token,
     )
-
-
-class _Watch:
-    """A running watch. Changes are called back from a thread of its own.
-
-    A callback may wait for a lock whose holder waits for this API: it must not stop the event loop.
-    """
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        kind: Kind,
-        on_change: Callable[[Change], None],
-        on_cut: Callable[[bool], None],
-    ) -> None:
-        self._loop = loop
-        self._on_change, self._on_cut = on_change, on_cut
-        self._changes: SimpleQueue[Sequence[Change] | bool | None] = SimpleQueue()
-        self._teller = threading.Thread(target=self._tell, name=f"laxity-watch-{kind}", daemon=True)
-        self.take = self._changes.put
-
-    def begin(self, watched: KindWatch) -> None:
-        self._running = asyncio.run_coroutine_threadsafe(watched.run(), self._loop)
-        self._teller.start()
-
-    def stop(self) -> None:
-        """Returns when no callback will come any more (unless called from a callback)."""
-        self._running.cancel()
-        self._changes.put(None)
-        if threading.current_thread() is not self._teller:
-            self._teller.join()
-
-    def _tell(self) -> None:
-        while (changes := self._changes.get()) is not None:
-            if isinstance(changes, bool):
-                self._on_cut(changes)
-                continue
-            for change in changes:
-                if self._running.cancelled():
-                    return
-                self._on_change(change)
 
 
 async def connect(kubeconfig: Path | None, context: str | None) -> Wire:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.kube.fixtures"]
+pytest_plugins = ["tests.support.kubernetes.fixtures"]
 
 STATE = Path(tempfile.mkdtemp(prefix="laxity-tests-"))
 

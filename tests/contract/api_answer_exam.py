@@ -10,7 +10,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, Patch
 from laxity_k8s.objects.conditions import condition
 from tests.contract.cluster_bench import NAMESPACE, Bench, Question, job, refused, spec
-from tests.contract.watching import Eyes
+from tests.support.waiting import Eyes
 
 
 def other_template_fields_never_change(bench: Bench) -> None:

@@ -8,7 +8,7 @@ import pytest
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.objects import pods
-from tests.contract.watching import Eyes
+from tests.support.waiting import Eyes
 
 
 class Bench(Protocol):

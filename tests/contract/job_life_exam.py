@@ -21,7 +21,7 @@ from tests.contract.cluster_bench import (
     spec,
     status,
 )
-from tests.contract.watching import Eyes
+from tests.support.waiting import Eyes
 
 
 def _counts(job: Json) -> tuple[int, int]:

@@ -26,8 +26,8 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store import codec
-from tests.builders import Curve
-from tests.contract.random_states import Case
+from tests.support.builders import Curve
+from tests.support.random_states import Case
 
 ACTING = (Admit, Resize, Preempt)
 VERDICTS = (Promised, Forecasted, Refuse)

@@ -16,7 +16,7 @@ from laxity_k8s.http.session import Wire
 from tests.contract.api_answer_exam import ANSWERS
 from tests.contract.cluster_bench import NAMESPACE, Question, job, named
 from tests.contract.job_life_exam import LIVES
-from tests.kube.cluster import Cluster
+from tests.support.kubernetes.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -18,8 +18,8 @@ from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.model.cluster import ClusterState
 from tests.contract.live_world_exam import LIVE_EXAM, manifest
 from tests.contract.world_exam import EXAM, Question, named
-from tests.kube.cluster import Cluster, simulated_node
-from tests.kube.fixtures import WHY_NOT
+from tests.support.kubernetes.cluster import Cluster, simulated_node
+from tests.support.kubernetes.fixtures import WHY_NOT
 
 pytestmark = pytest.mark.cluster
 PATIENCE_S = 60.0

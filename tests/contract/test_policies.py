@@ -10,9 +10,9 @@ from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.policies import qos
 from laxity_scheduler.policies.registry import REGISTRY, find
 from laxity_scheduler.promising.claims import Terms
-from tests.builders import MINUTE_EPOCHS, cluster, job
 from tests.contract.policy_exam import examined
-from tests.contract.random_states import case, cases, cordoned, drawn, restricted_cases
+from tests.support.builders import MINUTE_EPOCHS, cluster, job
+from tests.support.random_states import case, cases, cordoned, drawn, restricted_cases
 
 LISTED: dict[str, Policy] = {name: find(name).policy() for name in REGISTRY}
 OTHERS: dict[str, Policy] = {

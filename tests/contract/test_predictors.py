@@ -12,7 +12,7 @@ from laxity_profiler.overhead.costs import CLUSTER, Costs, ModelCosts
 from laxity_profiler.overhead.part import PartFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.contract.predictor_exam import EXAM, Bench, Question, named
-from tests.prediction.builders import World
+from tests.support.runs import World
 
 
 def rich() -> HistoryPredictor:

@@ -26,7 +26,7 @@ from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.simulate.trace_lookup import SAMPLES
 from laxity_scheduler.simulate.traces import Format, Trace
 from laxity_scheduler.store import codec
-from tests.contract.random_states import drawn
+from tests.support.random_states import drawn
 
 Encode = Callable[[Any], bytes]
 

@@ -12,8 +12,8 @@ import pytest
 
 from laxity import names
 from laxity.api.client import Client, ServiceError
-from tests.service.attacked import Attacked, attacked, laxity
-from tests.service.builders import manifest
+from tests.support.attacked import Attacked, attacked, laxity
+from tests.support.services import manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

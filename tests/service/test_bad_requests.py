@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.service.builders import manifest, staged
-from tests.service.memory_world import MemoryWorld
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import manifest, staged
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service import views
 from laxity_scheduler.service.view_cache import CycleInput, ViewCache
 from laxity_scheduler.service.views import JITTER_S, ExpectedEnd, LastReason
-from tests.builders import cluster, job, promised
+from tests.support.builders import cluster, job, promised
 
 DUE_AT = 500.0
 QUIET = Report()

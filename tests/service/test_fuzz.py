@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.result import Ok
 
-from tests.service.attacked import Attacked, attacked
-from tests.service.builders import manifest
-from tests.service.grammar import Grammar
+from tests.support.attacked import Attacked, attacked
+from tests.support.request_grammar import Grammar
+from tests.support.services import manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,9 +12,9 @@ from laxity_scheduler.http import gate
 from laxity_scheduler.http.gate import Gate
 from laxity_scheduler.http.tokens import Tokens, worker_token
 from laxity_scheduler.store.store import StoreError
-from tests.builders import SECRET, TOKEN, bearer
-from tests.service.builders import Stage, manifest, staged
-from tests.service.memory_world import MemoryWorld
+from tests.support.builders import SECRET, TOKEN, bearer
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import Stage, manifest, staged
 
 Json = dict[str, Any]
 

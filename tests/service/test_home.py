@@ -13,7 +13,7 @@ from laxity_scheduler.process.instance_dir import (
     InstanceDirBusyError,
     InstanceDirError,
 )
-from tests.cli.calling import laxity
+from tests.support.command_line import laxity
 
 HOLDER = """
 import sys, time

@@ -13,9 +13,9 @@ import orjson
 import pytest
 
 from laxity_scheduler.http.decision_rows import fold_repeats
-from tests.builders import Curve
-from tests.service.builders import manifest, staged, wait_until
-from tests.service.memory_world import MemoryWorld
+from tests.support.builders import Curve
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import manifest, staged, wait_until
 
 
 def test_a_job_with_enough_time_is_promised_and_starts(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from laxity_profiler.history.history import History
-from tests.builders import Curve
-from tests.service.builders import Stage, staged, wait_until
-from tests.service.memory_world import MemoryWorld
+from tests.support.builders import Curve
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import Stage, staged, wait_until
 
 Json = dict[str, Any]
 

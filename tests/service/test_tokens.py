@@ -17,9 +17,9 @@ from laxity_scheduler.live import JobError
 from laxity_scheduler.process.instance_dir import InstanceDir
 from laxity_scheduler.process.serve import load_tokens
 from laxity_scheduler.service.settings import Settings, SettingsError
-from tests.builders import SECRET, bearer
-from tests.service.builders import Stage, manifest, staged, wait_until
-from tests.service.memory_world import MemoryWorld
+from tests.support.builders import SECRET, bearer
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import Stage, manifest, staged, wait_until
 
 ALICE, OPERATOR = "a" * 20, "o" * 20
 

@@ -15,9 +15,9 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from tests.builders import Curve, cluster, job
-from tests.service.builders import manifest, staged
-from tests.service.memory_world import MemoryWorld
+from tests.support.builders import Curve, cluster, job
+from tests.support.memory_world import MemoryWorld
+from tests.support.services import manifest, staged
 
 TRUTH = Curve(epoch_s=60.0)
 

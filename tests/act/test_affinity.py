@@ -1,0 +1,79 @@
+"""Pods go to the nodes that a plan names, and rather there than where the Job may only grow."""
+
+from typing import Any
+
+import pytest
+
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.affinity import PREFERRED, REQUIRED, onto
+from tests.support.manifests import job
+
+OWN: Json = {
+    "weight": 7,
+    "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x"]}]},
+}
+
+
+def sent(made: Json, nodes: str, roomy: str = "") -> Json:
+    """The Job after a start; a node per letter."""
+    patch = onto(made, list(nodes), list(roomy))
+    assert patch is not None
+    return {**made, "spec": json_tree.merge(made["spec"], {"template": patch})}
+
+
+def affinity(made: Json) -> Json:
+    found: Json = made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    return found
+
+
+def required(made: Json) -> list[str]:
+    terms = affinity(made)[REQUIRED]["nodeSelectorTerms"]
+    return [field["values"][0] for term in terms for field in term["matchFields"]]
+
+
+def weights(made: Json) -> dict[str, int]:
+    """Of nodes by name; the user's own preferences are left out."""
+    return {
+        field["values"][0]: one["weight"]
+        for one in affinity(made).get(PREFERRED, ())
+        for field in one["preference"].get("matchFields", ())
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "roomy", "want"),
+    [
+        pytest.param("a", "", {}, id="one node leaves no choice"),
+        pytest.param("ab", "", {}, id="nodes that are alike"),
+        pytest.param("a", "c", {"a": 100}, id="rather not where it may only grow"),
+        pytest.param("aaab", "", {"a": 100, "b": 33}, id="by how many workers are meant for it"),
+        pytest.param("aab", "cd", {"a": 100, "b": 50}, id="both"),
+        pytest.param("a" * 300 + "b", "", {"a": 100, "b": 1}, id="never without any weight"),
+    ],
+)
+def test_pods_prefer_the_nodes_that_are_meant_for_them(
+    nodes: str, roomy: str, want: dict[str, int]
+) -> None:
+    made = sent(job(), nodes, roomy)
+    assert weights(made) == want
+    assert required(made) == sorted({*nodes, *roomy})
+
+
+def test_a_next_start_replaces_our_preferences_and_keeps_the_users_own() -> None:
+    made = job()
+    made["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": {PREFERRED: [OWN]}}
+    made = sent(sent(made, "a", "b"), "b", "c")
+    assert weights(made) == {"b": 100}
+    assert OWN in affinity(made)[PREFERRED]
+    assert affinity(sent(made, "b"))[PREFERRED] == [OWN]
+
+
+def test_none_are_left_behind_where_none_is_needed() -> None:
+    assert PREFERRED not in affinity(sent(sent(job(), "a", "b"), "a"))
+
+
+@pytest.mark.parametrize("where", [("a", ""), ("a", "b"), ("aab", "c")])
+def test_who_goes_there_already_is_not_patched(where: Any) -> None:
+    made = sent(job(), *where)
+    assert onto(made, list(where[0]), list(where[1])) is None

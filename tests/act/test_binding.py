@@ -1,0 +1,50 @@
+"""Where a waiting pod of the local cluster goes."""
+
+import pytest
+
+from laxity_k8s import json_tree
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.error_isolation import Guard
+from laxity_k8s.local.scheduler import bindings
+from laxity_k8s.objects.affinity import onto
+from tests.support.manifests import job, node, pod
+
+
+def bound(*waiting: Json, placed: tuple[Json, ...] = (), made: Json | None = None) -> list[str]:
+    """Nodes of the waiting pods, in their order; "" for one that goes on waiting."""
+    nodes = [node("a", 2), node("b", 4), node("c", 4, unschedulable=True)]
+    found = bindings(waiting, placed, nodes, {"default/job": made or job()}, Guard())
+    return [found.get(json_tree.identity(one), "") for one in waiting]
+
+
+def pending(index: int) -> Json:
+    return pod(index, phase="Pending")
+
+
+def test_a_pod_goes_to_the_fullest_node_that_holds_it() -> None:
+    assert bound(pending(0), pending(1), pending(2)) == ["a", "a", "b"]
+
+
+def test_a_pod_goes_where_its_job_was_sent_if_there_is_room() -> None:
+    assert bound(pending(0), pending(1), made=job(nodes='["b", "a"]')) == ["b", "a"]
+    full = tuple(pod(index, of="other", node="b") for index in range(4))
+    assert bound(pending(0), placed=full, made=job(nodes='["b"]')) == ["a"]
+
+
+def test_a_pod_waits_when_its_affinity_names_only_full_nodes() -> None:
+    named = onto(job(), ["a"])
+    held = tuple(pod(index, of="other", node="a") for index in range(2))
+    waiting = pending(0)
+    waiting["spec"] |= (named or {})["spec"]
+    assert bound(waiting, placed=held) == [""]
+
+
+@pytest.mark.parametrize(
+    ("there", "want"),
+    [
+        pytest.param(pod(1, of="other", node="a", leaving=True), "b", id="leaving holds its GPU"),
+        pytest.param(pod(1, of="other", node="a", phase="Failed"), "a", id="over frees its GPU"),
+    ],
+)
+def test_gpus_are_free_when_a_pod_is_over_and_not_before(there: Json, want: str) -> None:
+    assert bound(pending(0), placed=(pod(2, of="other", node="a"), there)) == [want]

@@ -1,0 +1,91 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from laxity.api.client import Client
+from laxity.api.job_follower import JobFollower
+from laxity.api.views import job_view
+from laxity.cli.render.progress_lines import Lines
+from laxity.human_time import instant
+from tests.support.http_service import Service, job, service
+
+
+@pytest.fixture
+def answering() -> Iterator[Service]:
+    with service() as running:
+        yield running
+
+
+def followed(answering: Service, *views: Any) -> list[str]:
+    """What is said until the last of these answers, without the time; a number is a status."""
+    said: list[str] = []
+    answers = iter(views)
+    answering.answers["GET /v1/jobs/default/train"] = lambda _: _answer(next(answers))
+    client = Client(answering.url, "", patience_s=0.0)
+    first = job_view(job(epochs=100, epochs_done=0, workers=0, state="queued", laxity_s=None))
+    following = JobFollower(client, Lines(said.append, clock=lambda: 0.0), sleep=lambda _: None)
+    assert following.follow(first).state == "finished"
+    return [line.partition(" ")[2] for line in said]
+
+
+def _answer(view: Any) -> tuple[int, Any]:
+    return (
+        (view, {"error": {"code": "x", "message": "overloaded"}})
+        if type(view) is int
+        else (200, view)
+    )
+
+
+def running(done: int) -> dict[str, Any]:
+    return job(epochs=100, epochs_done=done, workers=2, laxity_s=None, reason="free GPUs")
+
+
+END = job(epochs=100, epochs_done=100, state="finished", finished_at=1.0)
+
+
+def test_a_line_for_each_change_and_for_each_tenth_of_the_epochs(answering: Service) -> None:
+    said = followed(answering, running(0), running(3), running(9), running(10), running(34), END)
+
+    why = {0: ": free GPUs"}  # a reason that stands is not said again
+    assert said[1:] == [
+        f"default/train: promised, {done} of 100 epochs, running on 2 workers{why.get(done, '')}"
+        for done in (0, 10, 34)
+    ]
+    assert "0 of 100 epochs, queued" in said[0]
+
+
+def test_a_broken_promise_is_told_with_its_figures_once_and_in_local_time(
+    answering: Service,
+) -> None:
+    late = {"deadline_at": 60.0, "p90_at": 90.0, "broken": True}
+    said = followed(
+        answering, running(0), running(9) | late, running(10) | late, END | late | {"kept": False}
+    )
+
+    deadline, finish = instant(60.0, 0.0), instant(90.0, 0.0)
+    assert [line.partition(": ")[2] for line in said if "broken" in line] == [
+        (
+            f"broken: the deadline {deadline} has passed; P90 finish {finish}, "
+            "9 of 100 epochs, running on 2 workers"
+        ),
+        "broken, 10 of 100 epochs, running on 2 workers",
+    ]
+
+
+def test_what_workers_die_of_is_told_once_and_not_only_at_the_end(answering: Service) -> None:
+    failing = running(0) | {"error": "No module named 'train'"}
+
+    said = followed(answering, running(0), failing, failing, failing, running(1), END)
+
+    assert [line for line in said if "failed" in line] == [
+        "default/train: a worker failed: No module named 'train' (see: laxity logs default/train)"
+    ]
+
+
+def test_a_service_that_stumbles_is_told_of_once_and_asked_again(answering: Service) -> None:
+    said = followed(answering, running(0), 500, 500, 0, running(1), running(2), END)
+
+    assert [line for line in said if "asked again until it answers" in line] == [said[2]]
+    assert said[3] == "the service answers again"
+    assert len(said) == 4

@@ -1,0 +1,127 @@
+"""GitHub Actions reads what a step writes: its summary, its outputs and its annotations."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.support.command_line import laxity
+from tests.support.http_service import Service, job
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def github(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A step's environment; the folder of its files."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+    monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
+    return tmp_path
+
+
+def answer(answering: Service, **fields: Any) -> None:
+    view = job(**fields)
+    answering.answers["POST /v1/jobs"] = (201, view)
+    answering.answers["GET /v1/jobs/default/train"] = (200, view)
+
+
+def outputs(github: Path) -> dict[str, str]:
+    lines = (github / "output").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_a_kept_promise_is_summed_up_and_gives_its_run_to_later_steps(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, file: str, github: Path
+) -> None:
+    answer(answering, state="finished", deadline_at=20.0, finished_at=10.0, run_id="r1")
+
+    assert laxity(monkeypatch, "submit", file, "--follow") == 0
+
+    assert "# default/train: kept" in (github / "summary").read_text()
+    assert (outputs(github)["standing"], outputs(github)["mlflow-run"]) == ("kept", "r1")
+
+
+def test_a_refusal_is_an_annotation_with_its_offers(
+    answering: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    github: Path,
+) -> None:
+    offers = [{"kind": "soft"}]
+    fields = {"verdict": "refused", "reason": "100 % full\nset-output", "reason_code": "busy"}
+    answer(answering, state="refused", offers=offers, **fields)
+
+    assert laxity(monkeypatch, "submit", file) == 3
+
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("::")]
+    assert len(printed) == 1
+    assert printed[0].startswith("::error title=laxity%3A default/train::")
+    assert "100 %25 full%0Aset-output%0A  offer 1: class soft" in printed[0]
+    assert outputs(github)["reason-code"] == "busy"
+
+
+def test_an_error_of_the_command_is_an_annotation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], github: Path
+) -> None:
+    assert laxity(monkeypatch, "submit", "train.py") == 2
+
+    assert "::error title=laxity::'train.py' names no function" in capsys.readouterr().err
+
+
+def test_following_ends_at_its_timeout_with_a_code_of_its_own(
+    answering: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    github: Path,
+) -> None:
+    answer(answering, state="running", workers=1)
+
+    code = laxity(monkeypatch, "submit", file, "--follow", "--timeout", "0.1s")
+
+    assert code == 7
+    assert "stopped following default/train at --timeout: it goes on" in capsys.readouterr().err
+    assert outputs(github)["state"] == "running"
+
+
+def test_the_action_hands_its_inputs_on_and_runs_none_of_them(tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    step = action["runs"]["steps"][-1]
+    tool = tmp_path / "laxity"
+    tool.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    tool.chmod(0o700)
+    inputs = {
+        "SOURCE": "$(touch hacked).yaml",
+        "DEADLINE": "2h",
+        "KEY": "a b",
+        "FOLLOW": "true",
+        "TIMEOUT": "",
+        "ARGS": "--class=soft\n--name=it's",
+    }
+
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        env=inputs | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.splitlines() == [
+        "submit",
+        "$(touch hacked).yaml",
+        "--deadline=2h",
+        "--key=a b",
+        "--follow",
+        "--class=soft",
+        "--name=it's",
+    ]
+    assert not (tmp_path / "hacked").exists()
+    assert "${{" not in step["run"]
+    assert set(inputs) <= set(step["env"])

@@ -1,0 +1,93 @@
+"""What a worker said cannot act on the terminal or the page that shows it."""
+
+from typing import Any
+
+import pytest
+
+from laxity.api.outcome import TrainingFailed, story
+from laxity.api.views import job_view
+from laxity.safe_text import markdown, printable
+from tests.support.command_line import laxity
+from tests.support.http_service import Service, job
+
+TITLE, CLEAR, LINK = "\x1b]0;owned\x07", "\x1b[2J", "\x1b]8;;https://evil.example\x1b\\"
+HOSTILE = f"a{TITLE}b{CLEAR}c{LINK}d\x9b1me\u202ef\rg\ud800h"
+SHOWN = "abcd1mefgh"
+
+
+def test_escapes_are_dropped_whole_and_lines_and_tabs_stay() -> None:
+    assert printable(HOSTILE) == SHOWN
+    assert printable("one\n\ttwo \u00e9 \x1b[31mred\x1b[0m") == "one\n\ttwo \u00e9 red"
+    assert printable("cut off \x1b]0;for ever") == "cut off ]0;for ever"
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        pytest.param("jobs/default/train", ("show", "train"), id="show"),
+        pytest.param("jobs", ("ls",), id="ls"),
+        pytest.param("jobs", ("top",), id="top"),
+        pytest.param("jobs/default/train/explain", ("explain", "train"), id="explain"),
+        pytest.param("decisions", ("decisions",), id="decisions"),
+    ],
+)
+def test_no_command_prints_escapes_that_a_job_holds(
+    path: str,
+    command: tuple[str, ...],
+    answering: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = job(error=HOSTILE, reason=HOSTILE)
+    row = {"at": 1.0, "cycle": 1, "job": "default/train", "decision": "wait", "reason": HOSTILE}
+    answers: dict[str, Any] = {
+        "jobs/default/train": view,
+        "jobs": {"jobs": [view]},
+        "jobs/default/train/explain": {"job": view, "verdict": view, "chain": [row]},
+        "decisions": {"decisions": [row]},
+        "cluster": {"policy": HOSTILE},
+    }
+    for known, answer in answers.items():
+        answering.answers[f"GET /v1/{known}"] = (200, answer)
+
+    assert laxity(monkeypatch, *command) == 0
+    out = capsys.readouterr().out
+    assert "cd1mefgh" in out
+    assert not set("\x1b\x07\x9b\r\u202e\ud800") & set(out)
+
+
+def test_json_has_the_text_as_the_service_said_it(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/jobs/default/train"] = (200, job(error=CLEAR))
+
+    assert laxity(monkeypatch, "show", "train", "--json") == 0
+    assert r'"error": "\u001b[2J"' in capsys.readouterr().out
+
+
+def test_an_error_of_the_service_prints_no_escapes(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {"error": {"code": "unknown", "message": HOSTILE}}
+    answering.answers["GET /v1/jobs/default/train"] = (404, said)
+
+    assert laxity(monkeypatch, "show", "train") == 4
+    assert SHOWN in capsys.readouterr().err
+
+
+def test_a_flow_fails_with_words_that_a_terminal_cannot_obey() -> None:
+    failed = str(TrainingFailed(job_view(job(state="failed", error=HOSTILE))))
+
+    assert SHOWN in failed
+    assert "\x1b" not in failed
+
+
+def test_a_page_shows_the_error_of_a_worker_and_no_markup_of_it() -> None:
+    said = "![x](http://e/x.png) <img src=x> **b** `c` a|b\n# d [l](javascript:x) &lt;"
+
+    assert markdown(said) == (
+        r"!\[x\](http://e/x.png) &lt;img src=x&gt; \*\*b\*\* \`c\` a\|b \# d"
+        r" \[l\](javascript:x) &amp;lt;"
+    )
+    assert f"| error | {markdown(said)} |" in story(job_view(job(error=said)))
+    assert markdown(said) in story(job_view(job(reason=said)))

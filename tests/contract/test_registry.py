@@ -1,0 +1,39 @@
+"""One registry: what is served, simulated, replayed and asked what-if is the same function."""
+
+from pkgutil import iter_modules
+
+import pytest
+
+from laxity_scheduler import policies
+from laxity_scheduler.engine import Policy
+from laxity_scheduler.inflight import with_follow_ups
+from laxity_scheduler.policies.registry import REGISTRY, UnknownPolicyError, find
+from laxity_scheduler.process.start import find_policy
+from laxity_scheduler.simulate import run
+from laxity_scheduler.store import codec
+from tests.support.random_states import cases
+
+STATES = 20
+
+
+def test_each_page_of_policies_is_registered() -> None:
+    pages = {page.name for page in iter_modules(policies.__path__)} - {"registry"}
+    assert pages == {policy.page or name for name, policy in REGISTRY.items()}
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_service_and_simulator_decide_the_same_to_the_byte(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Policy] = {}
+    monkeypatch.setattr(run, "literal", lambda *_, policy, **__: given.setdefault("policy", policy))
+    run._cycles("no trace", run.Setting(name, 2, 8, literal_cycle=True), [], lambda _: None)
+    served, simulated = find_policy(name), given["policy"]
+    for case in cases(STATES):
+        plans = [with_follow_ups(one)(case.state, case.predictor) for one in (served, simulated)]
+        assert codec.plan_bytes(plans[0]) == codec.plan_bytes(plans[1])
+
+
+def test_a_name_that_is_nearly_right_is_told_the_right_one() -> None:
+    with pytest.raises(UnknownPolicyError, match="did you mean pickyman"):
+        find("pickman")

@@ -1,0 +1,19 @@
+"""The stand-in service, in reach of everything that a test starts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.job_service import StandIn
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandIn]:
+    started = StandIn()
+    monkeypatch.setenv("LAXITY_URL", started.url)
+    monkeypatch.setenv("LAXITY_HOME", str(tmp_path))
+    for name in ("LAXITY_TOKEN", "LAXITY_JOB", "LAXITY_ALONE", "LAXITY_IDEMPOTENCY_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    yield started
+    started.stop()

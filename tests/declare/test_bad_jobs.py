@@ -1,0 +1,327 @@
+"""Bad input gets a clear answer on that job alone: a service with real workers goes on beside it."""
+
+import json
+import sqlite3
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity.job.qos import QoS
+from laxity.job.spec import TrainingSpec
+from laxity.parsing import LAST_AT
+from laxity_profiler.history.report_values import LONGEST_S
+from tests.support.builders import bearer
+from tests.support.stage import LAXITY, Stage, stage, until
+
+pytestmark = pytest.mark.slow
+
+Manifest = dict[str, Any]
+TRAININGS = Path(__file__).parents[1] / "support/programs/failing.py"
+GPU = "nvidia.com/gpu"
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage(tmp_path_factory.mktemp("bad-input"), prefect_api="") as opened:
+        until(opened.client.alive, limit_s=60, what="the service")
+        yield opened
+
+
+def said(name: str, value: str | None) -> Callable[[Manifest], None]:
+    """Another value of one annotation, or none."""
+
+    def change(manifest: Manifest) -> None:
+        annotations = manifest["metadata"]["annotations"]
+        annotations.pop(f"laxity.dev/{name}", None)
+        if value is not None:
+            annotations[f"laxity.dev/{name}"] = value
+
+    return change
+
+
+def put(*path: str | int, value: Any) -> Callable[[Manifest], None]:
+    """Another value somewhere in the manifest; None takes it away."""
+
+    def change(manifest: Manifest) -> None:
+        place: Any = manifest
+        for step in path[:-1]:
+            place = place[step]
+        if value is None:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = value
+
+    return change
+
+
+LIMITS = ("spec", "template", "spec", "containers", 0, "resources", "limits")
+RESOURCES = "spec.template.spec.containers[0].resources"
+AT_THE_DOOR = [
+    pytest.param(said("deadline", "nan"), "deadline", "is no deadline", id="deadline not a number"),
+    pytest.param(said("deadline", "inf"), "deadline", "is no deadline", id="endless deadline"),
+    pytest.param(said("deadline", "tomorrow"), "deadline", "write 90s", id="deadline in words"),
+    pytest.param(said("deadline", "2027-01-01T00:00:00"), "deadline", "time zone", id="naive time"),
+    pytest.param(said("deadline", "40000d"), "deadline", "ten years", id="deadline in a century"),
+    pytest.param(said("deadline", None), "deadline", "needs one", id="hard without a deadline"),
+    pytest.param(said("class", "gold"), "class", "none of hard, soft", id="unknown class"),
+    pytest.param(said("widths", "4..1"), "widths", "backwards", id="most below least"),
+    pytest.param(said("widths", "-1,2"), "widths", "no worker count", id="negative width"),
+    pytest.param(said("widths", "1..1000000000"), "widths", "worker count", id="a billion workers"),
+    pytest.param(said("epochs", "0"), "epochs", "from 1 to", id="no epochs"),
+    pytest.param(said("epochs", "10000000"), "epochs", "from 1 to", id="ten million epochs"),
+    pytest.param(said("epoch-estimate", "-5s"), "epoch-estimate", "duration", id="negative epoch"),
+    pytest.param(said("preemptible", "maybe"), "preemptible", "'true' nor", id="no yes or no"),
+    pytest.param(said("on-miss", "explode"), "on-miss", "continue, stop", id="unknown on-miss"),
+    pytest.param(said("parameters", "{nope"), "parameters", "", id="parameters that are no JSON"),
+    pytest.param(
+        said("entry", "no-colon"), "entry", "module:function", id="entry without function"
+    ),
+    pytest.param(said("deadlin", "2h"), "deadlin", "laxity.dev/deadline", id="misspelt annotation"),
+    pytest.param(said("model", "x" * 100_000), "model", "64 KiB", id="annotation of 100 kB"),
+    pytest.param(said("model", "a\0b"), "model", "cannot be printed", id="control characters"),
+    pytest.param(put("kind", value="Pod"), "kind", "not batch/v1 Job", id="a Pod"),
+    pytest.param(put("metadata", "name", value=None), "name", "DNS label", id="no name"),
+    pytest.param(put("metadata", "name", value="Hello_World"), "name", "DNS label", id="bad name"),
+    pytest.param(put("metadata", "name", value="a" * 300), "name", "1 to 63", id="long name"),
+    pytest.param(
+        put("metadata", "namespace", value="No NS"), "namespace", "DNS", id="bad namespace"
+    ),
+    pytest.param(
+        put("metadata", "labels", value=[1]), "metadata.labels", "mapping", id="label list"
+    ),
+    pytest.param(
+        put("metadata", "labels", "kueue.x-k8s.io/queue-name", value="q"),
+        "metadata.labels",
+        "Kueue",
+        id="a Job of Kueue",
+    ),
+    pytest.param(
+        put("metadata", "annotations", "laxity.dev/epochs", value=3),
+        "epochs",
+        "quotes",
+        id="a number where text is due",
+    ),
+    pytest.param(put("spec", value=[]), "spec", "no mapping", id="spec is a list"),
+    pytest.param(
+        put("spec", "template", "spec", "containers", value=[]),
+        "spec.template.spec.containers",
+        "one container",
+        id="no container",
+    ),
+    pytest.param(put(*LIMITS, GPU, value="0"), "gpus_per_worker", "from 1", id="no GPUs"),
+    pytest.param(put(*LIMITS, GPU, value="abc"), RESOURCES, "whole", id="GPUs in letters"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "words"), AT_THE_DOOR)
+def test_what_cannot_be_meant_is_turned_away_by_field(
+    there: Stage, change: Callable[[Manifest], None], field: str, words: str
+) -> None:
+    made = manifest("never-made")
+    change(made)
+    status, answer = post(there, json.dumps(made).encode())
+    assert (status, answer["error"]["field"]) == (422, field)
+    assert words in answer["error"]["message"]
+    assert "never-made" not in {job.id.partition("/")[2] for job in there.client.jobs()}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        pytest.param(b"{nope", 422, id="no JSON"),
+        pytest.param(b"[1]", 422, id="a list"),
+        pytest.param(b'{"metadata": {"name": "\\ud800"}}', 422, id="half a character"),
+        pytest.param(b'{"x": "' + b"x" * 3_000_000 + b'"}', 413, id="a body of 3 MB"),
+    ],
+)
+def test_a_body_that_is_no_job_is_turned_away(there: Stage, body: bytes, status: int) -> None:
+    answered, answer = post(there, body)
+    assert answered == status
+    assert answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        pytest.param(said("deadline", "2020-01-01T00:00Z"), "deadline_in_the_past", id="past"),
+        pytest.param(put(*LIMITS, GPU, value="99"), "does_not_fit_any_node", id="a huge worker"),
+        pytest.param(said("widths", "64"), "does_not_fit_cluster", id="more than the cluster"),
+        pytest.param(
+            said("epoch-estimate", None), "unknown_model_needs_profiling", id="nothing to go by"
+        ),
+        pytest.param(said("deadline", "5s"), "deadline_before_fastest_finish", id="too soon"),
+    ],
+)
+def test_what_cannot_be_promised_is_refused_with_a_reason(
+    there: Stage, change: Callable[[Manifest], None], code: str, request: pytest.FixtureRequest
+) -> None:
+    made = manifest(f"refused-{code.replace('_', '-')[:30]}", model=code)
+    change(made)
+    status, answer = post(there, json.dumps(made).encode())
+    assert status == 201
+    until(lambda: there.client.job(answer["id"]).state == "refused", limit_s=20, what="a refusal")
+    refused = there.client.job(answer["id"])
+    assert refused.reason_code == code
+    assert refused.reason
+    assert refused.workers == 0
+
+
+def test_a_name_is_given_once_and_the_first_job_keeps_it(there: Stage) -> None:
+    first = manifest("mine")
+    other = manifest("mine")
+    other["metadata"]["annotations"]["laxity.dev/idempotency-key"] = "another"
+    assert post(there, json.dumps(first).encode())[0] == 201
+    assert post(there, json.dumps(first).encode())[0] == 200  # the same key attaches
+    status, answer = post(there, json.dumps(other).encode())
+    assert (status, answer["error"]["code"]) == (409, "duplicate")
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        pytest.param("raises", "ValueError: the loss is gone", id="a function that raises"),
+        pytest.param("nowhere", "nowhere", id="a function that is not there"),
+        pytest.param("never_enters", "without entering", id="a function without epochs"),
+        pytest.param("leaves", "it trained nothing", id="os._exit(0) before the first epoch"),
+        pytest.param("leaves_midway", "before the last epoch's end", id="os._exit(0) in an epoch"),
+    ],
+)
+def test_a_training_that_fails_says_why_on_its_job(there: Stage, function: str, words: str) -> None:
+    job = submit(there, f"fails-{function.replace('_', '-')}", function)
+    until(lambda: there.client.job(job).state == "failed", limit_s=60, what="the failure")
+    assert words in there.client.job(job).error
+
+
+def test_a_result_that_cannot_be_written_is_set_aside_and_its_training_stays_finished(
+    there: Stage,
+) -> None:
+    poisoned = [
+        submit(there, name.replace("_", "-"), name)
+        for name in ("too_large", "too_deep", "half_a_character")
+    ]
+    for job in poisoned:
+        until(lambda job=job: there.client.job(job).ended, limit_s=90, what=f"the end of {job}")  # type: ignore[misc]
+    submit(there, "beside", "good")
+    until(lambda: there.client.job("default/beside").ended, limit_s=60, what="its end")
+    before = listed(there)
+    poison_as_an_earlier_laxity_did(there, poisoned[0])
+    submit(there, "after", "good")
+    until(lambda: there.client.job("default/after").ended, limit_s=60, what="its end")
+    for views in (before, listed(there)):
+        for job in poisoned:
+            assert (views[job]["state"], views[job]["outcome"]) == ("finished", "kept")
+    assert before[poisoned[0]]["result"] == {"seed": str(2**64)}, "kept as a text"
+    assert listed(there)[poisoned[0]]["result"] is None
+    assert "its result is no JSON that can be kept" in listed(there)[poisoned[0]]["error"]
+    assert there.client.job("default/beside").kept is True
+    assert there.client.job("default/after").kept is True
+
+
+def listed(there: Stage) -> dict[str, Any]:
+    """What `laxity ls` shows."""
+    shown = subprocess.run(
+        [str(LAXITY), "ls", "--all", "--json"],
+        env=there.env,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    jobs = json.loads(shown.stdout)["jobs"]
+    return {job["id"]: job for job in jobs}
+
+
+def poison_as_an_earlier_laxity_did(there: Stage, job: str) -> None:
+    """A result that no writer takes stands in the store of a service that starts."""
+    uid = there.client.job(job).uid
+    there.service.kill()
+    there.service.wait()
+    with sqlite3.connect(there.home / "laxity.db") as database:
+        asked = "SELECT said FROM observed_runs WHERE uid = ?"
+        (said,) = database.execute(asked, (uid,)).fetchone()
+        poisoned = json.dumps(json.loads(said) | {"result": {"seed": 2**64}})
+        database.execute("UPDATE observed_runs SET said = ? WHERE uid = ?", (poisoned, uid))
+    database.close()
+    there.start_service()
+    until(there.client.alive, limit_s=60, what="the service")
+
+
+def test_a_finish_after_the_year_9999_keeps_nobody_waiting(there: Stage) -> None:
+    """An estimate that long is turned away; what workers report may still add up to it."""
+    ask = manifest("far", "endless", model="far")
+    said = ask["metadata"]["annotations"]
+    said |= {names.EPOCHS: "1000000", names.EPOCH_ESTIMATE: "4d", names.CLASS: "soft"}
+    status, answer = post(there, json.dumps(ask).encode())
+    assert (status, answer["error"]["field"]) == (422, "epoch_estimate")
+    said[names.EPOCH_ESTIMATE] = "1s"
+    far = there.client.submit(ask)
+    until(lambda: there.client.job(far.id).workers > 0, limit_s=30, what="its start")
+    lines = [
+        {"seq": seq, "kind": "epoch", "at": time.time(), "epoch": seq, "epoch_s": LONGEST_S, "width": 1}
+        for seq in (1, 2, 3)
+    ]  # fmt: skip
+    told = json.dumps({"uid": far.uid, "reports": lines}).encode()
+    assert post(there, told, "/v1/jobs/default/far/signal")[1]["acked"] == 3
+    until(lambda: there.client.job(far.id).epochs_done == 3, limit_s=30, what="three epochs")
+    good = submit(there, "beside-far", "good")
+    until(lambda: there.client.job(good).ended, limit_s=60, what="its end")
+    shown = listed(there)
+    for command in (["ls"], ["show", "far"], ["explain", "far"]):
+        subprocess.run([str(LAXITY), *command], env=there.env, check=True, timeout=60)
+    there.client.cancel(far.id)
+    assert shown[far.id]["p90_at"] > LAST_AT
+    assert shown[good]["outcome"] == "kept"
+
+
+def test_a_training_without_an_epochs_end_can_be_cancelled_and_one_that_is_starting_too(
+    there: Stage,
+) -> None:
+    endless = submit(there, "endless", "endless")
+    until(lambda: there.client.job(endless).workers > 0, limit_s=30, what="its start")
+    starting = submit(there, "starting", "endless")
+    for job in (starting, endless):
+        there.client.cancel(job)
+        until(lambda job=job: there.client.job(job).state == "cancelled", limit_s=40, what=job)  # type: ignore[misc]
+    until(lambda: not there.workers(), limit_s=60, what="their workers to be gone")
+
+
+def test_a_good_job_beside_all_this_is_promised_and_kept(there: Stage) -> None:
+    job = submit(there, "good", "good")
+    until(lambda: there.client.job(job).ended, limit_s=60, what="its end")
+    ended = there.client.job(job)
+    assert (ended.state, ended.verdict, ended.kept) == ("finished", "promised", True)
+    assert ended.result == {"epochs": 3}
+
+
+def manifest(name: str, function: str = "good", *, model: str = "bad-input") -> Manifest:
+    spec = TrainingSpec(
+        name=name,
+        qos=QoS.of(deadline="20m", epoch_estimate="1s"),
+        model=model,
+        epochs=3,
+        entry=f"{TRAININGS}:{function}",
+        idempotency_key=name,
+    )
+    copied: Manifest = json.loads(json.dumps(spec.to_manifest()))
+    return copied
+
+
+def submit(there: Stage, name: str, function: str) -> str:
+    return there.client.submit(manifest(name, function)).id
+
+
+def post(there: Stage, body: bytes, path: str = "/v1/jobs") -> tuple[int, Any]:
+    request = urllib.request.Request(  # noqa: S310 - loopback
+        f"{there.url}{path}", data=body, headers={"Content-Type": "application/json", **bearer()}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310
+            return reply.status, json.loads(reply.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())

@@ -1,0 +1,200 @@
+"""A Job that somebody wrote by hand, as docs/manifest.md shows it, trains on a real node."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from laxity import names
+from tests.kubernetes.test_admission import job as any_job
+from tests.support.builders import TOKEN
+from tests.support.kubernetes.kubectl import kubectl
+from tests.support.kubernetes.podground import MANIFESTS, PATIENCE_S, PodGround
+from tests.support.kubernetes.realnode import IMAGE
+from tests.support.kubernetes.service import LAXITY
+from tests.support.programs.podtrainings import weights_after
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+EPOCHS = 90  # as docs/manifest.md says
+POLICIES = [MANIFESTS / "mutating-v1beta1" / f"{name}.yaml" for name in ("environment", "suspend")]
+TRAIN = """
+import sys
+
+sys.path.append({root!r})
+from tests.support.programs.podtrainings import paced
+
+
+def resnet(training):
+    return paced(training, {folder!r})
+"""
+Json = dict[str, Any]
+
+
+@pytest.mark.parametrize("how", ["kubectl apply", "laxity submit"])
+def test_the_documented_job_is_promised_and_trains(how: str, ground: PodGround, place: str) -> None:
+    folder = laid_out(ground, place)
+    job = at_home(documented_job(), ground, folder, place)
+    if how == "kubectl apply":
+        kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+    else:
+        submitted(ground, untold(job), folder, place)
+
+    kept_its_promise(ground, place, folder)
+
+
+@pytest.mark.usefixtures("policies")
+def test_two_workers_whose_job_says_nothing_of_their_environment_are_told_by_the_policies(
+    ground: PodGround, place: str
+) -> None:
+    folder = laid_out(ground, place)
+    job = bare(at_home(documented_job(), ground, folder, place))
+    kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+    kept_its_promise(ground, place, folder)
+    notes = [json.loads(line) for line in (folder / "notes.jsonl").read_text().splitlines()]
+    trained = sorted((one["rank"], one["epoch"]) for one in notes if one["what"] == "trained")
+    assert trained == [(rank, epoch) for rank in (0, 1) for epoch in range(1, EPOCHS + 1)]
+    assert {one["width"] for one in notes} == {2}, "they have found each other"
+
+
+@pytest.mark.soak  # a minute until a worker counts as one that does not come up
+@pytest.mark.usefixtures("policies")
+def test_what_its_workers_die_of_is_told_with_exit_code_and_last_line(
+    ground: PodGround, place: str
+) -> None:
+    folder = laid_out(ground, place)
+    (folder / "train.py").write_text("import no_such_package\n")
+    job = bare(at_home(documented_job(), ground, folder, place))
+    kubectl(ground.cluster, "apply", "-f", "-", text=yaml.safe_dump(job))
+    ground.until(lambda: bool(told(ground, place)), "an Event that says why it does not train")
+    assert re.fullmatch(
+        r"only 0 of 2 workers run: worker [01] failed with exit code 1: "
+        r"ModuleNotFoundError: No module named 'no_such_package'",
+        told(ground, place),
+    )
+
+
+def told(ground: PodGround, place: str) -> str:
+    """The Event about workers that fail, as `kubectl describe` shows it; later ones follow."""
+    asked = ["-n", place, "get", "events", "--field-selector=involvedObject.kind=Job", "-o", "json"]
+    events = json.loads(kubectl(ground.cluster, *asked))["items"]
+    return next((str(one["message"]) for one in events if "workers run" in one["message"]), "")
+
+
+@pytest.fixture
+def policies(ground: PodGround) -> Iterator[None]:
+    """The mutating ones; enforced some moments after they were created."""
+    files = [word for file in POLICIES for word in ("-f", str(file))]
+    kubectl(ground.cluster, "apply", *files)
+    ground.until(lambda: mutates(ground), "the policies to be enforced")
+    yield
+    kubectl(ground.cluster, "delete", *files)
+
+
+def mutates(ground: PodGround) -> bool:
+    probe = any_job("probe", annotations={names.EPOCHS: "1"}, suspend=False)
+    dry = ["create", "-n", "default", "-f", "-", "--dry-run=server", "-o", "json"]
+    made = json.loads(kubectl(ground.cluster, *dry, text=json.dumps(probe)))
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    return made["spec"]["suspend"] is True and {"env", "envFrom"} <= container.keys()
+
+
+def kept_its_promise(ground: PodGround, place: str, folder: Path) -> None:
+    """It trains to its end, and the service has heard of each epoch."""
+    ground.until(lambda: state(ground, place) in {"finished", "failed"}, f"its end; see {folder}")
+    view = ground.client.job(f"{place}/nightly")
+    assert (view.state, view.verdict, view.epochs_done) == ("finished", "promised", EPOCHS)
+    assert view.result["weights"] == pytest.approx(weights_after(EPOCHS))
+    uid = kubectl(
+        ground.cluster, "-n", place, "get", "job", "nightly", "-o", "jsonpath={.metadata.uid}"
+    )
+    assert [one.name for one in (folder / "checkpoints").iterdir()] == [uid]
+
+
+def laid_out(ground: PodGround, place: str) -> Path:
+    """The folder with what is trained, beside the secret that tells workers where the service is."""
+    folder = ground.folder / place
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "train.py").write_text(TRAIN.format(folder=str(folder), root=str(ROOT)))
+    (folder / "pace").write_text("0")
+    url = f"--from-literal={names.ENV_URL}={ground.url}"
+    kubectl(ground.cluster, "-n", place, "create", "secret", "generic", "laxity-worker", url)
+    return folder
+
+
+def documented_job() -> Json:
+    """The YAML of the section on kubectl, as it stands there."""
+    text = (ROOT / "docs/manifest.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("## With kubectl alone")
+    found = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
+    assert found
+    job: Json = yaml.safe_load(found[1])
+    assert job["metadata"]["annotations"][names.EPOCHS] == str(EPOCHS)
+    return job
+
+
+def at_home(job: Json, ground: PodGround, folder: Path, place: str) -> Json:
+    """With the image, volumes and namespace of this cluster, which a reader too would fill in."""
+    job["metadata"]["namespace"] = place
+    pod = job["spec"]["template"]["spec"]
+    (container,), (volume,) = pod["containers"], pod["volumes"]
+    template = ground.template()
+    container |= {"image": template["image"], "imagePullPolicy": template["imagePullPolicy"]}
+    container["resources"]["requests"] = template["resources"]["requests"]
+    container["volumeMounts"] += template["volumeMounts"]
+    del volume["persistentVolumeClaim"]
+    volume["hostPath"] = {"path": str(folder / "checkpoints")}
+    pod["volumes"] += template["volumes"]
+    pod |= {"hostNetwork": True, "nodeSelector": template["nodeSelector"]}
+    for row in container["env"]:
+        if row["name"] == names.ENV_JOB:
+            row["value"] = f"{place}/nightly"
+    container["env"].append({"name": "PATH", "value": ground.host.path})
+    container["workingDir"] = str(folder)
+    assert container["image"] == IMAGE
+    return job
+
+
+def untold(job: Json) -> Json:
+    """Without the lines that `laxity submit` adds by itself."""
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    del container["envFrom"]
+    container["env"] = [row for row in container["env"] if row["name"] == "PATH"]
+    return job
+
+
+def bare(job: Json) -> Json:
+    """Two workers, no word of environment or suspension; one Python is there without a PATH."""
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    del container["envFrom"], container["env"], job["spec"]["suspend"]
+    container["command"][0] = sys.executable
+    job["spec"] |= {"parallelism": 2, "completions": 2}
+    job["metadata"]["annotations"][names.WIDTHS] = "2"
+    return job
+
+
+def submitted(ground: PodGround, job: Json, folder: Path, place: str) -> None:
+    file = folder / "job.yaml"
+    file.write_text(yaml.safe_dump(job), encoding="utf-8")
+    done = subprocess.run(
+        [str(LAXITY), "submit", str(file), "--namespace", place],
+        env=os.environ | {names.ENV_URL: ground.url, names.ENV_TOKEN: TOKEN},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def state(ground: PodGround, place: str) -> str:
+    found = {job.id: job.state for job in ground.client.jobs(place)}
+    return str(found.get(f"{place}/nightly", ""))

@@ -1,0 +1,178 @@
+"""Nodes that are emptied, and pods that make way: their Jobs start elsewhere, with no time lost."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from laxity import names
+from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.ground import ELASTIC, HARD, Ground, ground
+from tests.support.kubernetes.history import kept, width
+from tests.support.kubernetes.kubectl import apply, kubectl
+from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.replicas import Replica
+from tests.support.kubernetes.service import Json, training_job
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+SOON_S = 25.0  # on a busy machine; pods have 60 s to come up
+FOREIGN = "urgent-inference"
+
+
+@pytest.fixture(scope="module")
+def replica(
+    account: None, cluster: Cluster, nursery: Nursery, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replica]:
+    with Replica(cluster, nursery, tmp_path_factory.mktemp("drain") / "service") as made:
+        yield made
+
+
+@pytest.fixture
+def there(replica: Replica, cluster: Cluster, namespace: str) -> Iterator[Ground]:
+    with ground(cluster, namespace, replica) as made:
+        yield made
+    for node in json.loads(kubectl(cluster, "get", "nodes", "-o", "json"))["items"]:
+        kubectl(cluster, "uncordon", node["metadata"]["name"])
+
+
+def nodes_of(there: Ground, name: str) -> set[str]:
+    """Where its workers run."""
+    found = there.history.now()[1]
+    return {
+        pod["spec"]["nodeName"]
+        for pod in found
+        if pod["metadata"].get("labels", {}).get("job-name") == name
+        and pod["status"].get("phase") == "Running"
+        and "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def node_of(there: Ground, name: str) -> str:
+    there.until(lambda: there.formed([name]) == 1 and bool(nodes_of(there, name)), f"{name} to run")
+    (node,) = nodes_of(there, name)
+    return node
+
+
+def elsewhere(there: Ground, name: str, node: str) -> None:
+    """Returns when it runs on other nodes."""
+    there.cluster.until(
+        lambda: bool(nodes_of(there, name)) and node not in nodes_of(there, name),
+        SOON_S,
+        f"{name} to leave {node}; log of the service: {there.replicas[0].log}",
+    )
+    there.until(lambda: width(there.named(name)) > 0, "its own word")
+
+
+def reasons(there: Ground, name: str) -> list[str]:
+    about = f"involvedObject.name={name}"
+    said = kubectl(
+        there.cluster,
+        "-n",
+        there.namespace,
+        "get",
+        "events",
+        "--field-selector",
+        about,
+        "-o",
+        "json",
+    )
+    return [
+        one["reason"]
+        for one in json.loads(said)["items"]
+        if one["source"].get("component") == "laxity"
+    ]
+
+
+def test_workers_leave_a_cordoned_node_at_the_end_of_their_epoch(there: Ground) -> None:
+    (name,) = there.apply(1, ELASTIC, run_s=None)
+    node = node_of(there, name)
+    kubectl(there.cluster, "cordon", node)
+    elsewhere(there, name, node)
+    there.until(lambda: "StoppedAtEpoch" in reasons(there, name), "it was stopped")
+    assert "NodeCordoned" in reasons(there, name)
+    assert kept(there.named(name))["preemptions"] == 1
+    late = there.apply(12, HARD)
+    there.until(lambda: there.finished(late) == 12, "others to finish on three nodes")
+    assert all(node not in json.loads(nodes) for nodes in sent(there, late))
+
+
+def sent(there: Ground, called: list[str]) -> list[str]:
+    jobs = [there.named(name) for name in called]
+    return [job["metadata"]["annotations"].get(names.NODES, "[]") for job in jobs]
+
+
+def test_a_job_that_cannot_be_stopped_is_drained_and_starts_elsewhere_at_once(
+    there: Ground,
+) -> None:
+    (name,) = there.apply(1, {**HARD, "preemptible": "false"}, run_s=None)
+    node = node_of(there, name)
+    kubectl(there.cluster, "cordon", node)
+    kubectl(there.cluster, "drain", node, "--force", "--ignore-daemonsets", "--timeout=20s")
+    elsewhere(there, name, node)
+    found = reasons(there, name)
+    assert "WorkerDisplaced" in found
+    assert not {"PodsDoNotFit", "NodeCordoned"} & set(found)
+    assert kept(there.named(name)).get("failed_starts", 0) == 0
+
+
+def test_a_drain_that_a_budget_holds_back_waits_for_the_end_of_the_epoch(there: Ground) -> None:
+    job = training_job(there.namespace, "guarded", ELASTIC)
+    job["spec"]["template"]["metadata"]["labels"] = {"stops": "at-epochs"}
+    apply(there.cluster, budget(there.namespace), job)
+    there.until(lambda: "guarded" in there.history.jobs, "it is seen")
+    node = node_of(there, "guarded")
+    kubectl(there.cluster, "drain", node, "--force", "--ignore-daemonsets", "--timeout=25s")
+    elsewhere(there, "guarded", node)
+    found = reasons(there, "guarded")
+    assert {"NodeCordoned", "StoppedAtEpoch"} <= set(found)
+    assert "WorkerDisplaced" not in found
+
+
+def budget(namespace: str) -> Json:
+    """As docs/kubernetes/nodes.md shows it."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "trainings", "namespace": namespace},
+        "spec": {"minAvailable": 1_000_000, "selector": {"matchLabels": {"stops": "at-epochs"}}},
+    }
+
+
+def test_a_job_whose_pod_was_preempted_by_priority_starts_elsewhere_at_once(there: Ground) -> None:
+    name, job = "modest", training_job(there.namespace, "modest", {**HARD, "preemptible": "false"})
+    job["spec"]["template"]["metadata"]["annotations"]["test.laxity/stop-for"] = "2s"
+    apply(there.cluster, job)
+    there.until(lambda: name in there.history.jobs, "it is seen")
+    node = node_of(there, name)
+    apply(there.cluster, priority_class(), urgent_pod(there.namespace, node))
+    try:
+        elsewhere(there, name, node)
+    finally:
+        kubectl(there.cluster, "delete", "priorityclass", FOREIGN)
+        kubectl(there.cluster, "-n", there.namespace, "delete", "pod", FOREIGN)
+    assert "WorkerDisplaced" in reasons(there, name)
+    assert kept(there.named(name)).get("failed_starts", 0) == 0
+
+
+def priority_class() -> Json:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": FOREIGN},
+        "value": 1_000,
+    }
+
+
+def urgent_pod(namespace: str, node: str) -> Json:
+    """It wants all GPUs of one node."""
+    container = {"name": "serve", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": FOREIGN, "namespace": namespace},
+        "spec": {
+            "priorityClassName": FOREIGN,
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [container],
+        },
+    }

@@ -1,0 +1,177 @@
+"""The Lease on a real API server, by clocks that a test sets."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from laxity_k8s.cluster_api import ApiError, Json, Kind, Patch
+from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.lease import Brief, Lease, Pace
+from tests.support.kubernetes.cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+PACE = Pace(15.0)
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Room:
+    """Candidates for one lease; `told` counts who was woken."""
+
+    api: KubernetesApi
+    namespace: str
+    told: list[str] = field(default_factory=list)
+
+    def candidate(self, me: str, clock: Clock, api: Brief | None = None) -> Lease:
+        return Lease(
+            api or self.api, namespace=self.namespace, me=me, pace=PACE, clock=clock,
+            fence=lambda *_: None, on_change=lambda: self.told.append(me),
+        )  # fmt: skip
+
+    def spec(self) -> Json:
+        found: Json = self.api.get("leases", f"{self.namespace}/laxity")["spec"]
+        return found
+
+
+@dataclass
+class Rival:
+    """The same API; somebody else has a round of its own between our look and our word."""
+
+    api: KubernetesApi
+    other: Lease
+
+    def get(self, kind: Kind, object_id: str) -> Json:
+        try:
+            return self.api.get(kind, object_id)
+        finally:
+            self.other.round()
+
+    def create(self, kind: Kind, body: Json) -> Json:
+        return self.api.create(kind, body)
+
+    def patch(self, patch: Patch) -> Json:
+        return self.api.patch(patch)
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Cluster) -> Iterator[KubernetesApi]:
+    made = KubernetesApi(cluster.kubeconfig)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def room(api: KubernetesApi, namespace: str) -> Room:
+    return Room(api, namespace)
+
+
+def test_the_first_has_it_and_keeps_it_while_it_renews(room: Room) -> None:
+    mine, its = Clock(), Clock()
+    one, other = room.candidate("one", mine), room.candidate("other", its)
+    for _ in range(3):
+        one.round()
+        other.round()
+        mine.now += PACE.acts_for_s - 1.0
+        its.now += PACE.lease_s
+    assert (one.leads(), other.leads()) == (True, False)
+    assert (one.holder, other.holder) == ("one", "one")
+    assert (one.reign, other.reign) == (1, 0)
+    assert room.told == ["one"]
+
+
+def test_a_silent_holder_stops_by_its_own_clock_before_others_take_over_by_theirs(
+    room: Room,
+) -> None:
+    mine, its = Clock(), Clock(9e9)
+    one, other = room.candidate("one", mine), room.candidate("other", its)
+    one.round()
+    other.round()
+    mine.now += PACE.acts_for_s
+    assert not one.leads()
+    its.now += PACE.lease_s - 0.01
+    other.round()
+    assert not other.leads()
+    its.now += 0.01
+    other.round()
+    assert other.leads()
+    one.round()
+    assert (one.leads(), one.holder) == (False, "other")
+    assert room.spec()["leaseTransitions"] == 1
+
+
+def test_of_two_who_take_it_in_the_same_moment_one_has_it(room: Room) -> None:
+    other = room.candidate("other", Clock())
+    one = room.candidate("one", Clock(), Rival(room.api, other))
+    one.round()
+    assert (one.leads(), other.leads()) == (False, True)
+    assert room.spec()["holderIdentity"] == "other"
+
+
+def test_a_renewal_counts_from_before_it_was_asked_for(room: Room) -> None:
+    mine = Clock()
+    one = room.candidate("one", mine)
+    one.round()
+    slow = room.candidate("slow", Clock())  # its round never wins: it only takes up time
+    late = room.candidate("one", mine, Rival(room.api, slow))
+    late._wins, late._acts_until = one._wins, one._acts_until
+
+    def round_that_takes_long() -> None:
+        mine.now += PACE.acts_for_s
+
+    slow.round = round_that_takes_long  # type: ignore[method-assign]
+    late.round()
+    assert not late.leads()
+
+
+def test_a_lease_that_was_given_back_is_taken_at_once(room: Room) -> None:
+    one, other = room.candidate("one", Clock()), room.candidate("other", Clock())
+    one.begin()
+    while not one.leads():
+        pass
+    one.close()
+    other.round()
+    assert other.leads()
+    assert not one.leads()
+
+
+def test_a_lease_that_was_deleted_is_made_anew_and_counts_as_another_reign(room: Room) -> None:
+    one = room.candidate("one", Clock())
+    one.round()
+    room.api.delete("leases", f"{room.namespace}/laxity")
+    one.round()
+    assert one.reign == 2
+
+
+def test_an_api_server_that_does_not_answer_leaves_the_lease_as_it_was(room: Room) -> None:
+    mine = Clock()
+    one = room.candidate("one", mine)
+    one.round()
+    away = room.candidate("one", mine, Away())
+    away._wins, away._acts_until = one._wins, one._acts_until
+    away.round()
+    assert away.leads()
+    mine.now += PACE.acts_for_s
+    assert not away.leads()
+
+
+@dataclass
+class Away:
+    """Nobody answers."""
+
+    def get(self, kind: Kind, object_id: str) -> Json:
+        raise ApiError("no answer")
+
+    def create(self, kind: Kind, body: Json) -> Json:
+        raise ApiError("no answer")
+
+    def patch(self, patch: Patch) -> Json:
+        raise ApiError("no answer")

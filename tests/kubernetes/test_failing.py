@@ -1,0 +1,77 @@
+"""What laxity writes to fail a Job does fail it on Kubernetes, whatever its pods have come to."""
+
+import json
+import time
+
+import pytest
+
+from laxity import names
+from laxity_k8s.act.adoption import failure_patch
+from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.conditions import condition
+from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.kubectl import apply, kubectl
+from tests.support.kubernetes.service import training_job
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(200)]
+
+
+@pytest.mark.parametrize(
+    ("has_failed", "suspended"),
+    [
+        pytest.param(True, False, id="a pod has failed"),
+        pytest.param(True, True, id="a pod has failed, suspended since"),
+        pytest.param(False, False, id="a pod runs"),
+        pytest.param(None, True, id="it has never run"),
+    ],
+)
+def test_a_job_is_failed_by_its_status_in_the_words_of_laxity(
+    cluster: Cluster, namespace: str, *, has_failed: bool | None, suspended: bool
+) -> None:
+    place = f"/apis/batch/v1/namespaces/{namespace}/jobs/fails"
+    apply(cluster, training_job(namespace, "fails", {}, labels={}, suspend=has_failed is None))
+    if has_failed is not None:
+        cluster.until(lambda: bool(pods_of(cluster, namespace)), 60.0, "its pod")
+    if has_failed:
+        fail(cluster, namespace, pods_of(cluster, namespace)[0])
+        cluster.until(lambda: cluster.ask("GET", place)["status"].get("failed"), 60.0, "a failure")
+    if suspended:
+        patch(cluster, namespace, "job/fails", {"spec": {"suspend": True}})
+        cluster.until(
+            lambda: condition(cluster.ask("GET", place), "Suspended") == "True", 60.0, "its stop"
+        )
+    job = cluster.ask("GET", place)
+    failure = failure_patch(job, "WorkersKeepFailing", "boo", now=time.time())
+    patch(cluster, namespace, "job/fails", dict(failure.body), "--subresource=status")
+
+    cluster.until(
+        lambda: condition(cluster.ask("GET", place), "Failed") == "True", 60.0, "the Job's end"
+    )
+    ended = cluster.ask("GET", place)
+    ends = {one["type"]: (one["reason"], one["message"]) for one in ended["status"]["conditions"]}
+    assert ends["Failed"] == ("WorkersKeepFailing", "boo")
+    assert ended["metadata"]["annotations"][names.REASON] == "boo"
+    assert ended["spec"] == job["spec"]
+    cluster.until(lambda: not pods_of(cluster, namespace), 60.0, "its pods to be gone")
+
+
+def pods_of(cluster: Cluster, namespace: str) -> list[Json]:
+    found: list[Json] = cluster.ask("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return [pod for pod in found if pod["status"].get("phase") == "Running"]
+
+
+def fail(cluster: Cluster, namespace: str, pod: Json) -> None:
+    end = {"exitCode": 1, "finishedAt": pod["metadata"]["creationTimestamp"]}
+    named = pod["spec"]["containers"][0]["name"]
+    status = {
+        "phase": "Failed",
+        "containerStatuses": [
+            {**pod["status"]["containerStatuses"][0], "name": named, "state": {"terminated": end}}
+        ],
+    }
+    named = f"pod/{pod['metadata']['name']}"
+    patch(cluster, namespace, named, {"status": status}, "--subresource=status")
+
+
+def patch(cluster: Cluster, namespace: str, what: str, body: Json, *more: str) -> None:
+    kubectl(cluster, "-n", namespace, "patch", what, "--type=merge", "-p", json.dumps(body), *more)

@@ -1,0 +1,121 @@
+"""What `kubectl apply -k k8s/manifests/...` would create is taken by a real API server."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from laxity_scheduler.service.metrics import Metrics
+from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.kubectl import kubectl
+
+pytestmark = pytest.mark.cluster
+
+MANIFESTS = Path(__file__).parents[2] / "k8s" / "manifests"
+SHARED = {
+    "ClusterRole", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "Role",
+    "RoleBinding", "Service", "ServiceAccount", "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "replicas"),
+    [("sqlite", set[str](), 1), ("postgres", {"PodDisruptionBudget"}, 2)],
+)
+def test_manifests_build_and_are_accepted(
+    cluster: Cluster, kind: str, own: set[str], replicas: int
+) -> None:
+    built = kubectl(cluster, "kustomize", str(MANIFESTS / kind))
+    objects = list(yaml.safe_load_all(built))
+    assert {one["kind"] for one in objects} == SHARED | own
+    deployment = next(one for one in objects if one["kind"] == "Deployment")
+    assert deployment["spec"]["replicas"] == replicas
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    said = kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built).splitlines()
+    assert len(said) == len(objects), said
+    assert all(line.endswith("(server dry run)") for line in said), said
+
+
+LEARNED = ("base/namespace.yaml", "sqlite/volume.yaml")
+
+
+def test_uninstalling_keeps_what_was_learned_and_a_second_install_finds_it(
+    cluster: Cluster,
+) -> None:
+    first = [word for name in LEARNED for word in ("-f", str(MANIFESTS / name))]
+    kubectl(cluster, "apply", *first)
+    volume = ["-n", "laxity", "get", "pvc", "laxity", "-o", "jsonpath={.metadata.uid}"]
+    before = kubectl(cluster, *volume)
+    whole = ["-k", str(MANIFESTS / "sqlite")]
+    kubectl(cluster, "apply", *whole)
+    kubectl(cluster, "delete", *whole, "--wait=false")
+    try:
+        assert not kubectl(cluster, "-n", "laxity", "get", "deployments", "-o", "name")
+        assert kubectl(cluster, *volume) == before
+        kubectl(cluster, "apply", *first)
+        kubectl(cluster, "apply", *whole)
+        assert kubectl(cluster, *volume) == before
+    finally:  # the policies would hold for other tests
+        kubectl(cluster, "delete", *whole, "--wait=false")
+        kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "rbac.yaml"))
+
+
+def test_alerts_ask_only_for_what_a_service_exports(cluster: Cluster, tmp_path: Path) -> None:
+    objects = built_with(cluster, tmp_path, "sqlite", "prometheus")
+    rules = next(one for one in objects if one["kind"] == "PrometheusRule")["spec"]["groups"]
+    asked = {
+        name
+        for group in rules
+        for rule in group["rules"]
+        for name in re.findall(r"\blaxity_\w+", rule["expr"])
+    }
+    exported = {line.split()[2] for line in exposition() if line.startswith("# TYPE")}
+    assert asked
+    assert {name.removesuffix("_total") for name in asked} <= {
+        name.removesuffix("_total") for name in exported
+    }
+    monitor = next(one for one in objects if one["kind"] == "ServiceMonitor")
+    service = next(one for one in objects if one["kind"] == "Service")
+    assert (
+        monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    )
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+
+
+def exposition() -> list[str]:
+    return Metrics().exposition().decode().splitlines()
+
+
+def test_replicas_are_given_the_same_tokens(cluster: Cluster) -> None:
+    """Whatever each has to know of the other stands in one secret, and cannot be left out."""
+    built = yaml.safe_load_all(kubectl(cluster, "kustomize", str(MANIFESTS / "postgres")))
+    deployment = next(one for one in built if one["kind"] == "Deployment")
+    env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    secret = [one["valueFrom"]["secretKeyRef"] for one in env if "secretKeyRef" in str(one)]
+    shared = ["LAXITY_STORE", "LAXITY_TOKEN", "LAXITY_WORKER_SECRET"]
+    assert secret == [{"name": "laxity", "key": key} for key in shared]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_labelled_jobs_can_be_suspended_by_adding_a_component(
+    cluster: Cluster, tmp_path: Path, kind: str
+) -> None:
+    """The mutating policy of the cluster's version is a component beside the base."""
+    objects = built_with(cluster, tmp_path, kind, "mutating-v1beta1")
+    built = yaml.safe_dump_all(objects)
+    kinds = [one["kind"] for one in objects]
+    assert {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} <= set(kinds)
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    kubectl(cluster, "apply", "--dry-run=server", "-f", "-", text=built)
+
+
+def built_with(cluster: Cluster, tmp_path: Path, kind: str, component: str) -> list[dict[str, Any]]:
+    """The objects of a kustomization of one's own: a base, and a component beside it."""
+    there = Path("..", *[".."] * len(tmp_path.parts))
+    root = [str(there / MANIFESTS.relative_to("/") / part) for part in (kind, component)]
+    chosen = {"resources": root[:1], "components": root[1:]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(chosen))
+    return list(yaml.safe_load_all(kubectl(cluster, "kustomize", str(tmp_path))))

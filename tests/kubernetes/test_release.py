@@ -1,0 +1,62 @@
+"""`laxity release --all` on a cluster: what runs goes on, and nothing else is started."""
+
+import json
+import urllib.request
+
+import pytest
+
+from laxity import names
+from laxity_k8s.json_tree import identity
+from laxity_k8s.objects.conditions import is_finished
+from tests.support.builders import bearer
+from tests.support.kubernetes.place import HARD, Place, annotations, judged, labels, running
+from tests.support.kubernetes.service import Json, verdict_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(200)]
+WHENEVER = {"epochs": "1000", "epoch-estimate": "10s", "widths": "1"}
+
+
+def release(there: Place) -> Json:
+    url = f"http://127.0.0.1:{there.service.port}/v1/release"
+    asked = urllib.request.Request(url, method="POST", data=b"{}", headers=bearer())
+    asked.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(asked, timeout=30) as reply:  # noqa: S310 - http on loopback
+        found: Json = json.load(reply)
+    return found
+
+
+def unfinished(there: Place) -> dict[str, Json]:
+    """All Jobs of laxity in the cluster that have not ended, by id."""
+    answer = there.cluster.ask("GET", f"/apis/batch/v1/jobs?labelSelector={names.MANAGED}") or {}
+    return {identity(job): job for job in answer["items"] if not is_finished(job)}
+
+
+def test_running_jobs_go_on_and_waiting_and_refused_ones_stay_suspended(there: Place) -> None:
+    there.apply(*[there.job(f"runs-{number}", WHENEVER) for number in range(16)])
+    there.until(lambda: sum(map(running, there.jobs())) == 16, "all GPUs to be taken")
+    there.apply(there.job("waits", WHENEVER), there.job("refused", {**HARD, "deadline": "5s"}))
+    there.until_job("waits", judged, "is judged")
+    refused = there.until_job("refused", judged, "is judged")
+    assert verdict_of(refused)["kind"] == "refusal"
+    waiting = sorted(f"{there.namespace}/{name}" for name in ("waits", "refused"))
+    before = there.pods("runs-3")
+
+    open_jobs = unfinished(there)  # those that earlier tests have left, too
+    suspended = sorted(name for name, job in open_jobs.items() if job["spec"].get("suspend"))
+
+    assert release(there) == {"released": len(open_jobs), "suspended": suspended}
+
+    mine = [name for name in open_jobs if name.startswith(f"{there.namespace}/")]
+    assert len(mine) == 18
+    assert [name for name in suspended if name in mine] == waiting
+
+    for job in there.jobs():
+        assert not set(names.OUTPUTS) & set(annotations(job))
+        assert not {names.MANAGED, names.VERDICT_LABEL, names.CLASS_LABEL} & set(labels(job))
+        name = job["metadata"]["name"]
+        assert job["spec"]["suspend"] is (name in {"waits", "refused"}), name
+    assert there.pods("runs-3") == before
+    later = there.job("later", {**HARD, "deadline": "5s"})
+    there.apply(later)
+    there.until_job("later", judged, "is judged, so a cycle has passed")
+    assert there.get("waits")["spec"]["suspend"] is True

@@ -1,0 +1,225 @@
+"""Tenants on a real API server: what they forge does not count, and no token opens more than they have.
+
+The service acts as its own account. No admission policy is installed here: what laxity believes must
+hold without one.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity_k8s.act.pod_security import violations
+from laxity_k8s.objects.status_annotation import JobStatusRecord, terms, verdict_text
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Promise
+from tests.declare.test_limits import BASELINE, RESTRICTED, template
+from tests.support.builders import bearer
+from tests.support.kubernetes.cluster import ACCOUNT, Cluster
+from tests.support.kubernetes.kubectl import apply, kubectl, tried
+from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.service import Json, Service, training_job
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
+
+SECRET = "/api/v1/namespaces/laxity/secrets/laxity-seal"
+SECRETS = SECRET.rpartition("/")[0]
+GPUS = 16
+HARD = {"epochs": "3", "epoch-estimate": "5s", "deadline": "10m", "widths": "1"}
+GREEDY = {"epochs": "100", "epoch-estimate": "700h", "deadline": "720h", "widths": str(GPUS)}
+
+
+@pytest.fixture
+def service(account: None, cluster: Cluster, nursery: Nursery, tmp_path: Any) -> Iterator[Service]:
+    made = Service(cluster, tmp_path, nursery=nursery)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def forged(namespace: str) -> Json:
+    """A Job that says of itself that it was promised all GPUs for a month, since 1970."""
+    made = training_job(namespace, "forged", GREEDY)
+    why = reason("fits", p90_at=60.0, slack_s=5.0, workers=GPUS)
+    told = Promise(4e9, 4e9 - 10, 4e9 - 5, ((4e9, GPUS),), why)
+    status = JobStatusRecord(queued_at=1.0, terms=terms(made), asked_deadline="720h", wanted=0)
+    made["metadata"]["annotations"] |= {
+        names.VERDICT: verdict_text(told), names.STATUS: status.to_text(), names.RUN_ID: "deadbeef",
+        names.SEAL: "00.00", names.PROMISED_FINISH: "2096-10-02T07:06:40Z",
+    }  # fmt: skip
+    return made
+
+
+def asked(service: Service, method: str, where: str, body: Json) -> tuple[int, Json]:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{service.port}{where}",
+        method=method,
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", **bearer()},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
+
+
+def job_of(cluster: Cluster, namespace: str, name: str) -> Json:
+    found: Json = cluster.ask("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
+    return found
+
+
+def verdict_of(job: Json) -> str:
+    """The label and the annotation say the same."""
+    kind = json.loads(job["metadata"]["annotations"].get(names.VERDICT, "{}")).get("kind")
+    label = job["metadata"]["labels"].get(names.VERDICT_LABEL)
+    agree = {("promise", "promised"), ("refusal", "refused"), ("forecast", "forecast")}
+    return str(label) if (kind, label) in agree else ""
+
+
+def until(cluster: Cluster, namespace: str, name: str, verdict: str) -> Json:
+    def is_so() -> bool:
+        return verdict_of(job_of(cluster, namespace, name)) == verdict
+
+    cluster.until(is_so, 60.0, f"{name} to be {verdict}")
+    return job_of(cluster, namespace, name)
+
+
+def test_a_forged_promise_takes_nothing_from_anybody(
+    cluster: Cluster, service: Service, namespace: str
+) -> None:
+    unlabelled = forged(namespace)
+    unlabelled["metadata"]["labels"] = {names.VERDICT_LABEL: "promised"}
+    apply(cluster, unlabelled)
+    kubectl(cluster, "-n", namespace, "label", "job", "forged", f"{names.MANAGED}=true")
+    refused = until(cluster, namespace, "forged", "refused")
+    apply(cluster, training_job(namespace, "honest", HARD))
+    until(cluster, namespace, "honest", "promised")
+
+    said = refused["metadata"]["annotations"]
+    assert json.loads(said[names.VERDICT])["reason"]["code"] == "deadline_before_fastest_finish"
+    assert names.RUN_ID not in said
+    assert names.PROMISED_FINISH not in said
+    assert "queued_at" not in json.loads(said[names.STATUS])
+
+
+def test_promises_stand_when_store_or_seal_is_lost(
+    cluster: Cluster, service: Service, namespace: str
+) -> None:
+    """The store is lost: the seal knows its own. The seal's key is lost: the store knows them."""
+    apply(cluster, training_job(namespace, "kept", HARD))
+    first = until(cluster, namespace, "kept", "promised")["metadata"]["annotations"]
+    service.kill()
+    service.start("another-home")
+    cluster.until(lambda: is_acted_on(service), 60.0, "a cycle after the store was lost")
+    second = job_of(cluster, namespace, "kept")["metadata"]["annotations"]
+    service.kill()
+    cluster.ask("DELETE", SECRET)
+    service.start("another-home")
+    cluster.until(lambda: is_acted_on(service), 60.0, "a cycle after the key was lost")
+    third = job_of(cluster, namespace, "kept")["metadata"]["annotations"]
+
+    assert cluster.ask("GET", SECRET)["data"]["key"]
+    deadlines = [json.loads(one[names.VERDICT])["deadline_at"] for one in (first, second, third)]
+    assert len(set(deadlines)) == 1
+    assert second[names.SEAL] == first[names.SEAL] != third[names.SEAL]
+    assert verdict_of(job_of(cluster, namespace, "kept")) == "promised"
+
+
+def is_acted_on(service: Service) -> bool:
+    status, answer = asked_for(service, "/v1/cluster")
+    return status == 200 and answer["cycle"] > 0 and not answer["failure"]
+
+
+def asked_for(service: Service, where: str) -> tuple[int, Json]:
+    url = f"http://127.0.0.1:{service.port}{where}"
+    request = urllib.request.Request(url, headers=bearer())
+    with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
+        return reply.status, json.load(reply)
+
+
+def test_a_token_creates_no_more_than_its_namespace_allows(
+    cluster: Cluster, service: Service, namespace: str
+) -> None:
+    kubectl(cluster, "label", "namespace", namespace, "laxity.dev/max-class=soft")
+    hard = training_job(namespace, "hard", HARD)
+    privileged = training_job(namespace, "privileged", {**HARD, "class": "soft"})
+    container = privileged["spec"]["template"]["spec"]["containers"][0]
+    container["securityContext"] = {"privileged": True}
+    system = training_job("kube-system", "system", HARD)
+    nowhere = training_job("no-such-namespace", "nowhere", HARD)
+    for where in ("/v1/jobs", "/v1/whatif"):
+        for body, words in (
+            (hard, "above what the namespace allows"),
+            (privileged, "privileged must be false"),
+            (system, "kube-system is not for trainings"),
+            (nowhere, "there is no namespace"),
+        ):
+            status, answer = asked(service, "POST", where, body)
+            assert (status, words in str(answer)) == (422, True), answer
+    soft = training_job(namespace, "soft", {**HARD, "class": "soft"})
+    assert asked(service, "POST", "/v1/jobs", soft)[0] == 201
+    made = job_of(cluster, namespace, "soft")["spec"]["template"]
+    assert violations(made, "restricted") == []
+
+
+@pytest.mark.parametrize("level", ["baseline", "restricted"])
+def test_the_tables_of_pod_security_say_what_the_api_server_says(
+    cluster: Cluster, namespace: str, level: str
+) -> None:
+    enforced = f"pod-security.kubernetes.io/enforce={level}"
+    kubectl(cluster, "label", "namespace", namespace, enforced)
+    shown = {"plain": template(), **BASELINE, **RESTRICTED}
+    for what, pod in shown.items():
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "asked", "namespace": namespace},
+            **pod,
+        }
+        for container in body["spec"].get("initContainers", ()):
+            container.setdefault("image", "init:1")
+        _, said = tried(
+            cluster, "create", "--dry-run=server", "--as=tenant-of-all", "--as-group=system:masters",
+            "-f", "-", text=json.dumps(body),
+        )  # fmt: skip
+        words = ("violates PodSecurity", "is invalid")
+        is_refused = any(one in said for one in words)
+        assert is_refused or "created" in said, f"{what}: {said}"
+        assert bool(violations(pod, level)) is is_refused, f"{what}: {said}"
+
+
+def test_the_service_acts_only_in_namespaces_where_it_is_bound(
+    account: None, cluster: Cluster, namespace: str
+) -> None:
+    """As the documentation says, for an account of one's own; elsewhere it only sees."""
+    other = "system:serviceaccount:laxity:other"
+    for role, kind in (("laxity", "clusterrolebinding"), ("laxity-namespace", "rolebinding")):
+        where = ["-n", namespace] if kind == "rolebinding" else []
+        kubectl(
+            cluster, "create", kind, "other", *where,
+            f"--clusterrole={role}", "--serviceaccount=laxity:other",
+        )  # fmt: skip
+    try:
+        for verb, what in (
+            ("create", "jobs"), ("patch", "jobs"), ("delete", "jobs"), ("patch", "pods"),
+            ("get", "namespaces"), ("create", "events"),
+        ):  # fmt: skip
+            for place, may in ((namespace, True), ("kube-system", False)):
+                code, _ = tried(cluster, "auth", "can-i", verb, what, "-n", place, f"--as={other}")
+                assert (code == 0) is may, (verb, what, place)
+        for what in ("jobs", "pods"):
+            code, _ = tried(cluster, "auth", "can-i", "list", what, "-A", f"--as={other}")
+            assert code == 0
+        code, _ = tried(
+            cluster, "auth", "can-i", "get", "secrets", "-n", "laxity", f"--as={ACCOUNT}"
+        )
+        assert code != 0, "its own key by name, and no other secret"
+    finally:
+        kubectl(cluster, "delete", "clusterrolebinding", "other")

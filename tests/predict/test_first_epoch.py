@@ -1,0 +1,320 @@
+"""A job never seen before is known from the first tenth of its run, by what it reads."""
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from laxity.worker.counted_io import open_counted
+from laxity.worker.io_meter import (
+    FIRST_TOLD_S,
+    MOST_LOOKS,
+    Meter,
+    cgroup_read_bytes,
+    process_read_bytes,
+    storage_bytes,
+)
+from laxity_profiler.estimate import NO_PROGRESS, Workload
+from laxity_profiler.history.history import History
+from laxity_profiler.learning.learner import Learner
+from laxity_profiler.model.traffic import NotBelieved, Reading, TrafficFit, epoch_from_reading
+from laxity_profiler.predictor.history_predictor import HistoryPredictor
+from tests.support.runs import LATER_AT, epoch_line, history_in, line
+
+DATA_BYTES = 12_000_000_000
+CHUNK = 4 << 20
+EPOCH_S = 120.0
+
+
+class Link:
+    """A storage link of a given rate, on a clock of its own: reading is what makes time pass."""
+
+    def __init__(self, *, epoch_s: float = EPOCH_S, seed: int = 0, jitter: float = 0.3) -> None:
+        self.now = 1_000.0
+        self.fetched = 0
+        self._rate = DATA_BYTES / epoch_s
+        self._random = np.random.default_rng(seed)
+        self._jitter = jitter
+
+    def chunks(self, *, cached_until: float = 0.0) -> Iterator[int]:
+        """One pass over the data; the first part of it may come out of a cache, at once."""
+        read = 0
+        while read < DATA_BYTES:
+            cached = read < cached_until * DATA_BYTES
+            took_s = CHUNK / self._rate * self._random.lognormal(0.0, self._jitter)
+            self.now += 0.01 * took_s if cached else took_s
+            self.fetched += 0 if cached else CHUNK
+            read += CHUNK
+            yield CHUNK
+
+
+def told(link: Link, *, width: int = 1, **how: Any) -> tuple[list[dict[str, Any]], float]:
+    """The lines of worker 0 in an epoch that it reads a part of, and how long the epoch took."""
+    meter = Meter(clock=lambda: link.now, storage=lambda: link.fetched)
+    meter.begin()
+    began, looked, lines = link.now, link.now, []
+    for n, size in enumerate(link.chunks(**how)):
+        if n % width == 0:
+            meter.count(size, of_file=True)
+        if link.now - looked > 0.5:
+            looked = link.now
+            lines += [fields for fields in [meter.look()] if fields]
+    return lines, link.now - began
+
+
+def reading(fields: dict[str, Any], width: int = 1) -> Reading:
+    lists = {name: tuple(fields[name]) for name in ("read_s", "read_bytes")}
+    return Reading(width, **fields | lists)
+
+
+def within(lines: list[dict[str, Any]], limit_s: float) -> dict[str, Any]:
+    return [fields for fields in lines if fields["read_s"][-1] <= limit_s][-1]
+
+
+@pytest.mark.parametrize("epoch_s", [80.0, 240.0, 3_600.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_epoch_time_is_known_within_a_tenth_from_the_first_tenth(
+    epoch_s: float, seed: int
+) -> None:
+    lines, actual_s = told(Link(epoch_s=epoch_s, seed=seed))
+
+    found = epoch_from_reading(reading(within(lines, 0.1 * actual_s)), DATA_BYTES)
+
+    assert isinstance(found, TrafficFit)
+    assert found.epoch_s == pytest.approx(actual_s, rel=0.10)
+
+
+def test_worker_0_of_several_reads_its_part() -> None:
+    lines, actual_s = told(Link(), width=3)
+
+    found = epoch_from_reading(replace(reading(lines[5], 3), storage_bytes=None), DATA_BYTES)
+
+    assert isinstance(found, TrafficFit)
+    assert found.epoch_s == pytest.approx(actual_s, rel=0.10)
+
+
+@pytest.mark.parametrize("cached", [1.0, 0.3], ids=["all", "the first third"])
+def test_data_out_of_a_cache_are_recognised_and_not_believed(cached: float) -> None:
+    lines, actual_s = told(Link(epoch_s=600.0), cached_until=cached)
+    if cached == 1.0:
+        assert not lines or reading(lines[0]).storage_bytes == 0
+        lines = [{"read_s": [0.0, 9.0], "read_bytes": [0, 10**9], "by": "training",
+                  "file_bytes": 10**9, "storage_bytes": 0}]  # fmt: skip
+    early = reading(within(lines, max(10.0, 0.1 * actual_s)))
+
+    assert epoch_from_reading(early, DATA_BYTES) == NotBelieved("cached")
+
+
+def test_a_data_set_that_is_loaded_before_it_is_used_is_not_believed() -> None:
+    at = np.arange(0.0, 40.0, 0.5)
+    loaded = np.minimum(DATA_BYTES, at / 30.0 * DATA_BYTES).astype(int)
+
+    found = epoch_from_reading(Reading(1, tuple(at), tuple(loaded.tolist())), DATA_BYTES)
+
+    assert found in (NotBelieved("read ahead"), NotBelieved("cached"))
+
+
+def test_lines_come_early_and_ever_more_seldom_and_stay_short() -> None:
+    lines, _ = told(Link(epoch_s=20_000.0))
+
+    at = [fields["read_s"][-1] for fields in lines]
+    assert FIRST_TOLD_S <= at[0] < FIRST_TOLD_S + 2.0
+    assert len(lines) < 45
+    assert max(len(fields["read_s"]) for fields in lines) <= MOST_LOOKS
+    assert len(json.dumps(lines[-1])) < 10_000
+
+
+def test_a_training_that_counts_nothing_is_measured_by_the_kernel() -> None:
+    now = [0.0]
+    meter = Meter(clock=lambda: now[0], storage=lambda: int(1e6 * now[0]))
+    meter.begin()
+    lines = []
+    for _ in range(40):
+        now[0] += 0.5
+        lines += [fields for fields in [meter.look()] if fields]
+
+    assert lines[-1]["by"] == "kernel"
+    assert lines[-1]["read_bytes"][-1] > 1e7
+    assert isinstance(epoch_from_reading(reading(lines[-1]), 10**8), TrafficFit)
+
+
+def test_a_training_that_reads_nothing_tells_nothing() -> None:
+    now = [0.0]
+    meter = Meter(clock=lambda: now[0], storage=lambda: None)
+    meter.begin()
+    for _ in range(60):
+        now[0] += 0.5
+        assert meter.look() is None
+
+
+# --- real reads ---
+
+
+def read_through(path: Path, meter: Meter) -> dict[str, Any]:
+    """Read a file as a training does; what the meter then says (its clock stands still in between)."""
+    meter.begin()
+    with open_counted(path, "rb", lambda count: meter.count(count, of_file=True)) as file:
+        while file.read(1 << 20):
+            pass
+    fields = meter.look()
+    assert fields is not None
+    return fields
+
+
+def test_real_reads_from_disk_are_told_from_those_out_of_the_cache(tmp_path: Path) -> None:
+    size = 48 << 20
+    path = tmp_path / "data"
+    with path.open("wb") as file:
+        file.write(np.random.default_rng(0).bytes(size))
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    seconds = iter(range(0, 1_000, 10))
+    meter = Meter(clock=lambda: float(next(seconds)))
+
+    cold = reading(read_through(path, meter))
+    warm = reading(read_through(path, meter))
+
+    if not cold.storage_bytes:
+        pytest.skip("this file system does not tell what came from storage, or cannot forget")
+    assert cold.file_bytes == warm.file_bytes == size
+    assert cold.storage_bytes == pytest.approx(size, rel=0.2)
+    found = epoch_from_reading(cold, 4 * size)
+    assert isinstance(found, TrafficFit)
+    assert found.epoch_s == pytest.approx(40.0, rel=0.01)
+    assert epoch_from_reading(warm, 4 * size) == NotBelieved("cached")
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not tell")
+def test_the_kernel_tells_what_a_process_has_read() -> None:
+    assert (process_read_bytes(os.getpid()) or 0) >= 0
+    assert (storage_bytes() or 0) >= (process_read_bytes("self") or 0)
+    assert process_read_bytes(2**30) is None
+
+
+def test_a_control_group_tells_what_all_its_devices_read(tmp_path: Path) -> None:
+    stat = tmp_path / "io.stat"
+    stat.write_text("8:0 rbytes=100 wbytes=5 rios=1\n8:16 rbytes=23 wbytes=0 rios=2\n")
+
+    assert cgroup_read_bytes(stat) == 123
+    assert cgroup_read_bytes(tmp_path / "none") is None
+
+
+# --- from a worker's line to a prediction ---
+
+
+def unseen(**fields: Any) -> Workload:
+    return Workload("unseen", 10, **{"dataset_bytes": DATA_BYTES} | fields)
+
+
+def read_line(seq: int, fields: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return line(seq, "read", epoch=1, width=1, **fields | more)
+
+
+def after(history: History, *lines: object, workload: Workload | None = None) -> None:
+    history.ingest("u", "default/u", workload or unseen(), lines, received_at=LATER_AT)
+
+
+def test_an_unseen_model_is_predicted_while_its_first_epoch_lasts(tmp_path: Path) -> None:
+    lines, actual_s = told(Link())
+    history = history_in(tmp_path)
+    learner = Learner(history)
+    assert math.isinf(learner.predictor().epoch_time(unseen(), 1).p50_s)
+
+    after(history, line(1, "formed", width=1, epoch=0), read_line(2, within(lines, 13.0)))
+
+    predictor = learner.predictor()
+    rest = predictor.remaining(unseen(), NO_PROGRESS, 1)
+    assert rest.source == "traffic"
+    assert rest.p50_s == pytest.approx(10 * actual_s, rel=0.10)
+    assert 1.1 < rest.p90_s / rest.p50_s < 1.5
+    assert predictor.epoch_time(unseen(), 2).p50_s < 0.7 * predictor.epoch_time(unseen(), 1).p50_s
+    assert HistoryPredictor.from_json(json.loads(json.dumps(predictor.to_json()))) == predictor
+
+
+def test_what_it_reads_is_surer_than_the_users_guess(tmp_path: Path) -> None:
+    lines, actual_s = told(Link())
+    history = history_in(tmp_path)
+    guessed = unseen(user_epoch_s=3.0 * actual_s)
+    after(history, read_line(1, within(lines, 13.0)), workload=guessed)
+
+    found = Learner(history).predictor().epoch_time(guessed, 1)
+
+    assert found.source == "traffic"
+    assert found.p50_s == pytest.approx(actual_s, rel=0.10)
+
+
+def test_data_half_as_large_take_half_as_long_and_that_is_less_sure(tmp_path: Path) -> None:
+    lines, actual_s = told(Link())
+    history = history_in(tmp_path)
+    after(history, read_line(1, within(lines, 13.0)))
+    predictor = Learner(history).predictor()
+
+    half = predictor.epoch_time(unseen(dataset_bytes=DATA_BYTES // 2), 1)
+    whole = predictor.epoch_time(unseen(), 1)
+
+    assert half.p50_s == pytest.approx(actual_s / 2, rel=0.10)
+    assert half.p90_s / half.p50_s > whole.p90_s / whole.p50_s
+
+
+def test_the_first_epochs_end_makes_it_history(tmp_path: Path) -> None:
+    lines, _ = told(Link())
+    history = history_in(tmp_path)
+    learner = Learner(history)
+    after(history, read_line(1, lines[3]))
+    assert learner.predictor().epoch_time(unseen(), 1).source == "traffic"
+
+    after(history, epoch_line(2, 1, epoch_s=50.0, width=1, warmup=True))
+
+    found = learner.predictor().epoch_time(unseen(), 1)
+    assert (found.source, round(found.p50_s)) == ("history", 50)
+
+
+def test_a_cached_data_set_is_set_aside_once_with_the_reason(tmp_path: Path) -> None:
+    lines, _ = told(Link())
+    history = history_in(tmp_path)
+    learner = Learner(history)
+    for seq, fields in enumerate(lines[:3], 1):
+        after(history, read_line(seq, fields, storage_bytes=0))
+        assert math.isinf(learner.predictor().epoch_time(unseen(), 1).p50_s)
+
+    assert [row[1] for row in history.rejections()] == ["its traffic is not believed: cached"]
+
+
+def test_news_make_a_version_and_repetition_does_not(tmp_path: Path) -> None:
+    lines, _ = told(Link(epoch_s=2_000.0))
+    history = history_in(tmp_path)
+    learner = Learner(history)
+    versions = []
+    for seq, fields in enumerate(lines, 1):
+        after(history, read_line(seq, fields))
+        versions.append(learner.predictor().version)
+
+    assert 2 <= len(set(versions)) <= len(lines) // 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"read_s": [0.0, math.nan]}, id="no number"),
+        pytest.param({"read_s": [1.0, 0.0]}, id="time goes back"),
+        pytest.param({"read_bytes": [5, 3]}, id="bytes go back"),
+        pytest.param({"read_bytes": [-1, 3]}, id="negative"),
+        pytest.param({"read_bytes": [1, 2, 3]}, id="of other lengths"),
+        pytest.param({"read_s": "soon"}, id="no list"),
+        pytest.param({"width": 0}, id="no workers"),
+    ],
+)
+def test_readings_that_cannot_be_are_set_aside(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    history = history_in(tmp_path)
+    good = {"read_s": [0.0, 8.0], "read_bytes": [0, 10**9], "file_bytes": 0, "storage_bytes": None}
+
+    after(history, line(1, "read", **{"epoch": 1, "width": 1, **good, **wrong}))
+
+    assert len(history.rejections()) == 1
+    assert history.first_epochs() == []

@@ -1,0 +1,168 @@
+"""Who starts first: deadlines by slack, then soft, then the shortest; and nobody is forgotten."""
+
+from typing import Any
+
+import pytest
+
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.cluster import Hold
+from laxity_scheduler.model.decision import Admit, Forecasted, Wait
+from laxity_scheduler.model.verdict import Refusal
+from laxity_scheduler.order import Packing
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.policies import edf
+from laxity_scheduler.policies.qos import decide
+from laxity_scheduler.policies.registry import find
+from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.promising.promise import queue_of
+from laxity_scheduler.promising.reservations import Reservations
+from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
+
+
+def admitted(plan: Plan) -> list[str]:
+    return [one.job for one in plan.decisions if isinstance(one, Admit)]
+
+
+def test_the_order_is_promised_aged_soft_hopeless_then_best_effort() -> None:
+    soft: dict[str, Any] = {
+        "service_class": "soft",
+        "asked": False,
+        "submitted_at": 500.0,
+        "queued_at": 500.0,
+    }
+    fresh: dict[str, Any] = {"asked": False, "submitted_at": 500.0, "queued_at": 500.0}
+    jobs = [
+        job("long", epochs=20, **fresh),
+        job("short", epochs=2, **fresh),
+        job("hopeless", due_at=700.0, **soft),
+        job("soft-late", due_at=9000.0, **soft),
+        job("soft-soon", due_at=2000.0, **soft),
+        job("aged", epochs=1, asked=False, queued_at=0.0, submitted_at=500.0),
+        promised("slack", 9000.0, submitted_at=500.0),
+        promised("tight", 1500.0, submitted_at=500.0),
+    ]
+    state = cluster(gpus=8, jobs=jobs, now=700.0)
+    reservations = Reservations(state, Forecasts(state, MINUTE_EPOCHS), Terms())
+    found = [one.job.id.removeprefix("team/") for one in queue_of(list(jobs), reservations)]
+    assert found == [
+        "tight", "slack", "aged", "soft-soon", "soft-late", "hopeless", "short", "long",
+    ]  # fmt: skip
+
+
+def test_what_does_not_fit_is_passed_over() -> None:
+    jobs = [job("big", epochs=1, workers=(4,)), job("small", epochs=50)]
+    assert admitted(decide(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]
+
+
+def test_a_job_says_why_it_waits_and_until_when() -> None:
+    jobs = [job("runs", running=1), job("waits", asked=False)]
+    plan = decide(cluster(gpus=1, jobs=jobs, now=60.0), MINUTE_EPOCHS)
+    (wait,) = [one for one in plan.decisions if isinstance(one, Wait)]
+    assert wait.reason.text == "it needs 1 GPU (1 per worker); 0 free"
+    assert wait.held_by == ("team/runs",)
+    assert wait.expected_start_at == pytest.approx(60.0 + 600.0 - 59.4, abs=1.0)
+
+
+def test_free_gpus_that_a_waiting_promise_needs_are_not_given_away() -> None:
+    hard = promised("hard", 4000.0, workers=(2,))
+    jobs = [job("be", running=3, workers=(3,)), hard, job("b2"), promised("a", 9e4, running=1)]
+    plan = decide(cluster(gpus=5, jobs=jobs, now=1.0), MINUTE_EPOCHS)
+    assert admitted(plan) == []
+    waits = {one.job: one for one in plan.decisions if isinstance(one, Wait)}
+    assert waits["team/b2"].reason.code == "held_for_promises"
+    assert waits["team/b2"].held_by == ("team/hard",), "and not who runs as promised"
+
+
+def test_a_best_effort_job_uses_gpus_that_are_promised_for_later_if_it_can_stop_in_time() -> None:
+    first = promised("first", 700.0, workers=(2,), running=2)
+    later = promised("later", 2500.0, workers=(4,), epochs=40)
+    busy = [first, later]
+    quick, slow = Curve(models={"be": 10.0}), Curve(models={"be": 5000.0})
+    state = cluster(gpus=4, jobs=[*busy, job("be", model="be")], now=1.0)
+    assert admitted(decide(state, quick)) == ["team/be"]
+    assert admitted(decide(state, slow)) == []
+
+
+def test_gpus_held_for_one_job_start_no_other() -> None:
+    jobs = [job("a", epochs=50), job("b", epochs=1)]
+    state = cluster(gpus=1, jobs=jobs, holds=[Hold("team/a", "n0", 1, 60.0)])
+    plan = decide(state, MINUTE_EPOCHS)
+    assert admitted(plan) == ["team/a"]
+    assert plan.wake_at <= 60.0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"pinned": True}, id="pinned"),
+        pytest.param({"terminating_workers": 1}, id="its pods are not gone"),
+        pytest.param({"verdict": Refusal(promise(1.0).reason), "asked": False}, id="refused"),
+    ],
+)
+def test_it_does_not_start_what_is(fields: dict[str, Any]) -> None:
+    assert admitted(decide(cluster(gpus=1, jobs=[job("a", **fields)]), MINUTE_EPOCHS)) == []
+
+
+def test_a_forecast_counts_the_time_until_it_starts() -> None:
+    jobs = [job("runs", running=1, epochs=10), job("waits", epochs=5)]
+    plan = decide(cluster(gpus=1, jobs=jobs), MINUTE_EPOCHS)
+    told = {one.job: one.forecast for one in plan.decisions if isinstance(one, Forecasted)}
+    assert told["team/waits"].p90_at == pytest.approx(600.0 + 300.0)
+
+
+def test_a_soft_job_is_told_at_once_when_it_turns_late() -> None:
+    soft = job("soft", due_at=400.0, service_class="soft", epochs=5)
+    state = cluster(gpus=1, jobs=[soft])
+    after = decide(state, MINUTE_EPOCHS).apply(state)
+    again = cluster(gpus=1, jobs=[after.jobs[0]], now=150.0)
+    told = [one for one in decide(again, MINUTE_EPOCHS).decisions if isinstance(one, Forecasted)]
+    assert [one.forecast.late_by_s for one in told] == [50.0]
+
+
+def test_a_job_without_widths_that_fit_starts_when_they_do() -> None:
+    jobs = [job("a", workers=(2, 3), gpus_per_worker=2)]
+    assert admitted(decide(cluster(gpus=[3, 3], jobs=jobs), MINUTE_EPOCHS)) == ["team/a"]
+    assert admitted(decide(cluster(gpus=[3, 1], jobs=jobs), MINUTE_EPOCHS)) == []
+
+
+# --- baselines ---
+
+
+@pytest.mark.parametrize(
+    ("due_at", "want"),
+    [
+        pytest.param(600.0, 1, id="one worker is just enough"),
+        pytest.param(540.0, 2, id="a minute less takes a second worker"),
+        pytest.param(60.0, 4, id="late on any width: as wide as it may be"),
+    ],
+)
+def test_edf_gives_a_job_the_fewest_workers_that_meet_its_deadline(
+    due_at: float, want: int
+) -> None:
+    state = cluster(gpus=8, jobs=[job("a", due_at=due_at, workers=(1, 2, 4))])
+    after = edf.decide(state, MINUTE_EPOCHS).apply(state)
+    assert [one.workers for one in after.jobs] == [want]
+
+
+def test_edf_serves_the_earliest_deadline_first() -> None:
+    jobs = [job("late", due_at=9000.0), job("soon", due_at=700.0, submitted_at=5.0)]
+    assert admitted(edf.decide(cluster(gpus=1, jobs=jobs), MINUTE_EPOCHS)) == ["team/soon"]
+
+
+@pytest.mark.parametrize(
+    ("packing", "want"),
+    [
+        pytest.param("skip", ["team/small"], id="skip: what does not fit is passed over"),
+        pytest.param("strict", [], id="strict: the head blocks"),
+    ],
+)
+def test_fifo_packs_by_its_rule(packing: Packing, want: list[str]) -> None:
+    policy = find("fifo").policy(packing=packing)
+    jobs = [job("runs", running=2), job("big", workers=(4,)), job("small", submitted_at=1.0)]
+    assert admitted(policy(cluster(gpus=4, jobs=jobs), MINUTE_EPOCHS)) == want
+
+
+def test_a_job_larger_than_the_cluster_blocks_nobody() -> None:
+    jobs = [job("giant", workers=(4,)), job("small", submitted_at=1.0)]
+    strict = find("fifo").policy(packing="strict")
+    assert admitted(strict(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]

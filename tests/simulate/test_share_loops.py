@@ -1,0 +1,137 @@
+"""The loops over shares: compiled as in CPython, and against the literal cycle."""
+
+import pickle
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame import compiled
+from laxity_scheduler.simulate.run import Setting, simulate
+from laxity_scheduler.simulate.tables import Table
+from laxity_scheduler.simulate.traces import Trace
+from tests.support.simulated import job, trace
+
+PAGES = [
+    import_module("laxity_scheduler." + page.removesuffix(".py").replace("/", "."))
+    for page in compiled.PAGES
+]
+Columns = Mapping[str, Floats]
+RULES = ("elasticflow", "laxity", "edf_elastic")
+
+
+def small(seed: int, jobs: int) -> Trace:
+    """A few concave jobs of minutes to hours, four of five with a deadline."""
+    draw, at, found = np.random.default_rng(seed), 0.0, []
+    for number in range(jobs):
+        at += float(draw.integers(0, 900))
+        gains = np.sort(draw.uniform(0.3, 1.0, size=2))[::-1]
+        speeds = (1.0, 1.0 + float(gains[0]), 1.0 + float(gains[0]) + 2.0 * float(gains[1]))
+        runs_s = float(draw.integers(300, 6_000))
+        due_at = at + runs_s * float(draw.uniform(0.4, 3.0))
+        found.append(
+            job(
+                f"job-{number}",
+                at=at,
+                runs_s=runs_s,
+                due_at=due_at if draw.random() < 0.8 else float("inf"),
+                table=Table((1, 2, 4), speeds),
+            )
+        )
+    return trace(*found)
+
+
+def outcome(jobs: Trace, setting: Setting) -> bytes:
+    run = simulate(jobs, setting)
+    columns = b"".join(run.columns[name].tobytes() for name in sorted(run.columns))
+    return columns + repr((run.busy, run.events, sorted(run.refused.items()))).encode()
+
+
+def functions(page: ModuleType) -> Iterator[str]:
+    return (name for name, value in vars(page).items() if hasattr(value, "py_func"))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("admission", ["none", "greedy", "priced"])
+def test_compiled_loops_give_the_bytes_of_the_same_loops_in_cpython(
+    rule: str, admission: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiled.COMPILES:
+        pytest.skip("numba is not installed: there is only one way")
+    first = Setting(rule, 1, 4, pooled=True, admission=admission)
+    settings = [first, replace(first, cost_model="elasticflow", error=0.2)]
+    cases = [(small(seed, 8), setting) for seed in range(4) for setting in settings]
+    fast = [outcome(*case) for case in cases]
+    for page in PAGES:
+        for name in list(functions(page)):
+            monkeypatch.setattr(page, name, getattr(page, name).py_func)
+    assert [outcome(*case) for case in cases] == fast
+
+
+def test_machine_code_is_made_anew_when_any_page_has_changed() -> None:
+    if not compiled.COMPILES:
+        pytest.skip("numba is not installed: nothing is compiled")
+    for page in PAGES:
+        for name in functions(page):
+            index = getattr(page, name)._cache._cache_file
+            assert str(compiled.stamp()) in index._version, name
+
+
+def test_machine_code_of_other_pages_is_passed_over_though_it_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    """It names types: one that is gone by now must not end the first decision."""
+    if not compiled.COMPILES:
+        pytest.skip("numba is not installed: nothing is compiled")
+    loop = next(getattr(page, name) for page in PAGES for name in functions(page))
+    index = copy(loop._cache._cache_file)
+    index._index_path = str(tmp_path / "of_before.nbi")
+    before = pickle.dumps(index._version.replace("(", "(0, ")) + b"cnowhere\nGone\n."
+    Path(index._index_path).write_bytes(before)
+    assert index._load_index() == {}
+
+
+def test_every_page_with_a_compiled_loop_is_counted() -> None:
+    root = Path(compiled.__file__).parents[1]
+    found = {
+        page.relative_to(root).as_posix()
+        for page in root.rglob("*.py")
+        if "\n@jit\n" in page.read_text()
+    }
+    assert found <= set(compiled.PAGES)
+
+
+def test_a_job_alone_ends_when_it_ends_in_the_literal_cycle() -> None:
+    for seed in range(20):
+        fast, literal = both_ways(small(seed, 1))
+        assert fast["finished_at"] == pytest.approx(literal["finished_at"], abs=1e-3)
+
+
+@pytest.mark.parametrize(("jobs", "least_equal"), [(2, 16), (3, 10)])
+def test_the_loop_and_the_literal_cycle_meet_the_same_deadlines(
+    jobs: int, least_equal: int
+) -> None:
+    """Of 20 instances; why not all schedules are equal stands in `simulate.elastic`."""
+    equal, differences = 0, []
+    for seed in range(20):
+        fast, literal = both_ways(small(seed, jobs))
+        equal += np.allclose(fast["finished_at"], literal["finished_at"], atol=1e-3, rtol=0.0)
+        due_at = fast["deadline_at"]
+        mets = [int((one["finished_at"] <= due_at + 1e-3).sum()) for one in (fast, literal)]
+        differences.append(mets[0] - mets[1])
+    assert equal >= least_equal
+    assert max(map(abs, differences)) <= 1
+    assert abs(sum(differences)) <= 2
+
+
+def both_ways(jobs: Trace) -> tuple[Columns, Columns]:
+    """Columns by the loop and by the literal cycle, where changes cost nothing."""
+    setting = Setting("edf_elastic", 1, 4, pooled=True, admission="none", cost_model="free")
+    literal = replace(setting, literal_cycle=True)
+    return simulate(jobs, setting).columns, simulate(jobs, literal).columns

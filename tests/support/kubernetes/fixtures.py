@@ -1,0 +1,59 @@
+"""One real control plane for the whole test session, and a namespace for each test."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kubernetes.cluster import MUTATES, Cluster
+from tests.support.kubernetes.kubectl import kubectl
+from tests.support.kubernetes.mortal import Nursery
+
+MANIFESTS = Path(__file__).parents[3] / "k8s" / "manifests"
+
+WHY_NOT = (
+    "no cluster: set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver "
+    "(and kube-controller-manager, kube-scheduler, kwok)"
+)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A control plane with four simulated nodes of 4 GPUs, and laxity's admission policies."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS", "")
+    if not (Path(assets) / "kube-apiserver").exists():
+        pytest.skip(WHY_NOT)
+    started = Cluster(Path(assets), tmp_path_factory.mktemp("cluster"))
+    try:
+        started.up(api_flags=MUTATES)
+        started.add_nodes(4, gpus=4)
+        yield started
+    finally:
+        started.down()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A fresh namespace; deleted afterwards with all that is in it."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    assert cluster.ask("POST", "/api/v1/namespaces", made)
+    yield name
+    cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="session")
+def account(cluster: Cluster) -> None:
+    """Laxity's own account, with the rights of the manifests in every namespace."""
+    for name in ("base/namespace", "base/rbac", "cluster-wide/binding"):
+        kubectl(cluster, "apply", "-f", str(MANIFESTS / f"{name}.yaml"))
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Where services are born that a test kills or pauses."""
+    made = Nursery(tmp_path_factory.mktemp("nursery") / "log")
+    yield made
+    made.close()

@@ -1,0 +1,135 @@
+"""A namespace of the test cluster with a service beside it, looked at with kubectl."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from laxity import names
+from tests.support.kubernetes.cluster import Cluster
+from tests.support.kubernetes.kubectl import apply, kubectl
+from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.service import MINE, Json, Service, training_job
+
+MANIFESTS: Final = Path(__file__).parents[3] / "k8s" / "manifests"
+PATIENCE_S: Final = 60.0
+HARD: Final = {
+    "class": "hard", "epochs": "3", "epoch-estimate": "5s", "deadline": "10m", "widths": "1",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def service(
+    account: None,
+    cluster: Cluster,
+    nursery: Nursery,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Service]:
+    made = Service(cluster, tmp_path_factory.mktemp("service"), nursery=nursery)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def there(cluster: Cluster, service: Service, namespace: str) -> "Place":
+    return Place(cluster, service, namespace)
+
+
+class Place:
+    """A namespace of the cluster, looked at with kubectl."""
+
+    def __init__(self, cluster: Cluster, service: Service, namespace: str) -> None:
+        self.cluster, self.service, self.namespace = cluster, service, namespace
+
+    def apply(self, *jobs: Json) -> None:
+        apply(self.cluster, *jobs)
+
+    def job(
+        self,
+        name: str,
+        asked: Mapping[str, str],
+        *,
+        labels: Mapping[str, str] = MINE,
+        run_s: float | None = None,
+        suspend: bool = True,
+    ) -> Json:
+        return training_job(
+            self.namespace, name, asked, labels=labels, run_s=run_s, suspend=suspend
+        )
+
+    def get(self, name: str) -> Json:
+        found: Json = json.loads(self.kubectl("get", "job", name, "-o", "json"))
+        return found
+
+    def pods(self, name: str) -> dict[str, str]:
+        """Node by uid of all pods of a Job that are there."""
+        said = self.kubectl("get", "pods", "-l", f"job-name={name}", "-o", "json")
+        return {
+            pod["metadata"]["uid"]: pod["spec"].get("nodeName", "")
+            for pod in json.loads(said)["items"]
+        }
+
+    def events(self, name: str) -> list[Json]:
+        about = f"involvedObject.name={name}"
+        said = self.kubectl("get", "events", "--field-selector", about, "-o", "json")
+        return [
+            event
+            for event in json.loads(said)["items"]
+            if event["source"].get("component") == "laxity"
+        ]
+
+    def jobs(self) -> list[Json]:
+        where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
+        found: list[Json] = (self.cluster.ask("GET", where) or {}).get("items", [])
+        return found
+
+    def judged(self) -> int:
+        return sum(map(judged, self.jobs()))
+
+    def succeeded(self) -> int:
+        return sum(map(complete, self.jobs()))
+
+    def kubectl(self, *words: str) -> str:
+        return kubectl(self.cluster, "-n", self.namespace, *words)
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        self.cluster.until(done, PATIENCE_S, f"{what}; the service's log is {self.service.log}")
+
+    def until_job(self, name: str, done: Callable[[Json], bool], what: str) -> Json:
+        where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{name}"
+
+        def is_so() -> bool:
+            job = self.cluster.ask(
+                "GET", where
+            )  # a kubectl for every look takes longer than the job
+            return job is not None and done(job)
+
+        self.until(is_so, f"{name} {what}")
+        return self.get(name)
+
+
+def annotations(job: Json) -> dict[str, str]:
+    found: dict[str, str] = job["metadata"].get("annotations", {})
+    return found
+
+
+def labels(job: Json) -> dict[str, str]:
+    found: dict[str, str] = job["metadata"].get("labels", {})
+    return found
+
+
+def running(job: Json) -> bool:
+    return bool(job["status"].get("ready"))
+
+
+def complete(job: Json) -> bool:
+    return bool(job["status"].get("succeeded") == job["spec"]["completions"])
+
+
+def judged(job: Json) -> bool:
+    return names.VERDICT_LABEL in labels(job)

@@ -1,0 +1,153 @@
+"""`laxity serve --world kubernetes` as a process of its own on the test cluster.
+
+Started as people start it, or forked where a nursery is given: then a start takes a moment.
+It acts as the service account of the manifests, with the rights that they give it and no others.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+
+from examples.demo.servers import free_ports
+from laxity import names
+from tests.support.builders import SECRET, TOKEN
+from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
+from tests.support.kubernetes.mortal import Nursery
+
+LAXITY: Final = Path(sys.executable).with_name("laxity")
+START_S: Final = 60.0
+MINE: Final = {names.MANAGED: "true"}
+Json = dict[str, Any]
+
+
+class Service:
+    """One service; `home` may be another one after a restart: the Jobs are the record."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        *,
+        tracking_uri: str = "none",
+        prefect_api: str = "",
+        store: str = "",
+        nursery: Nursery | None = None,
+    ) -> None:
+        self.cluster, self.folder, self.nursery = cluster, folder, nursery
+        self.tracking_uri, self.prefect_api = tracking_uri, prefect_api
+        self.store = store  # a database; "" for a file in the home
+        self.port = free_ports(1)[0]
+        self.log = folder / "serve.log"
+
+    def start(self, home: str = "home") -> None:
+        """Returns when it is ready."""
+        self._spawn(self.folder / home)
+        self.cluster.until(self._ready, START_S, f"the service to be ready; its log is {self.log}")
+
+    def _spawn(self, home: Path) -> None:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("LAXITY_", "KUBE"))}
+        env = {
+            "KUBECONFIG": str(self.cluster.service_kubeconfig),
+            "LAXITY_HOME": str(home),
+            "LAXITY_TOKEN": TOKEN,
+            "LAXITY_WORKER_SECRET": SECRET,
+            "PREFECT_API_URL": self.prefect_api,
+            "LAXITY_STORE": self.store,
+        }
+        arguments = ["serve", "--world", "kubernetes", "--port", str(self.port)]
+        arguments += ["--tracking-uri", self.tracking_uri]
+        if self.nursery is not None:
+            self.life = self.nursery.birth(arguments, env, self.log)
+            return
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*DIES_WITH_US, str(LAXITY), *arguments],
+                env={**inherited, **env}, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        if self.nursery is not None:
+            self.life.end()
+            return
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.nursery is not None:
+            self.life.end(signal.SIGTERM)
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def _ready(self) -> bool:
+        if self._dead():
+            raise AssertionError(f"the service ended: {self.log.read_text()[-3000:]}")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5) as reply:
+                reply.read()
+        except urllib.error.HTTPError as not_yet:
+            not_yet.close()
+            return False
+        except (OSError, HTTPException):
+            return False
+        return True
+
+    def _dead(self) -> bool:
+        if self.nursery is not None:
+            return not self.life.state()
+        return self.process.poll() is not None
+
+
+def training_job(
+    namespace: str,
+    name: str,
+    asked: Mapping[str, str],
+    *,
+    labels: Mapping[str, str] = MINE,
+    run_s: float | None = None,
+    suspend: bool = True,
+) -> Json:
+    """A Job as somebody writes it by hand; its simulated pods run for `run_s`, or until deleted.
+
+    `asked` are laxity's annotations, without its domain.
+    """
+    told = {} if run_s is None else {"test.laxity/run-for": f"{run_s}s"}
+    worker = {"name": "train", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": dict(labels),
+            "annotations": {f"{names.DOMAIN}/{key}": text for key, text in asked.items()},
+        },
+        "spec": {
+            "suspend": suspend,
+            "completionMode": "Indexed",
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 1000,
+            "podReplacementPolicy": "Failed",
+            "template": {
+                "metadata": {"annotations": told},
+                "spec": {"restartPolicy": "Never", "containers": [worker]},
+            },
+        },
+    }
+
+
+def verdict_of(job: Json) -> Json:
+    found: Json = json.loads(job["metadata"].get("annotations", {}).get(names.VERDICT, "{}"))
+    return found

@@ -1,0 +1,77 @@
+"""A machine with four slots, on which programs run as workers of Jobs."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from laxity import names
+from laxity_k8s.local.cluster import LocalCluster
+from laxity_k8s.local.job_controller import Backoff
+from laxity_k8s.objects.conditions import condition
+from tests.support.waiting import Eyes
+
+
+class Machine:
+    """A local cluster of one node with 4 slots, and programs to run on it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.open()
+
+    def open(self, nodes: dict[str, int] | None = None) -> None:
+        self.api = LocalCluster(
+            self.home,
+            nodes or {"local": 4},
+            given={names.ENV_URL: "http://service"},
+            backoff=Backoff(first_s=0.01, longest_s=0.02),
+        )
+
+    def run(self, name: str, program: str, *arguments: str, width: int = 1, **more: Any) -> str:
+        container = {
+            "name": "train",
+            "command": [sys.executable, "-S", "-c", program, *arguments],
+            "resources": {"limits": {"nvidia.com/gpu": "1"}},
+            **more.pop("container", {}),
+        }
+        made = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name, "annotations": more.pop("annotations", {})},
+            "spec": {
+                "completionMode": "Indexed",
+                "parallelism": width,
+                "completions": width,
+                "podReplacementPolicy": "Failed",
+                "template": {
+                    "metadata": {"annotations": {"note": "hello", names.WORKER_TOKEN: "secret"}},
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "terminationGracePeriodSeconds": more.pop("grace_s", 10),
+                        "containers": [container],
+                        **more.pop("pod", {}),
+                    },
+                },
+                **more,
+            },
+        }
+        self.api.create("jobs", made)
+        return f"default/{name}"
+
+    def log(self, job_id: str, index: int = 0) -> str:
+        path = Path(self.api.log_path(job_id, index))
+        return path.read_text() if path.exists() else ""
+
+
+def eventually(what: Callable[[], object], words: str) -> None:
+    """For what no watch tells: files and processes."""
+    end_at = time.monotonic() + 30.0
+    while not what():
+        assert time.monotonic() < end_at, words
+        threading.Event().wait(0.01)
+
+
+def complete(eyes: Eyes, job_id: str) -> None:
+    eyes.until(lambda: condition(eyes.job(job_id), "Complete") == "True", f"{job_id} completes")

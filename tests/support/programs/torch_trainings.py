@@ -1,0 +1,55 @@
+"""PyTorch trainings for tests: one plain, one with DDP."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from laxity import Training
+from laxity.pytorch import Distributed, EvenSampler
+from tests.support.programs.trainings import note, wait_at_gate
+
+ROWS = torch.randn(32, 4, generator=torch.Generator().manual_seed(1))
+WANT = ROWS.sum(dim=1, keepdim=True)
+
+
+def made(seed: int = 0) -> tuple[Any, Any]:
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
+    return model, torch.optim.Adam(model.parameters(), lr=0.05)
+
+
+def step(model: Any, optimizer: Any, rows: Any, want: Any) -> float:
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(rows), want)
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def plain(training: Training, gates: str) -> float:
+    model, optimizer = made()
+    training.restore(model, optimizer, torch.default_generator)
+    for epoch in training.epochs():
+        note(gates, training, "began")
+        wait_at_gate(gates, epoch)
+        training.log(loss=step(model, optimizer, *training.shard((ROWS, WANT), seed=3)))
+        training.average(model)
+    return training.last("loss")
+
+
+def distributed(training: Training, gates: str) -> None:
+    model, optimizer = made(seed=training.rank)
+    training.restore(model, optimizer)
+    parallel = Distributed(training, model)
+    sampler = EvenSampler(training, ROWS, seed=5)
+    for epoch in training.epochs():
+        note(gates, training, "began")
+        wait_at_gate(gates, epoch)
+        mine = list(sampler)
+        for first in range(0, len(mine), 8):
+            rows = mine[first : first + 8]
+            training.log(loss=step(parallel, optimizer, ROWS[rows], WANT[rows]))
+    weights = [parameter.tolist() for parameter in model.parameters()]
+    (Path(gates) / f"end-{training.rank}").write_text(json.dumps(weights))

@@ -1,0 +1,414 @@
+"""Whatever is raised about one Job: that Job says so, and all others are served in the same cycle."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity_k8s import json_tree
+from laxity_k8s import world as acting
+from laxity_k8s.act import growth_guard, patches, plan_patches, pod_signals, sender
+from laxity_k8s.act.adoption import refusal
+from laxity_k8s.cluster_api import ApiError, Json, Outcome, Patch
+from laxity_k8s.local import cluster
+from laxity_k8s.objects import jobs as objects
+from laxity_k8s.objects import pods, status_annotation
+from laxity_k8s.objects.status_annotation import verdict_text
+from laxity_k8s.observe import eligible, group_reader, node_table, rejections
+from laxity_k8s.world import LiveCluster
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Preempt, Resize
+from laxity_scheduler.model.reasons import format_utc, reason
+from laxity_scheduler.plan import Plan
+from tests.support.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch
+from tests.support.builders import promise
+from tests.support.manifests import EVER_SUSPENDED, SUSPENDED, job, node, pod
+
+WHY = reason("order", policy="test")
+
+
+@pytest.fixture
+def world(two_jobs: LiveCluster) -> LiveCluster:
+    return two_jobs
+
+
+def running(name: str) -> Json:
+    """A Job with a worker that was sent to node b."""
+    state = status_annotation.JobStatusRecord(
+        resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x"
+    )
+    made = named(job(name, suspend=False, nodes='["b"]', status=EVER_SUSPENDED))
+    return with_state(made, state)
+
+
+def with_state(made: Json, state: status_annotation.JobStatusRecord) -> Json:
+    made["metadata"]["annotations"][names.STATUS] = state.to_text()
+    return made
+
+
+def ids(state: ClusterState) -> list[str]:
+    return [row.id for row in state.jobs]
+
+
+def admit(world: LiveCluster, *jobs: str) -> None:
+    world.carry_out(Plan(tuple(Admit(one, 1, ("a",), WHY) for one in jobs)))
+
+
+def told(world: LiveCluster, job_id: str = BAD) -> str:
+    return json_tree.annotations(world.api.get("jobs", job_id)).get(names.REASON, "")
+
+
+READING = [
+    pytest.param(objects, "job_row", id="its row"),
+    pytest.param(group_reader, "read_status", id="what laxity has written on it"),
+    pytest.param(group_reader, "asks_of", id="what its pods ask for"),
+    pytest.param(eligible.Eligible, "name", id="where it may go"),
+    pytest.param(group_reader, "_speaks", id="whether it has run"),
+    pytest.param(objects, "pods_busy", id="its pods"),
+    pytest.param(acting, "tending", id="what it needs before"),
+    pytest.param(rejections.Rejections, "problem", id="whether it was rejected"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), READING)
+def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
+    owner: Any, name: str, world: LiveCluster, breaks: Breaking, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(world, pod(0, of="bad", node="b"), "pods")
+    while not world._mirror.pods:
+        assert world.wait(10.0)
+    breaks(owner, name)
+    with caplog.at_level(logging.ERROR, logger="laxity_k8s.error_isolation"):
+        for _ in range(3):
+            touch(world, BAD)
+            state = world.observe()
+    state = world.observe()
+    assert ids(state) == [GOOD]
+    assert told(world) == SAID
+    assert sum(f"{BAD} is left out" in line.message for line in caplog.records) == 1
+    assert "Traceback" in caplog.text
+    admit(world, GOOD)
+    assert world.observe().by_id[GOOD].workers == 1
+
+
+CARRYING_OUT = [
+    pytest.param(plan_patches, "job_patch", id="its patch"),
+    pytest.param(plan_patches, "first_start", id="in which turn"),
+    pytest.param(plan_patches, "roomy", id="where it may grow"),
+    pytest.param(patches, "onto", id="its affinity"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), CARRYING_OUT)
+def test_a_job_whose_patch_cannot_be_made_says_why_and_the_other_starts(
+    owner: Any, name: str, world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(owner, name)
+    admit(world, BAD, GOOD)
+    state = world.observe()
+    assert ids(state) == [GOOD]
+    assert state.by_id[GOOD].workers == 1
+    assert told(world) == SAID
+
+
+def test_a_growth_that_cannot_be_judged_holds_up_no_other_decision(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    put(world, running("bad"))
+    seen(world, BAD)
+    world.observe()
+    breaks(growth_guard, "node_names_for")
+    world.carry_out(Plan((Resize(BAD, 2, ("b", "b"), "now", WHY), Admit(GOOD, 1, ("a",), WHY))))
+    assert world.observe().by_id[GOOD].workers == 1
+
+
+def test_a_signal_that_cannot_be_written_holds_up_no_other_decision(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    put(world, running("bad"))
+    seen(world, BAD)
+    world.observe()
+    world.carry_out(Plan((Preempt(BAD, "epoch", GOOD, WHY),)))
+    assert world.observe().by_id[BAD].stop_requested_at is not None
+    breaks(pod_signals.Reminders, "_patch")
+    admit(world, GOOD)
+    state = world.observe()
+    assert state.by_id[GOOD].workers == 1
+    assert ids(state) == [GOOD]
+    assert told(world) == SAID
+
+
+def test_words_that_cannot_be_said_keep_no_patch_from_landing(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(sender.Sender, "_say")
+    admit(world, BAD, GOOD)
+    assert {row.id: row.workers for row in world.observe().jobs} == {BAD: 1, GOOD: 1}
+
+
+def test_an_answer_that_cannot_be_taken_in_keeps_no_other_from_it(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(sender.Sender, "_resend")
+    admit(world, BAD, GOOD)
+    assert world.observe().by_id[GOOD].workers == 1
+
+
+def test_a_patch_that_the_local_cluster_chokes_on_is_refused_alone(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(cluster, "apply_patch")
+    admit(world, BAD, GOOD)
+    state = world.observe()
+    assert state.by_id[GOOD].workers == 1
+    assert world._snapshot.bad[BAD].problems[0].startswith(SAID)
+
+
+def test_gpus_of_a_job_that_cannot_be_read_stay_busy(world: LiveCluster, breaks: Breaking) -> None:
+    put(world, running("bad"))
+    seen(world, BAD)
+    breaks(objects, "job_row")
+    state = world.observe()
+    assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}, "it was sent there"
+    put(world, pod(0, of="bad", node="b"), "pods")
+    while not world._mirror.pods:
+        assert world.wait(10.0)
+    state = world.observe()
+    assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}, "its pod is there"
+
+
+def test_a_job_that_can_be_read_again_is_decided_on_without_a_change(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch, breaks: Breaking
+) -> None:
+    with monkeypatch.context():
+        breaks(objects, "job_row")
+        touch(world, BAD)
+        for _ in range(2):  # nothing is new any more
+            world.observe()
+        assert told(world) == SAID
+        due_at = world._snapshot.due_at
+    monkeypatch.undo()
+    monkeypatch.setattr(time, "time", lambda: due_at + 1.0)
+    assert world.observe().by_id[BAD].asked, "its refusal was no verdict on what it asks for"
+
+
+def test_a_job_put_right_to_what_it_said_before_asks_again(world: LiveCluster) -> None:
+    judged = with_state(
+        named(job("bad")),
+        status_annotation.JobStatusRecord(
+            terms=status_annotation.terms(named(job("bad"))), wanted=0
+        ),
+    )
+    put(world, judged)
+    seen(world, BAD)
+    assert not world.observe().by_id[BAD].verdict
+    world.annotate(BAD, {names.DEADLINE: "soon"})
+    assert ids(world.observe()) == [GOOD]
+    assert "deadline" in told(world)
+    world.annotate(BAD, {names.DEADLINE: None})
+    assert world.observe().by_id[BAD].asked, "its refusal was no verdict on what it asks for"
+
+
+def test_gpus_that_cannot_be_held_for_one_job_are_held_for_others(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    for name, other in (("bad", GOOD), ("victim", GOOD)):
+        now = time.time()
+        state = status_annotation.JobStatusRecord(
+            freed_for=other, freed_nodes=("a",), freed_at=now, wanted=0
+        )
+        put(world, with_state(job(name, status=SUSPENDED), state))
+    seen(world, BAD, "default/victim")
+    breaks(objects, "holds")
+    assert [hold.job for hold in world.observe().holds] == [GOOD]
+
+
+def test_a_node_that_cannot_be_read_is_left_out_alone(world: LiveCluster, breaks: Breaking) -> None:
+    put(world, node("bad"), "nodes")
+    while "bad" not in world._mirror.nodes:
+        assert world.wait(10.0)
+    breaks(objects, "node_rows")
+    assert [one.id for one in world.observe().nodes] == ["a", "b"]
+
+
+def test_a_node_that_cannot_be_judged_takes_no_pods_and_the_others_do(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    put(world, node("bad"), "nodes")
+    while "bad" not in world._mirror.nodes:
+        assert world.wait(10.0)
+    breaks(eligible, "shut_out")
+    chosen = job("chosen")
+    chosen["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    put(world, chosen)
+    seen(world, "default/chosen")
+    state = world.observe()
+    assert state.eligible_nodes(state.by_id["default/chosen"]) == frozenset({"a", "b"})
+
+
+@pytest.mark.parametrize("name", ["learn", "name"])
+def test_other_nodes_are_worked_out_for_all_jobs_but_one_that_raises(
+    name: str, world: LiveCluster, breaks: Breaking
+) -> None:
+    world.observe()
+    breaks(eligible.Eligible, name)
+    put(world, pod(0, of="bad", node="b"), "pods")
+    taint = {"key": "bad", "effect": "NoSchedule"}
+    put(world, node("tainted", 4, taints=[taint]), "nodes")
+    while "tainted" not in world._mirror.nodes or not world._mirror.pods:
+        assert world.wait(10.0)
+    touch(world, BAD)
+    state = world.observe()
+    assert state.eligible_nodes(state.by_id[GOOD]) == frozenset({"a", "b"})
+
+
+def test_a_change_that_cannot_be_taken_in_ends_no_watch(
+    world: LiveCluster, breaks: Breaking
+) -> None:
+    breaks(pods, "owner")
+    put(world, pod(0, of="bad"), "pods")
+    put(world, pod(0, of="good"), "pods")
+    while not any("good" in key for key in world._mirror.pods_of):
+        assert world.wait(10.0)
+    assert ids(world.observe()) == [BAD, GOOD]
+
+
+@pytest.mark.parametrize("where", ["take", "reject"])
+def test_what_was_marked_as_changed_is_marked_again_after_any_exception(
+    where: str, world: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        if where == "take":
+            context.setattr(node_table.NodeTable, "renew", fail)
+        else:
+            context.setattr(sender.Sender, "tend", fail)
+        with pytest.raises(KeyboardInterrupt):
+            world.observe()
+    state = world.observe()
+    assert ids(state) == [BAD, GOOD]
+    assert [one.id for one in state.nodes] == ["a", "b"]
+
+
+def test_an_api_server_that_is_away_is_no_problem_of_a_job(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise ApiError("it does not answer")
+
+    with monkeypatch.context() as context:
+        context.setattr(objects, "job_row", away)
+        with pytest.raises(ApiError):
+            world.observe()
+    assert ids(world.observe()) == [BAD, GOOD]
+
+
+def test_a_rejected_job_is_left_out_with_its_reason_until_its_user_changes_it(
+    world: LiveCluster,
+) -> None:
+    put(world, running("bad"))
+    seen(world, BAD)
+    assert ids(world.observe()) == [BAD, GOOD]
+    world.reject(BAD, "IndexError: list index out of range")
+    world.reject("default/nobody", "it is gone")
+    for _ in range(2):  # our own words on it change nothing
+        state = world.observe()
+        assert ids(state) == [GOOD]
+        assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}
+        assert told(world) == "IndexError: list index out of range"
+        world.annotate(BAD, {names.RUN_ID: "run"})
+    touch(world, BAD)
+    assert ids(world.observe()) == [GOOD]
+    world.annotate(BAD, {names.EPOCHS: "11"})
+    assert world.observe().by_id[BAD].asked
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["what starts it", "every patch"])
+@pytest.mark.parametrize("status", [403, 413, 422])
+def test_a_job_whose_patch_is_refused_is_told_and_tried_again_later_and_later(
+    status: int, world: LiveCluster, monkeypatch: pytest.MonkeyPatch, *, everything: bool
+) -> None:
+    put(world, job("bad"))
+    seen(world, BAD)
+    world.observe()
+    patch_many, sent = world.api.patch_many, []
+
+    def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
+        for patch in patches:
+            sent.append(patch.id)
+            if patch.id == BAD and (everything or "spec" in patch.body):
+                yield Outcome(patch, status, message="denied by policy")
+            else:
+                yield from patch_many([patch])
+
+    monkeypatch.setattr(world.api, "patch_many", refuse)
+    at = time.time()
+    monkeypatch.setattr(time, "time", lambda: at)
+    admit(world, BAD, GOOD)
+    for wait_s in (60.0, 120.0, 240.0):
+        for _ in range(3):  # its GPUs are free, and nobody asks again and again
+            state = world.observe()
+        assert ids(state) == [GOOD]
+        assert {one.id: one.free_gpus for one in state.nodes} == {"a": 3, "b": 4}
+        again_at = at + wait_s
+        if not everything:
+            assert told(world) == f"denied by policy (tried again at {format_utc(again_at)})"
+        assert world._snapshot.due_at == pytest.approx(again_at)
+        at = again_at
+        assert world.observe().by_id[BAD].asked
+        admit(world, BAD)
+    assert sent.count(BAD) <= 4 + 4
+    world.annotate(BAD, {names.EPOCHS: "11"})
+    assert ids(world.observe()) == [BAD, GOOD], "at once when its user changes it"
+
+
+def test_a_namespace_without_rights_is_told_once_with_what_to_do(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the words of the API server's RBAC; a Job there waits, and nobody tries in each cycle."""
+    right = 'jobs.batch is forbidden: User laxity cannot patch resource "jobs" in API group'
+    sent: list[str] = []
+
+    def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
+        for patch in patches:
+            sent.append(patch.id)
+            yield Outcome(patch, 403, message=right)
+
+    monkeypatch.setattr(world.api, "patch_many", refuse)
+    told: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(
+        world._events, "say",
+        lambda thing, code, words, **_: told.append((thing["kind"], code, words)),
+    )  # fmt: skip
+    world.observe()
+    with caplog.at_level(logging.WARNING, logger="laxity_k8s"):
+        admit(world, BAD, GOOD)
+        for _ in range(5):
+            assert ids(world.observe()) == []
+    assert sorted(set(sent)) == [BAD, GOOD]
+    assert len(sent) <= 4, "the start, and the reason on the Job"
+    ((code, words),) = [(code, words) for kind, code, words in told if kind == "Pod"]
+    assert code == "namespace_not_bound"
+    assert "kubectl -n default create rolebinding laxity" in words
+    assert sum("create rolebinding" in line.message for line in caplog.records) == 1
+    assert world.sent["403"] == len(sent)
+
+
+def test_a_promise_stands_while_the_job_waits_to_be_tried_again() -> None:
+    promised = job("bad", verdict=verdict_text(promise(2e9)))
+    put_off = {BAD: objects.BadJob(BAD, ("denied",), put_off=True)}
+    tending = refusal(promised, put_off)
+    assert tending is not None
+    assert tending.patch.body["metadata"]["annotations"] == {names.REASON: "denied"}
+    wrong = refusal(promised, {BAD: objects.BadJob(BAD, ("denied",))})
+    assert wrong is not None
+    assert wrong.patch.body["metadata"]["labels"] == {names.VERDICT_LABEL: "refused"}

@@ -1,0 +1,77 @@
+"""What people read of a decision is what the journal has of it, and what the job was told."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Forecasted, Promised, Refuse, verdict_after
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
+from laxity_scheduler.plan import Plan
+from laxity_scheduler.store import codec
+from laxity_scheduler.store.audit_rows import AuditRows, JournalledPlan
+from laxity_scheduler.store.tables import DecisionRow, NewRow, VerdictRow
+from tests.support.builders import cluster, job
+from tests.support.random_values import Maker
+
+FITS = reason("fits", p90_at=90.0, slack_s=10.0, workers=1)
+OLD = Promise(deadline_at=80.0, p50_at=20.0, p90_at=30.0, runs=((30.0, 1),), reason=FITS)
+
+
+def told(kind: str, seed: int) -> Promised | Forecasted | Refuse:
+    """A decision of this kind about job "a", its verdict of wild numbers."""
+    maker = Maker(seed)
+    if kind == "promise":
+        return Promised("team/a", maker.record(Promise, reason=FITS), FITS)
+    if kind == "forecast":
+        return Forecasted("team/a", maker.record(Forecast, reason=FITS), FITS)
+    return Refuse("team/a", maker.record(Refusal, reason=FITS), FITS)
+
+
+def owed(records: AuditRows, state: ClusterState, plan: Plan) -> list[NewRow]:
+    """What is owed once this plan is in the journal."""
+    records.add_plan(
+        JournalledPlan(state, plan, codec.encode_plan(plan), lambda: {"team/a": "uid-a"})
+    )
+    return [row for row in records.pending_rows() if isinstance(row, NewRow)]
+
+
+@pytest.mark.parametrize("kind", ["promise", "forecast", "refusal"])
+@pytest.mark.parametrize("old", [None, OLD], ids=["new", "promised before"])
+@given(seed=st.integers(0, 2**32))
+def test_a_row_holds_the_bytes_of_the_decision_and_of_the_verdict_it_came_to(
+    kind: str, old: Promise | None, seed: int
+) -> None:
+    state = cluster(jobs=[job("a", verdict=old)], now=40.0)
+    said = told(kind, seed)
+    plan = Plan((said, Admit("team/a", 1, ("node-0",), FITS)))
+    rows = owed(AuditRows(), state, plan)
+    assert [row.table for row in rows] == [DecisionRow, VerdictRow, DecisionRow]
+    assert [row.values["body"] for row in rows if row.table is DecisionRow] == [
+        orjson.dumps(codec.decision_json(one)) for one in plan.decisions
+    ]
+    verdict = verdict_after(state.by_id["team/a"], said, state.now)
+    assert rows[1].values["body"] == orjson.dumps(codec.verdict_json(verdict))
+    assert rows[1].values["uid"] == "uid-a"
+
+
+def test_what_was_said_before_is_no_row_again() -> None:
+    state = cluster(jobs=[job("a")], now=40.0)
+    plan, records = Plan((told("promise", 1),)), AuditRows()
+    first = owed(records, state, plan)
+    records.mark_flushed()
+    again = owed(records, state, plan)
+    assert first
+    assert again == list[NewRow]()
+
+
+def test_what_the_store_did_not_take_is_owed_with_what_comes_after_it() -> None:
+    state = cluster(jobs=[job("a"), job("b")], now=40.0)
+    refused = Refuse("team/b", Maker(2).record(Refusal, reason=FITS), FITS)
+    records = AuditRows()
+    first = list(owed(records, state, Plan((told("promise", 1),))))
+    both = owed(records, state, Plan((told("promise", 1), refused)))
+    assert [row.values["job"] for row in both] == ["team/a", "team/a", "team/b", "team/b"]
+    assert both[: len(first)] == first

@@ -1,0 +1,185 @@
+"""What one worker reports and leaves behind when nothing goes wrong, and when the user's code does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.crew import Crew
+from tests.support.training_service import Service
+
+pytestmark = pytest.mark.slow
+
+
+def test_each_epoch_is_saved_and_reported_once_in_order(crew: Crew, service: Service) -> None:
+    crew.open_gate()
+
+    code = crew.run()
+
+    told = service.lines
+    assert code == 0
+    assert [line["seq"] for line in told] == list(range(1, len(told) + 1))
+    assert [line["kind"] for line in told] == [
+        "started",
+        "formed",
+        *["epoch", "saved"] * 4,
+        "finished",
+    ]
+    epochs = service.of("epoch")
+    assert [line["epoch"] for line in epochs] == [1, 2, 3, 4]
+    assert [line["warmup"] for line in epochs] == [True, False, False, False]
+    assert {(line["width"], line["bytes"]) for line in epochs} == {(1, 100)}
+    assert all(line["epoch_s"] > 0 and line["metrics"]["loss"] > 0 for line in epochs)
+    assert told == crew.reports()
+    assert service.of("finished")[0]["result"] == crew.result()
+
+
+def test_the_two_newest_checkpoints_are_kept(crew: Crew) -> None:
+    crew.open_gate()
+
+    crew.run()
+
+    kept = sorted(path.name for path in crew.folder.glob("epoch-*"))
+    assert kept == ["epoch-00000003", "epoch-00000004"]
+
+
+def test_an_epoch_can_be_any_number_of_steps(crew: Crew) -> None:
+    code = crew.run("in_steps")
+
+    assert code == 0
+    assert crew.result() == 20
+    assert [line["steps"] for line in crew.notes("trained")] == [5, 10, 15, 20]
+
+
+def test_a_function_that_raises_fails_with_its_message_cut_short(
+    crew: Crew, service: Service
+) -> None:
+    code = crew.run("raises")
+
+    (failed,) = service.of("failed")
+    assert code == 1
+    assert failed["error"].startswith("ValueError: the loss is xxx")
+    assert len(failed["error"]) == 2000
+    assert [line["epoch"] for line in service.of("epoch")] == [1]
+
+
+def test_a_function_that_exits_with_0_does_not_complete_its_job(
+    crew: Crew, service: Service
+) -> None:
+    code = crew.run("exits")
+
+    assert code == 1
+    assert "SystemExit" in service.of("failed")[0]["error"]
+
+
+def test_a_function_that_never_enters_its_epochs_fails(crew: Crew, service: Service) -> None:
+    code = crew.run("never_loops", environ={"LAXITY_PARAMETERS": '{"answer": 43}'})
+
+    (failed,) = service.of("failed")
+    assert code == 1
+    assert "ended without entering training.epochs()" in failed["error"]
+    assert not service.of("finished")
+
+
+def test_a_result_that_is_not_json_finishes_with_a_notice(crew: Crew, service: Service) -> None:
+    code = crew.run("returns_a_set")
+
+    (finished,) = service.of("finished")
+    assert code == 0
+    assert finished["result"] == crew.result() == {"loss": 0.5, "model": "{1}"}
+    assert "kept only as a text: {1} of type set at ['model']" in crew.log()
+    assert "write it to a file in training.folder or log it to MLflow" in crew.log()
+
+
+def test_a_wrong_parameter_fails_with_the_functions_signature(crew: Crew, service: Service) -> None:
+    code = crew.run("never_loops", environ={"LAXITY_PARAMETERS": '{"anwser": 43}'})
+
+    assert code == 1
+    assert "anwser" in service.of("failed")[0]["error"]
+
+
+def test_nan_is_kept_out_of_the_reports_with_one_notice(crew: Crew, service: Service) -> None:
+    code = crew.run("odd_figures")
+
+    metrics = [line["metrics"] for line in service.of("epoch")]
+    assert code == 0
+    assert [sorted(figures) for figures in metrics] == [
+        ["accuracy", "loss"],
+        ["accuracy"],
+        ["accuracy", "loss"],
+        ["accuracy", "loss"],
+    ]
+    assert crew.log().count("loss is nan") == 1
+
+
+def test_a_full_disk_is_said_and_the_last_checkpoint_stays(crew: Crew, service: Service) -> None:
+    code = crew.run("fills_the_disk")
+
+    (failed,) = service.of("failed")
+    assert code == 1
+    assert failed["error"].startswith("CheckpointError: checkpoint of epoch 3 could not be written")
+    assert sorted(path.name for path in crew.folder.glob("epoch-*")) == [
+        "epoch-00000001",
+        "epoch-00000002",
+    ]
+
+
+def test_without_a_service_it_trains_to_the_end_and_keeps_its_reports(lone_crew: Crew) -> None:
+    lone_crew.open_gate()
+
+    code = lone_crew.run()
+
+    assert code == 0
+    assert [line["epoch"] for line in lone_crew.reports("epoch")] == [1, 2, 3, 4]
+
+
+def test_a_service_that_was_away_gets_every_report_when_it_is_back(tmp_path: Path) -> None:
+    away = Service()
+    port = away.port
+    away.close()
+    crew = Crew(tmp_path, url=f"http://127.0.0.1:{port}")
+    crew.open_gate(2)
+    worker = crew.start()
+    crew.until_noted("began", epoch=3)
+
+    back = Service(port=port)
+    crew.open_gate()
+    code = worker.wait(60)
+
+    back.close()
+    assert code == 0
+    assert [line["seq"] for line in back.lines] == list(range(1, 12))
+    assert back.lines == crew.reports()
+
+
+def test_the_same_code_trains_alone_without_a_scheduler(tmp_path: Path) -> None:
+    script = tmp_path / "alone.py"
+    script.write_text(
+        "import numpy as np\n"
+        "from laxity import Training\n"
+        "training = Training(epochs=3)\n"
+        "model = {'w': np.zeros(2)}\n"
+        "training.restore(model)\n"
+        "for epoch in training.epochs():\n"
+        "    model['w'] += training.shard(np.ones((4, 2))).mean(axis=0)\n"
+        "    training.average(model)\n"
+        "    training.log(loss=1 / epoch)\n"
+        "print(model['w'].tolist(), training.last('loss'), training.workers)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[3.0, 3.0] 0.3333333333333333 1\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["alone.py"]
+
+
+def test_importing_the_training_costs_little_and_no_heavy_library() -> None:
+    asked = "import sys, laxity.worker.training as t; print({'numpy', 'mlflow', 'torch', 'prefect'} & set(sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "set()\n"

@@ -1,0 +1,357 @@
+"""Several workers train as one: they grow, shrink, lose one another, and hold the same bits."""
+
+import itertools
+import json
+import signal
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.crew import Crew
+from tests.support.programs.trainings import ROWS
+from tests.support.training_service import Service
+
+pytestmark = pytest.mark.slow
+STOPPED = 143
+Processes = list["subprocess.Popen[bytes]"]
+
+
+def start_all(crew: Crew, width: int, function: str = "mean_model") -> Processes:
+    return [crew.start(function, index=index) for index in range(width)]
+
+
+def codes(workers: Processes) -> list[int]:
+    return [worker.wait(60) for worker in workers]
+
+
+def epochs_told(service: Service) -> list[tuple[int, int]]:
+    return [(line["epoch"], line["width"]) for line in service.of("epoch")]
+
+
+def reached(service: Service, *, epoch: int) -> bool:
+    return max((done for done, _ in epochs_told(service)), default=0) >= epoch
+
+
+def model_of(widths: list[int]) -> list[float]:
+    """What the epochs should give, computed in one place with NumPy alone."""
+    weights = np.zeros(3)
+    for epoch, width in enumerate(widths, 1):
+        parts = [ROWS[rank::width] for rank in range(width)]
+        steps = [weights + part.mean(axis=0) * epoch for part in parts]
+        weights = np.average(steps, axis=0, weights=[len(part) for part in parts])
+    return [float(weight) for weight in weights]
+
+
+def agree(crew: Crew) -> bool:
+    """Whether all workers of each completed epoch held the same bits after it."""
+    trained = sorted(crew.notes("trained"), key=lambda line: line["epoch"])
+    by_epoch = itertools.groupby(trained, key=lambda line: line["epoch"])
+    return all(len({line["weights"] for line in lines}) == 1 for _, lines in by_epoch)
+
+
+def test_three_workers_hold_the_mean_of_their_shards_models(crew: Crew, service: Service) -> None:
+    service.order(workers=3)
+    crew.open_gate()
+
+    workers = start_all(crew, 3)
+
+    assert codes(workers) == [0, 0, 0]
+    assert epochs_told(service) == [(1, 3), (2, 3), (3, 3), (4, 3)]
+    assert {line["bytes"] for line in service.of("epoch")} == {300}
+    assert agree(crew)
+    np.testing.assert_allclose(crew.result()["weights"], model_of([3, 3, 3, 3]), rtol=1e-12)
+
+
+def test_means_are_exact_and_the_same_bits_on_all_workers(crew: Crew, service: Service) -> None:
+    service.order(workers=3)
+
+    workers = start_all(crew, 3, "arrays")
+
+    assert codes(workers) == [0, 0, 0]
+    parts = [np.random.default_rng([rank, 4]).normal(size=5) for rank in range(3)]
+    want = [np.mean(parts, axis=0).tobytes().hex(), [1.0, 1.0], 1.0]
+    got = [json.loads((crew.folder / f"mean-{rank}").read_text()) for rank in range(3)]
+    assert got == [want, want, want]
+
+
+def test_averaging_unlike_arrays_fails_and_names_them(crew: Crew, service: Service) -> None:
+    service.order(workers=2)
+
+    leader, other = start_all(crew, 2, "unlike")
+
+    assert leader.wait(60) == 1
+    error = service.of("failed")[0]["error"]
+    assert "['rows'] is float64(3,) on worker 0 and float64(4,) on worker 1" in error
+    other.terminate()
+    assert other.wait(30) == STOPPED
+
+
+def test_the_leader_tells_why_another_worker_failed(crew: Crew, service: Service) -> None:
+    service.order(workers=2)
+    leader, other = start_all(crew, 2, "second_fails")
+    assert other.wait(60) == 1
+
+    leader.terminate()  # as the Job does when one of its workers has failed for good
+
+    assert leader.wait(60) == STOPPED
+    error = service.until_reported("failed")["error"]
+    assert error == "worker 1: ValueError: only worker 1 has lost it"
+
+
+def test_new_workers_join_at_the_next_boundary_with_its_state(crew: Crew, service: Service) -> None:
+    leader = crew.start()
+    crew.until_noted("began", epoch=1)
+    service.order(workers=3)
+    joining = [crew.start(index=index) for index in (1, 2)]
+    crew.until(lambda: joined(crew, 2), "both knock")
+
+    crew.open_gate()
+
+    assert codes([leader, *joining]) == [0, 0, 0]
+    told = epochs_told(service)
+    assert told[0] == (1, 1)
+    assert told[-1] == (4, 3)
+    assert [line["epoch"] for line in service.of("epoch") if line["warmup"]] == [1, 2]
+    assert [(line["width"], line["epoch"]) for line in service.of("formed")] == [(1, 0), (3, 1)]
+    assert agree(crew)
+    np.testing.assert_allclose(crew.result()["weights"], model_of([1, 3, 3, 3]), rtol=1e-12)
+
+
+def test_a_gap_in_the_indexes_is_not_jumped_over(crew: Crew, service: Service) -> None:
+    leader = crew.start()
+    crew.until_noted("began", epoch=1)
+    service.order(workers=3)
+    last = crew.start(index=2)
+    crew.until(lambda: joined(crew, 1), "worker 2 knocks")
+
+    crew.open_gate(3)
+    crew.until_noted("began", epoch=4)
+    middle = crew.start(index=1)
+    crew.until(lambda: joined(crew, 2), "worker 1 knocks")
+    crew.open_gate()
+
+    assert codes([leader, middle, last]) == [0, 0, 0]
+    assert epochs_told(service) == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert crew.notes("began", rank=2) == []
+
+
+def joined(crew: Crew, others: int) -> bool:
+    """Whether so many workers are connected to the leader, as the kernel counts them."""
+    place = json.loads((crew.folder / "rendezvous.json").read_text())
+    port = f"{place['port']:04X}"
+    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    connected = [row.split() for row in rows if row.split()[3] == "01"]
+    return sum(row[1].endswith(f":{port}") for row in connected) >= others
+
+
+def test_leaving_workers_wait_and_the_rest_goes_on(crew: Crew, service: Service) -> None:
+    service.order(workers=3)
+    crew.open_gate(1)
+    workers = start_all(crew, 3)
+    crew.until_noted("began", epoch=2, times=3)
+    service.order(workers=2)
+    calls = service.calls
+    service.until(lambda s: s.calls > calls, "the order was fetched")
+
+    crew.open_gate(3)
+    service.until_reported("formed", width=2)
+    crew.until_noted("began", epoch=4, times=2)
+
+    assert workers[2].poll() is None
+    workers[2].terminate()
+    assert workers[2].wait(30) == STOPPED
+    crew.open_gate()
+    assert codes(workers[:2]) == [0, 0]
+    assert [width for _, width in epochs_told(service)][-1] == 2
+    assert agree(crew)
+
+
+def test_a_leaving_worker_may_come_back_before_it_is_stopped(crew: Crew, service: Service) -> None:
+    service.order(workers=2)
+    crew.open_gate(1)
+    workers = start_all(crew, 2)
+    crew.until_noted("began", epoch=2, times=2)
+    service.order(workers=1)
+    crew.open_gate(2)
+    service.until_reported("formed", width=1)
+    crew.until_noted("began", epoch=3)
+
+    service.order(workers=2)
+    crew.open_gate()
+
+    assert codes(workers) == [0, 0]
+    assert agree(crew)
+    assert epochs_told(service)[-1] == (4, 2)
+
+
+def test_a_worker_lost_in_an_epoch_costs_that_epoch_and_no_report(
+    crew: Crew, service: Service
+) -> None:
+    service.order(workers=3)
+    crew.open_gate(2)
+    workers = start_all(crew, 3)
+    crew.until_noted("began", epoch=3, times=3)
+
+    workers[2].send_signal(signal.SIGKILL)
+    workers[2].wait(30)
+    crew.open_gate()
+
+    assert codes(workers[:2]) == [0, 0]
+    assert epochs_told(service) == [(1, 3), (2, 3), (3, 2), (4, 2)]
+    assert (2, 2) in [(line["width"], line["epoch"]) for line in service.of("formed")]
+    np.testing.assert_allclose(crew.result()["weights"], model_of([3, 3, 2, 2]), rtol=1e-12)
+
+
+def test_a_lost_worker_that_comes_back_is_taken_in_again(crew: Crew, service: Service) -> None:
+    service.order(workers=3)
+    crew.open_gate(1)
+    workers = start_all(crew, 3)
+    crew.until_noted("began", epoch=2, times=3)
+    workers[1].send_signal(signal.SIGKILL)
+    workers[1].wait(30)
+    crew.open_gate(2)
+    service.until_reported("formed", width=1, epoch=1)
+    crew.until_noted("began", epoch=3)
+
+    again = crew.start(index=1)
+    crew.until(lambda: joined(crew, 2), "worker 1 knocks again")
+    crew.open_gate()
+
+    assert codes([workers[0], again, workers[2]]) == [0, 0, 0]
+    assert epochs_told(service) == [(1, 3), (2, 1), (3, 1), (4, 3)]
+    np.testing.assert_allclose(crew.result()["weights"], model_of([3, 1, 1, 3]), rtol=1e-12)
+
+
+def test_a_lost_leader_is_waited_for_and_the_epoch_done_again(crew: Crew, service: Service) -> None:
+    service.order(workers=3)
+    crew.open_gate(2)
+    workers = start_all(crew, 3)
+    crew.until_noted("began", epoch=3, times=3)
+
+    workers[0].send_signal(signal.SIGKILL)
+    workers[0].wait(30)
+    again = crew.start(index=0)
+    crew.open_gate()
+
+    assert codes([again, *workers[1:]]) == [0, 0, 0]
+    assert epochs_told(service) == [(1, 3), (2, 3), (3, 3), (4, 3)]
+    assert service.of("resumed")[0]["epoch"] == 2
+    np.testing.assert_allclose(crew.result()["weights"], model_of([3, 3, 3, 3]), rtol=1e-12)
+
+
+def test_a_whole_group_stopped_goes_on_at_another_width(crew: Crew, service: Service) -> None:
+    service.order(workers=3)
+    crew.open_gate(1)
+    workers = start_all(crew, 3)
+    crew.until_noted("began", epoch=2, times=3)
+    service.order(stop=True)
+    crew.open_gate()
+    service.until(lambda s: s.of("parked"), "parked")
+    for worker in workers:
+        worker.terminate()
+    assert codes(workers) == [STOPPED] * 3
+
+    service.order(stop=False, workers=2)
+    workers = start_all(crew, 2)
+
+    assert codes(workers) == [0, 0]
+    told = epochs_told(service)
+    assert [epoch for epoch, _ in told] == [1, 2, 3, 4]
+    assert told[-1] == (4, 2)
+    assert agree(crew)
+
+
+def test_a_worker_that_comes_after_the_end_is_done_too(crew: Crew, service: Service) -> None:
+    crew.open_gate()
+    assert crew.run() == 0
+
+    late = crew.start(index=1)
+
+    assert late.wait(60) == 0
+    assert crew.notes("began", rank=1) == []
+
+
+def test_kills_of_random_workers_keep_every_epoch(tmp_path: Path) -> None:
+    dice = np.random.default_rng(11)
+    service = Service(workers=3)
+    crew = Crew(tmp_path, url=service.url, epochs=30)
+    workers = start_all(crew, 3)
+    for want in range(3, 28, 4):
+        crew.open_gate(want)
+        service.until(partial(reached, epoch=want), f"epoch {want}")
+        crew.open_gate(want + 2)
+        index = int(dice.integers(3))
+        workers[index].send_signal(signal.SIGKILL)
+        workers[index].wait(30)
+        workers[index] = crew.start(index=index)
+        crew.open_gate(want + 4)
+
+    crew.open_gate()
+
+    assert codes(workers) == [0, 0, 0]
+    service.close()
+    told = epochs_told(service)
+    assert [epoch for epoch, _ in told] == list(range(1, 31))
+    np.testing.assert_allclose(
+        crew.result()["weights"], model_of([width for _, width in told]), rtol=1e-12
+    )
+
+
+def test_the_steps_of_a_void_epoch_end_early(tmp_path: Path) -> None:
+    service = Service(workers=3)
+    crew = Crew(tmp_path, url=service.url, epochs=2)
+    crew.open_gate(4)
+    workers = start_all(crew, 3, "averages_each_step")
+    crew.until_noted("step", step=5, times=3)
+
+    workers[2].send_signal(signal.SIGKILL)
+    workers[2].wait(30)
+    crew.open_gate()
+
+    assert codes(workers[:2]) == [0, 0]
+    service.close()
+    assert [line["steps"] for line in crew.notes("trained", rank=0)] == [6, 20, 20]
+    assert [line["steps"] for line in crew.notes("trained", rank=1)] == [6, 20, 20]
+    assert crew.notes("trained", rank=1)[-1]["value"] == 40.0
+    assert epochs_told(service) == [(1, 2), (2, 2)]
+
+
+def test_an_error_because_another_worker_is_gone_is_no_failure(
+    crew: Crew, service: Service
+) -> None:
+    service.order(workers=2)
+    crew.open_gate(1)
+    leader, other = start_all(crew, 2, "needs_the_others")
+    crew.until_noted("began", epoch=2, times=2)
+    other.kill()
+    other.wait(30)
+
+    crew.open_gate()
+
+    assert leader.wait(60) == 75
+    assert service.of("failed") == []
+    service.order(workers=1)
+    assert crew.run("needs_the_others") == 0
+    assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("function", ["mean_model", "swallowing"])
+def test_of_two_workers_0_the_later_one_goes_on_and_no_epoch_counts_twice(
+    crew: Crew, service: Service, function: str
+) -> None:
+    """A node that is lost may still be alive, and a job controller may make one pod twice."""
+    crew.open_gate(1)
+    first = crew.start(function)
+    crew.until_noted("began", epoch=2)
+    second = crew.start(function)
+    crew.until_noted("began", epoch=2, pid=second.pid)
+    crew.open_gate()
+    assert (first.wait(60), second.wait(60)) == (143, 0)
+    assert [epoch for epoch, _ in epochs_told(service)] == [1, 2, 3, 4]
+    numbers = [line["seq"] for line in crew.reports()]
+    assert numbers == sorted(set(numbers))
+    if function == "mean_model":
+        np.testing.assert_allclose(crew.result()["weights"], model_of([1, 1, 1, 1]), rtol=1e-12)

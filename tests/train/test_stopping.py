@@ -1,0 +1,304 @@
+"""Told to stop, a worker saves, says so and waits; killed at any place, the next start goes on."""
+
+import json
+import random
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity.worker.checkpoint import Checkpoints
+from tests.support.crew import Crew
+from tests.support.training_service import Service
+
+pytestmark = pytest.mark.slow
+STOPPED = 143
+SPACED = {"LAXITY_SAVING_SHARE": "0.001"}  # one save a minute at most
+
+
+def epochs_told(service: Service) -> list[int]:
+    return [line["epoch"] for line in service.of("epoch")]
+
+
+def reached(service: Service, *, epoch: int) -> bool:
+    return max(epochs_told(service), default=0) >= epoch
+
+
+def undisturbed(tmp_path: Path) -> Any:
+    """What the training returns if nobody interferes."""
+    folder = tmp_path / "undisturbed"
+    folder.mkdir()
+    crew = Crew(folder)
+    crew.open_gate()
+    assert crew.run() == 0
+    return crew.result()
+
+
+def test_told_to_stop_it_parks_at_the_epochs_end_and_waits_for_sigterm(
+    crew: Crew, service: Service
+) -> None:
+    worker = crew.start()
+    crew.until_noted("began", epoch=1)
+    service.order(stop=True)
+    service.until(lambda s: s.calls > 3, "the order was fetched")
+
+    crew.open_gate()
+    service.until_reported("parked", epoch=1)
+
+    assert worker.poll() is None
+    assert [line["epoch"] for line in crew.notes("began")] == [1]
+    worker.terminate()
+    assert worker.wait(30) == STOPPED
+    service.order(stop=False)
+    assert crew.run() == 0
+    assert service.of("resumed")[0]["epoch"] == 1
+    assert epochs_told(service) == [1, 2, 3, 4]
+    assert [line["epoch"] for line in crew.notes("trained")] == [1, 2, 3, 4]
+
+
+def test_told_to_stop_before_the_first_epoch_it_trains_none(tmp_path: Path) -> None:
+    service = Service(stop=True)
+    crew = Crew(tmp_path, url=service.url)
+    crew.open_gate()
+    worker = crew.start()
+
+    service.until_reported("parked", epoch=0)
+
+    worker.terminate()
+    code = worker.wait(30)
+    service.close()
+    assert code == STOPPED
+    assert crew.notes("began") == []
+
+
+def test_a_withdrawn_order_lets_it_go_on(crew: Crew, service: Service) -> None:
+    service.order(stop=True)
+    crew.open_gate()
+    worker = crew.start()
+    service.until(lambda s: s.of("parked"), "parked")
+
+    service.order(stop=False)
+
+    assert worker.wait(30) == 0
+    assert epochs_told(service) == [1, 2, 3, 4]
+    parked = service.of("parked")[0]
+    assert any(line["seq"] > parked["seq"] for line in service.of("formed"))
+
+
+def test_sigterm_in_an_epoch_loses_that_epoch_only(
+    crew: Crew, service: Service, tmp_path: Path
+) -> None:
+    worker = crew.start()
+    crew.open_gate(2)
+    crew.until_noted("began", epoch=3)
+
+    worker.terminate()
+    code = worker.wait(30)
+
+    crew.open_gate()
+    assert code == STOPPED
+    assert not (crew.folder / "result.json").exists()
+    assert crew.run() == 0
+    assert [line["epoch"] for line in crew.notes("trained")] == [1, 2, 3, 4]
+    assert epochs_told(service) == [1, 2, 3, 4]
+    assert crew.result() == undisturbed(tmp_path)
+
+
+def test_code_that_swallows_everything_still_does_not_complete_the_job(
+    crew: Crew, service: Service
+) -> None:
+    worker = crew.start("swallowing")
+    crew.until_noted("began", epoch=1)
+
+    worker.terminate()
+    code = worker.wait(30)
+
+    assert code == STOPPED
+    assert len(crew.notes("swallowed")) == 1
+    assert service.of("finished") == service.of("failed") == []
+    assert not (crew.folder / "result.json").exists()
+
+
+def test_sigterms_in_a_long_save_wait_for_it(crew: Crew, service: Service) -> None:
+    crew.open_gate(1)
+    worker = crew.start("slow_saver")
+    crew.until_noted("saving", epoch=1)
+
+    worker.terminate()
+    worker.terminate()
+    crew.open_gate(1000)
+    code = worker.wait(30)
+
+    assert code == STOPPED
+    newest = Checkpoints(crew.folder).newest()
+    assert newest is not None
+    assert newest.epoch == 1
+    assert epochs_told(service) == [1]
+
+
+def test_a_kill_in_a_save_leaves_the_checkpoint_before_it(crew: Crew) -> None:
+    crew.open_gate(101)
+    worker = crew.start("slow_saver")
+    crew.until_noted("saving", epoch=2)
+
+    worker.terminate()
+    worker.kill()
+    worker.wait(30)
+
+    assert sorted(path.name for path in crew.folder.glob("epoch-*")) == ["epoch-00000001"]
+    crew.open_gate(1000)
+    assert crew.run("slow_saver") == 0
+    assert [line["state"] for line in crew.notes("began", epoch=2)] == [1, 1]
+    assert crew.result() == "state 4"
+    assert list(crew.folder.glob(".writing-*")) == []
+
+
+def test_kills_anywhere_lose_and_double_no_epoch(tmp_path: Path, service: Service) -> None:
+    dice = random.Random(3)
+    crew = Crew(tmp_path, url=service.url, epochs=60)
+    want = 0
+    for _ in range(8):
+        worker = crew.start()
+        want += dice.randint(1, 5)
+        crew.open_gate(want + 2)  # it runs on while it is killed
+        service.until(partial(reached, epoch=want), f"epoch {want}")
+        worker.send_signal(signal.SIGKILL)
+        worker.wait(30)
+        want += 2
+
+    crew.open_gate()
+    code = crew.run()
+
+    assert code == 0
+    assert epochs_told(service) == list(range(1, 61))
+    assert [line["seq"] for line in service.lines] == list(range(1, len(service.lines) + 1))
+    assert crew.result()["weights"] == uninterrupted_weights(tmp_path)
+
+
+def uninterrupted_weights(tmp_path: Path) -> Any:
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    crew = Crew(folder, epochs=60)
+    crew.open_gate()
+    assert crew.run() == 0
+    return crew.result()["weights"]
+
+
+def test_a_kill_between_checkpoint_and_report_still_reports_the_epoch(
+    crew: Crew, service: Service
+) -> None:
+    crew.open_gate(2)
+    worker = crew.start()
+    crew.until_noted("began", epoch=3)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait(30)
+    reports = crew.folder / "reports.jsonl"
+    kept = [line for line in crew.reports() if line["seq"] < 5]  # epoch 2 is 5, its save is 6
+    assert crew.reports()[4]["kind"] == "epoch"
+    torn = json.dumps(crew.reports()[4])[:20]
+    reports.write_text("".join(json.dumps(line) + "\n" for line in kept) + torn)
+
+    crew.open_gate()
+    code = crew.run()
+
+    assert code == 0
+    assert [line["epoch"] for line in crew.reports("epoch")] == [1, 2, 3, 4]
+    assert [line["epoch"] for line in crew.notes("trained")] == [1, 2, 3, 4]
+
+
+def test_a_damaged_checkpoint_is_passed_over(crew: Crew, service: Service) -> None:
+    crew.open_gate(3)
+    worker = crew.start()
+    crew.until_noted("began", epoch=4)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait(30)
+    damaged = crew.folder / "epoch-00000003" / "objects.pkl"
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+
+    crew.open_gate()
+    code = crew.run()
+
+    assert code == 0
+    assert service.of("resumed")[0]["epoch"] == 2
+    assert [line["epoch"] for line in crew.notes("trained")] == [1, 2, 3, 3, 4]
+    assert epochs_told(service) == [1, 2, 3, 4]
+
+
+def test_a_worker_without_a_folder_says_what_is_missing(tmp_path: Path) -> None:
+    crew = Crew(tmp_path)
+
+    worker = crew.start(environ={"LAXITY_CHECKPOINTS": ""})
+
+    assert worker.wait(30) == 2
+    assert "LAXITY_CHECKPOINTS is not set" in crew.log()
+
+
+def test_a_result_is_not_written_twice_after_the_end(crew: Crew, service: Service) -> None:
+    crew.open_gate()
+    crew.run()
+    first = crew.result()
+
+    code = crew.run()
+
+    assert code == 0
+    assert crew.result() == first
+    assert epochs_told(service) == [1, 2, 3, 4]
+
+
+def test_saves_that_cost_too_much_are_spaced_and_made_up_for_at_sigterm(
+    crew: Crew, service: Service
+) -> None:
+    crew.open_gate(3)
+    worker = crew.start("slow_to_save", environ=SPACED)
+    crew.until_noted("began", epoch=4)
+    assert [line["epoch"] for line in service.of("saved")] == [1]
+
+    worker.terminate()
+    code = worker.wait(30)
+
+    assert code == STOPPED
+    crew.open_gate()
+    assert crew.run("slow_to_save", environ=SPACED) == 0
+    began = crew.notes("began", epoch=4)
+    assert [(line["state"], line["half"]) for line in began] == [(3, 3), (3, 3)]
+    assert service.of("resumed")[0]["epoch"] == 3
+    assert epochs_told(service) == [1, 2, 3, 4]
+    assert service.of("saved")[-1]["epoch"] == 4
+
+
+def test_spaced_saves_and_a_kill_report_no_epoch_twice(crew: Crew, service: Service) -> None:
+    crew.open_gate(3)
+    worker = crew.start("slow_to_save", environ=SPACED)
+    crew.until_noted("began", epoch=4)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait(30)
+
+    crew.open_gate()
+    code = crew.run("slow_to_save", environ=SPACED)
+
+    assert code == 0
+    assert service.of("resumed")[0]["epoch"] == 1
+    assert epochs_told(service) == [1, 2, 3, 4]
+
+
+def test_why_it_failed_is_told_even_if_sigterm_comes_while_telling(
+    crew: Crew, service: Service
+) -> None:
+    service.turn_away("failed")
+    worker = crew.start("no_such_function")
+    service.until(lambda s: s.turned_away > 0, "the failure was told and turned away")
+
+    worker.terminate()
+    before = service.turned_away
+    service.until(
+        lambda s: s.turned_away > before or worker.poll() is not None,
+        "it was told again after SIGTERM",
+    )
+    service.turn_away()
+
+    assert worker.wait(60) == 1
+    assert "no_such_function" in service.until_reported("failed")["error"]

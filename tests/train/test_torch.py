@@ -1,0 +1,63 @@
+"""PyTorch models, optimisers and DDP through kills and changes of width; skipped without torch."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.crew import Crew
+from tests.support.training_service import Service
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+FILE = Path(__file__).parents[1] / "support/programs/torch_trainings.py"
+
+
+def losses(service: Service) -> list[float]:
+    return [round(line["metrics"]["loss"], 10) for line in service.of("epoch")]
+
+
+def test_model_and_optimizer_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    told = []
+    for name, kill in (("whole", False), ("killed", True)):
+        (tmp_path / name).mkdir()
+        service = Service()
+        crew = Crew(tmp_path / name, url=service.url, file=FILE)
+        crew.open_gate(2 if kill else 9)
+        worker = crew.start("plain")
+        if kill:
+            crew.until_noted("began", epoch=3)
+            worker.kill()
+            worker.wait(30)
+            crew.open_gate()
+            worker = crew.start("plain")
+        assert worker.wait(60) == 0, crew.log()
+        told.append((losses(service), crew.result()))
+        service.close()
+
+    assert told[0] == told[1]
+
+
+def test_ddp_forms_anew_when_the_width_changes(tmp_path: Path) -> None:
+    service = Service(workers=2)
+    crew = Crew(tmp_path, url=service.url, file=FILE)
+    crew.open_gate(1)
+    workers = [crew.start("distributed", index=index) for index in range(2)]
+    crew.until_noted("began", epoch=2, times=2)
+    service.order(workers=1)
+    crew.open_gate(2)
+    service.until_reported("formed", width=1)
+    crew.until_noted("began", epoch=3)
+    service.order(workers=2)
+    crew.open_gate()
+
+    codes = [worker.wait(60) for worker in workers]
+
+    service.close()
+    assert codes == [0, 0], crew.log()
+    widths = [line["width"] for line in service.of("epoch")]
+    assert (widths[0], widths[-1]) == (2, 2)
+    assert 1 in widths
+    ends = [json.loads((crew.gates / f"end-{rank}").read_text()) for rank in range(2)]
+    assert ends[0] == ends[1]
+    assert len(list(crew.folder.glob(".ddp-*"))) <= 1

@@ -1,0 +1,238 @@
+"""Epochs reach MLflow once each, whatever was killed; MLflow being away stops nothing."""
+
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from tests.support.crew import Crew
+from tests.support.training_service import Service
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A local store; making one takes seconds."""
+    folder: Path = tmp_path_factory.mktemp("mlflow")
+    found = f"sqlite:///{folder}/mlflow.db"
+    MlflowClient(found).create_experiment("laxity", artifact_location=str(folder / "artifacts"))
+    return found
+
+
+def series(client: MlflowClient, run_id: str, key: str) -> list[tuple[int, float]]:
+    return [(point.step, point.value) for point in client.get_metric_history(run_id, key)]
+
+
+def run_of(client: MlflowClient, uid: str) -> Any:
+    experiment = client.get_experiment_by_name("laxity")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id], f"tags.`laxity.uid` = '{uid}'")
+    return run
+
+
+def test_epochs_are_logged_once_over_kills_and_starts(
+    uri: str, tmp_path: Path, service: Service
+) -> None:
+    client = MlflowClient(uri)
+    crew = Crew(tmp_path, url=service.url, epochs=5)
+    environ = {"MLFLOW_TRACKING_URI": uri, "LAXITY_JOB_UID": "uid-kills"}
+    crew.open_gate(3)
+    worker = crew.start(environ=environ)
+    crew.until_noted("began", epoch=4)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait(30)
+
+    crew.open_gate()
+    code = crew.run(environ=environ)
+
+    run = run_of(client, "uid-kills")
+    told = service.of("epoch")
+    assert code == 0
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "a"
+    assert {key: run.data.tags[key] for key in ("laxity.job", "laxity.model")} == {
+        "laxity.job": "team/a",
+        "laxity.model": "tiny",
+    }
+    assert series(client, run.info.run_id, "epoch_s/actual") == [
+        (line["epoch"], line["epoch_s"]) for line in told
+    ]
+    assert series(client, run.info.run_id, "workers") == [(n, 1.0) for n in range(1, 6)]
+    assert series(client, run.info.run_id, "epoch_bytes/read") == [(n, 100.0) for n in range(1, 6)]
+    assert [step for step, _ in series(client, run.info.run_id, "loss")] == [1, 2, 3, 4, 5]
+
+
+def test_the_services_run_is_used_and_nan_stays_out(
+    uri: str, tmp_path: Path, service: Service
+) -> None:
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("laxity")
+    assert experiment is not None
+    given = client.create_run(experiment.experiment_id).info.run_id
+    service.order(run_id=given)
+    crew = Crew(tmp_path, url=service.url)
+
+    code = crew.run("odd_figures", environ={"MLFLOW_TRACKING_URI": uri})
+
+    losses = series(client, given, "loss")
+    assert code == 0
+    assert [step for step, _ in losses] == [1, 3, 4]
+    assert all(math.isfinite(value) for _, value in losses)
+    assert [step for step, _ in series(client, given, "epoch_s/actual")] == [1, 2, 3, 4]
+
+
+@pytest.fixture(params=["nobody listens", "nobody answers"])
+def dead_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of an MLflow server that refuses connections, or accepts and says nothing."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if request.param == "nobody answers":
+            listening.listen(64)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_server_that_does_not_answer_costs_one_notice_and_no_time(
+    dead_server: str, tmp_path: Path, service: Service
+) -> None:
+    crew = Crew(tmp_path, url=service.url)
+    crew.open_gate()
+
+    worker = crew.start(environ={"MLFLOW_TRACKING_URI": dead_server})
+    service.until_reported("finished")
+    reported_at = time.monotonic()
+    code = worker.wait(60)
+
+    assert code == 0
+    assert time.monotonic() - reported_at < 10.0
+    assert crew.log().count("does not answer") == 1
+
+
+@pytest.fixture
+def given(uri: str, service: Service) -> str:
+    """A run that the service made at the verdict."""
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("laxity")
+    assert experiment is not None
+    run_id = client.create_run(experiment.experiment_id).info.run_id
+    service.order(run_id=run_id)
+    return str(run_id)
+
+
+def test_the_codes_own_runs_are_the_trainings_run(
+    uri: str, given: str, tmp_path: Path, service: Service
+) -> None:
+    client = MlflowClient(uri)
+    crew = Crew(tmp_path, url=service.url, epochs=3)
+
+    code = crew.run("own_logging", environ={"MLFLOW_TRACKING_URI": uri})
+
+    run = client.get_run(given)
+    assert code == 0, crew.log()
+    assert crew.result() == [given] * 5
+    assert run.data.params == {"alpha": "0.001"}
+    assert series(client, given, "own") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+    assert [step for step, _ in series(client, given, "epoch_s/actual")] == [1, 2, 3]
+    assert run.info.status == "FINISHED"
+
+
+def test_autolog_writes_to_the_trainings_run(
+    uri: str, given: str, tmp_path: Path, service: Service
+) -> None:
+    client = MlflowClient(uri)
+    crew = Crew(tmp_path, url=service.url, epochs=2)
+
+    code = crew.run("autologged", environ={"MLFLOW_TRACKING_URI": uri})
+
+    run = client.get_run(given)
+    assert code == 0, crew.log()
+    assert crew.result() == given
+    assert run.data.params["alpha"] == "0.001"
+    assert "training_score" in run.data.metrics
+    assert [
+        found.info.run_id
+        for found in client.search_runs([run.info.experiment_id])
+        if "training_score" in found.data.metrics
+    ] == [given]
+
+
+def test_code_that_chooses_an_experiment_logs_there(
+    uri: str, given: str, tmp_path: Path, service: Service
+) -> None:
+    client = MlflowClient(uri)
+    crew = Crew(tmp_path, url=service.url, epochs=2)
+
+    code = crew.run("own_experiment", environ={"MLFLOW_TRACKING_URI": uri})
+
+    own = client.get_run(crew.result())
+    chosen = client.get_experiment_by_name("digits")
+    assert code == 0, crew.log()
+    assert chosen is not None
+    assert own.info.experiment_id == chosen.experiment_id
+    assert "mlflow.set_experiment leads to a run of its own" in crew.log()
+    assert [step for step, _ in series(client, given, "epoch_s/actual")] == [1, 2]
+
+
+def test_training_code_without_mlflow_and_prefect_imports_neither(
+    tmp_path: Path, service: Service
+) -> None:
+    crew = Crew(tmp_path, url=service.url, epochs=2)
+
+    code = crew.run("plain", environ={"LAXITY_FLOW_RUN": "1b4e28ba-2fa1-11d2-883f-0016d3cca427"})
+
+    assert code == 0
+    assert crew.result() == []
+
+
+def test_a_store_that_cannot_be_opened_costs_one_notice(tmp_path: Path, service: Service) -> None:
+    crew = Crew(tmp_path, url=service.url)
+    crew.open_gate()
+    (tmp_path / "file").touch()
+    nowhere = f"sqlite:///{tmp_path}/file/mlflow.db"  # a file cannot hold another
+
+    code = crew.run(environ={"MLFLOW_TRACKING_URI": nowhere})
+
+    assert code == 0
+    assert [line["epoch"] for line in service.of("epoch")] == [1, 2, 3, 4]
+    assert crew.log().count("does not take the epochs") == 1
+
+
+def test_a_script_that_nobody_schedules_has_one_run_over_its_starts(
+    uri: str, tmp_path: Path
+) -> None:
+    client = MlflowClient(uri)
+    script = tmp_path / "alone.py"
+    script.write_text(
+        "import sys\n"
+        "from laxity import Training\n"
+        "training = Training(3, folder='kept')\n"
+        "training.restore({'n': 0})\n"
+        "for epoch in training.epochs():\n"
+        "    training.log(loss=1 / epoch)\n"
+        "    if epoch == 2 and sys.argv[1:]:\n"
+        "        sys.exit(5)\n"
+        "training.log(score=7.0)\n"
+    )
+    environ = {**os.environ, "MLFLOW_TRACKING_URI": uri}
+
+    codes = [
+        subprocess.run(
+            [sys.executable, str(script), *argument], env=environ, cwd=tmp_path, check=False
+        ).returncode
+        for argument in (["stop"], [])
+    ]
+
+    run = run_of(client, str(tmp_path / "kept"))
+    assert codes == [5, 0]
+    assert run.info.status == "FINISHED"
+    assert [step for step, _ in series(client, run.info.run_id, "epoch_s/actual")] == [1, 2, 3]
+    assert series(client, run.info.run_id, "score") == [(3, 7.0)]

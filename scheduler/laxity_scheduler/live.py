@@ -4,26 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from laxity_profiler.estimate import NO_PROGRESS, Progress
+from laxity_profiler.history.report_fold import Report as Report  # noqa: PLC0414 - what a world asks for
 from laxity_scheduler.engine import World
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.plan import Plan
 
 Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The last report of a job's workers; zeros before the first one."""
-
-    progress: Progress = NO_PROGRESS
-    since: float = 0.0  # when the progress was reported
-    epoch_started_at: float | None = None
-    formed: int = 0
-    parked_epoch: int | None = None
-    failed: str = ""
-    result: Any = None
-    epoch_ended_at: float | None = None  # the latest
 
 
 Reports = Callable[[str], Report]  # by the Job's uid

@@ -20,7 +20,6 @@ from laxity_scheduler.http.tokens import Tokens
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.outbox import Sink
 from laxity_scheduler.policies import qos
-from laxity_scheduler.process.start import reports_of
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
@@ -142,7 +141,7 @@ def staged(
         world=world,
         store=store,
         learning=learning,
-        report_of=reports_of(history),
+        report_of=history.report,
         policy=policy,
         feedback=Feedback(history, Learner(history)),
         leads=store.try_lead,

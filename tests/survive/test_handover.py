@@ -13,7 +13,7 @@ from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
-from laxity_scheduler.process.start import RefreshingLearner, catching_up_first, reports_of
+from laxity_scheduler.process.start import RefreshingLearner, catching_up_first
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
@@ -42,7 +42,7 @@ class Replica:
             world=world,
             store=self.store,
             learning=RefreshingLearner(self.history, self.learner),
-            report_of=reports_of(self.history),
+            report_of=self.history.report,
             policy=qos.decide,
             feedback=Feedback(self.history, self.learner),
             leads=catching_up_first(lambda: self.elected, self.learner.reload_outcomes),

@@ -9,15 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
+from laxity.api.report_lines import REPORT_KINDS
 from laxity_profiler.history.database import open_engine
 from laxity_profiler.history.history import History
-from laxity_profiler.history.report_fold import KINDS
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.http.job_service import JobService
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.policies import qos
-from laxity_scheduler.process.start import reports_of
 from laxity_scheduler.service.feedback import Feedback
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.settings import Settings
@@ -60,7 +59,7 @@ def poison(chance: random.Random, seq: int, now: float) -> Any:
         "metrics": {"loss": 0.5}, "load_s": 0.1, "save_s": 0.1, "read_s": [1.0, 2.0],
         "read_bytes": [10, 20], "file_bytes": 100, "result": {"loss": 0.5}, "error": "it broke",
     }  # fmt: skip
-    line: Json = {"seq": seq, "kind": chance.choice(sorted(KINDS)), **sound}
+    line: Json = {"seq": seq, "kind": chance.choice(sorted(REPORT_KINDS)), **sound}
     for name in chance.sample(FIELDS, chance.randint(1, 4)):
         line[name] = chance.choice(VALUES)
     if chance.random() < 0.1:
@@ -82,7 +81,7 @@ def stepped(home: Path, world: MemoryWorld) -> Iterator[tuple[Service, JobServic
         world=world,
         store=store,
         learning=learner,
-        report_of=reports_of(history),
+        report_of=history.report,
         policy=qos.decide,
         feedback=Feedback(history, learner),
     )
@@ -153,7 +152,7 @@ def test_no_json_value_anywhere_in_a_line_raises(tmp_path: Path) -> None:
         desk.submit_job(manifest("a", widths="1", epoch_estimate="1s"))
         assert service.try_cycle()
         now, seq = service.last_snapshot[0].now, 0
-        for kind in sorted(KINDS):
+        for kind in sorted(REPORT_KINDS):
             for field in ("seq", "kind", *FIELDS):
                 lines = []
                 for value in VALUES:

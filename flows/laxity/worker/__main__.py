@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from laxity import names
+from laxity.api.report_lines import ReportKind
 from laxity.stderr import say
 from laxity.worker import failure_file, prefect_context
 from laxity.worker.early_exit import no_early_success
@@ -195,7 +196,7 @@ def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> No
         prefect_context.flush()
 
 
-def _report(training: Training, kind: str, **fields: Any) -> None:
+def _report(training: Training, kind: ReportKind, **fields: Any) -> None:
     if training.outbox is not None:
         training.outbox.append(kind, **fields)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from laxity.api.report_lines import ReportKind
 from laxity.worker.checkpoint import Checkpoint
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import Point, Tracker
@@ -297,7 +298,7 @@ class Leader:
         self._report("formed", width=self._course.width, epoch=self._course.done)
         self._began = time.monotonic()
 
-    def _report(self, kind: str, **fields: Any) -> None:
+    def _report(self, kind: ReportKind, **fields: Any) -> None:
         if self._outbox is not None:
             with self._course.termination.defer():
                 self._outbox.append(kind, **fields)

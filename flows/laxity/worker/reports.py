@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from laxity.api.report_lines import ReportKind
 from laxity.api.transport import ANSWER_LIMIT_BYTES, answer_error
 from laxity.job import signal_file as pod_orders
 from laxity.safe_text import printable
@@ -99,12 +100,12 @@ class Outbox:
         if orders is not None and orders.exists():
             self._spawn("orders", lambda: self._obey(orders))
 
-    def lines(self, kind: str) -> list[Line]:
+    def lines(self, kind: ReportKind) -> list[Line]:
         """All lines of a kind so far, those of earlier starts too."""
         with self._changed:
             return [line for line in self._lines if line["kind"] == kind]
 
-    def append(self, kind: str, /, **fields: Any) -> None:
+    def append(self, kind: ReportKind, /, **fields: Any) -> None:
         """Report one thing: durable when this returns."""
         self.append_all([{"kind": kind, "at": time.time(), **fields}])
 

@@ -128,7 +128,7 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
     from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
     from laxity_profiler.learning.learner import Learner
-    from laxity_scheduler.process.start import find_policy, reports_of
+    from laxity_scheduler.process.start import find_policy
     from laxity_scheduler.service.feedback import Feedback
     from laxity_scheduler.service.settings import NO_TRACKING, Settings
     from laxity_scheduler.store.store import Store
@@ -146,7 +146,7 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
             KubernetesApi(ground.kubeconfig, context=ground.context, in_flight=ground.in_flight),
             namespace,
         )
-        world = LiveCluster(api, reports_of(history), fit_within_s=600.0, seal=Seal(token_bytes()))
+        world = LiveCluster(api, history.report, fit_within_s=600.0, seal=Seal(token_bytes()))
         stack.callback(world.close)
         yield (
             Service(
@@ -154,7 +154,7 @@ def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed
                 world=world,
                 store=store,
                 learning=learner,
-                report_of=reports_of(history),
+                report_of=history.report,
                 policy=find_policy(settings.policy),
                 feedback=Feedback(history, learner),
             ),

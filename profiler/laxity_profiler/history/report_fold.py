@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 import orjson
 
+from laxity.api.report_lines import REPORT_KINDS
 from laxity.parsing import LAST_AT, finite_number
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_profiler.history.report_values import (
@@ -40,9 +41,6 @@ MOST_SKIPPED: Final = 1_000_000
 MOST_READINGS: Final = 1_000
 LONGEST_READING_S: Final = 1e6  # eleven days; each second of it costs memory
 RESULT_LIMIT: Final = 262_144
-KINDS: Final = frozenset(
-    {"started", "formed", "resumed", "read", "epoch", "saved", "parked", "finished", "failed"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ class ReportState:
             self._note_formed(line, folded, at=at, epochs=epochs, current=current)
         elif kind == "read":
             self._note_reading(line, current=current)
-        elif not isinstance(kind, str) or kind not in KINDS:
+        elif not isinstance(kind, str) or kind not in REPORT_KINDS:
             raise InvalidReportError(f"kind {shorten(kind, 40)} is none that laxity knows")
         elif current:
             self._note_state(line, folded, epochs=epochs)

@@ -29,7 +29,6 @@ from laxity_scheduler.store.store import Store
 
 LOG: Final = logging.getLogger(__name__)
 WORLDS: Final = "laxity.worlds"
-MAX_REPORTS: Final = 50_000  # kept in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def open_service(
         stack.callback(engine.dispose)
         history = History(engine)
         learner = Learner(history, priors="local" if settings.world == "local" else "cluster")
-        world = open_world(settings, reports_of(history), url=url, worker_token=worker_token)
+        world = open_world(settings, history.report, url=url, worker_token=worker_token)
         stack.callback(world.close)
         elected = create_leadership(settings, store, world, stack)
         leads = elected.ensure_leading if elected else store.try_lead
@@ -65,7 +64,7 @@ def open_service(
             world=world,
             store=store,
             learning=learner if store.is_exclusive else RefreshingLearner(history, learner),
-            report_of=reports_of(history),
+            report_of=history.report,
             policy=find_policy(settings.policy),
             feedback=Feedback(history, learner),
             leads=leads
@@ -155,33 +154,6 @@ def catching_up_first(
         return now
 
     return leads_now
-
-
-def reports_of(history: Any) -> Callable[[str], Report]:
-    """The last report of a job's workers by its uid, as the World and the views need it."""
-    reports: dict[str, tuple[Any, Report]] = {}
-
-    def report_of(uid: str) -> Report:
-        state = history.report(uid)
-        before = reports.get(uid)
-        if before is not None and before[0] is state:
-            return before[1]
-        report = Report(
-            progress=state.progress,
-            since=state.since,
-            epoch_started_at=state.epoch_started_at,
-            formed=state.formed,
-            parked_epoch=state.parked_epoch,
-            failed=state.failed,
-            result=state.result,
-            epoch_ended_at=state.epoch_ended_at,
-        )
-        if len(reports) > MAX_REPORTS:
-            reports.clear()
-        reports[uid] = (state, report)
-        return report
-
-    return report_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,8 @@
+"""The kinds of report lines: what worker 0 writes, and what the service takes."""
+
+from typing import Final, Literal, get_args
+
+ReportKind = Literal[
+    "started", "formed", "resumed", "read", "epoch", "saved", "parked", "finished", "failed"
+]
+REPORT_KINDS: Final[frozenset[str]] = frozenset(get_args(ReportKind))

@@ -8,6 +8,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, reason
 
 MOST_NAMED = 5
+CLOSED = {"cordoned": "cordoned", "inference": "kept for inference by label laxity.dev/pool"}
 
 
 def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
@@ -15,8 +16,7 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
     if not job.eligible or may_ever_start(state, job):
         return None
     sizes = _gpus_by_node(state, job)
-    shut_out = (state.sets or {}).get(job.eligible)
-    shut_out_text = shut_out.shut_out if shut_out is not None and shut_out.shut_out else "not said"
+    shut_out_text = _shut_out_text(state, job)
     if not sizes:
         return reason(
             "no_eligible_node",
@@ -36,6 +36,21 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
     )
 
 
+def _shut_out_text(state: ClusterState, job: Job) -> str:
+    """What keeps the job off nodes: first those that it asks for and that take no training now."""
+    may = state.eligible_nodes(job) or ()
+    nodes_by_pool: dict[str, list[str]] = {}
+    for node in state.nodes:
+        if node.pool in CLOSED and node.id in may:
+            nodes_by_pool.setdefault(node.pool, []).append(node.id)
+    closed = [
+        f"{_names_text(nodes)}: {CLOSED[pool]}" for pool, nodes in sorted(nodes_by_pool.items())
+    ]
+    node_set = (state.sets or {}).get(job.eligible)
+    others = node_set.shut_out if node_set is not None else ""
+    return "; ".join([*closed, *filter(None, [others])]) or "not said"
+
+
 def _gpus_by_node(state: ClusterState, job: Job) -> Mapping[str, int]:
     """GPUs of each node that the job may use."""
     may = state.eligible_nodes(job)
@@ -44,6 +59,11 @@ def _gpus_by_node(state: ClusterState, job: Job) -> Mapping[str, int]:
         for node in state.nodes
         if node.pool in USABLE and (may is None or node.id in may)
     }
+
+
+def _names_text(nodes: list[str]) -> str:
+    more = len(nodes) - MOST_NAMED
+    return ", ".join(sorted(nodes)[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _all_nodes_text(state: ClusterState) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.model.cluster import ClusterState, NodeSet, Pool
 from laxity_scheduler.model.decision import Admit, Forecasted, Preempt, Refuse, Resize, Wait
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -274,3 +274,14 @@ def test_a_job_too_large_for_the_empty_cluster_is_not_told_to_wait_for_free_gpus
     wait = told(cluster(gpus=(4, 4), jobs=(large, job("small"))), large.id)
     assert wait.reason.code == "does_not_fit_cluster"
     assert wait.reason.text.endswith("0 fit on the empty cluster")
+
+
+@pytest.mark.parametrize(
+    ("pool", "why"),
+    [("cordoned", "cordoned"), ("inference", "kept for inference by label laxity.dev/pool")],
+)
+def test_a_job_whose_only_node_takes_no_training_is_told_its_name(pool: Pool, why: str) -> None:
+    state = state_of([4, 4], job("a", eligible="big"))
+    nodes = (state.nodes[0], replace(state.nodes[1], pool=pool))
+    text = told(replace(state, nodes=nodes), "team/a").reason.text
+    assert f"n1: {why}; n0: label gpu is t4, a100 is asked" in text

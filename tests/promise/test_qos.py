@@ -71,3 +71,12 @@ def test_hopeless_jobs_run_after_those_that_can_be_in_time() -> None:
     ]
     plan = qos.decide(cluster(gpus=1, jobs=jobs, now=1.0), MINUTE_EPOCHS)
     assert list(admitted(plan)) == ["can"]
+
+
+def test_a_start_into_idle_gpus_names_the_width_that_it_starts_on() -> None:
+    new = job("new", epochs=2, due_at=4_000.0, workers=(1, 2))
+    plan = qos.decide(cluster(gpus=2, jobs=[new]), MINUTE_EPOCHS)
+    (admit,) = [d for d in plan.decisions if isinstance(d, Admit)]
+    assert admit.workers == 2
+    assert admit.reason.code == "due_first"
+    assert admit.reason.text.endswith("on 2 workers")

@@ -1,9 +1,14 @@
 """Workers that cannot come back to their nodes are seen at once; others are waited for."""
 
+from dataclasses import replace
+
 import pytest
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.observe.displaced import displacements
+from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, displacements
+from laxity_scheduler.inflight import follow_ups
+from laxity_scheduler.start_backoff import FAILED_START_CODES
+from tests.support.builders import cluster
 from tests.support.manifests import job, node, pod
 from tests.survive.test_lost_pods import FIT_S, NOW, Seen, trained_for_an_hour
 
@@ -97,3 +102,40 @@ def test_a_pod_without_a_node_is_waited_for_some_seconds(nominated: str, waits_s
     seen.put("pods", waiting)
     assert seen.look(NOW + 1.0 + waits_s - 0.1).fitting_workers is None
     assert seen.look(NOW + 1.0 + waits_s).fitting_workers == 1
+
+
+def unschedulable(number: int) -> Json:
+    waiting = pod(number, phase="Pending")
+    waiting["status"]["conditions"] = [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/4 nodes are available",
+            "lastTransitionTime": "2026-11-21T08:00:00Z",
+        }
+    ]
+    return waiting
+
+
+def test_a_worker_that_ran_and_vanished_at_once_has_failed_no_start() -> None:
+    """Preempted by priority, say, and gone before anybody saw why."""
+    seen: Seen = trained_for_an_hour()
+    seen.lose(1)
+    seen.look(NOW + 1.0)
+    seen.put("pods", unschedulable(1))
+    row = seen.look(NOW + 1.0 + UNSCHEDULABLE_S)
+    assert row.displaced == "worker 1 has lost its place and has no node: 0/4 nodes are available"
+    (stop,) = follow_ups(cluster(gpus=8, jobs=[replace(row, nodes=("n0", "n0"), widths=(2,))]))
+    assert stop.reason.code not in FAILED_START_CODES
+
+
+def test_a_worker_that_never_ran_has_failed_its_start() -> None:
+    seen = Seen()
+    seen.put("pods", pod(0, node="a"))
+    seen.put("pods", unschedulable(1))
+    seen.look(NOW)
+    row = seen.look(NOW + FIT_S)
+    assert (row.displaced, row.fitting_workers) == ("", 1)
+    (stop,) = follow_ups(cluster(gpus=8, jobs=[replace(row, nodes=("n0", "n0"), widths=(2,))]))
+    assert stop.reason.code in FAILED_START_CODES

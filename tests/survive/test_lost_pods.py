@@ -108,3 +108,18 @@ def test_the_time_of_pods_begins_when_the_job_controller_has_seen_the_start() ->
     assert seen.look(NOW + 6 * FIT_S).fitting_workers is None
     assert seen.look(NOW + 7 * FIT_S - 1.0).fitting_workers is None
     assert seen.look(NOW + 7 * FIT_S).fitting_workers == 0
+
+
+def test_a_job_that_is_gone_with_its_pods_leaves_nothing_behind() -> None:
+    seen = trained_for_an_hour()
+    ((job_id, made),) = seen.mirror.jobs.items()
+    for index in (0, 1):
+        seen.lose(index)
+    seen.look(NOW + 1.0)
+    seen.snapshot.reject(job_id, "it makes no sense")
+    seen.mirror.drop("jobs", job_id)
+    with seen.mirror.take() as (touched, nodes):
+        assert not seen.snapshot.take(touched, nodes=nodes, now=NOW + 2.0, cycle=1).jobs
+    assert seen.snapshot.wait_anew(NOW + 3.0) == ()
+    seen.put("jobs", made)
+    assert seen.look(NOW + 4.0).id == job_id, "no rejection is left of it"

@@ -129,12 +129,12 @@ def pending(own: Iterable[Json], workers: int) -> str:
     """Why the first of these workers that has not started has not; "" if no pod says."""
     for pod in sorted(own, key=lambda pod: index(pod) or 0):
         number = index(pod) or 0
-        if number < workers and phase(pod) == "Pending" and (cause := _waits_for(pod)):
+        if number < workers and phase(pod) == "Pending" and (cause := waits_for(pod)):
             return f"worker {number} {cause}"[:LONGEST_WORD]
     return ""
 
 
-def _waits_for(pod: Json) -> str:
+def waits_for(pod: Json) -> str:
     """Its node, or something on it, in the words of the scheduler or the kubelet."""
     for status in json_tree.items(pod, "status", "conditions"):
         if status.get("type") == "PodScheduled" and status.get("status") == "False":

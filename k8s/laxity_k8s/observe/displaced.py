@@ -36,6 +36,16 @@ def displacements(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) -> di
     return reasons
 
 
+def without_place(job: Json, own: Iterable[Json]) -> dict[int, str]:
+    """Workers for which the cluster's scheduler finds no node, in words, by their numbers."""
+    width = jobs.width(job)
+    return {
+        number: f"worker {number} has lost its place and {pods.waits_for(pod)}"
+        for number, pod in _newest(job, own).items()
+        if number < width and _unschedulable_since(pod) < FOREVER
+    }
+
+
 def unschedulable_since(job: Json, own: Iterable[Json]) -> float:
     """Since when the cluster's scheduler finds no node for a worker, FOREVER if it has for all.
 

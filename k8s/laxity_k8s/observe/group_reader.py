@@ -4,7 +4,7 @@ A group that raises when it is read keeps its GPUs busy, and is read again later
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from laxity_k8s import json_tree
@@ -16,7 +16,12 @@ from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
 from laxity_k8s.objects.node_constraints import asks_of
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
-from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, displacements, unschedulable_since
+from laxity_k8s.observe.displaced import (
+    UNSCHEDULABLE_S,
+    displacements,
+    unschedulable_since,
+    without_place,
+)
 from laxity_k8s.observe.eligible import Eligible
 from laxity_k8s.observe.entries import Entry, count, count_sent, look_for_unseen, own_pods
 from laxity_k8s.observe.moved_promises import MovedPromises
@@ -48,6 +53,7 @@ class GroupReader:
         self._nodes, self._eligible, self._bounds = nodes, eligible, bounds
         self._fit_within_s = fit_within_s
         self._missing: dict[str, float] = {}  # jobs not all of whose workers run, and since when
+        self._ran: dict[str, float | None] = {}  # the start after which all workers of a job ran
         self.rejections = Rejections()
         self.refused = RefusedDeadlines()
         self.moved_promises = MovedPromises(mirror.put_back)
@@ -60,6 +66,7 @@ class GroupReader:
         # Not guarded: when the store is away that is nobody's problem.
         report = self._reports(str(json_tree.dig(job, "metadata", "uid"))) if speaks else NO_REPORT
         if job is None and not own:
+            self._forget_job(group)
             return None
         entry = None
         if speaks is not None:
@@ -105,13 +112,18 @@ class GroupReader:
     def _ended(
         self, group: str, job: Json | None, all_pods: list[Json], busy: Counter[str]
     ) -> Entry:
-        self._missing.pop(group, None)
-        self.rejections.forget(group)
-        self.refused.forget(group)
+        self._forget_job(group)
         entry = Entry("", None, JobStatusRecord(), busy, NO_REPORT, FOREVER)
         if job is not None and jobs.is_managed(job):
             look_for_unseen(entry, job, own_pods(job, all_pods))
         return entry
+
+    def _forget_job(self, group: str) -> None:
+        """Drop what is remembered of a Job that is over."""
+        for table in (self._missing, self._ran):
+            table.pop(group, None)
+        for memory in (self.rejections, self.refused, self.moved_promises):
+            memory.forget(group)
 
     def _read_row(self, entry: Entry, group: str, job: Json, own: list[Json], now: float) -> None:
         """Give the entry its row, or what is wrong with the Job."""
@@ -124,7 +136,7 @@ class GroupReader:
             entry.report,
             largest=self._nodes.gpus[entry.asks.resource] // max(1, pods.gpus(template)),
             due_at=due_at,
-            displaced=displacements(job, own, is_cordoned) if jobs.width(job) else NOBODY,
+            displaced=self._displaced(group, job, own, had_time=due_at <= now),
             now=now,
             eligible=self._eligible.name(entry.asks),
         )
@@ -138,6 +150,16 @@ class GroupReader:
         if row.workers and due_at > now:
             entry.due_at = min(entry.due_at, due_at)
 
+    def _displaced(
+        self, group: str, job: Json, own: list[Json], *, had_time: bool
+    ) -> Mapping[int, str]:
+        """Workers that cannot come back, by number. Where all have run, the start did not fail."""
+        if not jobs.width(job):
+            return NOBODY
+        displaced = displacements(job, own, self._nodes.is_cordoned)
+        ran = group in self._ran and self._ran[group] == read_status(job).resumed_at
+        return displaced or (without_place(job, own) if had_time and ran else NOBODY)
+
     def _due_at(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Until when its workers have time to run: less where no node is found for one of them."""
         missing_since = self._missing_since(group, job, own, now)
@@ -150,6 +172,8 @@ class GroupReader:
         """Since when not all its workers run: one that is lost later has its time to come again."""
         if jobs.fitting(job, own) is None:
             self._missing.pop(group, None)
+            if jobs.width(job) and is_observed(job):
+                self._ran[group] = read_status(job).resumed_at
             return 0.0
         if not is_observed(job):  # its controller does not know yet that it should make them
             self._missing.pop(group, None)

@@ -67,6 +67,9 @@ class MovedPromises:
             return row
         return replace(row, verdict=promise)
 
+    def forget(self, job_id: str) -> None:
+        self._held.pop(job_id, None)
+
     def due_at(self, job_id: str, now: float) -> float:
         """When its Job is to be written at the latest; FOREVER once that is over: with the next word."""
         held = self._held.get(job_id)

@@ -159,6 +159,13 @@ class Reason:
         is_naming = any(name in NAMING for name, _ in self.facts)
         return _hide_foreign_jobs(self, namespace) if is_naming else self
 
+    def on_workers(self, workers: int) -> "Reason":
+        """The reason with this width, if it names one."""
+        if self.fact("workers") is None:
+            return self
+        facts = tuple((name, workers if name == "workers" else old) for name, old in self.facts)
+        return Reason(self.code, facts)
+
     def fact(self, name: str) -> Fact:
         return dict(self.facts).get(name)
 

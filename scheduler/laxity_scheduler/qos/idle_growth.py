@@ -121,6 +121,7 @@ def _widen(bargain: Bargain, job: Job, width: int, more: tuple[str, ...]) -> Non
     start = bargain.starts.get(job.id)
     if start is not None:
         start.workers, start.nodes = width, start.nodes + more
+        start.reason = start.reason.on_workers(width)
         return
     saved_s = bargain.forecasts.rest_s(job, job.workers, "mean")
     saved_s -= bargain.forecasts.rest_s(job, width, "mean")

@@ -93,7 +93,7 @@ def test_a_quota_cuts_widths_and_what_pods_of_others_use_is_not_ours() -> None:
     place.look(quota(gpus="3"))
     assert place.words == (
         "quota team of its namespace allows requests.nvidia.com/gpu 3, pods of others use 3 of it; "
-        "each worker asks for 1, and it needs at least 1 worker(s)"
+        "each worker asks for 1, and it needs at least 1 worker"
     )
     place.put({**foreign("3"), "status": {"phase": "Succeeded"}})
     assert widths(quota(gpus="3")) == (1, 2), "asked again as soon as they are gone"

@@ -138,9 +138,13 @@ def budget(namespace: str) -> Json:
     }
 
 
-def test_a_job_whose_pod_was_preempted_by_priority_starts_elsewhere_at_once(there: Ground) -> None:
+@pytest.mark.parametrize("stop_for", ["2s", "0s"])
+def test_a_job_whose_pod_was_preempted_by_priority_starts_elsewhere(
+    there: Ground, stop_for: str
+) -> None:
+    """At once; after 10 s where its pod is gone before anybody sees why. No start has failed."""
     name, job = "modest", training_job(there.namespace, "modest", {**HARD, "preemptible": "false"})
-    job["spec"]["template"]["metadata"]["annotations"]["test.laxity/stop-for"] = "2s"
+    job["spec"]["template"]["metadata"]["annotations"]["test.laxity/stop-for"] = stop_for
     apply(there.cluster, job)
     there.until(lambda: name in there.history.jobs, "it is seen")
     node = node_of(there, name)

@@ -60,6 +60,11 @@ def tending(job: Json, *, now: float) -> Tending | None:
         }
         return Tending(patch_of(job, body), "suspended", message)
     how = jobs.by_hand(job)
+    if not how and _is_pinned_unsaid(job):
+        text = reason("pinned").text
+        return Tending(
+            patch_of(job, {"metadata": {"annotations": {names.REASON: text}}}), "pinned", text
+        )
     if not how:
         return _end_refused(job, now)
     if is_applied(job):
@@ -76,6 +81,12 @@ def tending(job: Json, *, now: float) -> Tending | None:
         pin_reason.code,
         f"{how}: {pin_reason.text}",
     )
+
+
+def _is_pinned_unsaid(job: Json) -> bool:
+    """Whether it was created with a pin, and nothing was said of it yet."""
+    annotations = json_tree.annotations(job)
+    return names.PIN in annotations and names.REASON not in annotations
 
 
 def is_applied(job: Json) -> bool:

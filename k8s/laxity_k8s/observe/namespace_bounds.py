@@ -58,7 +58,9 @@ class Bounds:
         widest, limit_text = limits.widest(template)
         widths = tuple(width for width in row.widths if width <= max(widest, row.workers))
         if not widths:
-            problem = f"{limit_text}, and it needs at least {row.widths[0]:d} worker(s)"
+            least = row.widths[0]
+            workers = f"{least} worker{'' if least == 1 else 's'}"
+            problem = f"{limit_text}, and it needs at least {workers}"
             return BadJob(row.id, (problem,), put_off=True, code=CODE)
         is_refused = isinstance(row.verdict, Refusal)  # for its own reason: it does not start
         if not (row.workers or row.terminating_workers or row.asked or is_refused):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -17,3 +18,11 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandIn
         monkeypatch.delenv(name, raising=False)
     yield started
     started.stop()
+
+
+@pytest.fixture
+def trainings(prefect_api: str, service: StandIn) -> ModuleType:
+    from tests.support.programs import flows
+
+    flows.HEARD.clear()
+    return flows

@@ -60,7 +60,7 @@ def test_loggers_prints_and_tasks_of_the_worker_belong_to_the_flow_run(
     from prefect import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
-    from tests.declare.test_running import lines_of
+    from tests.support.flow_runs import lines_of
 
     run_id = made_run()
 
@@ -86,7 +86,7 @@ def test_loggers_prints_and_tasks_of_the_worker_belong_to_the_flow_run(
 def test_lines_of_a_running_worker_go_to_the_flow_run_that_attached_last(
     prefect_api: str, tmp_path: Path
 ) -> None:
-    from tests.declare.test_running import lines_of
+    from tests.support.flow_runs import lines_of
 
     first, second = made_run(), made_run()
     with closing(Service()) as service, ThreadPoolExecutor() as pool:

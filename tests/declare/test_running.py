@@ -1,86 +1,23 @@
 """A declared flow is a real Prefect flow: called, it submits a job, follows it and tells of it."""
 
-import asyncio
 import json
 import logging
-import os
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from laxity import DeadlineRefused, QoSError, TrainingFailed
+from laxity import DeadlineRefused, TrainingFailed
+from tests.support.flow_runs import artifacts_of, latest_run, lines_of, said
 from tests.support.job_service import StandIn, story_of
 
 SCRIPT = Path(__file__).parents[1] / "support/programs/flows.py"
+
+
 DUE_AT = datetime(2026, 11, 21, 18, tzinfo=UTC).timestamp()
-
-
-@pytest.fixture
-def trainings(prefect_api: str, service: StandIn) -> ModuleType:
-    from tests.support.programs import flows as trainings
-
-    trainings.HEARD.clear()
-    return trainings
-
-
-def latest_run() -> Any:
-    from prefect import get_client
-    from prefect.client.schemas.sorting import FlowRunSort
-
-    with get_client(sync_client=True) as api:
-        return api.read_flow_runs(sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
-
-
-def artifacts_of(run_id: UUID) -> dict[str, list[Any]]:
-    from prefect import get_client
-    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId
-
-    of_run = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[run_id]))
-    with get_client(sync_client=True) as api:
-        found = api.read_artifacts(artifact_filter=of_run)
-    keys = sorted({row.key for row in found if row.key})
-    return {key: [row for row in found if row.key == key] for key in keys}
-
-
-def lines_of(run_id: UUID) -> list[str]:
-    """What Prefect has of a run's log, once everything is sent."""
-    from prefect import get_client
-    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
-    from prefect.logging.handlers import APILogWorker
-
-    APILogWorker.drain_all()
-
-    async def read() -> list[str]:
-        async with get_client() as api:
-            of_run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))
-            return [line.message for line in await api.read_logs(log_filter=of_run)]
-
-    return asyncio.run(read())
-
-
-@contextmanager
-def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does not outlive its test."""
-    process = subprocess.Popen(command)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def said(manifest: dict[str, Any], annotation: str) -> Any:
-    return manifest["metadata"]["annotations"].get(f"laxity.dev/{annotation}")
 
 
 def test_a_call_submits_the_declared_job_and_returns_the_result_of_worker_0(
@@ -232,49 +169,6 @@ def test_a_flow_without_a_service_fails_with_a_sentence_and_a_hint(
     assert [line for line in lines_of(run.id) if "Traceback" in line] == []
 
 
-def test_one_run_of_a_deployment_takes_a_deadline_of_its_own(
-    trainings: ModuleType, service: StandIn, prefect_api: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from prefect import get_client
-    from prefect.flow_engine import run_flow
-
-    deployment_id = trainings.train_digits.to_deployment("hourly").apply()
-    with get_client(sync_client=True) as api:
-        run = api.create_flow_run_from_deployment(deployment_id, parameters={"deadline": "1h"})
-
-    run_flow(trainings.train_digits, flow_run=run, parameters=run.parameters)
-
-    (manifest,) = service.manifests
-    assert said(manifest, "deadline") == "1h"
-    assert json.loads(said(manifest, "parameters")) == {"hidden": 64, "name": "x"}
-
-
-def test_a_deadline_of_one_run_that_cannot_be_meant_is_told_before_anything_is_submitted(
-    trainings: ModuleType, service: StandIn
-) -> None:
-    with pytest.raises(QoSError, match="deadline"):
-        trainings.train_digits(deadline="20")
-
-    assert service.manifests == []
-
-
-def test_a_function_with_a_deadline_parameter_keeps_it(
-    trainings: ModuleType, service: StandIn
-) -> None:
-    trainings.train_until(deadline="soon")
-
-    (manifest,) = service.manifests
-    assert said(manifest, "deadline") is None
-    assert json.loads(said(manifest, "parameters")) == {"deadline": "soon"}
-
-
-def test_best_effort_drops_the_declared_deadline(trainings: ModuleType, service: StandIn) -> None:
-    trainings.train_digits.with_qos(service_class="best_effort")()
-
-    (manifest,) = service.manifests
-    assert (said(manifest, "class"), said(manifest, "deadline")) == ("best_effort", None)
-
-
 def test_the_log_has_a_line_for_each_tenth_and_says_broken_when_it_happens(
     trainings: ModuleType, service: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -332,113 +226,6 @@ def test_a_job_that_fails_for_good_fails_the_flow_and_the_users_hook_runs(
     assert trainings.HEARD == ["Failed"]
 
 
-def test_with_options_keeps_the_declaration_and_the_hook_that_cancels(
-    trainings: ModuleType, service: StandIn
-) -> None:
-    from laxity.flow.prefect_flow import DeadlineFlow, cancel_job
-
-    renamed = trainings.train_by_seed.with_options(
-        name="renamed", on_cancellation=[trainings.hear], on_completion=[trainings.hear]
-    )
-    result = renamed.with_options(retries=0).with_qos(workers="1..3", deadline="5m")(seed=9)
-
-    (manifest,) = service.manifests
-    assert isinstance(renamed, DeadlineFlow)
-    assert renamed.on_cancellation_hooks == [cancel_job, trainings.hear]
-    assert result is None
-    assert (said(manifest, "widths"), said(manifest, "class")) == ("1..3", "hard")
-    assert said(manifest, "idempotency-key") == "nightly-9"
-    assert latest_run().state_name == "Completed"
-    assert trainings.HEARD == ["Running", "Completed"]
-
-
-def test_the_plain_prefect_way_of_copying_a_flow_keeps_the_declaration_too(
-    trainings: ModuleType,
-) -> None:
-    from prefect import Flow
-
-    copied: Any = Flow.with_options(trainings.train_digits, name="copied")
-
-    assert copied.fn.__laxity__ is trainings.train_digits.declaration
-
-
-def test_a_runner_that_cancels_calls_our_hook_before_the_users(
-    trainings: ModuleType, service: StandIn
-) -> None:
-    from prefect import get_client
-
-    flow = trainings.train_by_seed
-    service.will({"state": "running"}, {"state": "finished"})
-    flow(seed=4)
-    run = latest_run()
-
-    with get_client(sync_client=True) as api:
-        for hook in flow.on_cancellation_hooks:
-            hook(flow, api.read_flow_run(run.id), run.state)
-
-    assert service.cancelled == [*service.jobs]
-    assert trainings.HEARD[-1] == "Completed"
-
-
-def test_cancelling_the_flow_run_cancels_the_job(trainings: ModuleType, service: StandIn) -> None:
-    from prefect import get_client
-    from prefect.exceptions import CancelledRun
-    from prefect.states import Cancelling
-
-    service.will({"state": "running", "workers": 1})
-
-    def cancel_it() -> None:
-        service.wait_until(lambda: service.polls > 2)
-        with get_client(sync_client=True) as api:
-            api.set_flow_run_state(latest_run().id, Cancelling(), force=True)
-
-    canceller = threading.Thread(target=cancel_it)
-    canceller.start()
-    with pytest.raises(CancelledRun):
-        trainings.train_by_seed(seed=1)
-    canceller.join()
-
-    assert service.cancelled == [*service.jobs]
-    assert latest_run().state_name == "Cancelled"
-    assert trainings.HEARD == ["Running", "Cancelling"]
-
-
-@pytest.mark.parametrize(
-    ("number", "want"),
-    [
-        pytest.param(signal.SIGTERM, 143, id="SIGTERM"),
-        pytest.param(signal.SIGKILL, -signal.SIGKILL, id="SIGKILL"),
-        pytest.param(signal.SIGINT, None, id="Control-C"),
-    ],
-)
-def test_the_job_outlives_the_flows_process_and_the_next_run_attaches_to_it(
-    *,
-    trainings: ModuleType,
-    service: StandIn,
-    prefect_api: str,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    want: int | None,
-) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
-    monkeypatch.setenv("PYTHONPATH", ".", prepend=os.pathsep)
-    service.will({"state": "running", "workers": 1})
-    with started([sys.executable, str(SCRIPT), "5"]) as process:
-        service.wait_until(lambda: service.polls > 3)
-
-        process.send_signal(number)
-        code = process.wait()
-    (job_id,) = service.jobs
-    service.update(job_id, state="finished", result=55)
-    result = trainings.train_by_seed(seed=5)
-
-    assert want is None or code in {want, -number}
-    assert code != 0
-    assert service.cancelled == []
-    assert [*service.jobs] == [job_id]
-    assert result == 55
-
-
 def test_a_service_that_is_away_is_waited_for(trainings: ModuleType, service: StandIn) -> None:
     service.will({"state": "running", "workers": 1}, {"epochs_done": 1})
 
@@ -455,25 +242,6 @@ def test_a_service_that_is_away_is_waited_for(trainings: ModuleType, service: St
     away.join()
 
     assert result == 1
-
-
-def test_a_deadline_counts_from_the_scheduled_start(
-    trainings: ModuleType, service: StandIn
-) -> None:
-    from prefect import get_client
-    from prefect.flow_engine import run_flow
-    from prefect.states import Scheduled
-
-    scheduled_at = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
-    with get_client(sync_client=True) as api:
-        run = api.create_flow_run(
-            trainings.train_digits, state=Scheduled(scheduled_time=scheduled_at)
-        )
-
-    run_flow(trainings.train_digits, flow_run=run)
-
-    (manifest,) = service.manifests
-    assert datetime.fromisoformat(said(manifest, "submitted-at")) == scheduled_at
 
 
 def test_a_deployment_names_the_users_file_and_loads_the_declared_flow(
@@ -512,45 +280,3 @@ def test_a_caller_is_told_of_a_wrong_parameter_before_anything_is_submitted(
         trainings.train_digits(hidden="many")
 
     assert service.manifests == []
-
-
-@pytest.mark.soak  # Prefect's runner looks for a cancellation every half minute
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("cancelled", "want"),
-    [
-        pytest.param(True, "Cancelled", id="cancelled in the UI"),
-        pytest.param(False, "Running", id="evicted with its pod"),
-    ],
-)
-def test_a_deployed_run_that_is_stopped_takes_its_job_along_only_if_it_was_cancelled(
-    *,
-    trainings: ModuleType,
-    service: StandIn,
-    prefect_api: str,
-    monkeypatch: pytest.MonkeyPatch,
-    cancelled: bool,
-    want: str,
-) -> None:
-    from prefect import get_client
-    from prefect.states import Cancelling
-
-    monkeypatch.setenv("PREFECT_API_URL", prefect_api)
-    monkeypatch.setenv("PYTHONPATH", ".", prepend=os.pathsep)
-    monkeypatch.setenv("PREFECT_FLOW_RUN_EXECUTE_SIGTERM_BEHAVIOR", "relinquish")
-    service.will({"state": "running", "workers": 1})
-    deployment_id = trainings.train_by_seed.to_deployment("evictable").apply()
-    with get_client(sync_client=True) as api:
-        run = api.create_flow_run_from_deployment(deployment_id, parameters={"seed": 6})
-        command = [sys.executable, "-m", "prefect", "flow-run", "execute", str(run.id)]
-        with started(command) as process:
-            service.wait_until(lambda: service.polls > 3, timeout_s=240.0)
-            if cancelled:
-                api.set_flow_run_state(run.id, Cancelling(), force=True)
-            else:
-                process.send_signal(signal.SIGTERM)
-            process.wait()
-        state = api.read_flow_run(run.id).state_name
-
-    assert state == want
-    assert {*service.cancelled} == ({*service.jobs} if cancelled else set())

@@ -169,3 +169,9 @@ def wait_until(so: Callable[[], bool], words: str) -> None:
     while not so():
         assert time.monotonic() < give_up_at, f"waited {PATIENCE_S} s for {words}"
         time.sleep(0.005)
+
+
+def looked(world: MemoryWorld) -> int:
+    """How often the service has looked at it, which it is asked to do."""
+    world.wake()
+    return world.observed

@@ -2,63 +2,28 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from laxity import names
-from laxity_k8s import json_tree
 from laxity_k8s import world as acting
 from laxity_k8s.act import growth_guard, patches, plan_patches, pod_signals, sender
-from laxity_k8s.act.adoption import refusal
-from laxity_k8s.cluster_api import ApiError, Json, Outcome, Patch
 from laxity_k8s.local import cluster
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods, status_annotation
-from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_k8s.observe import eligible, group_reader, node_table, rejections
 from laxity_k8s.world import LiveCluster
-from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
-from laxity_scheduler.model.reasons import format_utc, reason
 from laxity_scheduler.plan import Plan
 from tests.support.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch
-from tests.support.builders import promise
-from tests.support.manifests import EVER_SUSPENDED, SUSPENDED, job, node, pod
-
-WHY = reason("order", policy="test")
+from tests.support.manifests import SUSPENDED, job, node, pod
+from tests.support.two_jobs import WHY, admit, ids, running, told, with_state
 
 
 @pytest.fixture
 def world(two_jobs: LiveCluster) -> LiveCluster:
     return two_jobs
-
-
-def running(name: str) -> Json:
-    """A Job with a worker that was sent to node b."""
-    state = status_annotation.JobStatusRecord(
-        resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x"
-    )
-    made = named(job(name, suspend=False, nodes='["b"]', status=EVER_SUSPENDED))
-    return with_state(made, state)
-
-
-def with_state(made: Json, state: status_annotation.JobStatusRecord) -> Json:
-    made["metadata"]["annotations"][names.STATUS] = state.to_text()
-    return made
-
-
-def ids(state: ClusterState) -> list[str]:
-    return [row.id for row in state.jobs]
-
-
-def admit(world: LiveCluster, *jobs: str) -> None:
-    world.carry_out(Plan(tuple(Admit(one, 1, ("a",), WHY) for one in jobs)))
-
-
-def told(world: LiveCluster, job_id: str = BAD) -> str:
-    return json_tree.annotations(world.api.get("jobs", job_id)).get(names.REASON, "")
 
 
 READING = [
@@ -297,118 +262,3 @@ def test_what_was_marked_as_changed_is_marked_again_after_any_exception(
     state = world.observe()
     assert ids(state) == [BAD, GOOD]
     assert [one.id for one in state.nodes] == ["a", "b"]
-
-
-def test_an_api_server_that_is_away_is_no_problem_of_a_job(
-    world: LiveCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*_: Any, **__: Any) -> None:
-        raise ApiError("it does not answer")
-
-    with monkeypatch.context() as context:
-        context.setattr(objects, "job_row", away)
-        with pytest.raises(ApiError):
-            world.observe()
-    assert ids(world.observe()) == [BAD, GOOD]
-
-
-def test_a_rejected_job_is_left_out_with_its_reason_until_its_user_changes_it(
-    world: LiveCluster,
-) -> None:
-    put(world, running("bad"))
-    seen(world, BAD)
-    assert ids(world.observe()) == [BAD, GOOD]
-    world.reject(BAD, "IndexError: list index out of range")
-    world.reject("default/nobody", "it is gone")
-    for _ in range(2):  # our own words on it change nothing
-        state = world.observe()
-        assert ids(state) == [GOOD]
-        assert {one.id: one.free_gpus for one in state.nodes} == {"a": 4, "b": 3}
-        assert told(world) == "IndexError: list index out of range"
-        world.annotate(BAD, {names.RUN_ID: "run"})
-    touch(world, BAD)
-    assert ids(world.observe()) == [GOOD]
-    world.annotate(BAD, {names.EPOCHS: "11"})
-    assert world.observe().by_id[BAD].asked
-
-
-@pytest.mark.parametrize("everything", [False, True], ids=["what starts it", "every patch"])
-@pytest.mark.parametrize("status", [403, 413, 422])
-def test_a_job_whose_patch_is_refused_is_told_and_tried_again_later_and_later(
-    status: int, world: LiveCluster, monkeypatch: pytest.MonkeyPatch, *, everything: bool
-) -> None:
-    put(world, job("bad"))
-    seen(world, BAD)
-    world.observe()
-    patch_many, sent = world.api.patch_many, []
-
-    def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
-        for patch in patches:
-            sent.append(patch.id)
-            if patch.id == BAD and (everything or "spec" in patch.body):
-                yield Outcome(patch, status, message="denied by policy")
-            else:
-                yield from patch_many([patch])
-
-    monkeypatch.setattr(world.api, "patch_many", refuse)
-    at = time.time()
-    monkeypatch.setattr(time, "time", lambda: at)
-    admit(world, BAD, GOOD)
-    for wait_s in (60.0, 120.0, 240.0):
-        for _ in range(3):  # its GPUs are free, and nobody asks again and again
-            state = world.observe()
-        assert ids(state) == [GOOD]
-        assert {one.id: one.free_gpus for one in state.nodes} == {"a": 3, "b": 4}
-        again_at = at + wait_s
-        if not everything:
-            assert told(world) == f"denied by policy (tried again at {format_utc(again_at)})"
-        assert world._snapshot.due_at == pytest.approx(again_at)
-        at = again_at
-        assert world.observe().by_id[BAD].asked
-        admit(world, BAD)
-    assert sent.count(BAD) <= 4 + 4
-    world.annotate(BAD, {names.EPOCHS: "11"})
-    assert ids(world.observe()) == [BAD, GOOD], "at once when its user changes it"
-
-
-def test_a_namespace_without_rights_is_told_once_with_what_to_do(
-    world: LiveCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """In the words of the API server's RBAC; a Job there waits, and nobody tries in each cycle."""
-    right = 'jobs.batch is forbidden: User laxity cannot patch resource "jobs" in API group'
-    sent: list[str] = []
-
-    def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
-        for patch in patches:
-            sent.append(patch.id)
-            yield Outcome(patch, 403, message=right)
-
-    monkeypatch.setattr(world.api, "patch_many", refuse)
-    told: list[tuple[str, str, str]] = []
-    monkeypatch.setattr(
-        world._events, "say",
-        lambda thing, code, words, **_: told.append((thing["kind"], code, words)),
-    )  # fmt: skip
-    world.observe()
-    with caplog.at_level(logging.WARNING, logger="laxity_k8s"):
-        admit(world, BAD, GOOD)
-        for _ in range(5):
-            assert ids(world.observe()) == []
-    assert sorted(set(sent)) == [BAD, GOOD]
-    assert len(sent) <= 4, "the start, and the reason on the Job"
-    ((code, words),) = [(code, words) for kind, code, words in told if kind == "Pod"]
-    assert code == "namespace_not_bound"
-    assert "kubectl -n default create rolebinding laxity" in words
-    assert sum("create rolebinding" in line.message for line in caplog.records) == 1
-    assert world.sent["403"] == len(sent)
-
-
-def test_a_promise_stands_while_the_job_waits_to_be_tried_again() -> None:
-    promised = job("bad", verdict=verdict_text(promise(2e9)))
-    put_off = {BAD: objects.BadJob(BAD, ("denied",), put_off=True)}
-    tending = refusal(promised, put_off)
-    assert tending is not None
-    assert tending.patch.body["metadata"]["annotations"] == {names.REASON: "denied"}
-    wrong = refusal(promised, {BAD: objects.BadJob(BAD, ("denied",))})
-    assert wrong is not None
-    assert wrong.patch.body["metadata"]["labels"] == {names.VERDICT_LABEL: "refused"}

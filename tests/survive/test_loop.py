@@ -17,7 +17,7 @@ from laxity_scheduler.store.journal import Journal, replay_cycles
 from laxity_scheduler.store.store import Store, StoreError
 from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
-from tests.support.services import staged, wait_until
+from tests.support.services import looked, staged, wait_until
 
 
 class Moody:
@@ -121,12 +121,6 @@ def test_a_cluster_that_cannot_be_seen_is_waited_for(tmp_path: Path) -> None:
         stage.world.broken = None
         stage.submit("a", deadline="1h", widths="1")
         stage.until("default/a", lambda view: view["workers"] > 0, "running")
-
-
-def looked(world: MemoryWorld) -> int:
-    """How often the service has looked at it, which it is asked to do."""
-    world.wake()
-    return world.observed
 
 
 def test_on_a_cluster_that_it_cannot_follow_it_decides_nothing_and_says_why_once(

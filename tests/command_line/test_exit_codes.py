@@ -1,0 +1,228 @@
+"""Each outcome has its exit code, and what cannot be done is told in a sentence."""
+
+import errno
+import os
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laxity import names
+from laxity.cli.exit_codes import run
+from tests.support.command_line import laxity
+from tests.support.http_service import Service, job
+from tests.support.job_answers import REFUSED, answer_job
+
+
+@pytest.mark.parametrize(
+    ("view", "code"),
+    [
+        pytest.param(job(), 0, id="promised"),
+        pytest.param(job(verdict="forecast"), 0, id="forecast"),
+        pytest.param(REFUSED, 3, id="refused"),
+        pytest.param(job(state="failed", error="ValueError"), 1, id="failed"),
+    ],
+)
+def test_submitting_ends_with_the_verdicts_exit_code(
+    view: dict[str, Any], code: int, answering: Service, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_job(answering, view)
+
+    assert laxity(monkeypatch, "submit", file) == code
+
+
+@pytest.mark.parametrize(
+    ("finished_at", "code"),
+    [
+        pytest.param(1_999_999_999.0, 0, id="the promise was kept"),
+        pytest.param(2_000_000_001.0, 6, id="the promise was broken"),
+    ],
+)
+def test_following_a_job_ends_with_how_it_came_out(
+    finished_at: float,
+    code: int,
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer_job(answering, job())
+    views = iter([job(), job(revision=8), job(state="finished", finished_at=finished_at)])
+    answering.answers["GET /v1/jobs/default/train"] = lambda _: (200, next(views))
+
+    assert laxity(monkeypatch, "submit", file, "--follow") == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        pytest.param(("show", "nobody"), 4, id="no such job"),
+        pytest.param(("submit", "nowhere.yaml"), 2, id="no such file"),
+        pytest.param(("release",), 2, id="neither a job nor --all"),
+        pytest.param(("release", "train", "--all"), 2, id="a job and --all"),
+        pytest.param(("release", "--all", "--undo"), 2, id="all taken back"),
+        pytest.param(("release", "nobody"), 4, id="no such job to release"),
+        pytest.param(("release", "nobody", "--undo"), 4, id="no such job to take back"),
+        pytest.param(("amend", "train"), 2, id="no deadline"),
+        pytest.param(("accept", "train", "0"), 2, id="offers count from one"),
+        pytest.param(("--url", "nowhere", "ls"), 2, id="no address"),
+        pytest.param(("--url", "http://127.0.0.1:99999", "ls"), 2, id="no port"),
+        pytest.param(("--url", "http://127.0.0.1:x", "ls"), 2, id="a port in letters"),
+    ],
+)
+def test_what_cannot_be_done_has_its_exit_code_and_a_sentence(
+    arguments: tuple[str, ...],
+    code: int,
+    answering: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert laxity(monkeypatch, *arguments) == code
+    assert "rror" in capsys.readouterr().err
+
+
+TRAIN = """
+from laxity import Training, deadline_flow
+
+@deadline_flow(deadline="20m", epochs=8, epoch_estimate="2s")
+def train(training: Training, alpha: float = 0.1) -> float: ...
+"""
+
+
+TRAIN_PY = ("submit", "train.py:train")
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        pytest.param((*TRAIN_PY, "--deadline", "20"), "20s, 20m or 20h", id="no unit"),
+        pytest.param((*TRAIN_PY, "--deadline", "2027-01-01T06:00"), "no time zone", id="no zone"),
+        pytest.param((*TRAIN_PY, "--deadline", "1x"), "1h30m", id="an unknown unit"),
+        pytest.param((*TRAIN_PY, "--deadlin", "1h"), "--deadline", id="a misspelt option"),
+        pytest.param((*TRAIN_PY, "--estimate", "5"), "5s, 5m or 5h", id="an estimate, no unit"),
+        pytest.param((*TRAIN_PY, "--class", "gold"), "hard, soft, best_effort", id="a class"),
+        pytest.param(
+            (*TRAIN_PY, "--class", "best_effort", "--deadline", "1h"),
+            "leave the deadline out",
+            id="best effort by a deadline",
+        ),
+        pytest.param((*TRAIN_PY, "--workers", "0"), "from 1 to", id="no workers"),
+        pytest.param((*TRAIN_PY, "--workers", "4..1"), "write 1..4", id="a backward range"),
+        pytest.param((*TRAIN_PY, "--epochs", "0"), "greater than", id="no epochs"),
+        pytest.param((*TRAIN_PY, "--name", "Hello World"), "a-z, 0-9", id="a name with a space"),
+        pytest.param((*TRAIN_PY, "--key", ""), "idempotency_key", id="an empty key"),
+        pytest.param((*TRAIN_PY, "--pass-env", "A B"), "FOO_*", id="a variable with a space"),
+        pytest.param((*TRAIN_PY, "--timeout", "5s"), "add --follow", id="a limit of nothing"),
+        pytest.param((*TRAIN_PY, "-p", "alpha=nan"), "alpha is a float", id="NaN"),
+        pytest.param((*TRAIN_PY, "-p", "alhpa=1"), "alhpa", id="a misspelt parameter"),
+        pytest.param((*TRAIN_PY, "-p", "alpha"), "KEY=VALUE", id="a parameter without a value"),
+        pytest.param(("submit", "train.py:trian"), "it has: train", id="a misspelt function"),
+        pytest.param(("submit", "tarin.py:train"), "no file", id="a misspelt file"),
+        pytest.param(("submit", "train.py"), "train.py:FUNCTION", id="a file without a function"),
+        pytest.param(("whatif", "train.py:train", "--deadline", "soon"), "1h30m", id="what if"),
+        pytest.param(("predict", "train.py:train", "--workers", "x"), '"auto"', id="predict"),
+        pytest.param(("profile", "tarin.py:train"), "no file", id="profile"),
+        pytest.param(("bench", "nothing"), "No such command", id="bench"),
+        pytest.param(("up", "--slots", "0"), "--slots", id="no slots"),
+    ],
+)
+def test_what_is_typed_wrong_is_told_before_any_service_is_asked(
+    typed: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(names.ENV_URL, "http://127.0.0.1:9")
+
+    assert laxity(monkeypatch, *typed) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_absent_service_is_exit_code_five_and_says_how_to_start_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(names.ENV_URL, "http://127.0.0.1:9")
+
+    for command in ("ls", "top"):
+        assert laxity(monkeypatch, command) == 5
+        assert "laxity up" in capsys.readouterr().err
+
+
+def test_another_program_that_answers_there_is_no_missing_job(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/jobs"] = (404, "<h1>not here</h1>")
+
+    assert laxity(monkeypatch, "ls") == 2
+    assert f"what answers at {answering.url} is no laxity service" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_a_sentence_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unwritable() -> None:
+        with open("/proc/nowhere/file", "w"):  # noqa: PTH123 - the plainest failing write
+            raise AssertionError
+
+    with pytest.raises(SystemExit) as ended:
+        run(unwritable)
+
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "error: /proc/nowhere/file: No such file or directory\n"
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "/a", "a/"])
+def test_what_can_be_no_job_is_not_asked_for(
+    name: str,
+    answering: Service,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert laxity(monkeypatch, "show", name) == 4
+    assert "write NAME or NAMESPACE/NAME" in capsys.readouterr().err
+    assert answering.asked == []
+
+
+def test_a_wrong_field_is_named_once(
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = {"code": "invalid", "message": "deadline: 5 of what?", "field": "deadline"}
+    answering.answers["POST /v1/whatif"] = (422, {"error": error})
+
+    assert laxity(monkeypatch, "whatif", file) == 2
+    assert capsys.readouterr().err == "error: deadline: 5 of what?\n"
+
+
+class FullDisk(StringIO):
+    def write(self, _text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_disk_that_is_full_is_said_and_no_traceback(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answers["GET /v1/jobs"] = (200, {"jobs": [job()]})
+    monkeypatch.setattr("sys.stdout", FullDisk())
+    code = laxity(monkeypatch, "ls", "--json")
+    said = capsys.readouterr().err
+    assert (code, said.startswith("error: what is printed cannot be written: No space")) == (
+        1,
+        True,
+    )
+
+
+def test_another_program_that_cannot_take_a_job_is_no_laxity_service(
+    answering: Service,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answering.answers["POST /v1/jobs"] = (501, "<!DOCTYPE HTML>")
+    assert laxity(monkeypatch, "submit", file) == 2
+    assert "is no laxity service (HTTP 501: " in capsys.readouterr().err

@@ -1,0 +1,75 @@
+"""The deadline of one run: its own, the declared one, or none; counted from the scheduled start."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+
+import pytest
+
+from laxity import QoSError
+from tests.support.flow_runs import said
+from tests.support.job_service import StandIn
+
+DUE_AT = datetime(2026, 11, 21, 18, tzinfo=UTC).timestamp()
+
+
+def test_one_run_of_a_deployment_takes_a_deadline_of_its_own(
+    trainings: ModuleType, service: StandIn, prefect_api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect import get_client
+    from prefect.flow_engine import run_flow
+
+    deployment_id = trainings.train_digits.to_deployment("hourly").apply()
+    with get_client(sync_client=True) as api:
+        run = api.create_flow_run_from_deployment(deployment_id, parameters={"deadline": "1h"})
+
+    run_flow(trainings.train_digits, flow_run=run, parameters=run.parameters)
+
+    (manifest,) = service.manifests
+    assert said(manifest, "deadline") == "1h"
+    assert json.loads(said(manifest, "parameters")) == {"hidden": 64, "name": "x"}
+
+
+def test_a_deadline_of_one_run_that_cannot_be_meant_is_told_before_anything_is_submitted(
+    trainings: ModuleType, service: StandIn
+) -> None:
+    with pytest.raises(QoSError, match="deadline"):
+        trainings.train_digits(deadline="20")
+
+    assert service.manifests == []
+
+
+def test_a_function_with_a_deadline_parameter_keeps_it(
+    trainings: ModuleType, service: StandIn
+) -> None:
+    trainings.train_until(deadline="soon")
+
+    (manifest,) = service.manifests
+    assert said(manifest, "deadline") is None
+    assert json.loads(said(manifest, "parameters")) == {"deadline": "soon"}
+
+
+def test_best_effort_drops_the_declared_deadline(trainings: ModuleType, service: StandIn) -> None:
+    trainings.train_digits.with_qos(service_class="best_effort")()
+
+    (manifest,) = service.manifests
+    assert (said(manifest, "class"), said(manifest, "deadline")) == ("best_effort", None)
+
+
+def test_a_deadline_counts_from_the_scheduled_start(
+    trainings: ModuleType, service: StandIn
+) -> None:
+    from prefect import get_client
+    from prefect.flow_engine import run_flow
+    from prefect.states import Scheduled
+
+    scheduled_at = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
+    with get_client(sync_client=True) as api:
+        run = api.create_flow_run(
+            trainings.train_digits, state=Scheduled(scheduled_time=scheduled_at)
+        )
+
+    run_flow(trainings.train_digits, flow_run=run)
+
+    (manifest,) = service.manifests
+    assert datetime.fromisoformat(said(manifest, "submitted-at")) == scheduled_at

@@ -38,7 +38,7 @@ spec:
 """
 
 
-def executable() -> bytes:
+def build_executable() -> bytes:
     """The plugin as one file that Python runs."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder, "laxity")
@@ -58,7 +58,7 @@ def main(folder: Path, address: str) -> None:
     folder.mkdir(exist_ok=True)
     with tarfile.open(archive, "w:gz") as file:
         for name, data in (
-            ("kubectl-laxity", executable()),
+            ("kubectl-laxity", build_executable()),
             ("LICENSE", (ROOT / "LICENSE").read_bytes()),
         ):
             entry = tarfile.TarInfo(name)

@@ -46,10 +46,10 @@ class Guard:
         except SHARED:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a stranger wrote into an object
-            self._note(key, error)
+            self._note_error(key, error)
             return None
 
-    def succeeds(
+    def run_guarded(
         self,
         key: str,
         work: Callable[Given, object],
@@ -65,7 +65,7 @@ class Guard:
 
         return self(key, finish) or False
 
-    def _note(self, key: str, error: Exception) -> None:
+    def _note_error(self, key: str, error: Exception) -> None:
         problem = problem_of(error)
         if self.problems.pop(key, None) != problem:
             LOG.error("%s is left out: %s", key, problem, exc_info=error)

@@ -8,7 +8,7 @@ from laxity.parsing import whole_number
 MOST_REVISIONS: Final = 2**63
 
 
-def merge(target: Any, patch: Any) -> Any:
+def merge_patch(target: Any, patch: Any) -> Any:
     """The target after the patch: objects are merged, null removes, everything else replaces."""
     if not isinstance(patch, Mapping):
         return patch
@@ -17,11 +17,11 @@ def merge(target: Any, patch: Any) -> Any:
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = merge(merged.get(key), value)
+            merged[key] = merge_patch(merged.get(key), value)
     return merged
 
 
-def dig(value: Any, *path: str | int) -> Any:
+def get_in(value: Any, *path: str | int) -> Any:
     """`dig(job, "spec", "template", "spec")`: None as soon as a step is missing."""
     for step in path:
         if isinstance(value, dict):  # nearly always: asking for any Mapping costs ten times that
@@ -33,33 +33,33 @@ def dig(value: Any, *path: str | int) -> Any:
     return value
 
 
-def table(value: Any, *path: str | int) -> dict[str, Any]:
+def mapping_at(value: Any, *path: str | int) -> dict[str, Any]:
     """The object at a path; an empty one where there is none."""
-    value_at = dig(value, *path)
+    value_at = get_in(value, *path)
     return value_at if isinstance(value_at, dict) else {}
 
 
-def items(value: Any, *path: str | int) -> list[Any]:
+def list_at(value: Any, *path: str | int) -> list[Any]:
     """The list at a path; an empty one where there is none."""
-    value_at = dig(value, *path)
+    value_at = get_in(value, *path)
     return value_at if isinstance(value_at, list) else []
 
 
-def annotations(job: Any) -> dict[str, str]:
-    return table(job, "metadata", "annotations")
+def annotations_of(job: Any) -> dict[str, str]:
+    return mapping_at(job, "metadata", "annotations")
 
 
-def labels(job: Any) -> dict[str, str]:
-    return table(job, "metadata", "labels")
+def labels_of(job: Any) -> dict[str, str]:
+    return mapping_at(job, "metadata", "labels")
 
 
-def identity(thing: Any) -> str:
+def object_id(thing: Any) -> str:
     """An id as namespace/name, or the name alone for what has no namespace."""
-    namespace = dig(thing, "metadata", "namespace")
-    name = str(dig(thing, "metadata", "name") or "")
+    namespace = get_in(thing, "metadata", "namespace")
+    name = str(get_in(thing, "metadata", "name") or "")
     return f"{namespace}/{name}" if namespace else name
 
 
-def revision(thing: Any) -> int:
+def revision_of(thing: Any) -> int:
     """The resourceVersion of an object; 0 where there is none. They grow with every change."""
-    return whole_number(dig(thing, "metadata", "resourceVersion"), most=MOST_REVISIONS) or 0
+    return whole_number(get_in(thing, "metadata", "resourceVersion"), most=MOST_REVISIONS) or 0

@@ -60,7 +60,7 @@ def boot_s() -> float:
     return time.clock_gettime(clock)
 
 
-def replica() -> str:
+def replica_name() -> str:
     """A name that no other process has, nor this one after a restart."""
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{uuid.uuid4().hex[:8]}"
 
@@ -92,7 +92,9 @@ class Lease:
         self._seen: tuple[str, str, int] | None = None
         self._seen_at = -math.inf
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="laxity-lease", daemon=True)
+        self._thread = threading.Thread(
+            target=self._renew_forever, name="laxity-lease", daemon=True
+        )
 
     def begin(self) -> None:
         self._thread.start()
@@ -113,12 +115,12 @@ class Lease:
         if held:
             try:
                 lease = self._api.get("leases", self._id)
-                if _spec(lease).get("holderIdentity") == self.me:
-                    self._write(lease, {"holderIdentity": None, "leaseDurationSeconds": 1})
+                if _spec_of(lease).get("holderIdentity") == self.me:
+                    self._write_lease(lease, {"holderIdentity": None, "leaseDurationSeconds": 1})
             except ApiError as error:
                 LOG.info("the lease was not given back, it will run out: %s", error)
 
-    def round(self) -> None:
+    def try_acquire(self) -> None:
         """Look at the lease once; take or renew it if it is there to be taken or ours."""
         asked_at, led = self._clock(), self.leads()
         try:
@@ -138,9 +140,9 @@ class Lease:
             LOG.info("%s %s", self.me, "leads" if self.leads() else "does not lead any more")
             self._on_change()
 
-    def _run(self) -> None:
+    def _renew_forever(self) -> None:
         while not self._over.is_set():
-            self.round()
+            self.try_acquire()
             self._over.wait(self._pace.retry_s)
 
     def _try_acquire(self, now: float) -> bool:
@@ -150,24 +152,28 @@ class Lease:
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
-            return self._create()
-        spec = _spec(lease)
+            return self._create_lease()
+        spec = _spec_of(lease)
         self.holder = str(spec.get("holderIdentity") or "")
         if self.holder == self.me and self._wins:
-            self._write(lease, {})
+            self._write_lease(lease, {})
             return True
-        if not self._free(spec, now):
+        if not self._is_free(spec, now):
             return False
         transitions = int(spec.get("leaseTransitions") or 0) + 1
-        taken = {"holderIdentity": self.me, "leaseTransitions": transitions, "acquireTime": _now()}
-        self._write(lease, taken)
+        taken = {
+            "holderIdentity": self.me,
+            "leaseTransitions": transitions,
+            "acquireTime": _format_now(),
+        }
+        self._write_lease(lease, taken)
         self._wins += 1
         return True
 
-    def _create(self) -> bool:
+    def _create_lease(self) -> bool:
         namespace, _, name = self._id.partition("/")
-        spec = self._renewal() | {
-            "holderIdentity": self.me, "acquireTime": _now(), "leaseTransitions": 0,
+        spec = self._build_renewal() | {
+            "holderIdentity": self.me, "acquireTime": _format_now(), "leaseTransitions": 0,
         }  # fmt: skip
         self._api.create(
             "leases",
@@ -181,18 +187,18 @@ class Lease:
         self._wins += 1
         return True
 
-    def _write(self, lease: Json, changes: Json) -> None:
+    def _write_lease(self, lease: Json, changes: Json) -> None:
         """On the version that was looked at: of two who take it, one is told 409."""
         body = {
             "metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]},
-            "spec": self._renewal() | changes,
+            "spec": self._build_renewal() | changes,
         }
         self._api.patch(Patch("leases", self._id, body))
 
-    def _renewal(self) -> Json:
-        return {"renewTime": _now(), "leaseDurationSeconds": math.ceil(self._pace.lease_s)}
+    def _build_renewal(self) -> Json:
+        return {"renewTime": _format_now(), "leaseDurationSeconds": math.ceil(self._pace.lease_s)}
 
-    def _free(self, spec: Json, now: float) -> bool:
+    def _is_free(self, spec: Json, now: float) -> bool:
         """Nobody has it, or its holder has been silent for as long as it said it might be."""
         if not self.holder:
             return True
@@ -204,9 +210,9 @@ class Lease:
         return now >= self._seen_at + wait_s
 
 
-def _spec(lease: Json) -> Json:
-    return json_tree.table(lease, "spec")
+def _spec_of(lease: Json) -> Json:
+    return json_tree.mapping_at(lease, "spec")
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

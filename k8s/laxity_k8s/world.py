@@ -14,21 +14,21 @@ from functools import partial
 
 from laxity import names
 from laxity_k8s import json_tree
-from laxity_k8s.act.adoption import Tending, refusal, tending
+from laxity_k8s.act.adoption import Tending, find_correction, write_refusal
 from laxity_k8s.act.events import MOST_WORDS, EventWriter, own_pod
-from laxity_k8s.act.failing import failing
+from laxity_k8s.act.failing import find_failure
 from laxity_k8s.act.limits import Limits
 from laxity_k8s.act.patches import Turn
-from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, wishes
+from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, plan_patches
 from laxity_k8s.act.pod_signals import Reminders
 from laxity_k8s.act.release import release_jobs
 from laxity_k8s.act.sender import Sender
-from laxity_k8s.act.submission import check_shape, prepare_manifest, submit
+from laxity_k8s.act.submission import check_shape, prepare_manifest, submit_job
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import machine
+from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_k8s.objects.conditions import end_instant, is_finished
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
@@ -80,7 +80,7 @@ class LiveCluster:
         self._mirror = (
             Mirror(api, self._news.set)
             if seal is None
-            else Mirror(api, self._news.set, seal.believe)
+            else Mirror(api, self._news.set, seal.believe_job)
         )
         self._signals = Signals()
         self._reminders = Reminders(
@@ -88,7 +88,7 @@ class LiveCluster:
         )
         self._quotas = QuotaWatch(api.list, self._news.set, follow=api.watch) if quotas else None
         self._snapshot = Snapshot(
-            self._mirror, self._reminders.report, fit_within_s=fit_within_s, quotas=self._quotas
+            self._mirror, self._reminders.report_of, fit_within_s=fit_within_s, quotas=self._quotas
         )
         self._guard, self._aside = Guard(self._snapshot.reject), Guard()
         self._events = EventWriter(api)
@@ -128,8 +128,8 @@ class LiveCluster:
             if self._sender.unsure:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
-            now, later = wishes(
-                [self._explained(one) for one in plan.decisions],
+            now, later = plan_patches(
+                [self._explain_decision(one) for one in plan.decisions],
                 state,
                 self._snapshot,
                 self._waits,
@@ -143,12 +143,14 @@ class LiveCluster:
                 [patch for patch in made if patch.turn == turn],
                 later if turn == Turn.START else (),
             )
-        self._sender.done(self._reminders.patches(state, time.time(), guard=self._guard))
+        self._sender.send_all(self._reminders.build_patches(state, time.time(), guard=self._guard))
         for decision in plan.decisions:
             if isinstance(decision, Loan | Reclaim):
-                self._move(decision.nodes, "loaned" if isinstance(decision, Loan) else "inference")
+                self._move_nodes(
+                    decision.nodes, "loaned" if isinstance(decision, Loan) else "inference"
+                )
 
-    def _explained(self, decision: Decision) -> Decision:
+    def _explain_decision(self, decision: Decision) -> Decision:
         """With what forbids the pods of a Job that has none, where nobody else says why."""
         if not isinstance(decision, Preempt | Resize) or self._limits is None:
             return decision
@@ -172,28 +174,30 @@ class LiveCluster:
         if self._seal is None or not self._seal.is_new:
             return
         for job in self.api.list("jobs", selector=names.MANAGED).items:
-            if self._seal.believe(job) is job or not knows(job):
+            if self._seal.believe_job(job) is job or not knows(job):
                 continue
             revision = job["metadata"]["resourceVersion"]
-            notes = {names.SEAL: self._seal.of(job, json_tree.annotations(job))}
+            notes = {names.SEAL: self._seal.seal_of(job, json_tree.annotations_of(job))}
             body = {"metadata": {"annotations": notes, "resourceVersion": revision}}
             with suppress(ApiError):  # a race: it is judged anew
-                self._mirror.put(
-                    "jobs", self.api.patch(Patch("jobs", json_tree.identity(job), body))
+                self._mirror.put_object(
+                    "jobs", self.api.patch(Patch("jobs", json_tree.object_id(job), body))
                 )
 
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:
             jobs, limits = self.jobs(), self._limits
-            report = self._reminders.report
-            job = submit(self.api, jobs, manifest, reports=report, now=time.time(), limits=limits)
-            self._mirror.put("jobs", job)
+            report = self._reminders.report_of
+            job = submit_job(
+                self.api, jobs, manifest, reports=report, now=time.time(), limits=limits
+            )
+            self._mirror.put_object("jobs", job)
         self._news.set()
         return job
 
     def check(self, manifest: Manifest) -> None:
         if self._limits is not None:
-            self._limits.check(prepare_manifest(manifest, now=time.time()))
+            self._limits.check_job(prepare_manifest(manifest, now=time.time()))
 
     def jobs(self) -> Sequence[Json]:
         with self._mirror.lock:
@@ -216,7 +220,7 @@ class LiveCluster:
             if error.status == NOT_FOUND:
                 raise UnknownJobError(job_id) from error
             raise
-        self._mirror.put("jobs", job)
+        self._mirror.put_object("jobs", job)
         self._news.set()
         return job
 
@@ -230,17 +234,17 @@ class LiveCluster:
         except ApiError as error:
             if error.status not in {NOT_FOUND, CONFLICT}:  # gone, or another one by its name
                 raise
-        self._mirror.drop("jobs", job_id)
+        self._mirror.drop_object("jobs", job_id)
         self._news.set()
 
     def signal(self, job_id: str) -> Signal:
         signal = self._signals.of(self.job(job_id))
-        self._reminders.heard(job_id, signal)
+        self._reminders.note_answer(job_id, signal)
         return signal
 
     def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
         check_shape(manifest)
-        return self._snapshot.eligible(json_tree.table(manifest, "spec", "template"))
+        return self._snapshot.eligible(json_tree.mapping_at(manifest, "spec", "template"))
 
     def quota_of(self, namespace: str, manifest: Manifest) -> str:
         return self._snapshot.quota_of(namespace, dict(manifest))
@@ -255,13 +259,13 @@ class LiveCluster:
             own = [
                 pod
                 for pod in self._mirror.pods_of.get(job_id, {}).values()
-                if (pods.index(pod) or 0) == index
+                if (pods.index_of(pod) or 0) == index
             ]
         latest = max(own, key=lambda pod: pod["metadata"]["creationTimestamp"], default=None)
         if latest is None:
             return self.api.log_left(job, index)
         with suppress(ApiError):
-            return self.api.log(json_tree.identity(latest))
+            return self.api.log(json_tree.object_id(latest))
         return ""
 
     def wait(self, timeout_s: float) -> bool:
@@ -283,13 +287,13 @@ class LiveCluster:
     def warn(self, problem: str, job_id: str = "") -> None:
         with self._mirror.lock:
             job = self._mirror.jobs.get(job_id)
-        self._events.say(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
+        self._events.add_event(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
 
     def release(self) -> Released:
         released = release_jobs(self.api, [job for job in self.jobs() if not is_finished(job)])
         for job in released:
-            self._mirror.put("jobs", job)
-        waiting = [json_tree.identity(job) for job in released if not objects.width(job)]
+            self._mirror.put_object("jobs", job)
+        waiting = [json_tree.object_id(job) for job in released if not objects.current_width(job)]
         return Released(len(released), tuple(sorted(waiting)))
 
     def collect(self) -> None:
@@ -299,7 +303,7 @@ class LiveCluster:
         for job in self.jobs():
             if end_instant(job) + self._keep_s <= time.time():
                 with suppress(ApiError):
-                    self.api.delete("jobs", json_tree.identity(job), uid=job["metadata"]["uid"])
+                    self.api.delete("jobs", json_tree.object_id(job), uid=job["metadata"]["uid"])
         self.api.collect(keep_s=self._keep_s)
 
     def close(self) -> None:
@@ -313,7 +317,7 @@ class LiveCluster:
     def _list_jobs(self) -> None:
         """See all Jobs as they are; what the watch tells later is known."""
         for job in self.api.list("jobs", selector=names.MANAGED).items:
-            self._mirror.put("jobs", job)
+            self._mirror.put_object("jobs", job)
         self._sender.unsure = False
 
     def _observe(self) -> ClusterState:
@@ -321,22 +325,24 @@ class LiveCluster:
         if self._sender.unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
-        self.stale_reason = self._mend()
-        with self._mirror.take() as (touched, nodes):
+        self.stale_reason = self._resync()
+        with self._mirror.take_dirty() as (touched, nodes):
             now = time.time()
             self._drop_forged(touched)
-            self._tend(partial(self._care, now=now), touched)
-            state = self._snapshot.take(touched, nodes=nodes, now=now, cycle=self.cycle)
+            self._write_corrections(partial(self._find_correction, now=now), touched)
+            state = self._snapshot.take_state(touched, nodes=nodes, now=now, cycle=self.cycle)
             self._state = state
-            self._tend(partial(refusal, bad=self._snapshot.bad), self._snapshot.untold)
+            self._write_corrections(
+                partial(write_refusal, bad=self._snapshot.bad), self._snapshot.untold
+            )
             self._snapshot.untold.clear()
         return state
 
-    def _mend(self) -> str:
+    def _resync(self) -> str:
         """Why what is seen may be of several moments; "" if it is of one, if need be listed anew."""
         if self._mirror.torn and not self._mirror.cut:
             try:
-                self._mirror.mend(self.api)
+                self._mirror.resync(self.api)
             except ApiError as error:
                 return f"after a watch was cut, the cluster cannot be listed: {error}"
             self._have_time_anew()
@@ -355,31 +361,37 @@ class LiveCluster:
         """Take outputs off Jobs where they are not laxity's."""
         with self._mirror.lock:
             jobs = [(group, self._mirror.jobs[group]) for group in groups & self._mirror.forged]
-        forged = [job for group, job in jobs if self._guard(group, objects.live, job)]
+        forged = [job for group, job in jobs if self._guard(group, objects.is_live, job)]
         for job in forged:
-            name = json_tree.identity(job)
+            name = json_tree.object_id(job)
             message = "%s carries outputs that laxity did not write: they are dropped"
             LOG.warning(message, name, extra={"job": name})
-        self._sender.done([clear_outputs(job) for job in forged])
+        self._sender.send_all([clear_outputs(job) for job in forged])
 
-    def _care(self, job: Json, now: float) -> Tending | None:
+    def _find_correction(self, job: Json, now: float) -> Tending | None:
         """What a Job needs before it is counted.
 
         A new one is suspended, one changed by hand is pinned, one that keeps failing is failed.
         """
         uid = str(job["metadata"].get("uid"))
         with self._mirror.lock:
-            pods_of = list(self._mirror.pods_of.get(json_tree.identity(job), {}).values())
-        own = [pod for pod in pods_of if pods.owner(pod)[1] == uid]
-        return tending(job, now=now) or failing(job, own, self._reminders.report, now=now)
+            pods_of = list(self._mirror.pods_of.get(json_tree.object_id(job), {}).values())
+        own = [pod for pod in pods_of if pods.owner_of(pod)[1] == uid]
+        return find_correction(job, now=now) or find_failure(
+            job, own, self._reminders.report_of, now=now
+        )
 
-    def _tend(self, asked: Callable[[Json], Tending | None], groups: Iterable[str]) -> None:
+    def _write_corrections(
+        self, asked: Callable[[Json], Tending | None], groups: Iterable[str]
+    ) -> None:
         """Write on these Jobs what each needs before it is counted, or what is wrong with it."""
         with self._mirror.lock:
             jobs = [(group, self._mirror.jobs.get(group)) for group in sorted(groups)]
         corrections = [self._guard(group, asked, job) for group, job in jobs if job is not None]
-        self._sender.tend([correction for correction in corrections if correction is not None])
+        self._sender.write_corrections(
+            [correction for correction in corrections if correction is not None]
+        )
 
-    def _move(self, nodes: Iterable[str], pool: str) -> None:
+    def _move_nodes(self, nodes: Iterable[str], pool: str) -> None:
         body = {"metadata": {"labels": {objects.POOL: pool}}}
-        self._sender.done([Patch("nodes", node, body) for node in {*map(machine, nodes)}])
+        self._sender.send_all([Patch("nodes", node, body) for node in {*map(machine_name, nodes)}])

@@ -6,7 +6,7 @@ import pytest
 
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.affinity import PREFERRED, REQUIRED, onto
+from laxity_k8s.objects.affinity import PREFERRED, REQUIRED, affinity_patch
 from tests.support.manifests import job
 
 OWN: Json = {
@@ -17,9 +17,9 @@ OWN: Json = {
 
 def sent(made: Json, nodes: str, roomy: str = "") -> Json:
     """The Job after a start; a node per letter."""
-    patch = onto(made, list(nodes), list(roomy))
+    patch = affinity_patch(made, list(nodes), list(roomy))
     assert patch is not None
-    return {**made, "spec": json_tree.merge(made["spec"], {"template": patch})}
+    return {**made, "spec": json_tree.merge_patch(made["spec"], {"template": patch})}
 
 
 def affinity(made: Json) -> Json:
@@ -76,4 +76,4 @@ def test_none_are_left_behind_where_none_is_needed() -> None:
 @pytest.mark.parametrize("where", [("a", ""), ("a", "b"), ("aab", "c")])
 def test_who_goes_there_already_is_not_patched(where: Any) -> None:
     made = sent(job(), *where)
-    assert onto(made, list(where[0]), list(where[1])) is None
+    assert affinity_patch(made, list(where[0]), list(where[1])) is None

@@ -7,10 +7,16 @@ import pytest
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.local.scheduler import bindings
-from laxity_k8s.objects.affinity import REQUIRED, onto
-from laxity_k8s.objects.node_constraints import NOTHING, adds_tolerations, asks_of, shut_out, suits
-from laxity_k8s.objects.status_annotation import terms
+from laxity_k8s.local.scheduler import find_bindings
+from laxity_k8s.objects.affinity import REQUIRED, affinity_patch
+from laxity_k8s.objects.node_constraints import (
+    NOTHING,
+    adds_tolerations,
+    asks_of,
+    is_suited,
+    shut_out,
+)
+from laxity_k8s.objects.status_annotation import digest_terms
 from laxity_k8s.observe.eligible import Eligible
 from tests.support.manifests import job, node, pod
 
@@ -93,7 +99,7 @@ def test_labels_decide_as_kubernetes_scheduler_does(
     asked: Json, labels: dict[str, str], fits: bool
 ) -> None:
     there = node("a", labels=labels)
-    assert suits(asks_of(template(**asked)), there) is fits
+    assert is_suited(asks_of(template(**asked)), there) is fits
 
 
 @pytest.mark.parametrize(
@@ -122,24 +128,24 @@ def test_taints_decide_as_kubernetes_scheduler_does(
     tolerated: list[Json], taint: Json, fits: bool
 ) -> None:
     asks = asks_of(template(tolerations=tolerated))
-    assert suits(asks, machine(taints=[taint])) is fits
+    assert is_suited(asks, machine(taints=[taint])) is fits
 
 
 def test_what_laxity_wrote_itself_does_not_count() -> None:
     made = job()
     made["spec"]["template"]["spec"] |= affinity([said("gpu", "In", "a")])
     before = asks_of(made["spec"]["template"])
-    patch = onto(made, ["n1"], ["n2"])
-    sent = json_tree.merge(made["spec"]["template"], patch)
+    patch = affinity_patch(made, ["n1"], ["n2"])
+    sent = json_tree.merge_patch(made["spec"]["template"], patch)
     assert asks_of(sent) == before
-    assert asks_of(json_tree.merge(template(), onto(job(), ["n1"]))) is NOTHING
-    assert terms({**made, "spec": {**made["spec"], "template": sent}}) == terms(made)
+    assert asks_of(json_tree.merge_patch(template(), affinity_patch(job(), ["n1"]))) is NOTHING
+    assert digest_terms({**made, "spec": {**made["spec"], "template": sent}}) == digest_terms(made)
 
 
 def test_who_asks_for_other_nodes_asks_for_another_verdict() -> None:
     plain, choosy = job(), job()
     choosy["spec"]["template"]["spec"]["nodeSelector"] = {"gpu": "a"}
-    assert terms(plain) != terms(choosy)
+    assert digest_terms(plain) != digest_terms(choosy)
 
 
 @pytest.mark.parametrize(
@@ -184,14 +190,14 @@ CLUSTER = {"a": machine("a", gpu="x"), "b": machine("b", gpu="y"), "cpu": node("
 
 def looked(nodes: dict[str, Json] = CLUSTER) -> Eligible:
     found = Eligible()
-    assert found.look(nodes)
+    assert found.update_nodes(nodes)
     return found
 
 
 def test_who_may_use_every_node_with_gpus_has_no_set() -> None:
     nodes = looked()
-    assert nodes.name(NOTHING) == ""
-    assert nodes.name(asks_of(template(**affinity([said("gpu", "Exists")])))) == ""
+    assert nodes.name_of(NOTHING) == ""
+    assert nodes.name_of(asks_of(template(**affinity([said("gpu", "Exists")])))) == ""
     name, found = nodes.set_of(asks_of(template(nodeSelector={"gpu": "x"})))
     assert (name, found.nodes) == ("gpu=x", frozenset({"a"}))
     assert found.shut_out == "b: label gpu is y, x is asked"
@@ -201,14 +207,14 @@ def test_sets_are_worked_out_anew_when_labels_or_taints_change_and_only_then() -
     nodes, asks = looked(), asks_of(template(nodeSelector={"gpu": "x"}))
     first = nodes.set_of(asks)
     beat = {name: {**one, "status": {**one["status"], "beat": 1}} for name, one in CLUSTER.items()}
-    assert not nodes.look(beat)
+    assert not nodes.update_nodes(beat)
     assert nodes.set_of(asks) is first
-    assert nodes.look({**beat, "b": machine("b", gpu="x")})
-    assert nodes.name(asks) == ""
-    assert nodes.look({**beat, "b": machine("b", [RESERVED], gpu="x")})
+    assert nodes.update_nodes({**beat, "b": machine("b", gpu="x")})
+    assert nodes.name_of(asks) == ""
+    assert nodes.update_nodes({**beat, "b": machine("b", [RESERVED], gpu="x")})
     assert nodes.set_of(asks)[1].nodes == {"a"}
-    assert nodes.name(NOTHING) == "a node without taints"
-    assert nodes.look({"b": machine("b", [RESERVED], gpu="x")}), "a node went"
+    assert nodes.name_of(NOTHING) == "a node without taints"
+    assert nodes.update_nodes({"b": machine("b", [RESERVED], gpu="x")}), "a node went"
     assert nodes.set_of(asks)[1].nodes == frozenset()
 
 
@@ -217,17 +223,17 @@ def test_taints_of_gpus_are_tolerated_where_the_cluster_adds_that_until_a_pod_sh
 ):
     """Admission plugin ExtendedResourceToleration works on pods, so no template shows it."""
     nodes = looked({"a": machine("a", [ONGPU]), "b": machine("b")})
-    assert nodes.name(NOTHING) == ""
+    assert nodes.name_of(NOTHING) == ""
     added = pod(0)
     added["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    assert not nodes.learn(template(), [added])
-    assert nodes.learn(template(), [pod(0)])
+    assert not nodes.learn_tolerations(template(), [added])
+    assert nodes.learn_tolerations(template(), [pod(0)])
     assert nodes.set_of(NOTHING)[1].nodes == {"b"}
     own = template(tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}])
-    assert nodes.name(asks_of(own)) == ""
+    assert nodes.name_of(asks_of(own)) == ""
     assert adds_tolerations(own, pod(0)) is None, "its own toleration shows nothing"
-    assert nodes.learn(template(), [added])
-    assert nodes.name(NOTHING) == ""
+    assert nodes.learn_tolerations(template(), [added])
+    assert nodes.name_of(NOTHING) == ""
 
 
 def test_a_local_pod_goes_where_labels_and_taints_allow() -> None:
@@ -236,8 +242,8 @@ def test_a_local_pod_goes_where_labels_and_taints_allow() -> None:
     def bound(**spec: Any) -> str:
         waiting = pod(0, phase="Pending")
         waiting["spec"] |= spec
-        found = bindings([waiting], (), nodes, {"default/job": job(nodes='["a"]')}, Guard())
-        return found.get(json_tree.identity(waiting), "")
+        found = find_bindings([waiting], (), nodes, {"default/job": job(nodes='["a"]')}, Guard())
+        return found.get(json_tree.object_id(waiting), "")
 
     assert bound() == "a"
     assert bound(nodeSelector={"gpu": "y"}) == "c"

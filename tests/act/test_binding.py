@@ -5,16 +5,16 @@ import pytest
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.local.scheduler import bindings
-from laxity_k8s.objects.affinity import onto
+from laxity_k8s.local.scheduler import find_bindings
+from laxity_k8s.objects.affinity import affinity_patch
 from tests.support.manifests import job, node, pod
 
 
 def bound(*waiting: Json, placed: tuple[Json, ...] = (), made: Json | None = None) -> list[str]:
     """Nodes of the waiting pods, in their order; "" for one that goes on waiting."""
     nodes = [node("a", 2), node("b", 4), node("c", 4, unschedulable=True)]
-    found = bindings(waiting, placed, nodes, {"default/job": made or job()}, Guard())
-    return [found.get(json_tree.identity(one), "") for one in waiting]
+    found = find_bindings(waiting, placed, nodes, {"default/job": made or job()}, Guard())
+    return [found.get(json_tree.object_id(one), "") for one in waiting]
 
 
 def pending(index: int) -> Json:
@@ -32,7 +32,7 @@ def test_a_pod_goes_where_its_job_was_sent_if_there_is_room() -> None:
 
 
 def test_a_pod_waits_when_its_affinity_names_only_full_nodes() -> None:
-    named = onto(job(), ["a"])
+    named = affinity_patch(job(), ["a"])
     held = tuple(pod(index, of="other", node="a") for index in range(2))
     waiting = pending(0)
     waiting["spec"] |= (named or {})["spec"]

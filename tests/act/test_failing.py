@@ -10,9 +10,9 @@ from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.act.adoption import Tending
 from laxity_k8s.act.failing import MOST_FAILURES
-from laxity_k8s.act.failing import failing as failing_at
+from laxity_k8s.act.failing import find_failure as failing_at
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_scheduler.live import Report, Reports
@@ -61,7 +61,11 @@ def unnumbered(pod: Json) -> Json:
 
 def failed(number: int, *, index: int = 0, code: int = 1, disrupted: bool = False) -> Json:
     """The pod that failed in this minute."""
-    end = {"exitCode": code, "finishedAt": rfc3339(BEGAN_AT + 60.0 * number), "message": "a\nboo"}
+    end = {
+        "exitCode": code,
+        "finishedAt": format_rfc3339(BEGAN_AT + 60.0 * number),
+        "message": "a\nboo",
+    }
     target = [{"type": "DisruptionTarget", "status": "True"}] if disrupted else []
     return {
         "metadata": {"name": f"p{number}-{index}", "annotations": {COMPLETION_INDEX: str(index)}},

@@ -34,7 +34,7 @@ async def test_a_watch_that_comes_too_late_tells_the_differences_and_what_each_o
     over = asyncio.Event()
     async with served(answer) as wire:
         watch = KindWatch(wire, "jobs", "3", told.put_nowait)
-        watch.seed(tuple(orjson.loads(line("", name, 2))["object"] for name in OLD))
+        watch.remember_all(tuple(orjson.loads(line("", name, 2))["object"] for name in OLD))
         running = asyncio.create_task(watch.run())
         changes = await next_of(told)
         assert await next_of(told) == "9", "and it goes on from there"

@@ -13,7 +13,7 @@ from laxity_k8s.cluster_api import ApiError, Json, Patch
 from laxity_k8s.local.cluster import LocalCluster, open_world, stop_workers
 from laxity_k8s.local.processes import pids_of
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from laxity_scheduler.live import Report
 from tests.support.machine import Machine, complete, eventually
 from tests.support.waiting import Eyes
@@ -109,7 +109,7 @@ print('up', flush=True); signal.pause()
 def test_a_failing_worker_is_replaced_until_the_limit_fails_the_job(machine: Machine) -> None:
     job_id = machine.run("failing", "print('tried'); raise SystemExit(3)", backoffLimit=2)
     with Eyes(machine.api) as eyes:
-        eyes.until(lambda: condition(eyes.job(job_id), "Failed") == "True", "it fails")
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Failed") == "True", "it fails")
         status = eyes.job(job_id)["status"]
         assert status["failed"] == 3
         failed = next(one for one in status["conditions"] if one["type"] == "Failed")
@@ -135,9 +135,9 @@ time.sleep(60)
     mark = str(machine.home / "mark")
     job_id = machine.run("both", program, mark, width=2, backoffLimit=0)
     with Eyes(machine.api) as eyes:
-        eyes.until(lambda: condition(eyes.job(job_id), "Failed") == "True", "it fails")
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Failed") == "True", "it fails")
         job = eyes.job(job_id)
-    assert [pods.index(pod) for pod in machine.api.list("pods").items] == [1]
+    assert [pods.index_of(pod) for pod in machine.api.list("pods").items] == [1]
     assert machine.api.log_left(job, 0) == "I am 0\n"
     job["metadata"]["creationTimestamp"] = "2999-01-01T00:00:00Z"  # a later Job of this name
     assert machine.api.log_left(job, 0) == ""
@@ -161,7 +161,7 @@ sys.exit(1 if first and mark.endswith('1') else 0)
 def test_a_program_that_is_not_there_fails_with_words_in_the_log(machine: Machine) -> None:
     job_id = machine.run("absent", "", backoffLimit=0, container={"command": ["/no/such/program"]})
     with Eyes(machine.api) as eyes:
-        eyes.until(lambda: condition(eyes.job(job_id), "Failed") == "True", "it fails")
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Failed") == "True", "it fails")
     assert "cannot start '/no/such/program'" in machine.log(job_id)
 
 
@@ -171,7 +171,9 @@ def test_pods_wait_while_all_slots_are_taken(machine: Machine) -> None:
         eyes.until(lambda: eyes.job(first).get("status", {}).get("ready") == 3, "the first has its")
         second = machine.run("second", UNTIL_STOPPED, width=2)
         eyes.until(
-            lambda: sorted(pods.phase(pod) for pod in eyes.pods(second)) == ["Pending", "Running"],
+            lambda: (
+                sorted(pods.phase_of(pod) for pod in eyes.pods(second)) == ["Pending", "Running"]
+            ),
             "one of two runs",
         )
         machine.api.delete("jobs", first)
@@ -240,7 +242,7 @@ def test_stopped_workers_go_on_with_the_next_service_and_no_failure_is_counted(
             "two others run",
         )
         pods_over = [p for p in machine.api.list("pods").items if pods.is_finished(p)]
-    assert all(pods.disruption(pod) for pod in pods_over)
+    assert all(pods.disruption_reason(pod) for pod in pods_over)
 
 
 def test_a_reboot_replaces_all_workers(machine: Machine) -> None:
@@ -254,7 +256,9 @@ def test_a_reboot_replaces_all_workers(machine: Machine) -> None:
     machine.open()
     with Eyes(machine.api) as eyes:
         eyes.until(
-            lambda: [p for p in eyes.pods(job_id) if pods.ready(p) and p["metadata"]["uid"] != old],
+            lambda: [
+                p for p in eyes.pods(job_id) if pods.is_ready(p) and p["metadata"]["uid"] != old
+            ],
             "another runs",
         )
     eventually(lambda: not list(pids_of(old)), "what was left of it is gone")
@@ -270,7 +274,9 @@ def test_workers_of_a_node_that_is_gone_go_elsewhere(machine: Machine) -> None:
     machine.open({"b": 2})
     with Eyes(machine.api) as eyes:
         eyes.until(
-            lambda: [pods.node(pod) for pod in eyes.pods(job_id) if pods.ready(pod)] == ["b", "b"],
+            lambda: (
+                [pods.node_of(pod) for pod in eyes.pods(job_id) if pods.is_ready(pod)] == ["b", "b"]
+            ),
             "both run on b",
         )
 
@@ -354,7 +360,9 @@ def test_deleting_a_job_by_name_and_creating_it_anew_makes_another_worker(machin
         machine.api.delete("jobs", job_id)
         machine.run("again", UNTIL_STOPPED)
         eyes.until(
-            lambda: [p for p in eyes.pods(job_id) if pods.ready(p) and p["metadata"]["uid"] != old],
+            lambda: [
+                p for p in eyes.pods(job_id) if pods.is_ready(p) and p["metadata"]["uid"] != old
+            ],
             "another runs",
         )
     eventually(lambda: not list(pids_of(old)), "the old one is gone")
@@ -365,4 +373,4 @@ def test_the_log_of_a_pod_is_read_through_the_api(machine: Machine) -> None:
     with Eyes(machine.api) as eyes:
         complete(eyes, job_id)
     (pod,) = machine.api.list("pods").items
-    assert machine.api.log(json_tree.identity(pod)) == "words\n"
+    assert machine.api.log(json_tree.object_id(pod)) == "words\n"

@@ -11,9 +11,9 @@ from laxity import names
 from laxity_k8s.objects.jobs import BadJob, job_row
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
+    digest_terms,
     read_status,
-    terms,
-    verdict,
+    read_verdict,
     verdict_text,
 )
 from laxity_scheduler.model.job import FOREVER, Job
@@ -167,7 +167,7 @@ def test_a_verdict_is_read_back_as_it_was_written(told: Verdict) -> None:
     text = verdict_text(told)
     made = job()
     made["metadata"]["annotations"][names.VERDICT] = text
-    assert verdict(made) == told
+    assert read_verdict(made) == told
     assert json.loads(text)["kind"] == type(told).__name__.lower()
 
 
@@ -183,7 +183,7 @@ def test_what_is_kept_is_read_back_as_it_was_written() -> None:
 def test_a_judged_job_asks_again_when_its_terms_change() -> None:
     made = job(deadline="20m")
     judged = {
-        names.STATUS: JobStatusRecord(terms=terms(made)).to_text(),
+        names.STATUS: JobStatusRecord(terms=digest_terms(made)).to_text(),
         names.VERDICT: verdict_text(Refusal(WHY)),
     }
     made["metadata"]["annotations"] |= judged

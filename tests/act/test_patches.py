@@ -42,7 +42,7 @@ def patch_or_none(made: Json, *decisions: Decision, **more: Any) -> JobPatch | N
 
 
 def after(made: Json, *decisions: Decision) -> Json:
-    done: Json = json_tree.merge(made, patched(made, *decisions).patch.body)
+    done: Json = json_tree.merge_patch(made, patched(made, *decisions).patch.body)
     return done
 
 
@@ -56,7 +56,7 @@ def running(width: int = 2, **said: Any) -> Json:
 
 
 def notes(made: Json) -> dict[str, str]:
-    return json_tree.annotations(made)
+    return json_tree.annotations_of(made)
 
 
 def test_a_start_is_one_patch_on_the_revision_that_was_decided_on() -> None:
@@ -76,7 +76,7 @@ def test_a_start_leaves_behind_all_that_a_successor_has_to_know() -> None:
 
 
 def named_nodes(made: Json) -> list[str]:
-    terms = json_tree.items(
+    terms = json_tree.list_at(
         made["spec"]["template"]["spec"]["affinity"]["nodeAffinity"],
         "requiredDuringSchedulingIgnoredDuringExecution",
         "nodeSelectorTerms",
@@ -86,7 +86,7 @@ def named_nodes(made: Json) -> list[str]:
 
 def test_a_start_sends_the_pods_to_the_nodes_and_to_those_it_may_grow_onto() -> None:
     found = patched(job(), Admit("default/job", 2, ("b", "b"), WHY), roomy=("c",))
-    made = json_tree.merge(job(), found.patch.body)
+    made = json_tree.merge_patch(job(), found.patch.body)
     assert named_nodes(made) == ["b", "c"]
     assert not found.reset_first
 
@@ -98,7 +98,7 @@ def test_a_move_clears_the_start_time_first_and_staying_does_not() -> None:
     elsewhere = patched(there, Admit("default/job", 1, ("b",), WHY))
     assert (again.reset_first, elsewhere.reset_first) == (False, True)
     assert "template" not in again.patch.body["spec"]
-    assert named_nodes(json_tree.merge(there, elsewhere.patch.body)) == ["b"]
+    assert named_nodes(json_tree.merge_patch(there, elsewhere.patch.body)) == ["b"]
 
 
 def test_a_users_own_affinity_is_kept_beside_ours_and_ours_replaced() -> None:
@@ -125,7 +125,7 @@ def test_a_resize_patches_both_counts_together_and_accounts_the_old_width(
 ) -> None:
     made = running(2, resize_to="1")
     found = patched(made, Resize("default/job", width, ("a",) * width, "now", WHY))
-    done = json_tree.merge(made, found.patch.body)
+    done = json_tree.merge_patch(made, found.patch.body)
     assert found.patch.body["spec"] == {"parallelism": width, "completions": width}
     assert found.turn == turn
     assert names.RESIZE_TO not in notes(done)
@@ -176,7 +176,7 @@ def test_starts_that_fail_in_a_row_are_put_off_and_any_other_stop_ends_the_row()
 def test_a_promise_is_written_for_machines_and_for_people() -> None:
     promise = Promise(NOW + 900, NOW + 300, NOW + 600, ((NOW + 600, 2),), WHY)
     made = after(job(deadline="20m"), Promised("default/job", promise, WHY))
-    assert json_tree.labels(made)[names.VERDICT_LABEL] == "promised"
+    assert json_tree.labels_of(made)[names.VERDICT_LABEL] == "promised"
     assert notes(made)[names.PROMISED_FINISH] == "2026-11-21T08:11:40Z"
     assert notes(made)[names.P50_FINISH] == "2026-11-21T08:06:40Z"
     row = job_row(made)
@@ -192,7 +192,7 @@ def test_a_refusal_does_not_take_a_standing_promise_away() -> None:
     row = job_row(made)
     assert isinstance(row, Job)
     assert (row.verdict, row.asked) == (promise, False)
-    assert json_tree.labels(made)[names.VERDICT_LABEL] == "promised"
+    assert json_tree.labels_of(made)[names.VERDICT_LABEL] == "promised"
 
 
 def test_a_wait_is_written_once() -> None:
@@ -245,7 +245,7 @@ def refuses(made: Json, asked: str = "5m") -> tuple[Json, JobPatch | None]:
     why = reason("capacity_promised_to_others", needed_gpus=1, free_gpus=0, late_s=90.0)
     offer = Offer("deadline", CREATED_AT + 700.0, (1,), CREATED_AT + 600.0, NOW)
     patch = patch_or_none(made, Refuse("default/job", Refusal(why, (offer,)), why))
-    return (made if patch is None else json_tree.merge(made, patch.patch.body)), patch
+    return (made if patch is None else json_tree.merge_patch(made, patch.patch.body)), patch
 
 
 def test_a_refused_deadline_stands_beside_the_promise_and_is_said_once() -> None:
@@ -280,11 +280,11 @@ def test_a_refused_deadline_is_asked_again_each_epoch_and_each_minute() -> None:
     seen = Snapshot(mirror, report, fit_within_s=60.0)
     running = {**refused, "spec": {**refused["spec"], "suspend": False}}
     for kind, thing in (("nodes", node("a")), ("jobs", running)):
-        mirror.put(kind, thing)  # type: ignore[arg-type]
+        mirror.put_object(kind, thing)  # type: ignore[arg-type]
 
     def asks(at_s: float) -> bool:
-        with mirror.take() as (touched, nodes):
-            state = seen.take(touched, nodes=nodes, now=CREATED_AT + at_s, cycle=1)
+        with mirror.take_dirty() as (touched, nodes):
+            state = seen.take_state(touched, nodes=nodes, now=CREATED_AT + at_s, cycle=1)
         return state.by_id["default/job"].asked
 
     assert [asks(100.0), asks(159.0)] == [False, False]

@@ -124,13 +124,13 @@ def test_a_job_whose_pods_do_not_run_in_time_says_how_many_do() -> None:
 def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     victim, other = row(job("victim")), row(job("other"))
     state = JobStatusRecord(freed_for=other.id, freed_nodes=("a", "a", "b"), freed_at=100.0)
-    held = jobs.holds(victim, state, other, 110.0)
+    held = jobs.find_holds(victim, state, other, 110.0)
     assert [(hold.job, hold.node, hold.gpus) for hold in held] == [
         (other.id, "a", 2),
         (other.id, "b", 1),
     ]
-    assert jobs.holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
-    assert jobs.holds(victim, state, other, 100.0 + HOLD_S) == []
+    assert jobs.find_holds(victim, state, replace(other, resumed_at=105.0), 110.0) == []
+    assert jobs.find_holds(victim, state, other, 100.0 + HOLD_S) == []
 
 
 @pytest.mark.parametrize(

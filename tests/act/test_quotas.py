@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from laxity import names
-from laxity_k8s.act.adoption import refusal
+from laxity_k8s.act.adoption import write_refusal
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Watch
 from laxity_k8s.objects.jobs import NO_REPORT
-from laxity_k8s.objects.quotas import limits_of, quantity
-from laxity_k8s.objects.status_annotation import JobStatusRecord, terms, verdict_text
+from laxity_k8s.objects.quotas import limits_of, parse_quantity
+from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import KINDS, QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
@@ -59,12 +59,12 @@ class Place:
             self.revision += 1
             meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
             kind: Kind = f"{thing['kind'].lower()}s"  # type: ignore[assignment]
-            self.mirror.put(kind, {**thing, "metadata": meta})
+            self.mirror.put_object(kind, {**thing, "metadata": meta})
 
     def look(self, *quotas: Json, ranges: tuple[Json, ...] = ()) -> ClusterState:
         self.quotas.found = (quotas, ranges)
-        with self.mirror.take() as (touched, nodes):
-            return self.snapshot.take(touched, nodes=nodes, now=CREATED_AT + 10.0, cycle=1)
+        with self.mirror.take_dirty() as (touched, nodes):
+            return self.snapshot.take_state(touched, nodes=nodes, now=CREATED_AT + 10.0, cycle=1)
 
     @property
     def words(self) -> str:
@@ -105,7 +105,7 @@ def test_a_running_job_keeps_its_width_and_a_waiting_one_its_promise() -> None:
     state = place.look(quota(gpus="0"))
     assert state.by_id["default/running"].widths == (1, 2)
     waiting = place.mirror.jobs["default/job"]
-    told = refusal(waiting, place.snapshot.bad)
+    told = write_refusal(waiting, place.snapshot.bad)
     assert told is not None
     assert told.code == "namespace_limits"
     assert names.VERDICT not in told.patch.body["metadata"]["annotations"]
@@ -143,7 +143,7 @@ def test_quotas_with_scopes_and_nonsense_bound_nobody() -> None:
      ("", None), ("-1", None), ("1x", None), ([], None), ("9" * 400, None)],
 )  # fmt: skip
 def test_quantities_are_read_as_kubernetes_writes_them(text: object, number: float | None) -> None:
-    assert quantity(text) == number
+    assert parse_quantity(text) == number
 
 
 def test_quotas_that_cannot_be_read_are_taken_to_be_as_before() -> None:
@@ -157,16 +157,16 @@ def test_quotas_that_cannot_be_read_are_taken_to_be_as_before() -> None:
 
     watch = QuotaWatch(list_all, lambda: changes.append(1))
     watch.close()
-    watch.read()
+    watch.read_once()
     assert not any(watch.found)
     used = {**quota(gpus="2"), "status": {"used": {GPUS: "1"}}}
     found |= {"resourcequotas": Listing((used,), "1"), "limitranges": Listing((), "1")}
-    watch.read()
+    watch.read_once()
     found["resourcequotas"] = Listing(({**used, "status": {}},), "2")
-    watch.read()
+    watch.read_once()
     assert len(changes) == 1, "what is used is no news"
     found.clear()
-    watch.read()
+    watch.read_once()
     assert watch.found[0] == (quota(gpus="2"),)
 
 
@@ -210,7 +210,7 @@ def test_jobs_wait_in_few_words_while_their_namespace_uses_up_its_quota() -> Non
     forecast = Forecast(CREATED_AT, CREATED_AT, 0.0, reason("forecast", p90_at=CREATED_AT))
     waiting = job("second", verdict=verdict_text(forecast))
     waiting["metadata"]["annotations"][names.STATUS] = JobStatusRecord(
-        terms=terms(waiting)
+        terms=digest_terms(waiting)
     ).to_text()
     place.put(running, waiting)
     state = place.look(team)
@@ -220,7 +220,7 @@ def test_jobs_wait_in_few_words_while_their_namespace_uses_up_its_quota() -> Non
         "it waits until another job of its namespace ends"
     )
     assert state.by_id["default/elsewhere"].asked, "a new one is judged all the same"
-    told = refusal(waiting, place.snapshot.bad)
+    told = write_refusal(waiting, place.snapshot.bad)
     assert told is not None
     assert names.VERDICT not in told.patch.body["metadata"]["annotations"]
 
@@ -234,7 +234,7 @@ def test_promised_jobs_of_a_used_up_quota_stay_in_the_plan_and_the_policy_knows_
 ):
     promised = job("promised", verdict=verdict_text(promise(CREATED_AT + 3600.0)))
     promised["metadata"]["annotations"][names.STATUS] = JobStatusRecord(
-        terms=terms(promised)
+        terms=digest_terms(promised)
     ).to_text()
     running = job("running", suspend=False, nodes='["a"]')
     place = Place(running, promised, foreign("2"))
@@ -259,7 +259,7 @@ def test_promised_jobs_of_a_used_up_quota_stay_in_the_plan_and_the_policy_knows_
 def test_a_refused_job_keeps_its_own_reason_while_its_quota_is_used_up() -> None:
     refused = job("refused", verdict=verdict_text(Refusal(reason("deadline_in_the_past", due="x"))))
     refused["metadata"]["annotations"][names.STATUS] = JobStatusRecord(
-        terms=terms(refused)
+        terms=digest_terms(refused)
     ).to_text()
     place = Place(job("first", suspend=False, nodes='["a"]'), refused)
 

@@ -5,10 +5,10 @@ import pytest
 from laxity.parsing import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.local.job_controller import Backoff, Step, reconcile
+from laxity_k8s.local.job_controller import Backoff, Step, reconcile_job
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.conditions import read_condition
+from laxity_k8s.objects.instants import format_rfc3339
 from tests.support.manifests import CREATED, CREATED_AT, job, pod
 
 NOW = CREATED_AT + 100.0
@@ -16,7 +16,7 @@ STARTED: Json = {"startTime": CREATED}
 
 
 def step(made: Json, *own: Json, now: float = NOW) -> Step:
-    return reconcile(made, own, now=now, backoff=Backoff(first_s=2.0, longest_s=10.0))
+    return reconcile_job(made, own, now=now, backoff=Backoff(first_s=2.0, longest_s=10.0))
 
 
 def running(width: int = 2, **spec: object) -> Json:
@@ -24,7 +24,7 @@ def running(width: int = 2, **spec: object) -> Json:
 
 
 def created(found: Step) -> list[int | None]:
-    return [pods.index(new) for new in found.create]
+    return [pods.index_of(new) for new in found.create]
 
 
 def test_missing_indexes_get_pods() -> None:
@@ -43,7 +43,7 @@ def test_surplus_pods_stop_the_highest_first(mode: str) -> None:
     made = running(1, completionMode=mode)
     own = [pod(2), pod(0), pod(1)]
     assert sorted(step(made, *own).stop) == sorted(
-        json_tree.identity(one) for one in own if one is not own[1]
+        json_tree.object_id(one) for one in own if one is not own[1]
     )
 
 
@@ -57,11 +57,11 @@ def test_a_suspended_job_stops_all_its_pods_and_counts_none_of_them() -> None:
     found = step(job(width=2, status=STARTED), pod(0), pod(1))
     assert len(found.stop) == 2
     assert found.counted == []
-    assert condition({"status": found.status}, "Suspended") == "True"
+    assert read_condition({"status": found.status}, "Suspended") == "True"
 
 
 def test_a_failed_pod_is_counted_once_and_replaced_after_its_back_off() -> None:
-    failed = pod(0, phase="Failed", code=1, ended=rfc3339(NOW - 1.0))
+    failed = pod(0, phase="Failed", code=1, ended=format_rfc3339(NOW - 1.0))
     found = step(running(1), failed)
     assert (found.status["failed"], len(found.counted), created(found)) == (1, 1, [])
     assert found.again_at == NOW + 1.0
@@ -71,24 +71,24 @@ def test_a_failed_pod_is_counted_once_and_replaced_after_its_back_off() -> None:
 
 
 def test_back_off_doubles_with_every_failure_up_to_its_limit() -> None:
-    waits = [Backoff(2.0, 10.0).after(failures) for failures in range(6)]
+    waits = [Backoff(2.0, 10.0).delay_s(failures) for failures in range(6)]
     assert waits == [0.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
 def test_more_failures_than_the_limit_end_the_job_when_its_pods_are_gone() -> None:
     made = running(2, backoffLimit=0)
     ending = step(made, pod(0, phase="Failed", code=1), pod(1))
-    assert condition({"status": ending.status}, "FailureTarget") == "True"
-    assert condition({"status": ending.status}, "Failed") == ""
+    assert read_condition({"status": ending.status}, "FailureTarget") == "True"
+    assert read_condition({"status": ending.status}, "Failed") == ""
     assert len(ending.stop) == 1
     ended = step(made | {"status": ending.status}, pod(0, phase="Failed", code=1, tracked=False))
-    assert condition({"status": ended.status}, "Failed") == "True"
+    assert read_condition({"status": ended.status}, "Failed") == "True"
     assert "worker 0 failed with exit code 1" in str(ended.status["conditions"])
 
 
 def test_a_job_that_somebody_fails_by_its_status_ends_in_their_words() -> None:
     target = {"type": "FailureTarget", "status": "True", "reason": "Refused", "message": "why"}
-    made = running(1) | {"status": {"conditions": [target], "startTime": rfc3339(NOW)}}
+    made = running(1) | {"status": {"conditions": [target], "startTime": format_rfc3339(NOW)}}
     assert len(step(made, pod(0)).stop) == 1
     ended = step(made, pod(0, phase="Failed", code=1, tracked=False)).status["conditions"]
     (failed,) = [one for one in ended if one["type"] == "Failed"]
@@ -119,11 +119,13 @@ def test_a_pod_failure_policy_says_what_counts(
 ) -> None:
     found = step(running(1, podFailurePolicy=policy), failed)
     assert found.status.get("failed", 0) == count
-    assert condition({"status": found.status}, "FailureTarget") == over
+    assert read_condition({"status": found.status}, "FailureTarget") == over
 
 
 def test_a_disrupted_worker_is_replaced_at_once() -> None:
-    found = step(running(1), pod(0, phase="Failed", code=137, disrupted=True, ended=rfc3339(NOW)))
+    found = step(
+        running(1), pod(0, phase="Failed", code=137, disrupted=True, ended=format_rfc3339(NOW))
+    )
     assert created(found) == [0]
 
 
@@ -132,7 +134,7 @@ def test_all_indexes_succeeded_is_complete_and_an_index_beyond_the_width_does_no
     assert (partly.status["succeeded"], created(partly)) == (1, [1])
     done = step(running(2), pod(0, phase="Succeeded", code=0), pod(1, phase="Succeeded", code=0))
     assert (done.status["succeeded"], done.status["completedIndexes"]) == (2, "0-1")
-    assert condition({"status": done.status}, "Complete") == "True"
+    assert read_condition({"status": done.status}, "Complete") == "True"
 
 
 def test_a_job_past_its_active_deadline_fails() -> None:
@@ -140,19 +142,19 @@ def test_a_job_past_its_active_deadline_fails() -> None:
     early = step(made, pod(0), now=CREATED_AT + 59)
     assert early.again_at == CREATED_AT + 60
     late = step(made, pod(0), now=CREATED_AT + 60)
-    assert condition({"status": late.status}, "FailureTarget") == "True"
+    assert read_condition({"status": late.status}, "FailureTarget") == "True"
 
 
 def test_pods_carry_what_kubernetes_gives_them() -> None:
     (made,) = step(running(1)).create
-    labels = json_tree.labels(made)
+    labels = json_tree.labels_of(made)
     assert labels["batch.kubernetes.io/job-name"] == "job"
     assert labels["batch.kubernetes.io/controller-uid"] == "uid-of-job"
-    assert pods.owner(made) == ("default/job", "uid-of-job")
-    assert pods.index(made) == 0
+    assert pods.owner_of(made) == ("default/job", "uid-of-job")
+    assert pods.index_of(made) == 0
     assert made["spec"]["hostname"] == "job-0"
 
 
 def test_instants_are_read_back_as_written() -> None:
     for at in (CREATED_AT, CREATED_AT + 0.125):
-        assert instant_at(rfc3339(at)) == at
+        assert instant_at(format_rfc3339(at)) == at

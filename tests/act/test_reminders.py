@@ -48,12 +48,12 @@ class Cluster:
         return None
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
-        assert pod_id == json_tree.identity(self.pod)
+        assert pod_id == json_tree.object_id(self.pod)
         return self.log_text
 
     def put(self, kind: Any, thing: Json) -> None:
         meta = {**thing["metadata"], "resourceVersion": str(self._revision())}
-        self.mirror.put(kind, {**thing, "metadata": meta})
+        self.mirror.put_object(kind, {**thing, "metadata": meta})
 
     def _revision(self) -> int:
         things = [*self.mirror.jobs.values(), *self.mirror.pods.values()]
@@ -72,22 +72,22 @@ class Cluster:
     def ask(self, **annotations: str | None) -> None:
         """The service asks the job for something, or takes it back."""
         keys = {f"{names.DOMAIN}/{key}": text for key, text in annotations.items()}
-        self.put("jobs", json_tree.merge(self.job, {"metadata": {"annotations": keys}}))
+        self.put("jobs", json_tree.merge_patch(self.job, {"metadata": {"annotations": keys}}))
 
     def heard(self) -> None:
         """Its worker asks the service."""
-        self.reminders.heard("default/job", self.signals.of(self.job))
+        self.reminders.note_answer("default/job", self.signals.of(self.job))
 
     def look(self, now: float) -> Sequence[Json]:
         """One cycle: the signals that are written onto the pod in it."""
         row = job_row(self.job, now=now)
         assert isinstance(row, Job)
         state = ClusterState(now=now, nodes=(), jobs=(row,))
-        patches = self.reminders.patches(state, now, guard=Guard())
+        patches = self.reminders.build_patches(state, now, guard=Guard())
         for patch in patches:
-            assert (patch.kind, patch.id) == ("pods", json_tree.identity(self.pod))
-            self.put("pods", json_tree.merge(self.pod, patch.body))
-        return [json.loads(json_tree.annotations(self.pod)[names.SIGNAL]) for _ in patches]
+            assert (patch.kind, patch.id) == ("pods", json_tree.object_id(self.pod))
+            self.put("pods", json_tree.merge_patch(self.pod, patch.body))
+        return [json.loads(json_tree.annotations_of(self.pod)[names.SIGNAL]) for _ in patches]
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_that_a_worker_waits_is_read_in_its_log(cluster: Cluster) -> None:
     cluster.log_text = f"loss 0.1\nlaxity: {said}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
     cluster.reminders.close()
-    assert cluster.reminders.report("uid-of-job").parked_epoch == 7
+    assert cluster.reminders.report_of("uid-of-job").parked_epoch == 7
     assert cluster.news == ["news"]
 
 
@@ -161,7 +161,7 @@ def test_an_older_word_in_the_log_is_not_believed(cluster: Cluster) -> None:
     cluster.log_text = f"laxity: {said}\n"
     cluster.look(NOW + PATIENCE_S + 1.0)
     cluster.reminders.close()
-    assert cluster.reminders.report("uid-of-job").parked_epoch is None
+    assert cluster.reminders.report_of("uid-of-job").parked_epoch is None
 
 
 def test_what_was_read_is_forgotten_when_nobody_asks_it_to_stop(cluster: Cluster) -> None:
@@ -173,4 +173,4 @@ def test_what_was_read_is_forgotten_when_nobody_asks_it_to_stop(cluster: Cluster
     cluster.reminders.close()
     cluster.ask(stop=None)
     cluster.look(NOW + PATIENCE_S + 2.0)
-    assert cluster.reminders.report("uid-of-job").parked_epoch is None
+    assert cluster.reminders.report_of("uid-of-job").parked_epoch is None

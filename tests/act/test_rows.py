@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_k8s.cluster_api import ApiError, Change, Json
-from laxity_k8s.json_tree import dig, merge
+from laxity_k8s.json_tree import get_in, merge_patch
 from laxity_k8s.local import store as rows_module
 from laxity_k8s.local.cluster import RowWatch
-from laxity_k8s.local.store import Rows, selects
-from laxity_k8s.objects.pods import numbers, ranges
+from laxity_k8s.local.store import Rows, is_selected
+from laxity_k8s.objects.pods import format_ranges, parse_ranges
 
 
 def thing(name: str, **more: Any) -> Json:
@@ -36,18 +36,18 @@ def thing(name: str, **more: Any) -> Json:
     ],
 )
 def test_merge_patches_do_what_the_standard_says(target: Any, patch: Any, want: Any) -> None:
-    assert merge(target, patch) == want
+    assert merge_patch(target, patch) == want
 
 
 def test_digging_ends_where_nothing_is() -> None:
-    assert dig({"a": [{"b": 1}]}, "a", 0, "b") == 1
-    assert dig({"a": [{"b": 1}]}, "a", 1, "b") is None
-    assert dig({"a": 5}, "a", "b", "c") is None
+    assert get_in({"a": [{"b": 1}]}, "a", 0, "b") == 1
+    assert get_in({"a": [{"b": 1}]}, "a", 1, "b") is None
+    assert get_in({"a": 5}, "a", "b", "c") is None
 
 
 @given(st.sets(st.integers(0, 60)))
 def test_completed_indexes_are_read_back_as_written(indexes: set[int]) -> None:
-    assert numbers(ranges(indexes)) == indexes
+    assert parse_ranges(format_ranges(indexes)) == indexes
 
 
 def test_each_change_has_a_higher_revision_and_an_equal_object_has_none(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_what_is_undone_was_never_there(tmp_path: Path) -> None:
     kept = rows.put("jobs", thing("kept"))
 
     def undone() -> None:
-        with rows.writing():
+        with rows.write_together():
             rows.put("jobs", thing("undone"))
             rows.remove("jobs", "default/kept")
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
         undone()
-    assert list(rows.listing("jobs").items) == [kept]
+    assert list(rows.list_objects("jobs").items) == [kept]
     assert [change.type for _, change in rows.changes("jobs", 0)[0]] == ["ADDED"]
     rows.close()
 
@@ -105,7 +105,7 @@ def test_a_watch_that_fell_behind_is_told_all_that_is_and_what_has_gone(
     with pytest.raises(ApiError) as old:
         rows.changes("jobs", 0)
     assert old.value.status == 410
-    told = [(change.type, change.object["metadata"]["name"]) for change in watch._next()]
+    told = [(change.type, change.object["metadata"]["name"]) for change in watch._next_changes()]
     assert told == [("DELETED", "gone"), ("MODIFIED", "a")]
     rows.close()
 
@@ -114,4 +114,4 @@ def test_a_watch_that_fell_behind_is_told_all_that_is_and_what_has_gone(
     ("selector", "want"), [("", True), ("a", True), ("a=1", True), ("a=2", False), ("b", False)]
 )
 def test_selectors(selector: str, want: bool) -> None:
-    assert selects(selector, {"a": "1"}) is want
+    assert is_selected(selector, {"a": "1"}) is want

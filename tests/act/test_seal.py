@@ -9,7 +9,12 @@ from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 from laxity_k8s.objects.seal import Seal, clear_outputs, open_seal
-from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status, verdict, verdict_text
+from laxity_k8s.objects.status_annotation import (
+    JobStatusRecord,
+    read_status,
+    read_verdict,
+    verdict_text,
+)
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from tests.support.manifests import job
@@ -29,8 +34,8 @@ def carrying(**said: str) -> Json:
 def after(made: Json, seal: Seal = SEAL, **said: str | None) -> Json:
     """The Job after laxity's patch of these annotations."""
     wished: dict[str, Any] = {f"laxity.dev/{key}": text for key, text in said.items()}
-    patch = seal.onto(Patch("jobs", "default/a", {"metadata": {"annotations": wished}}), made)
-    changed: Json = json_tree.merge(made, patch.body)
+    patch = seal.seal_patch(Patch("jobs", "default/a", {"metadata": {"annotations": wished}}), made)
+    changed: Json = json_tree.merge_patch(made, patch.body)
     return changed
 
 
@@ -38,13 +43,13 @@ def test_what_laxity_wrote_is_believed_after_each_of_its_patches() -> None:
     made = after(
         carrying(), verdict=PROMISE, status=JobStatusRecord(wanted=0).to_text(), reason="fits"
     )
-    assert SEAL.believe(made) is made
+    assert SEAL.believe_job(made) is made
     made = after(made, status=JobStatusRecord(wanted=2).to_text())
-    assert SEAL.believe(made) is made
-    assert verdict(made) is not None
+    assert SEAL.believe_job(made) is made
+    assert read_verdict(made) is not None
     assert read_status(made).wanted == 2
-    withdrawn = json_tree.merge(made, {"metadata": {"annotations": {names.VERDICT: None}}})
-    assert SEAL.believe(withdrawn) is withdrawn, "it asks again, and keeps its status"
+    withdrawn = json_tree.merge_patch(made, {"metadata": {"annotations": {names.VERDICT: None}}})
+    assert SEAL.believe_job(withdrawn) is withdrawn, "it asks again, and keeps its status"
 
 
 @pytest.mark.parametrize(
@@ -60,36 +65,36 @@ def test_what_laxity_wrote_is_believed_after_each_of_its_patches() -> None:
 )
 def test_outputs_without_a_seal_are_dropped_all_together(forged: dict[str, str]) -> None:
     made = carrying(**forged, reason="mine", deadline="2h")
-    seen = SEAL.believe(made)
-    assert not set(names.OUTPUTS) & set(json_tree.annotations(seen))
-    assert json_tree.annotations(seen)[names.DEADLINE] == "2h"
-    assert "laxity.dev/reason" in json_tree.annotations(made), "the Job itself is not touched"
+    seen = SEAL.believe_job(made)
+    assert not set(names.OUTPUTS) & set(json_tree.annotations_of(seen))
+    assert json_tree.annotations_of(seen)[names.DEADLINE] == "2h"
+    assert "laxity.dev/reason" in json_tree.annotations_of(made), "the Job itself is not touched"
 
 
 def test_a_seal_is_of_one_job_and_one_text() -> None:
     mine = after(carrying(), verdict=PROMISE, status=JobStatusRecord(wanted=0).to_text())
     other = {**mine, "metadata": {**mine["metadata"], "uid": "uid-b"}}
-    notes = json_tree.annotations(mine) | {
+    notes = json_tree.annotations_of(mine) | {
         names.STATUS: JobStatusRecord(wanted=0, queued_at=1.0).to_text()
     }
     changed = {**mine, "metadata": {**mine["metadata"], "annotations": notes}}
-    foreign = Seal(b"x" * 32).believe(mine)
-    for seen in (SEAL.believe(other), SEAL.believe(changed), foreign):
-        assert names.VERDICT not in json_tree.annotations(seen)
+    foreign = Seal(b"x" * 32).believe_job(mine)
+    for seen in (SEAL.believe_job(other), SEAL.believe_job(changed), foreign):
+        assert names.VERDICT not in json_tree.annotations_of(seen)
 
 
 def test_the_note_of_a_new_leader_alone_is_no_forgery() -> None:
     noted = carrying(term="3", cycle="7")
-    assert SEAL.believe(noted) is noted
+    assert SEAL.believe_job(noted) is noted
 
 
 def test_a_forged_job_is_cleared_by_one_patch() -> None:
     made = carrying(verdict=PROMISE, reason="mine", deadline="2h")
     made["metadata"]["labels"][names.VERDICT_LABEL] = "promised"
-    clean = json_tree.merge(made, clear_outputs(made).body)
-    assert not set(names.OUTPUTS) & set(json_tree.annotations(clean))
-    assert names.VERDICT_LABEL not in json_tree.labels(clean)
-    assert SEAL.believe(clean) is clean
+    clean = json_tree.merge_patch(made, clear_outputs(made).body)
+    assert not set(names.OUTPUTS) & set(json_tree.annotations_of(clean))
+    assert names.VERDICT_LABEL not in json_tree.labels_of(clean)
+    assert SEAL.believe_job(clean) is clean
 
 
 class Secrets:

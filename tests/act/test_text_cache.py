@@ -10,10 +10,10 @@ import pytest
 from laxity import names
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
-    _verdict,
+    _parse_verdict,
     read_status,
     read_status_text,
-    verdict,
+    read_verdict,
     verdict_text,
 )
 from laxity_k8s.objects.text_cache import TextCache, size_of
@@ -40,9 +40,9 @@ def status(number: int) -> str:
 @pytest.mark.parametrize(
     ("made", "read"),
     [
-        pytest.param(promise, _verdict, id="promises"),
-        pytest.param(lambda n: promise(n, runs=2_000), _verdict, id="many widths"),
-        pytest.param(lambda n: promise(n, rests_on=3_000), _verdict, id="many sources"),
+        pytest.param(promise, _parse_verdict, id="promises"),
+        pytest.param(lambda n: promise(n, runs=2_000), _parse_verdict, id="many widths"),
+        pytest.param(lambda n: promise(n, rests_on=3_000), _parse_verdict, id="many sources"),
         pytest.param(status, read_status_text, id="many nodes"),
         pytest.param(lambda n: "💥" * (9_000 + n), read_status_text, id="wide characters"),
     ],
@@ -77,7 +77,7 @@ def test_a_text_is_read_once_while_it_is_kept_and_those_used_last_are_kept() -> 
 def test_a_large_annotation_is_read_as_a_small_one() -> None:
     made: dict[str, Any] = job(verdict=promise(1, runs=9_000))
     made["metadata"]["annotations"][names.STATUS] = status(1)
-    found = verdict(made)
+    found = read_verdict(made)
     assert isinstance(found, Promise)
     assert len(found.runs) == 9_000
     assert len(read_status(made).freed_nodes) == 1_999

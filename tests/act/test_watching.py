@@ -12,7 +12,7 @@ from aiohttp import web
 from laxity_k8s.cluster_api import Change
 from laxity_k8s.http import watch as watching
 from laxity_k8s.http.session import Patience, Wire
-from laxity_k8s.http.watch import Bell, KindWatch, latest
+from laxity_k8s.http.watch import Bell, KindWatch, keep_latest
 
 Told = tuple[str, str, str]  # type, name, resourceVersion
 
@@ -47,7 +47,7 @@ class Watched:
     async def arrived(self) -> None:
         """Return when what was sent before has arrived."""
         for _ in range(20):
-            await self.wire.text("GET", "/ping")
+            await self.wire.call_bytes("GET", "/ping")
 
     async def batch(self) -> list[Told]:
         return await asyncio.wait_for(self.told.get(), 30.0)
@@ -94,7 +94,7 @@ async def _nobody() -> dict[str, str]:
 @pytest.mark.asyncio
 async def test_while_patches_are_sent_changes_wait_and_the_latest_of_each_is_told() -> None:
     async with watched() as there:
-        with there.wire.urgent():
+        with there.wire.hold_urgent():
             await there.send(line("ADDED", "a", 2))
             assert await there.batch() == [("ADDED", "a", "2")]
             await there.send(line("MODIFIED", "a", 3), line("ADDED", "b", 4))
@@ -109,7 +109,7 @@ async def test_while_patches_are_sent_changes_wait_and_the_latest_of_each_is_tol
 async def test_they_wait_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "HELD_BACK_S", 0.05)
     async with watched() as there:
-        with there.wire.urgent():
+        with there.wire.hold_urgent():
             await there.send(line("ADDED", "a", 2))
             assert await there.batch() == [("ADDED", "a", "2")]
             await there.send(line("MODIFIED", "a", 3))
@@ -210,12 +210,12 @@ async def test_while_many_patches_are_sent_a_watch_is_closed_and_then_goes_on_wh
     async with reopened() as (there, wire):
         assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
         announced(wire, watching.MANY_PATCHES)
-        with wire.urgent():
+        with wire.hold_urgent():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
             assert await next_of(there.told) == ["2"]
             await there.closed()
             for _ in range(20):  # what was sent before has arrived by then
-                await wire.text("GET", "/ping")
+                await wire.call_bytes("GET", "/ping")
             assert there.since.empty()
             behind = asyncio.create_task(wire.caught_up(30.0))
         await behind
@@ -230,7 +230,7 @@ async def test_a_watch_stays_open_where_few_patches_are_left_to_send() -> None:
     async with reopened() as (there, wire):
         assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
         announced(wire, watching.MANY_PATCHES - 1)
-        with wire.urgent():
+        with wire.hold_urgent():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
             assert await next_of(there.told) == ["2"]
             await there.reply.write(line("MODIFIED", "a", 3) + b"\n")
@@ -247,7 +247,7 @@ async def test_patches_without_end_close_a_watch_once_and_for_a_while_only(
     async with reopened() as (there, wire):
         assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
         announced(wire, 10 * watching.MANY_PATCHES)
-        with wire.urgent():
+        with wire.hold_urgent():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
             assert await next_of(there.told) == ["2"]
             assert (await next_of(there.since), await next_of(there.told)) == ("2", "open")
@@ -266,7 +266,7 @@ async def test_a_watch_that_opens_late_is_told_as_cut_until_it_is_open(
         assert (await next_of(there.since), await next_of(there.told)) == ("1", "open")
         announced(wire, watching.MANY_PATCHES)
         there.opens.clear()
-        with wire.urgent():
+        with wire.hold_urgent():
             await there.reply.write(line("ADDED", "a", 2) + b"\n")
             assert await next_of(there.told) == ["2"]
         assert await next_of(there.since) == "2"
@@ -365,12 +365,12 @@ async def test_the_first_watch_that_is_back_wakes_those_that_wait_before_they_tr
 
 def test_another_object_by_the_same_name_is_another_object() -> None:
     lines = [line("DELETED", "a", 2, uid="old"), line("ADDED", "a", 3, uid="new")]
-    assert latest(lines) == lines
+    assert keep_latest(lines) == lines
 
 
 def test_a_line_that_does_not_say_whose_it_is_stays() -> None:
     odd = [b'{"object": {"metadata": {"uid": "x"}}, "type": "MODIFIED"}', b'{"type":"BOOKMARK"}']
     named = line("ADDED", "a", 2)
-    assert latest([odd[0], named, odd[1], line("MODIFIED", "a", 3)]) == [
+    assert keep_latest([odd[0], named, odd[1], line("MODIFIED", "a", 3)]) == [
         odd[0], odd[1], line("MODIFIED", "a", 3),
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, Patch
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from tests.contract.cluster_bench import NAMESPACE, Bench, Question, job, refused, spec
 from tests.support.waiting import Eyes
 
@@ -46,7 +46,7 @@ def a_patch_on_an_old_revision_is_a_conflict_and_changes_nothing(bench: Bench) -
 def a_patch_on_the_present_revision_is_carried_out(bench: Bench) -> None:
     job_id, created = job(bench, "exam-fresh")
     with Eyes(bench.api) as eyes:
-        eyes.until(lambda: condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
     present = bench.api.get("jobs", job_id)["metadata"]["resourceVersion"]
     body = {"metadata": {"resourceVersion": present, "annotations": {"exam/by": "me"}}}
     after = bench.api.patch(Patch("jobs", job_id, body))
@@ -59,7 +59,7 @@ def null_in_a_merge_patch_removes_an_annotation(bench: Bench) -> None:
     for value in ("here", None):
         body = {"metadata": {"annotations": {"exam/thing": value}}}
         after = bench.api.patch(Patch("jobs", job_id, body))
-    assert "exam/thing" not in json_tree.annotations(after)
+    assert "exam/thing" not in json_tree.annotations_of(after)
 
 
 def what_is_not_there_is_404_and_a_taken_name_409(bench: Bench) -> None:
@@ -112,7 +112,7 @@ def many_patches_have_outcomes_in_order(bench: Bench) -> None:
     outcomes = list(bench.api.patch_many(wished))
     assert [outcome.patch for outcome in outcomes] == wished
     assert [outcome.status for outcome in outcomes] == [200] * 5 + [404]
-    notes = [json_tree.annotations(outcome.object)["exam/n"] for outcome in outcomes[:5]]
+    notes = [json_tree.annotations_of(outcome.object)["exam/n"] for outcome in outcomes[:5]]
     assert notes == ["0", "1", "2", "3", "4"]
 
 
@@ -127,9 +127,9 @@ def a_watch_tells_of_all_changes_after_its_revision_in_order(bench: Bench) -> No
         mine = [
             c
             for kind, c in eyes.changes
-            if kind == "jobs" and json_tree.identity(c.object) == job_id
+            if kind == "jobs" and json_tree.object_id(c.object) == job_id
         ]
-        steps = [json_tree.annotations(change.object).get("exam/step") for change in mine]
+        steps = [json_tree.annotations_of(change.object).get("exam/step") for change in mine]
     assert mine[-1].type == "DELETED"
     assert list(dict.fromkeys(step for step in steps if step)) == ["0", "1", "2"]
 
@@ -152,7 +152,7 @@ def a_selector_lists_only_what_carries_the_label(bench: Bench) -> None:
     job(bench, "exam-unlabelled")
     for selector in ("exam=yes", "exam"):
         found = bench.api.list("jobs", selector=selector).items
-        assert [json_tree.identity(one) for one in found] == [job_id]
+        assert [json_tree.object_id(one) for one in found] == [job_id]
 
 
 def an_object_says_what_it_is_however_it_is_read(bench: Bench) -> None:
@@ -161,10 +161,10 @@ def an_object_says_what_it_is_however_it_is_read(bench: Bench) -> None:
     with Eyes(bench.api) as eyes:
         labels = {"metadata": {"labels": {"exam": "kind"}}}
         answered = bench.api.patch(Patch("jobs", job_id, labels))
-        eyes.until(lambda: "exam" in json_tree.labels(eyes.job(job_id)), "the change is told")
+        eyes.until(lambda: "exam" in json_tree.labels_of(eyes.job(job_id)), "the change is told")
         told = eyes.job(job_id)
     (listed,) = bench.api.list("jobs", selector="exam=kind").items
-    (among,) = [one for one in bench.api.list("jobs").items if json_tree.identity(one) == job_id]
+    (among,) = [one for one in bench.api.list("jobs").items if json_tree.object_id(one) == job_id]
     for found in (made, answered, bench.api.get("jobs", job_id), listed, among, told):
         assert (found["apiVersion"], found["kind"]) == ("batch/v1", "Job")
 

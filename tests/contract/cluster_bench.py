@@ -64,14 +64,14 @@ def resize(bench: Bench, job_id: str, width: int, **changes: Any) -> Json:
 def running(eyes: Eyes, job_id: str, indexes: set[int]) -> Callable[[], bool]:
     """Exactly these indexes run, and none is on its way out."""
     return lambda: (
-        all(pods.ready(pod) and not pods.leaving(pod) for pod in eyes.pods(job_id))
-        and {pods.index(pod) for pod in eyes.pods(job_id)} == indexes
-        and json_tree.dig(eyes.job(job_id), "status", "ready") == len(indexes)
+        all(pods.is_ready(pod) and not pods.is_terminating(pod) for pod in eyes.pods(job_id))
+        and {pods.index_of(pod) for pod in eyes.pods(job_id)} == indexes
+        and json_tree.get_in(eyes.job(job_id), "status", "ready") == len(indexes)
     )
 
 
 def status(eyes: Eyes, job_id: str, field: str) -> Any:
-    return json_tree.dig(eyes.job(job_id), "status", field)
+    return json_tree.get_in(eyes.job(job_id), "status", field)
 
 
 def refused(bench: Bench, patch: Patch) -> int:

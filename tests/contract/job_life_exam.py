@@ -10,7 +10,7 @@ from laxity.parsing import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from tests.contract.cluster_bench import (
     Bench,
     Question,
@@ -33,7 +33,7 @@ def _counts(job: Json) -> tuple[int, int]:
 def a_suspended_job_has_the_condition_and_neither_start_time_nor_pods(bench: Bench) -> None:
     job_id, _ = job(bench, "exam-suspended")
     with Eyes(bench.api) as eyes:
-        eyes.until(lambda: condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
         assert status(eyes, job_id, "startTime") is None
         assert eyes.pods(job_id) == []
 
@@ -43,7 +43,7 @@ def a_resumed_job_gets_a_pod_for_each_index(bench: Bench) -> None:
     with Eyes(bench.api) as eyes:
         spec(bench, job_id, suspend=False)
         eyes.until(running(eyes, job_id, {0, 1}), "both indexes run")
-        assert condition(eyes.job(job_id), "Suspended") in {"False", ""}
+        assert read_condition(eyes.job(job_id), "Suspended") in {"False", ""}
         assert status(eyes, job_id, "startTime") is not None
         assert status(eyes, job_id, "active") == 2
 
@@ -99,10 +99,10 @@ def _most_at_once(eyes: Eyes, job_id: str, index: int) -> int:
     alive: set[str] = set()
     most = 0
     for kind, change in eyes.changes:
-        if kind != "pods" or pods.owner(change.object)[0] != job_id:
+        if kind != "pods" or pods.owner_of(change.object)[0] != job_id:
             continue
         uid = change.object["metadata"]["uid"]
-        if pods.index(change.object) != index:
+        if pods.index_of(change.object) != index:
             continue
         over = change.type == "DELETED" or pods.is_finished(change.object)
         (alive.discard if over else alive.add)(uid)
@@ -117,7 +117,7 @@ def every_resume_rewrites_the_start_time_and_suspending_keeps_it(bench: Bench) -
         first = began(eyes, job_id)
         eyes.until(_a_second_later(bench, job_id, first), "a second has passed")
         spec(bench, job_id, suspend=True)
-        eyes.until(lambda: condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
         assert began(eyes, job_id) == first
         spec(bench, job_id, suspend=False)
         eyes.until(lambda: began(eyes, job_id) > first, "the start time is new")
@@ -150,7 +150,7 @@ def a_template_is_fixed_once_the_job_has_run_until_its_start_time_is_cleared(ben
         eyes.until(running(eyes, job_id, {0}), "it runs")
         assert refused(bench, move) == 422
         spec(bench, job_id, suspend=True)
-        eyes.until(lambda: condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Suspended") == "True", "Suspended")
         assert refused(bench, move) == 422
         bench.api.patch(Patch("jobs", job_id, {"status": {"startTime": None}}, "status"))
         after = bench.api.patch(move)
@@ -192,15 +192,15 @@ def a_width_of_zero_completes_the_job(bench: Bench) -> None:
     with Eyes(bench.api) as eyes:
         eyes.until(running(eyes, job_id, {0, 1}), "it runs")
         resize(bench, job_id, 0)
-        eyes.until(lambda: condition(eyes.job(job_id), "Complete") == "True", "Complete")
-        assert condition(eyes.job(job_id), "SuccessCriteriaMet") == "True"
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Complete") == "True", "Complete")
+        assert read_condition(eyes.job(job_id), "SuccessCriteriaMet") == "True"
 
 
 def a_job_whose_workers_all_succeed_is_complete(bench: Bench) -> None:
     job_id, _ = job(bench, "exam-success", suspend=False, run_s=0.2)
     with Eyes(bench.api) as eyes:
-        eyes.until(lambda: condition(eyes.job(job_id), "Complete") == "True", "Complete")
-        assert condition(eyes.job(job_id), "SuccessCriteriaMet") == "True"
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Complete") == "True", "Complete")
+        assert read_condition(eyes.job(job_id), "SuccessCriteriaMet") == "True"
         assert status(eyes, job_id, "succeeded") == 2
         assert status(eyes, job_id, "completedIndexes") in {"0,1", "0-1"}
         assert status(eyes, job_id, "completionTime") is not None
@@ -209,12 +209,12 @@ def a_job_whose_workers_all_succeed_is_complete(bench: Bench) -> None:
 def a_patch_of_a_finished_job_is_accepted_and_starts_nothing(bench: Bench) -> None:
     job_id, _ = job(bench, "exam-finished", width=1, suspend=False, run_s=0.2)
     with Eyes(bench.api) as eyes:
-        eyes.until(lambda: condition(eyes.job(job_id), "Complete") == "True", "Complete")
+        eyes.until(lambda: read_condition(eyes.job(job_id), "Complete") == "True", "Complete")
         resize(bench, job_id, 3)
         other, _ = job(bench, "exam-after-finished", width=1, suspend=False)
         eyes.until(running(eyes, other, {0}), "a later Job runs")
         assert eyes.pods(job_id) == []
-        assert condition(eyes.job(job_id), "Complete") == "True"
+        assert read_condition(eyes.job(job_id), "Complete") == "True"
 
 
 def a_deleted_job_takes_its_pods_along(bench: Bench) -> None:
@@ -226,7 +226,7 @@ def a_deleted_job_takes_its_pods_along(bench: Bench) -> None:
 
 
 def a_pod_sits_on_the_node_that_its_affinity_names(bench: Bench) -> None:
-    nodes = [json_tree.identity(node) for node in bench.api.list("nodes").items]
+    nodes = [json_tree.object_id(node) for node in bench.api.list("nodes").items]
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [nodes[-1]]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     job_id, _ = job(bench, "exam-placed")
@@ -238,7 +238,7 @@ def a_pod_sits_on_the_node_that_its_affinity_names(bench: Bench) -> None:
             template={"spec": {"affinity": {"nodeAffinity": required}}},
         )
         eyes.until(running(eyes, job_id, {0, 1}), "both indexes run")
-        assert {pods.node(pod) for pod in eyes.pods(job_id)} == {nodes[-1]}
+        assert {pods.node_of(pod) for pod in eyes.pods(job_id)} == {nodes[-1]}
 
 
 LIVES: tuple[Question, ...] = (

@@ -13,7 +13,7 @@ from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from laxity_scheduler.http.job_service import PIN_ANNOTATIONS, UNPIN_ANNOTATIONS
 from laxity_scheduler.live import LiveWorld, Released
 from laxity_scheduler.model.cluster import ClusterState
@@ -85,7 +85,7 @@ def a_job_let_go_by_hand_is_pinned_and_counted(stage: LiveStage) -> None:
     by_hand(stage, job_id, {"spec": {"suspend": False}})
     state = stage.until(lambda state: row(state, job_id).pinned, "it is pinned")
     assert row(state, job_id).workers == 1
-    assert names.PIN in json_tree.annotations(stage.api.get("jobs", job_id))
+    assert names.PIN in json_tree.annotations_of(stage.api.get("jobs", job_id))
 
 
 def a_job_scaled_by_hand_is_pinned_until_the_annotation_is_removed(stage: LiveStage) -> None:
@@ -131,7 +131,7 @@ def a_job_that_makes_no_sense_harms_only_itself(stage: LiveStage) -> None:
     stage.until(
         lambda _: all(
             "invalid"
-            in json_tree.annotations(stage.api.get("jobs", f"default/{name}")).get(
+            in json_tree.annotations_of(stage.api.get("jobs", f"default/{name}")).get(
                 names.VERDICT, ""
             )
             for name in told
@@ -259,7 +259,7 @@ def every_decision_leaves_its_reason_in_the_jobs_events(stage: LiveStage) -> Non
         ),
         "an Event says why",
     )
-    assert json_tree.annotations(stage.world.job(job_id))[names.REASON] == WHY.text
+    assert json_tree.annotations_of(stage.world.job(job_id))[names.REASON] == WHY.text
 
 
 def labels_and_taints_of_nodes_are_followed_as_they_change(stage: LiveStage) -> None:
@@ -309,12 +309,12 @@ def a_job_stopped_right_after_its_start_is_free_when_no_pod_of_it_can_come_any_m
                     do(stage, Preempt(job_id, "now", "", WHY))
                 return False
             done = free(state)["a"] == 4
-            assert not done or condition(stage.world.job(job_id), "Suspended") == "True"
+            assert not done or read_condition(stage.world.job(job_id), "Suspended") == "True"
             return done
 
         stage.until(gone, "its GPUs are free")
-        mine = [pod for pod in stage.api.list("pods").items if pods.owner(pod)[0] == job_id]
-        assert [pod for pod in mine if pods.node(pod) and not pods.is_finished(pod)] == []
+        mine = [pod for pod in stage.api.list("pods").items if pods.owner_of(pod)[0] == job_id]
+        assert [pod for pod in mine if pods.node_of(pod) and not pods.is_finished(pod)] == []
     assert row(stage.world.observe(), job_id).preemptions == 5
 
 
@@ -324,8 +324,8 @@ def released_jobs_are_plain_jobs_of_the_cluster(stage: LiveStage) -> None:
     assert stage.world.release() == Released(2, (waits,))
     for job_id in (runs, waits):
         there = stage.api.get("jobs", job_id)
-        assert not {names.MANAGED, names.CLASS_LABEL} & set(json_tree.labels(there))
-        assert not set(names.OUTPUTS) & set(json_tree.annotations(there))
+        assert not {names.MANAGED, names.CLASS_LABEL} & set(json_tree.labels_of(there))
+        assert not set(names.OUTPUTS) & set(json_tree.annotations_of(there))
         assert there["spec"]["suspend"] is (job_id == waits), "what waits is started by nobody"
     assert stage.world.observe().jobs == ()
 

@@ -84,7 +84,7 @@ def test_patches_go_out_while_later_ones_are_being_made(bench: RealBench, cluste
         yield noted(made[0], "first")
         name = made[0].partition("/")[2]
         first = cluster.ask("GET", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}")
-        seen.append(json_tree.annotations(first)[NOTE])
+        seen.append(json_tree.annotations_of(first)[NOTE])
         yield noted(made[1], "second")
 
     api = KubernetesApi(cluster.kubeconfig, in_flight=1)
@@ -106,7 +106,7 @@ def test_a_patch_that_cannot_be_made_raises_when_those_before_it_are_through(
 
     with pytest.raises(ZeroDivisionError):
         bench.api.patch_many(patches())
-    assert json_tree.annotations(bench.api.get("jobs", job_id))[NOTE] == "sent"
+    assert json_tree.annotations_of(bench.api.get("jobs", job_id))[NOTE] == "sent"
 
 
 def test_connections_for_patches_go_on_from_the_tls_session_of_a_watch(cluster: Cluster) -> None:
@@ -118,21 +118,21 @@ def test_connections_for_patches_go_on_from_the_tls_session_of_a_watch(cluster: 
         return [line._transport.get_extra_info("ssl_object").session_reused for line in lines]
 
     async def watched(wire: Wire) -> None:
-        reply = await wire.stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
+        reply = await wire.open_stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
         reply.close()
 
     api = KubernetesApi(cluster.kubeconfig)
     try:
-        before = api.call(opened)
-        api.call(watched)
-        assert (before, api.call(opened)) == ([False] * 3, [True] * 3)
+        before = api.run_call(opened)
+        api.run_call(watched)
+        assert (before, api.run_call(opened)) == ([False] * 3, [True] * 3)
     finally:
         api.close()
 
 
 def test_a_watch_whose_peer_is_gone_without_a_word_ends_within_a_minute(cluster: Cluster) -> None:
     async def silence_s(wire: Wire) -> int:
-        reply = await wire.stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
+        reply = await wire.open_stream("/api/v1/nodes", {"watch": "1"}, silence_s=10.0)
         assert reply.connection is not None
         assert reply.connection.transport is not None
         one = reply.connection.transport.get_extra_info("socket")
@@ -146,7 +146,7 @@ def test_a_watch_whose_peer_is_gone_without_a_word_ends_within_a_minute(cluster:
 
     api = KubernetesApi(cluster.kubeconfig)
     try:
-        assert api.call(silence_s) <= 60
+        assert api.run_call(silence_s) <= 60
     finally:
         api.close()
 
@@ -161,7 +161,10 @@ def test_what_many_patches_changed_is_told_afterwards_by_the_watch_that_was_clos
 
     def note(change: Change) -> None:
         told.put(
-            (json_tree.identity(change.object), json_tree.annotations(change.object).get(NOTE, ""))
+            (
+                json_tree.object_id(change.object),
+                json_tree.annotations_of(change.object).get(NOTE, ""),
+            )
         )
 
     api = KubernetesApi(cluster.kubeconfig, in_flight=2)
@@ -189,7 +192,7 @@ def test_what_many_patches_changed_is_told_afterwards_by_the_watch_that_was_clos
 def counted_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of the watches that are opened from now on."""
     opened: list[str] = []
-    stream = Wire.stream
+    stream = Wire.open_stream
 
     async def counted(
         wire: Wire, path: str, query: Mapping[str, str], *, silence_s: float
@@ -197,14 +200,14 @@ def counted_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         opened.append(path)
         return await stream(wire, path, query, silence_s=silence_s)
 
-    monkeypatch.setattr(Wire, "stream", counted)
+    monkeypatch.setattr(Wire, "open_stream", counted)
     return opened
 
 
 def test_patches_of_one_object_are_sent_one_after_the_other(bench: RealBench) -> None:
     job_id, _ = job(bench, "exam-in-turn")
     outcomes = list(bench.api.patch_many(noted(job_id, str(number)) for number in range(20)))
-    assert [json_tree.annotations(one.object or {})[NOTE] for one in outcomes] == [
+    assert [json_tree.annotations_of(one.object or {})[NOTE] for one in outcomes] == [
         str(number) for number in range(20)
     ]
     versions = [int((one.object or {})["metadata"]["resourceVersion"]) for one in outcomes]

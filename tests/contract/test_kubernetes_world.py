@@ -10,7 +10,7 @@ import pytest
 from laxity_k8s.act.limits import Limits
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.jobs import UNREADY_S
 from laxity_k8s.objects.seal import Seal
 from laxity_k8s.world import LiveCluster
@@ -34,7 +34,7 @@ class RealStage:
 
     def open(self) -> None:
         self.api = KubernetesApi(self.cluster.kubeconfig)
-        limits = Limits(self.api.namespace, "laxity")
+        limits = Limits(self.api.get_namespace, "laxity")
         self.live = LiveCluster(self.api, lambda _: Report(), seal=Seal(b"k" * 32), limits=limits)
 
     @property
@@ -127,7 +127,7 @@ def test_a_node_that_is_not_ready_is_lost_after_a_while_without_any_news(
     shaky = simulated_node("shaky", 4)
     shaky["metadata"]["labels"] = {}  # nobody makes it ready again
     lost_at = int(time.time()) + 4.0
-    since = rfc3339(lost_at - UNREADY_S)
+    since = format_rfc3339(lost_at - UNREADY_S)
     away = {"type": "Ready", "status": "False", "lastTransitionTime": since}
     shaky["status"]["conditions"] = [away]
     assert control_plane.ask("POST", "/api/v1/nodes", shaky)

@@ -15,8 +15,8 @@ from laxity_k8s import json_tree
 from laxity_k8s.act.submission import prepare_manifest
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.local import launch
-from laxity_k8s.local.admission import admit, apply_patch, with_status
-from laxity_k8s.local.job_controller import Backoff, new_pod, reconcile
+from laxity_k8s.local.admission import admit_job, apply_patch, with_status
+from laxity_k8s.local.job_controller import Backoff, new_pod, reconcile_job
 from laxity_k8s.objects import jobs
 from tests.support.manifests import CREATED, CREATED_AT, job
 
@@ -83,14 +83,14 @@ def test_a_twisted_job_is_admitted_or_refused_and_then_runs_or_not(
 ) -> None:
     made = twisted(way, value)
     server = {"namespace": "default", "uid": "u", "creationTimestamp": CREATED}
-    made["metadata"] = {**json_tree.table(made, "metadata"), **server}
-    there = outcome(lambda: admit(made))
+    made["metadata"] = {**json_tree.mapping_at(made, "metadata"), **server}
+    there = outcome(lambda: admit_job(made))
     if there is None:
         return
     there["spec"]["suspend"] = False
-    step = reconcile(there, [], now=CREATED_AT, backoff=Backoff())
+    step = reconcile_job(there, [], now=CREATED_AT, backoff=Backoff())
     for pod in step.create[:2]:
-        launch.launch(pod, ambient={}, extra={}, cwd=Path("/"))
+        launch.build_launch(pod, ambient={}, extra={}, cwd=Path("/"))
     jobs.job_row(there)
 
 
@@ -117,7 +117,7 @@ def test_anything_at_all_is_a_bad_manifest(value: Any) -> None:
 
 def test_a_pod_of_a_full_job_is_launched() -> None:
     pod = new_pod(FULL, 0, CREATED_AT)
-    what = launch.launch(pod, ambient={}, extra={}, cwd=Path("/"))
+    what = launch.build_launch(pod, ambient={}, extra={}, cwd=Path("/"))
     assert what.argv == ("python", "x")
     assert what.env["A"] == "b"
-    assert json_tree.dig(pod, "spec", "hostname") == "job-0"
+    assert json_tree.get_in(pod, "spec", "hostname") == "job-0"

@@ -13,10 +13,10 @@ from laxity import names
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
 from laxity_k8s import json_tree
-from laxity_k8s.act.submission import submit
+from laxity_k8s.act.submission import submit_job
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.cluster import open_world, stop_workers
-from laxity_k8s.objects.attempts import Origin, origin
+from laxity_k8s.objects.attempts import Origin, origin_of
 from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_k8s.world import LiveCluster
 from laxity_profiler.estimate import Progress
@@ -52,10 +52,11 @@ def failed(world: LiveCluster, job: Json) -> None:
 
 def ended(world: LiveCluster, job: Json, how: str) -> None:
     conditions = [{"type": how, "status": "True", "lastTransitionTime": "2026-11-21T08:00:00Z"}]
-    latest = world.api.get("jobs", json_tree.identity(job))
+    latest = world.api.get("jobs", json_tree.object_id(job))
     world.api.rows.put("jobs", {**latest, "status": {"conditions": conditions}})  # type: ignore[attr-defined]
     while (
-        json_tree.dig(world.job(json_tree.identity(job)), "status", "conditions", 0, "type") != how
+        json_tree.get_in(world.job(json_tree.object_id(job)), "status", "conditions", 0, "type")
+        != how
     ):
         assert world.wait(10.0)
 
@@ -66,8 +67,8 @@ def test_a_job_is_taken_in_suspended_labelled_and_with_its_time(world: LiveClust
     made["spec"]["suspend"] = False
     job = world.submit(made)
     assert job["spec"]["suspend"] is True
-    assert json_tree.labels(job)[names.MANAGED] == "true"
-    assert json_tree.annotations(job)[names.SUBMITTED_AT].endswith("Z")
+    assert json_tree.labels_of(job)[names.MANAGED] == "true"
+    assert json_tree.annotations_of(job)[names.SUBMITTED_AT].endswith("Z")
     assert [row.id for row in world.observe().jobs] == ["default/train"]
 
 
@@ -75,7 +76,7 @@ def test_a_function_without_an_image_is_refused_where_workers_run_on_other_machi
     elsewhere: Any = object()  # an API whose workers are no processes of this machine
 
     with pytest.raises(QoSError, match="give an image that holds the project"):
-        submit(elsewhere, (), manifest(), reports=lambda _: Report(), now=0.0)
+        submit_job(elsewhere, (), manifest(), reports=lambda _: Report(), now=0.0)
 
 
 def test_what_only_laxity_may_say_is_taken_off(world: LiveCluster) -> None:
@@ -83,7 +84,7 @@ def test_what_only_laxity_may_say_is_taken_off(world: LiveCluster) -> None:
     made["metadata"]["annotations"] |= dict.fromkeys((*names.OUTPUTS, names.PIN), "forged")
     made["status"] = {"succeeded": 9}
     job = world.submit(made)
-    assert not {*names.OUTPUTS, names.PIN} & set(json_tree.annotations(job))
+    assert not {*names.OUTPUTS, names.PIN} & set(json_tree.annotations_of(job))
     assert job["status"] == {}
 
 
@@ -190,7 +191,7 @@ def test_after_a_refusal_a_key_asks_again_with_what_is_declared_now(world: LiveC
 
     again = world.submit(manifest(deadline="3h", epochs=2, idempotency_key="k"))
 
-    said = json_tree.annotations(again)
+    said = json_tree.annotations_of(again)
     assert again["metadata"]["uid"] != first["metadata"]["uid"]
     assert (again["metadata"]["name"], said[names.DEADLINE], said[names.EPOCHS]) == (
         "train",
@@ -198,7 +199,7 @@ def test_after_a_refusal_a_key_asks_again_with_what_is_declared_now(world: LiveC
         "2",
     )
     assert names.VERDICT not in said
-    assert [json_tree.identity(job) for job in world.jobs()] == ["default/train"]
+    assert [json_tree.object_id(job) for job in world.jobs()] == ["default/train"]
 
 
 def test_after_a_failure_a_key_begins_the_next_attempt_with_the_first_deadline(
@@ -214,8 +215,8 @@ def test_after_a_failure_a_key_begins_the_next_attempt_with_the_first_deadline(
         "train-a2",
         "train-a3",
     ]
-    assert json_tree.annotations(third)[names.ATTEMPT] == "3"
-    times = {json_tree.annotations(job)[names.SUBMITTED_AT] for job in (first, second, third)}
+    assert json_tree.annotations_of(third)[names.ATTEMPT] == "3"
+    times = {json_tree.annotations_of(job)[names.SUBMITTED_AT] for job in (first, second, third)}
     assert len(times) == 1
     env = third["spec"]["template"]["spec"]["containers"][0]["env"]
     assert {"name": names.ENV_JOB, "value": "default/train-a3"} in env
@@ -233,7 +234,7 @@ def test_the_next_attempt_goes_on_in_the_folder_of_the_first(world: LiveCluster)
     third = world.submit(made)
 
     uid = first["metadata"]["uid"]
-    assert [origin(job) for job in (second, third)] == [Origin("train", uid, 5)] * 2
+    assert [origin_of(job) for job in (second, third)] == [Origin("train", uid, 5)] * 2
     env = third["spec"]["template"]["spec"]["containers"][0]["env"]
     assert env[0] == {"name": names.ENV_TRAINING, "value": uid}
     assert {"name": names.ENV_CHECKPOINTS, "value": "/ck/$(LAXITY_TRAINING)"} in env
@@ -259,7 +260,7 @@ def test_an_attempt_that_begins_anew_has_a_folder_of_its_own(world: LiveCluster)
     anew = world.submit(manifest(epochs=9, fresh=True, idempotency_key="k"))
 
     assert anew["metadata"]["name"] == "train-a2"
-    assert origin(anew) == Origin("train-a2", anew["metadata"]["uid"], 0)
+    assert origin_of(anew) == Origin("train-a2", anew["metadata"]["uid"], 0)
     assert next(iter(world.observe().jobs)).progress.epochs_done == 0
 
 
@@ -275,7 +276,7 @@ def test_nobody_else_may_name_the_folder_of_a_training(world: LiveCluster) -> No
     said = {"name": "other", "uid": "0" * 8, "epochs": 1}
     made["metadata"]["annotations"] |= {names.TRAINING: json.dumps(said)}
 
-    assert origin(world.submit(made)).name == "train"
+    assert origin_of(world.submit(made)).name == "train"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +292,7 @@ def test_nobody_else_may_name_the_folder_of_a_training(world: LiveCluster) -> No
 def test_an_origin_that_makes_no_sense_is_the_job_itself(text: str) -> None:
     job = {"metadata": {"name": "own", "uid": "u", "annotations": {names.TRAINING: text}}}
 
-    assert origin(job) == Origin("own", "u")
+    assert origin_of(job) == Origin("own", "u")
 
 
 def test_keys_of_other_namespaces_are_other_keys(world: LiveCluster) -> None:

@@ -11,7 +11,7 @@ from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
 from laxity_k8s import json_tree
 from laxity_k8s.act.limits import ENFORCED, Limits
-from laxity_k8s.act.pod_security import harden, violations
+from laxity_k8s.act.pod_security import find_violations, harden_template
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.reasons import reason
@@ -94,25 +94,25 @@ def job(pod: Json | None = None, *, namespace: str = "research", **qos: str) -> 
 def test_baseline_and_restricted_forbid_what_reaches_the_host(what: str) -> None:
     for level in ("baseline", "restricted"):
         pod = copy.deepcopy(BASELINE[what])
-        harden(pod)
-        assert violations(pod, level), level
-    assert violations(BASELINE[what], "privileged") == []
+        harden_template(pod)
+        assert find_violations(pod, level), level
+    assert find_violations(BASELINE[what], "privileged") == []
 
 
 @pytest.mark.parametrize("what", RESTRICTED)
 def test_restricted_forbids_more_and_baseline_does_not(what: str) -> None:
     pod = copy.deepcopy(RESTRICTED[what])
-    assert violations(pod, "baseline") == []
-    harden(pod)
-    assert violations(pod, "restricted")
+    assert find_violations(pod, "baseline") == []
+    harden_template(pod)
+    assert find_violations(pod, "restricted")
 
 
 def test_what_a_template_leaves_open_is_completed_to_restricted() -> None:
     made = job()
-    assert violations(made["spec"]["template"], "restricted")
-    namespaced().check(made)
-    pod = json_tree.table(made, "spec", "template", "spec")
-    assert violations(made["spec"]["template"], "restricted") == []
+    assert find_violations(made["spec"]["template"], "restricted")
+    namespaced().check_job(made)
+    pod = json_tree.mapping_at(made, "spec", "template", "spec")
+    assert find_violations(made["spec"]["template"], "restricted") == []
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
@@ -123,18 +123,18 @@ def test_a_namespaces_own_level_is_what_counts() -> None:
         limits, made = namespaced({ENFORCED: level}), job(copy.deepcopy(host))
         if is_refused:
             with pytest.raises(QoSError, match="root must be no hostPath"):
-                limits.check(made)
+                limits.check_job(made)
         else:
-            limits.check(made)
+            limits.check_job(made)
     untouched = job(template())
-    namespaced({ENFORCED: "baseline"}).check(untouched)
+    namespaced({ENFORCED: "baseline"}).check_job(untouched)
     assert untouched["spec"]["template"] == template()
 
 
 @pytest.mark.parametrize("name", ["kube-system", "kube-public", "kube-node-lease", "laxity"])
 def test_namespaces_of_the_cluster_are_closed_to_every_token(name: str) -> None:
     with pytest.raises(QoSError, match=f"{name} is not for trainings"):
-        namespaced({ENFORCED: "privileged"}).check(job(namespace=name))
+        namespaced({ENFORCED: "privileged"}).check_job(job(namespace=name))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_namespace_that_cannot_be_read_is_refused_with_what_to_do(
     status: int, words: str
 ) -> None:
     with pytest.raises(QoSError, match=words):
-        namespaced(status=status).check(job())
+        namespaced(status=status).check_job(job())
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_a_class_above_the_namespaces_is_refused(
     limits = namespaced({} if most is None else {"laxity.dev/max-class": most})
     if is_refused:
         with pytest.raises(QoSError, match="above what the namespace allows"):
-            limits.check(job(**qos))
+            limits.check_job(job(**qos))
     else:
-        limits.check(job(**qos))
+        limits.check_job(job(**qos))
 
 
 def test_a_job_is_not_amended_above_its_namespaces_class() -> None:
@@ -193,15 +193,15 @@ def test_a_job_is_not_amended_above_its_namespaces_class() -> None:
 def test_accounts_and_priorities_of_others_are_refused(spec: dict[str, str]) -> None:
     limits = namespaced({ENFORCED: "privileged"})
     with pytest.raises(QoSError, match=r"not open to trainings|are the cluster's"):
-        limits.check(job(template(**spec)))
+        limits.check_job(job(template(**spec)))
 
 
 def test_a_namespace_opens_one_service_account_to_trainings() -> None:
     limits = namespaced({"laxity.dev/service-account": "trainer"})
-    limits.check(job(template(serviceAccountName="trainer")))
-    limits.check(job(template(serviceAccountName="default")))
+    limits.check_job(job(template(serviceAccountName="trainer")))
+    limits.check_job(job(template(serviceAccountName="default")))
     with pytest.raises(QoSError, match=r"laxity\.dev/service-account=admin"):
-        limits.check(job(template(serviceAccountName="admin")))
+        limits.check_job(job(template(serviceAccountName="admin")))
 
 
 @pytest.mark.parametrize("value", [1, "x", [], {"a": 1}, True])
@@ -211,10 +211,10 @@ def test_values_of_any_type_are_refused_or_passed_and_raise_nothing(value: Any) 
         inside(securityContext=value),
         secured(capabilities=value),
     ):
-        harden(pod)
-        assert isinstance(violations(pod, "restricted"), list)
+        harden_template(pod)
+        assert isinstance(find_violations(pod, "restricted"), list)
     for pod in (template(volumes=value), template(containers=value), inside(ports=[value])):
-        assert isinstance(violations(pod, "restricted"), list)
+        assert isinstance(find_violations(pod, "restricted"), list)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_start_that_pod_security_forbids_says_so_where_no_pod_can(tmp_path: Pa
         world._limits = namespaced({ENFORCED: "baseline"})
         world.observe()
         world.carry_out(Plan((Preempt("default/mine", "now", "", told),)))
-        why = json_tree.annotations(world.api.get("jobs", "default/mine"))[names.REASON]
+        why = json_tree.annotations_of(world.api.get("jobs", "default/mine"))[names.REASON]
     assert why.endswith(
         "the pod template breaks pod security level 'baseline' of its namespace: "
         "hostNetwork must be false"

@@ -14,16 +14,16 @@ from laxity.job.signal_file import read_parked_epoch
 from laxity.job.spec import TrainingSpec
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import json_tree
-from laxity_k8s.act.patches import instant, job_patch
+from laxity_k8s.act.patches import format_instant, job_patch
 from laxity_k8s.act.submission import prepare_manifest
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.cluster import open_world, stop_workers
-from laxity_k8s.local.scheduler import bindings
+from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.objects import conditions, jobs, pods, status_annotation
-from laxity_k8s.objects.attempts import attempt
-from laxity_k8s.objects.instants import rfc3339
-from laxity_k8s.objects.node_constraints import asks_of, suits
+from laxity_k8s.objects.attempts import attempt_number
+from laxity_k8s.objects.instants import format_rfc3339
+from laxity_k8s.objects.node_constraints import asks_of, is_suited
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.world import LiveCluster
@@ -62,11 +62,13 @@ def test_a_number_that_is_none_counts_as_not_written(text: str) -> None:
     made["metadata"]["resourceVersion"] = text
     limits = {"nvidia.com/gpu": text}
     numbered["spec"]["containers"].append({"name": "second", "resources": {"limits": limits}})
-    assert (pods.index(numbered), pods.gpus(numbered)) == (None, 1)
-    assert pods.numbers(f"0-2,{text},7-{text},5") == ({0, 1, 2, 5, 7} if not text else {0, 1, 2, 5})
+    assert (pods.index_of(numbered), pods.count_gpus(numbered)) == (None, 1)
+    assert pods.parse_ranges(f"0-2,{text},7-{text},5") == (
+        {0, 1, 2, 5, 7} if not text else {0, 1, 2, 5}
+    )
     assert (row(made, numbered).resize_to, row(made, numbered).nodes) == (0, ("a",))
     assert (Signals().of(made).workers, Signals().of(made).generation) == (1, 0)
-    assert attempt(job(attempt=text)) == 1
+    assert attempt_number(job(attempt=text)) == 1
     line = f"laxity: saved and waiting at the end of epoch {text}, told by signal {text}"
     assert read_parked_epoch(line, generation=1) is None
 
@@ -92,13 +94,13 @@ def test_a_worker_is_told_the_flow_run_that_follows_its_job(page: str, flow_run:
 
 
 def test_a_span_of_indexes_that_no_job_has_is_passed_over() -> None:
-    assert pods.numbers("1,3-99999999999") == {1}
+    assert pods.parse_ranges("1,3-99999999999") == {1}
 
 
 def test_a_waiting_pod_with_an_index_that_is_none_keeps_no_other_from_its_node() -> None:
     odd, good = pod(0, of="odd", phase="Pending"), pod(0, of="good", phase="Pending")
     odd["metadata"]["annotations"][COMPLETION_INDEX] = "²"
-    found = bindings([odd, good], (), [node("a")], {}, Guard())
+    found = find_bindings([odd, good], (), [node("a")], {}, Guard())
     assert set(found.values()) == {"a"}
     assert len(found) == 2
 
@@ -109,14 +111,14 @@ def test_a_label_that_is_no_number_is_neither_greater_nor_less(operator: str) ->
         term = {"matchExpressions": [{"key": "size", "operator": operator, "values": [limit]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         asks = asks_of({"spec": {"affinity": {"nodeAffinity": required}}})
-        assert not suits(asks, node(labels={"size": label}))
+        assert not is_suited(asks, node(labels={"size": label}))
 
 
 def test_a_label_may_be_compared_with_a_negative_number() -> None:
     term = {"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["-3"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     asks = asks_of({"spec": {"affinity": {"nodeAffinity": required}}})
-    assert suits(asks, node(labels={"size": "0"}))
+    assert is_suited(asks, node(labels={"size": "0"}))
 
 
 @pytest.mark.parametrize("gpus", ["²", "1.5", "4Gi", "1k", "-1", "", True, 1.5, [1]], ids=repr)
@@ -134,7 +136,7 @@ def test_gpus_that_are_no_whole_number_are_refused_by_their_field(which: int, gp
 
 def test_a_running_job_of_more_workers_than_may_be_counts_as_many_as_may() -> None:
     made = job(width=2**31 - 1, suspend=False, status=EVER_SUSPENDED)
-    assert jobs.width(made) == MOST_WORKERS
+    assert jobs.current_width(made) == MOST_WORKERS
     assert isinstance(jobs.job_row(made, (pod(0, node="a"),)), jobs.BadJob)
 
 
@@ -143,10 +145,10 @@ def test_a_finish_beyond_the_calendar_is_told_without_an_instant() -> None:
     late = Forecast(5.6e11, 6e11, 0.0, WHY)
     found = job_patch(made, row(made), [Forecasted("default/job", late, WHY)], now=CREATED_AT)
     assert found is not None
-    said = json_tree.annotations(found.patch.body)
+    said = json_tree.annotations_of(found.patch.body)
     assert names.P50_FINISH not in said
     assert names.P90_FINISH not in said
-    assert status_annotation.verdict({"metadata": {"annotations": said}}) == late
+    assert status_annotation.read_verdict({"metadata": {"annotations": said}}) == late
 
 
 def test_an_offer_beyond_the_calendar_is_told_as_its_last_instant() -> None:
@@ -160,8 +162,8 @@ def test_an_offer_beyond_the_calendar_is_told_as_its_last_instant() -> None:
 
 @pytest.mark.parametrize("at", [6e11, 1e300, float("inf"), -1.0, float("nan"), float("-inf")])
 def test_any_number_is_written_as_an_instant_of_the_calendar(at: float) -> None:
-    assert instant(at) is None
-    assert rfc3339(at)[:4] in {"1970", "9999"}
+    assert format_instant(at) is None
+    assert format_rfc3339(at)[:4] in {"1970", "9999"}
 
 
 @pytest.mark.parametrize("text", ["soon", "2026-11-21T08:00:00", None, 5, "10000-01-01T00:00:00Z"])
@@ -169,7 +171,7 @@ def test_an_instant_that_is_none_is_survived(text: Any) -> None:
     made = job(status={"conditions": [{"type": "Failed", "status": "True"}, 5]})
     made["status"]["conditions"][0]["lastTransitionTime"] = text
     made["metadata"]["creationTimestamp"] = text
-    assert jobs.submission(made, TrainingSpec(name="a", qos=QoS())) == 0.0
+    assert jobs.submitted_at_of(made, TrainingSpec(name="a", qos=QoS())) == 0.0
     assert conditions.end_instant(made) == float("inf"), "it is not removed"
 
 
@@ -204,11 +206,11 @@ def test_a_state_or_verdict_of_nonsense_counts_as_not_written() -> None:
         assert found.since == found.since
     for seed in range(3000):
         made = poisoned(Random(seed), "p", "default", {"spec": {"containers": [{}]}})
-        told = status_annotation.verdict(made)
+        told = status_annotation.read_verdict(made)
         assert told is None or told.reason.text
         assert (
             told is None
-            or status_annotation.verdict(said(status_annotation.verdict_text(told))) == told
+            or status_annotation.read_verdict(said(status_annotation.verdict_text(told))) == told
         )
 
 
@@ -219,10 +221,10 @@ def said(verdict: str) -> Json:
 @pytest.mark.parametrize("verdict", VERDICTS, ids=lambda verdict: verdict["kind"])
 def test_a_verdict_is_read_if_all_of_it_makes_sense(verdict: Json) -> None:
     assert isinstance(
-        status_annotation.verdict(said(json.dumps(verdict))), Promise | Refusal | Forecast
+        status_annotation.read_verdict(said(json.dumps(verdict))), Promise | Refusal | Forecast
     )
     broken = {**verdict, "p90_at": "²"}
-    assert status_annotation.verdict(said(json.dumps(broken))) is None
+    assert status_annotation.read_verdict(said(json.dumps(broken))) is None
 
 
 AFFINITIES = [

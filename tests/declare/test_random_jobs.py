@@ -9,7 +9,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.act.patches import job_patch
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.jobs import BadJob
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
@@ -25,7 +25,7 @@ JOBS: Final = 550
 
 def stored(drawn: Drawn) -> Json:
     """The Job as an API server stores it, with the defaults that matter here."""
-    job = json_tree.merge(drawn.job, {"metadata": {"creationTimestamp": CREATED, "uid": "u"}})
+    job = json_tree.merge_patch(drawn.job, {"metadata": {"creationTimestamp": CREATED, "uid": "u"}})
     job["metadata"]["resourceVersion"] = "7"
     spec: Json = {"completionMode": "NonIndexed", "parallelism": 1, **job["spec"], "suspend": True}
     if spec["parallelism"] == 1 and "parallelism" not in drawn.job["spec"]:
@@ -44,8 +44,8 @@ def started(job: Json, row: Job) -> Json:
     admit = Admit(row.id, row.widths[0], nodes, reason("due_first", slack_s=1.0, workers=1))
     patch = job_patch(job, row, [admit], now=0.0, roomy=("far",), token="worker")
     assert patch is not None
-    found: Json = json_tree.merge(job, patch.patch.body)
-    assert condition(found, "Suspended") == ""
+    found: Json = json_tree.merge_patch(job, patch.patch.body)
+    assert read_condition(found, "Suspended") == ""
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from laxity_k8s.bench.acting import figures, interval
+from laxity_k8s.bench.acting import build_metrics, ratio_interval
 from laxity_k8s.bench.lanes import Lap
 from tests.support.kubernetes.cluster import DIES_WITH_US, Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl
@@ -21,7 +21,7 @@ JOBS = 4
 def test_rates_are_those_of_the_median_round_and_set_beside_the_bare_loop() -> None:
     bare = [Lap(2.0, 10.0, 0.2, True), Lap(1.0, 8.0, 0.1, True), Lap(8.0, 30.0, 0.9, False)]
     ours = [Lap(4.0, 11.0, 0.4, True), Lap(2.5, 9.0, 0.2, True), Lap(2.0, 9.0, 0.2, True)]
-    found = figures(bare, ours, jobs=100)
+    found = build_metrics(bare, ours, jobs=100)
     assert found["admissions_per_s"] == {
         "value": 40.0, "unit": "Jobs/s", "baseline": 50.0, "ratio": 0.8,
     }  # fmt: skip
@@ -33,11 +33,13 @@ def test_rates_are_those_of_the_median_round_and_set_beside_the_bare_loop() -> N
 
 def test_the_ratio_has_an_interval_that_closes_with_more_rounds_and_less_noise() -> None:
     noisy = [4.0, 6.0, 5.0, 4.5]
-    assert interval([4.0] * 4, [5.0] * 4) == pytest.approx((0.8, 0.8))
-    few = interval(noisy, [5.0] * 4)
-    many = interval(noisy * 8, [5.0] * 32)
+    assert ratio_interval([4.0] * 4, [5.0] * 4) == pytest.approx((0.8, 0.8))
+    few = ratio_interval(noisy, [5.0] * 4)
+    many = ratio_interval(noisy * 8, [5.0] * 32)
     assert few[0] < many[0] <= 0.95 <= many[1] < few[1]
-    found = figures([Lap(s, 9.0, 0.1, True) for s in noisy], [Lap(5.0, 9.0, 0.1, True)] * 4, jobs=9)
+    found = build_metrics(
+        [Lap(s, 9.0, 0.1, True) for s in noisy], [Lap(5.0, 9.0, 0.1, True)] * 4, jobs=9
+    )
     assert (found["admissions_ratio_low"]["value"], found["admissions_ratio_high"]["value"]) == few
 
 

@@ -53,7 +53,7 @@ class Rival:
         try:
             return self.api.get(kind, object_id)
         finally:
-            self.other.round()
+            self.other.try_acquire()
 
     def create(self, kind: Kind, body: Json) -> Json:
         return self.api.create(kind, body)
@@ -78,8 +78,8 @@ def test_the_first_has_it_and_keeps_it_while_it_renews(room: Room) -> None:
     mine, its = Clock(), Clock()
     one, other = room.candidate("one", mine), room.candidate("other", its)
     for _ in range(3):
-        one.round()
-        other.round()
+        one.try_acquire()
+        other.try_acquire()
         mine.now += PACE.acts_for_s - 1.0
         its.now += PACE.lease_s
     assert (one.leads(), other.leads()) == (True, False)
@@ -93,17 +93,17 @@ def test_a_silent_holder_stops_by_its_own_clock_before_others_take_over_by_their
 ) -> None:
     mine, its = Clock(), Clock(9e9)
     one, other = room.candidate("one", mine), room.candidate("other", its)
-    one.round()
-    other.round()
+    one.try_acquire()
+    other.try_acquire()
     mine.now += PACE.acts_for_s
     assert not one.leads()
     its.now += PACE.lease_s - 0.01
-    other.round()
+    other.try_acquire()
     assert not other.leads()
     its.now += 0.01
-    other.round()
+    other.try_acquire()
     assert other.leads()
-    one.round()
+    one.try_acquire()
     assert (one.leads(), one.holder) == (False, "other")
     assert room.spec()["leaseTransitions"] == 1
 
@@ -111,7 +111,7 @@ def test_a_silent_holder_stops_by_its_own_clock_before_others_take_over_by_their
 def test_of_two_who_take_it_in_the_same_moment_one_has_it(room: Room) -> None:
     other = room.candidate("other", Clock())
     one = room.candidate("one", Clock(), Rival(room.api, other))
-    one.round()
+    one.try_acquire()
     assert (one.leads(), other.leads()) == (False, True)
     assert room.spec()["holderIdentity"] == "other"
 
@@ -119,7 +119,7 @@ def test_of_two_who_take_it_in_the_same_moment_one_has_it(room: Room) -> None:
 def test_a_renewal_counts_from_before_it_was_asked_for(room: Room) -> None:
     mine = Clock()
     one = room.candidate("one", mine)
-    one.round()
+    one.try_acquire()
     slow = room.candidate("slow", Clock())  # its round never wins: it only takes up time
     late = room.candidate("one", mine, Rival(room.api, slow))
     late._wins, late._acts_until = one._wins, one._acts_until
@@ -127,8 +127,8 @@ def test_a_renewal_counts_from_before_it_was_asked_for(room: Room) -> None:
     def round_that_takes_long() -> None:
         mine.now += PACE.acts_for_s
 
-    slow.round = round_that_takes_long  # type: ignore[method-assign]
-    late.round()
+    slow.try_acquire = round_that_takes_long  # type: ignore[method-assign]
+    late.try_acquire()
     assert not late.leads()
 
 
@@ -138,26 +138,26 @@ def test_a_lease_that_was_given_back_is_taken_at_once(room: Room) -> None:
     while not one.leads():
         pass
     one.close()
-    other.round()
+    other.try_acquire()
     assert other.leads()
     assert not one.leads()
 
 
 def test_a_lease_that_was_deleted_is_made_anew_and_counts_as_another_reign(room: Room) -> None:
     one = room.candidate("one", Clock())
-    one.round()
+    one.try_acquire()
     room.api.delete("leases", f"{room.namespace}/laxity")
-    one.round()
+    one.try_acquire()
     assert one.reign == 2
 
 
 def test_an_api_server_that_does_not_answer_leaves_the_lease_as_it_was(room: Room) -> None:
     mine = Clock()
     one = room.candidate("one", mine)
-    one.round()
+    one.try_acquire()
     away = room.candidate("one", mine, Away())
     away._wins, away._acts_until = one._wins, one._acts_until
-    away.round()
+    away.try_acquire()
     assert away.leads()
     mine.now += PACE.acts_for_s
     assert not away.leads()

@@ -8,7 +8,7 @@ import pytest
 from laxity import names
 from laxity_k8s.act.adoption import failure_patch
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.service import training_job
@@ -38,14 +38,16 @@ def test_a_job_is_failed_by_its_status_in_the_words_of_laxity(
     if suspended:
         patch(cluster, namespace, "job/fails", {"spec": {"suspend": True}})
         cluster.until(
-            lambda: condition(cluster.ask("GET", place), "Suspended") == "True", 60.0, "its stop"
+            lambda: read_condition(cluster.ask("GET", place), "Suspended") == "True",
+            60.0,
+            "its stop",
         )
     job = cluster.ask("GET", place)
     failure = failure_patch(job, "WorkersKeepFailing", "boo", now=time.time())
     patch(cluster, namespace, "job/fails", dict(failure.body), "--subresource=status")
 
     cluster.until(
-        lambda: condition(cluster.ask("GET", place), "Failed") == "True", 60.0, "the Job's end"
+        lambda: read_condition(cluster.ask("GET", place), "Failed") == "True", 60.0, "the Job's end"
     )
     ended = cluster.ask("GET", place)
     ends = {one["type"]: (one["reason"], one["message"]) for one in ended["status"]["conditions"]}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.instants import format_rfc3339
 from tests.support.kubernetes.audit import Audit
 from tests.support.kubernetes.cluster import Cluster, simulated_node
 from tests.support.kubernetes.ground import ELASTIC, GPUS, HARD, URGENT, WHENEVER, Ground, ground
@@ -218,7 +218,11 @@ def make_node(cluster: Cluster, name: str) -> None:
 def lose_node(cluster: Cluster, name: str) -> None:
     """Nobody speaks for it any more, and it has been away for an hour."""
     kubectl(cluster, "label", "node", name, "type-")
-    away = {"type": "Ready", "status": "Unknown", "lastTransitionTime": rfc3339(time.time() - 3600)}
+    away = {
+        "type": "Ready",
+        "status": "Unknown",
+        "lastTransitionTime": format_rfc3339(time.time() - 3600),
+    }
     patch = json.dumps({"status": {"conditions": [away]}})
     kubectl(cluster, "patch", "node", name, "--subresource=status", "--type=merge", "-p", patch)
 

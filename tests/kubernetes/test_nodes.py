@@ -4,7 +4,7 @@ import pytest
 
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.instants import format_rfc3339
 from laxity_scheduler.model.cluster import Node
 
 NOW = 1_800_000_000.0
@@ -13,7 +13,7 @@ NOW = 1_800_000_000.0
 def node(status: str, since: float | None, *, gpus: int = 4) -> Json:
     condition = {"type": "Ready", "status": status}
     if since is not None:
-        condition["lastTransitionTime"] = rfc3339(since)
+        condition["lastTransitionTime"] = format_rfc3339(since)
     return {
         "metadata": {"name": "a"},
         "status": {"allocatable": {"nvidia.com/gpu": str(gpus)}, "conditions": [condition]},

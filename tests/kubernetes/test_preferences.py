@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from laxity_k8s import json_tree
-from laxity_k8s.objects.affinity import onto
+from laxity_k8s.objects.affinity import affinity_patch
 from tests.support.kubernetes.cluster import Cluster, simulated_node
 from tests.support.kubernetes.history import History
 from tests.support.kubernetes.kubectl import apply
@@ -32,11 +32,12 @@ def test_workers_go_where_they_were_meant_to_and_not_where_the_job_may_grow(
     """Left alone the scheduler spreads them: one on each of the three empty nodes."""
     job = training_job(namespace, "roams", {}, labels={}, suspend=False)
     wide = {"parallelism": 3, "completions": 3}
-    template = onto(job, ["fresh-1"] * 3, ["fresh-0", "fresh-2"])
+    template = affinity_patch(job, ["fresh-1"] * 3, ["fresh-0", "fresh-2"])
     history = History(cluster, namespace)
     try:
         apply(
-            cluster, {**job, "spec": json_tree.merge(job["spec"], {**wide, "template": template})}
+            cluster,
+            {**job, "spec": json_tree.merge_patch(job["spec"], {**wide, "template": template})},
         )
         where: list[str] = []
 

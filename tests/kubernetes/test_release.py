@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from laxity import names
-from laxity_k8s.json_tree import identity
+from laxity_k8s.json_tree import object_id
 from laxity_k8s.objects.conditions import is_finished
 from tests.support.builders import bearer
 from tests.support.kubernetes.place import HARD, Place, annotations, judged, labels, running
@@ -28,7 +28,7 @@ def release(there: Place) -> Json:
 def unfinished(there: Place) -> dict[str, Json]:
     """All Jobs of laxity in the cluster that have not ended, by id."""
     answer = there.cluster.ask("GET", f"/apis/batch/v1/jobs?labelSelector={names.MANAGED}") or {}
-    return {identity(job): job for job in answer["items"] if not is_finished(job)}
+    return {object_id(job): job for job in answer["items"] if not is_finished(job)}
 
 
 def test_running_jobs_go_on_and_waiting_and_refused_ones_stay_suspended(there: Place) -> None:

@@ -15,7 +15,7 @@ import pytest
 from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.bench.ground import Ground
-from laxity_k8s.bench.lanes import running
+from laxity_k8s.bench.lanes import run_service
 from laxity_k8s.http.cluster import KubernetesApi
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import WHY_NOT
@@ -36,7 +36,7 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
     try:
         cluster.up()
         cluster.add_nodes(request.param, gpus=GPUS)
-        with Ground.open(cluster.kubeconfig) as ground:
+        with Ground.open_cluster(cluster.kubeconfig) as ground:
             yield ground
     finally:
         cluster.down()
@@ -55,8 +55,8 @@ def test_all_jobs_of_a_large_cluster_are_started_once_and_every_change_is_seen(
 ) -> None:
     figures: dict[str, float] = {}
     ground.patience_s = 3600.0
-    with ground.namespace("scale") as namespace:
-        ground.fill(namespace, jobs, within_s=3600.0)
+    with ground.make_namespace("scale") as namespace:
+        ground.create_jobs(namespace, jobs, within_s=3600.0)
         with first_look(ground, namespace) as (service, api, took_s):
             figures |= {"first_snapshot_s": took_s, "first_snapshot_peak_mb": peak_mb()}
             policy = service.policy = Timed(service.policy)
@@ -67,7 +67,7 @@ def test_all_jobs_of_a_large_cluster_are_started_once_and_every_change_is_seen(
                 assert api.admitted > before, "nothing more is admitted, and there are free GPUs"
             figures["first_decision_ms"] = 1e3 * policy.took_s[0]
             figures["last_admitted_s"] = api.acked_at - began
-            with running(service):
+            with run_service(service):
                 ground.until_running(namespace, jobs, within_s=3600.0)
                 figures["all_running_s"] = time.perf_counter() - began
                 decided = len(policy.took_s)
@@ -77,12 +77,12 @@ def test_all_jobs_of_a_large_cluster_are_started_once_and_every_change_is_seen(
             figures |= {"decisions": len(policy.took_s), "decisions_while_changing": decided}
             figures["peak_mb"] = peak_mb()
             state = service.world.observe()
-        found = ground.jobs(namespace)
-        pods = ground.ask("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+        found = ground.list_jobs(namespace)
+        pods = ground.call_api("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
     print(f"\n{jobs} Jobs, {len(state.nodes)} nodes\n{told(figures)}")  # noqa: T201
     assert len(lags) == jobs, "the watch missed changes"
     assert len(found) == len(pods) == jobs, "every Job has one pod"
-    assert {json_tree.labels(job)[names.VERDICT_LABEL] for job in found} == {"promised"}
+    assert {json_tree.labels_of(job)[names.VERDICT_LABEL] for job in found} == {"promised"}
     busy = Counter(pod["spec"]["nodeName"] for pod in pods)
     assert max(busy.values()) <= GPUS
     assert {node.id: node.gpus - node.free_gpus for node in state.nodes if busy[node.id]} == busy
@@ -92,7 +92,7 @@ def changed(ground: Ground, service: object, namespace: str) -> list[float]:
     """Each Job changed by somebody else: the lags of the watch."""
     api = KubernetesApi(ground.kubeconfig)
     try:
-        ids = [f"{namespace}/{job['metadata']['name']}" for job in ground.jobs(namespace)]
+        ids = [f"{namespace}/{job['metadata']['name']}" for job in ground.list_jobs(namespace)]
         return changes(service, api, ids, per_s=CHANGES_PER_S)  # type: ignore[arg-type]
     finally:
         api.close()

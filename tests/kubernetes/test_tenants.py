@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s.act.pod_security import violations
-from laxity_k8s.objects.status_annotation import JobStatusRecord, terms, verdict_text
+from laxity_k8s.act.pod_security import find_violations
+from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
 from tests.declare.test_limits import BASELINE, RESTRICTED, template
@@ -48,7 +48,9 @@ def forged(namespace: str) -> Json:
     made = training_job(namespace, "forged", GREEDY)
     why = reason("fits", p90_at=60.0, slack_s=5.0, workers=GPUS)
     told = Promise(4e9, 4e9 - 10, 4e9 - 5, ((4e9, GPUS),), why)
-    status = JobStatusRecord(queued_at=1.0, terms=terms(made), asked_deadline="720h", wanted=0)
+    status = JobStatusRecord(
+        queued_at=1.0, terms=digest_terms(made), asked_deadline="720h", wanted=0
+    )
     made["metadata"]["annotations"] |= {
         names.VERDICT: verdict_text(told), names.STATUS: status.to_text(), names.RUN_ID: "deadbeef",
         names.SEAL: "00.00", names.PROMISED_FINISH: "2096-10-02T07:06:40Z",
@@ -166,7 +168,7 @@ def test_a_token_creates_no_more_than_its_namespace_allows(
     soft = training_job(namespace, "soft", {**HARD, "class": "soft"})
     assert asked(service, "POST", "/v1/jobs", soft)[0] == 201
     made = job_of(cluster, namespace, "soft")["spec"]["template"]
-    assert violations(made, "restricted") == []
+    assert find_violations(made, "restricted") == []
 
 
 @pytest.mark.parametrize("level", ["baseline", "restricted"])
@@ -192,7 +194,7 @@ def test_the_tables_of_pod_security_say_what_the_api_server_says(
         words = ("violates PodSecurity", "is invalid")
         is_refused = any(one in said for one in words)
         assert is_refused or "created" in said, f"{what}: {said}"
-        assert bool(violations(pod, level)) is is_refused, f"{what}: {said}"
+        assert bool(find_violations(pod, level)) is is_refused, f"{what}: {said}"
 
 
 def test_the_service_acts_only_in_namespaces_where_it_is_bound(

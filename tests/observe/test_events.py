@@ -19,7 +19,7 @@ class Recorder:
 
     def create(self, kind: str, body: Mapping[str, Any]) -> Json:
         assert kind == "events"
-        self.events[json_tree.identity(dict(body))] = dict(body)
+        self.events[json_tree.object_id(dict(body))] = dict(body)
         return dict(body)
 
     def patch(self, patch: Patch) -> Json:
@@ -33,7 +33,7 @@ def written(*said: tuple[str, str], api: Recorder | None = None) -> list[Json]:
     recorder = api or Recorder()
     writer = EventWriter(recorder)  # type: ignore[arg-type]
     for code, words in said:
-        writer.say(job(), code, words)
+        writer.add_event(job(), code, words)
     writer.close()
     return list(recorder.events.values())
 
@@ -47,7 +47,7 @@ def test_other_words_or_another_job_are_another_event() -> None:
     recorder = Recorder()
     writer = EventWriter(recorder)  # type: ignore[arg-type]
     for name, words in (("a", "waits"), ("a", "still waits"), ("b", "waits")):
-        writer.say(job(name), "no_free_gpus", words)
+        writer.add_event(job(name), "no_free_gpus", words)
     writer.close()
     assert [one["count"] for one in recorder.events.values()] == [1, 1, 1]
 
@@ -64,12 +64,12 @@ def test_many_of_one_kind_with_other_words_become_one_event() -> None:
 def test_an_event_that_was_deleted_is_written_anew() -> None:
     recorder = Recorder()
     writer = EventWriter(recorder)  # type: ignore[arg-type]
-    writer.say(job(), "no_free_gpus", "waits")
+    writer.add_event(job(), "no_free_gpus", "waits")
     writer.close()
     recorder.events.clear()
     again = EventWriter(recorder)  # type: ignore[arg-type]
     again._counts = writer._counts
-    again.say(job(), "no_free_gpus", "waits")
+    again.add_event(job(), "no_free_gpus", "waits")
     again.close()
     assert [one["count"] for one in recorder.events.values()] == [1]
 

@@ -6,9 +6,9 @@ import pytest
 
 from laxity import names
 from laxity_k8s.act.patches import JobPatch
-from laxity_k8s.act.plan_patches import WaitFilter, wishes
+from laxity_k8s.act.plan_patches import WaitFilter, plan_patches
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.status_annotation import JobStatusRecord, terms, verdict_text
+from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
 from laxity_k8s.observe.moved_promises import WITHIN_S
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Promised, Wait
@@ -28,18 +28,20 @@ class Waiting(Place):
 
     def __init__(self) -> None:
         made = job(verdict=verdict_text(OLD))
-        made["metadata"]["annotations"][names.STATUS] = JobStatusRecord(terms=terms(made)).to_text()
+        made["metadata"]["annotations"][names.STATUS] = JobStatusRecord(
+            terms=digest_terms(made)
+        ).to_text()
         super().__init__(made)
         self.waits, self.now = WaitFilter(), CREATED_AT + 10.0
         self.write(WAITS)
 
     def state(self) -> ClusterState:
-        with self.mirror.take() as (touched, nodes):
-            return self.snapshot.take(touched, nodes=nodes, now=self.now, cycle=1)
+        with self.mirror.take_dirty() as (touched, nodes):
+            return self.snapshot.take_state(touched, nodes=nodes, now=self.now, cycle=1)
 
     def write(self, *decisions: Decision) -> JobPatch | None:
         """The Job's patch; what it says stands on the Job."""
-        now, later = wishes(
+        now, later = plan_patches(
             decisions, self.state(), self.snapshot, self.waits, cycle=1, guard=Guard()
         )
         made = [wish() for wish in (*now, *later)]
@@ -132,6 +134,6 @@ def test_what_somebody_else_writes_on_the_job_stands() -> None:
 def test_a_job_that_is_gone_leaves_nothing_behind() -> None:
     place = Waiting()
     place.write(place.moves(100.0), WAITS)
-    place.mirror.drop("jobs", "default/job")
+    place.mirror.drop_object("jobs", "default/job")
     place.write(replace(WAITS, job="default/other"))
     assert place.snapshot.moved_promises.due_at("default/job", place.now) == float("inf")

@@ -41,7 +41,7 @@ def test_what_is_no_wait_is_news_and_so_is_the_wait_after_it() -> None:
 def test_jobs_that_are_gone_are_forgotten() -> None:
     waits = WaitFilter()
     assert waits.is_news("a/job", [FREE], 0.0)
-    waits.keep({"a/other"})
+    waits.keep_only({"a/other"})
     assert waits.is_news("a/job", [FREE], 1.0)
 
 

@@ -66,7 +66,7 @@ def test_a_job_stopped_for_one_of_another_namespace_does_not_name_it(tmp_path: P
         events = world.api.rows.listing("events").items  # type: ignore[attr-defined]
     assert (asked.stop_requested_at is not None, asked.stop_for) == (True, THEIRS)
     assert [hold.job for hold in holds] == [hold.job for hold in after_a_restart] == [THEIRS]
-    told = [json_tree.dig(one, "message") for one in events]
+    told = [json_tree.get_in(one, "message") for one in events]
     assert any("a job of another namespace needs 1 GPU" in text for text in told), told
     assert not any("bob/" in json.dumps(one) for one in (while_asked, stopped, *events))
 
@@ -92,10 +92,10 @@ def test_a_stop_that_leaves_a_cordoned_node_is_for_nobody_once_it_is_uncordoned(
         world.carry_out(plan)
         assert stops == [MINE, "the drain of a", MINE]
         assert world.observe().by_id[MINE].stop_requested_at is None
-        why = json_tree.annotations(world.api.get("jobs", MINE))[names.REASON]
+        why = json_tree.annotations_of(world.api.get("jobs", MINE))[names.REASON]
         assert why == "it runs on: the drain of a no longer needs its GPUs"
 
 
 def cordon(world: LiveCluster, *, is_cordoned: bool) -> None:
     changed = world.api.patch(Patch("nodes", "a", {"spec": {"unschedulable": is_cordoned}}))
-    world._mirror.put("nodes", changed)
+    world._mirror.put_object("nodes", changed)

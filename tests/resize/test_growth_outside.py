@@ -9,7 +9,7 @@ from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.act.patches import JobPatch, job_patch
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.affinity import onto
+from laxity_k8s.objects.affinity import affinity_patch
 from laxity_k8s.objects.jobs import job_row
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_scheduler.model.decision import Resize
@@ -26,7 +26,7 @@ def on_a_and_b(width: int) -> Json:
     made = job(width=width, suspend=False, nodes=json.dumps(["a"] * width), widths="1,2,3,4")
     state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=width)
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
-    template = json_tree.merge(made["spec"]["template"], onto(made, ["a", "b"]))
+    template = json_tree.merge_patch(made["spec"]["template"], affinity_patch(made, ["a", "b"]))
     return {**made, "spec": {**made["spec"], "template": template}}
 
 
@@ -62,7 +62,7 @@ def test_growth_that_can_only_go_elsewhere_is_said_and_changes_nothing() -> None
 
 def test_it_is_said_once() -> None:
     made = on_a_and_b(1)
-    told = json_tree.merge(made, grown(made, "a", "c").patch.body)
+    told = json_tree.merge_patch(made, grown(made, "a", "c").patch.body)
     row = job_row(told, now=NOW)
     assert isinstance(row, Job)
     again = Resize("default/job", 2, ("a", "c"), "now", WHY)

@@ -8,7 +8,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.act.growth_guard import jobs_to_postpone, may_stray
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.affinity import onto, preference_weights
+from laxity_k8s.objects.affinity import affinity_patch, preference_weights
 from laxity_k8s.objects.jobs import job_row
 from laxity_scheduler.model.decision import Admit, Decision, Resize
 from laxity_scheduler.model.job import Job
@@ -21,7 +21,9 @@ WHY = reason("order", policy="test")
 def started(nodes: str, roomy: str = "") -> Json:
     """A Job that runs on these nodes, a letter each, and may grow onto the roomy ones."""
     made = job(width=len(nodes), suspend=False, widths="1,2,3,4")
-    template = json_tree.merge(made["spec"]["template"], onto(made, list(nodes), list(roomy)))
+    template = json_tree.merge_patch(
+        made["spec"]["template"], affinity_patch(made, list(nodes), list(roomy))
+    )
     return {**made, "spec": {**made["spec"], "template": template}}
 
 

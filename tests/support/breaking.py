@@ -41,7 +41,7 @@ def seen(world: LiveCluster, *ids: str) -> None:
 
     def known() -> bool:
         return all(
-            json_tree.dig(world._mirror.jobs.get(one), "metadata", "resourceVersion")
+            json_tree.get_in(world._mirror.jobs.get(one), "metadata", "resourceVersion")
             == world.api.get("jobs", one)["metadata"]["resourceVersion"]
             for one in ids
         )

@@ -10,7 +10,7 @@ from typing import Any
 from laxity import names
 from laxity_k8s.local.cluster import LocalCluster
 from laxity_k8s.local.job_controller import Backoff
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from tests.support.waiting import Eyes
 
 
@@ -74,4 +74,6 @@ def eventually(what: Callable[[], object], words: str) -> None:
 
 
 def complete(eyes: Eyes, job_id: str) -> None:
-    eyes.until(lambda: condition(eyes.job(job_id), "Complete") == "True", f"{job_id} completes")
+    eyes.until(
+        lambda: read_condition(eyes.job(job_id), "Complete") == "True", f"{job_id} completes"
+    )

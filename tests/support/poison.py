@@ -10,7 +10,7 @@ from laxity import names
 from laxity.job.accelerators import GPU
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json
-from laxity_k8s.objects.conditions import condition, is_finished
+from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.status_annotation import FIELDS
 from laxity_k8s.world import LiveCluster
@@ -211,9 +211,9 @@ class Course:
         self.world.cycle = self.cycles
         state = self.world.observe()
         for job in self.world.jobs():
-            self.seen.setdefault(json_tree.identity(job), self.cycles)
-            if json_tree.dig(job, "spec", "suspend") is False:  # it may have ended meanwhile
-                self.started.setdefault(json_tree.identity(job), self.cycles)
+            self.seen.setdefault(json_tree.object_id(job), self.cycles)
+            if json_tree.get_in(job, "spec", "suspend") is False:  # it may have ended meanwhile
+                self.started.setdefault(json_tree.object_id(job), self.cycles)
         plan = with_follow_ups(qos.decide)(state, Curve(epoch_s=1.0))
         plan.check(state)
         self.world.carry_out(plan)
@@ -232,14 +232,14 @@ class Course:
         return [self.started[job] - self.seen[job] for job in jobs]
 
     def done(self, job_id: str) -> bool:
-        return condition(self.world.job(job_id), "Complete") == "True"
+        return read_condition(self.world.job(job_id), "Complete") == "True"
 
     def untold(self) -> list[str]:
         """Jobs without a verdict that have not ended."""
         return [
-            json_tree.identity(job)
+            json_tree.object_id(job)
             for job in self.world.jobs()
-            if names.VERDICT not in json_tree.annotations(job) and not is_finished(job)
+            if names.VERDICT not in json_tree.annotations_of(job) and not is_finished(job)
         ]
 
 
@@ -251,7 +251,7 @@ def create(api: ClusterApi, jobs: Sequence[Json]) -> list[str]:
 def _created(api: ClusterApi, jobs: Sequence[Json]) -> Iterator[str]:
     for job in jobs:
         try:
-            yield json_tree.identity(api.create("jobs", job))
+            yield json_tree.object_id(api.create("jobs", job))
         except ApiError as error:
             if error.status not in {400, 413, 422}:
                 raise

@@ -38,4 +38,4 @@ def admit(world: LiveCluster, *jobs: str) -> None:
 
 
 def told(world: LiveCluster, job_id: str = BAD) -> str:
-    return json_tree.annotations(world.api.get("jobs", job_id)).get(names.REASON, "")
+    return json_tree.annotations_of(world.api.get("jobs", job_id)).get(names.REASON, "")

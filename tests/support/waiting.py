@@ -46,8 +46,8 @@ class Eyes:
                 pod
                 for pod in self._seen["pods"].values()
                 if pod["metadata"]["namespace"] == namespace
-                and json_tree.labels(pod).get("batch.kubernetes.io/job-name") == name
-                and json_tree.dig(pod, "status", "phase") not in {"Succeeded", "Failed"}
+                and json_tree.labels_of(pod).get("batch.kubernetes.io/job-name") == name
+                and json_tree.get_in(pod, "status", "phase") not in {"Succeeded", "Failed"}
             ]
 
     def until(self, what: Callable[[], T | bool | None], words: str) -> T:
@@ -72,7 +72,7 @@ class Eyes:
             new, seen = self.changes[seen:], len(self.changes)
             return any(
                 kind == "jobs"
-                and json_tree.identity(change.object) == job_id
+                and json_tree.object_id(change.object) == job_id
                 and what(change.object)
                 for kind, change in new
             )
@@ -82,14 +82,14 @@ class Eyes:
     def _follow(self, api: ClusterApi, kind: Kind) -> Watch:
         listing = api.list(kind)
         for thing in listing.items:
-            self._seen[kind][json_tree.identity(thing)] = thing
+            self._seen[kind][json_tree.object_id(thing)] = thing
         return api.watch(
             kind, since=listing.resource_version, on_change=lambda change: self._note(kind, change)
         )
 
     def _note(self, kind: Kind, change: Change) -> None:
         with self._changed:
-            key = json_tree.identity(change.object)
+            key = json_tree.object_id(change.object)
             if change.type == "DELETED":
                 self._seen[kind].pop(key, None)
             elif change.type != "BOOKMARK":

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from laxity_k8s.local.cluster import LocalCluster, stop_workers
-from laxity_k8s.local.processes import MARK, alive
+from laxity_k8s.local.processes import MARK, is_alive
 from laxity_k8s.local.shim import start_ticks
 from tests.support.programs.crashing import JOBS, opened, settled, wanted
 from tests.support.waiting import Eyes
@@ -44,7 +44,7 @@ def workers(home: Path) -> dict[int, str]:
                 environ = Path(f"/proc/{line}/environ").read_bytes()
             except OSError:
                 continue
-            if f"{MARK}={path.name}".encode() in environ and alive(int(line), ticks):
+            if f"{MARK}={path.name}".encode() in environ and is_alive(int(line), ticks):
                 found[int(line)] = path.name
     return found
 
@@ -121,7 +121,7 @@ def test_a_killed_guard_takes_its_worker_along_and_the_worker_is_replaced(tmp_pa
             eyes.until(lambda: settled(eyes), "it runs")
             eventually(lambda: workers(tmp_path), "it is born")
             (pid, uid), *_ = workers(tmp_path).items()
-            guard = api.controller.processes.look(uid).guard
+            guard = api.controller.processes.read_state(uid).guard
             os.kill(guard, 9)
             eyes.until(lambda: settled(eyes) and uid not in pod_uids(api), "it was replaced")
             eventually(lambda: pid not in workers(tmp_path), "the worker has gone")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, displacements
+from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, find_displacements
 from laxity_scheduler.inflight import follow_ups
 from laxity_scheduler.start_backoff import FAILED_START_CODES
 from tests.support.builders import cluster
@@ -62,15 +62,17 @@ def made_for(made: Json, *nodes: str) -> Json:
 def test_a_worker_that_has_lost_its_place_is_told_from_one_that_comes_back(
     worker: Json, why: str
 ) -> None:
-    found = displacements(job(suspend=False), [worker], emptied)
+    found = find_displacements(job(suspend=False), [worker], emptied)
     assert found == ({0: why} if why else {})
 
 
 def test_a_job_of_many_items_moves_only_when_a_pod_has_no_place() -> None:
     items = job(width=2, suspend=False, spec={"completions": 6})
     leaves = pod(0, node="a", leaving=True, disrupted=True)
-    assert displacements(items, [leaves, pod(1, node="b")], emptied) == {}
-    assert displacements(items, [made_for(pod(2, phase="Pending"), "a"), pod(1, node="b")], emptied)
+    assert find_displacements(items, [leaves, pod(1, node="b")], emptied) == {}
+    assert find_displacements(
+        items, [made_for(pod(2, phase="Pending"), "a"), pod(1, node="b")], emptied
+    )
 
 
 def test_the_others_of_a_drained_worker_are_counted_without_it_at_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.affinity import onto
+from laxity_k8s.objects.affinity import affinity_patch
 from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.cluster_cache import Mirror
@@ -35,11 +35,11 @@ class Seen:
             self.revision += 1
             meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
             kind: Any = f"{thing['kind'].lower()}s"
-            self.mirror.put(kind, {**thing, "metadata": meta})
+            self.mirror.put_object(kind, {**thing, "metadata": meta})
 
     def look(self) -> ClusterState:
-        with self.mirror.take() as (touched, nodes):
-            return self.snapshot.take(touched, nodes=nodes, now=NOW, cycle=1)
+        with self.mirror.take_dirty() as (touched, nodes):
+            return self.snapshot.take_state(touched, nodes=nodes, now=NOW, cycle=1)
 
     def busy(self) -> dict[str, int]:
         return {one.id: one.gpus - one.free_gpus for one in self.look().nodes}
@@ -52,7 +52,10 @@ def job(name: str = "job", *, sent: str = "aa", may: str = "a", **more: Any) -> 
     )
     state = JobStatusRecord(resumed_at=CREATED_AT, width_changed_at=CREATED_AT, wanted=len(sent))
     made["metadata"]["annotations"][names.STATUS] = state.to_text()
-    return {**made, "spec": json_tree.merge(made["spec"], {"template": onto(made, list(may))})}
+    return {
+        **made,
+        "spec": json_tree.merge_patch(made["spec"], {"template": affinity_patch(made, list(may))}),
+    }
 
 
 def status(active: int, terminating: int = 0, **more: Any) -> Json:
@@ -105,7 +108,7 @@ def test_what_was_unseen_is_counted_once_when_it_is_seen_and_freed_when_it_is_go
     assert seen.busy()["a"] == 2
     seen.put(SCALED_IN["done"][1])
     assert seen.busy()["a"] == 2
-    seen.mirror.drop("pods", json_tree.identity(leaving))
+    seen.mirror.drop_object("pods", json_tree.object_id(leaving))
     assert seen.busy()["a"] == 1
 
 
@@ -142,7 +145,7 @@ def test_a_worker_whose_place_was_taken_holds_a_gpu_elsewhere() -> None:
     roams = job("roams", sent="ab", may="ab", status=status(2))
     seen = Seen(stays, roams, pod(0, of="roams", node="a"), pod(1, of="roams", node="a"))
     assert seen.busy() == {"a": 4, "b": 1}
-    seen.mirror.drop("jobs", "default/stays")
+    seen.mirror.drop_object("jobs", "default/stays")
     assert seen.busy() == {"a": 2, "b": 0}
 
 

@@ -168,7 +168,7 @@ def test_a_job_put_right_to_what_it_said_before_asks_again(world: LiveCluster) -
     judged = with_state(
         named(job("bad")),
         status_annotation.JobStatusRecord(
-            terms=status_annotation.terms(named(job("bad"))), wanted=0
+            terms=status_annotation.digest_terms(named(job("bad"))), wanted=0
         ),
     )
     put(world, judged)
@@ -256,7 +256,7 @@ def test_what_was_marked_as_changed_is_marked_again_after_any_exception(
         if where == "take":
             context.setattr(node_table.NodeTable, "renew", fail)
         else:
-            context.setattr(sender.Sender, "tend", fail)
+            context.setattr(sender.Sender, "write_corrections", fail)
         with pytest.raises(KeyboardInterrupt):
             world.observe()
     state = world.observe()

@@ -11,7 +11,7 @@ from laxity_k8s.http import session
 from laxity_k8s.local import cluster as local
 from laxity_k8s.local import loop, scheduler
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.world import LiveCluster
 from tests.support.breaking import BAD, GOOD, SAID, Breaking
 from tests.support.manifests import job, node, pod
@@ -25,8 +25,8 @@ def world(two_jobs: LiveCluster) -> LiveCluster:
 def test_a_pod_that_cannot_be_placed_keeps_no_other_from_its_node(breaks: Breaking) -> None:
     breaks(scheduler, "node_names_for")
     waiting = [pod(0, of=name, phase="Pending") for name in ("bad", "good")]
-    found = scheduler.bindings(waiting, (), [node("a")], {}, error_isolation.Guard())
-    assert list(found) == [json_tree.identity(waiting[1])]
+    found = scheduler.find_bindings(waiting, (), [node("a")], {}, error_isolation.Guard())
+    assert list(found) == [json_tree.object_id(waiting[1])]
 
 
 def test_a_job_that_the_local_cluster_chokes_on_keeps_no_other_from_running(
@@ -40,7 +40,7 @@ def test_a_job_that_the_local_cluster_chokes_on_keeps_no_other_from_running(
     for job_id in (BAD, GOOD):
         there._guard(job_id, there._reconcile, job_id, 1.0)
     made = world.api.list("pods").items
-    assert [pods.owner(one)[0] for one in made] == [GOOD]
+    assert [pods.owner_of(one)[0] for one in made] == [GOOD]
     (event,) = [one for one in world.api.list("events").items if one["reason"] == "Problem"]
     assert event["message"] == f"{BAD} is tried again: {SAID}"
 
@@ -61,7 +61,8 @@ def test_a_pass_of_the_local_cluster_that_fails_is_not_its_last(
         cluster.create("jobs", job())
         with cluster.rows.changed:
             assert cluster.rows.changed.wait_for(
-                lambda: condition(cluster.get("jobs", "default/job"), "Suspended"), timeout=30.0
+                lambda: read_condition(cluster.get("jobs", "default/job"), "Suspended"),
+                timeout=30.0,
             )
     finally:
         cluster.close()
@@ -86,7 +87,7 @@ def test_what_cannot_be_removed_ends_no_waiting(
 
 def test_an_answer_that_is_no_json_counts_as_lost() -> None:
     sent = kubernetes.Sent(Patch("jobs", BAD, {}), answer=b"<html>")
-    assert kubernetes._outcome(sent).may_have_landed
+    assert kubernetes._outcome_of(sent).may_have_landed
 
 
 def test_a_patch_that_json_cannot_hold_is_refused_as_a_server_would() -> None:

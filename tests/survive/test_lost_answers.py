@@ -9,7 +9,7 @@ from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
 from laxity_k8s.local.cluster import LocalCluster, RowWatch, stop_workers
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState
@@ -53,7 +53,7 @@ class BrokenWire(LocalCluster):
         return [Outcome(one.patch, lost) if one.ok and lost is not None else one for one in done]
 
     def suspended(self, name: str) -> bool:
-        return bool(condition(self.rows.get("jobs", f"default/{name}"), "Suspended"))
+        return bool(read_condition(self.rows.get("jobs", f"default/{name}"), "Suspended"))
 
     def _reach(self) -> None:
         if self.away:

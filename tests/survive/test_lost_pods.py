@@ -39,7 +39,7 @@ class Seen:
     def put(self, kind: str, thing: Json) -> None:
         self.revision += 1
         meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
-        self.mirror.put(kind, {**thing, "metadata": meta})  # type: ignore[arg-type]
+        self.mirror.put_object(kind, {**thing, "metadata": meta})  # type: ignore[arg-type]
 
     def has(self, status: Json) -> None:
         """The job controller has written this."""
@@ -48,11 +48,11 @@ class Seen:
 
     def lose(self, index: int) -> None:
         (name,) = [key for key in self.mirror.pods if f"-{index}-" in key]
-        self.mirror.drop("pods", name)
+        self.mirror.drop_object("pods", name)
 
     def look(self, now: float) -> Job:
-        with self.mirror.take() as (touched, nodes):
-            (row,) = self.snapshot.take(touched, nodes=nodes, now=now, cycle=1).jobs
+        with self.mirror.take_dirty() as (touched, nodes):
+            (row,) = self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1).jobs
         return row
 
 
@@ -117,9 +117,9 @@ def test_a_job_that_is_gone_with_its_pods_leaves_nothing_behind() -> None:
         seen.lose(index)
     seen.look(NOW + 1.0)
     seen.snapshot.reject(job_id, "it makes no sense")
-    seen.mirror.drop("jobs", job_id)
-    with seen.mirror.take() as (touched, nodes):
-        assert not seen.snapshot.take(touched, nodes=nodes, now=NOW + 2.0, cycle=1).jobs
+    seen.mirror.drop_object("jobs", job_id)
+    with seen.mirror.take_dirty() as (touched, nodes):
+        assert not seen.snapshot.take_state(touched, nodes=nodes, now=NOW + 2.0, cycle=1).jobs
     assert seen.snapshot.wait_anew(NOW + 3.0) == ()
     seen.put("jobs", made)
     assert seen.look(NOW + 4.0).id == job_id, "no rejection is left of it"

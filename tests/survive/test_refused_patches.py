@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s.act.adoption import refusal
+from laxity_k8s.act.adoption import write_refusal
 from laxity_k8s.cluster_api import ApiError, Outcome, Patch
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects.status_annotation import verdict_text
@@ -132,9 +132,9 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
 def test_a_promise_stands_while_the_job_waits_to_be_tried_again() -> None:
     promised = job("bad", verdict=verdict_text(promise(2e9)))
     put_off = {BAD: objects.BadJob(BAD, ("denied",), put_off=True)}
-    tending = refusal(promised, put_off)
+    tending = write_refusal(promised, put_off)
     assert tending is not None
     assert tending.patch.body["metadata"]["annotations"] == {names.REASON: "denied"}
-    wrong = refusal(promised, {BAD: objects.BadJob(BAD, ("denied",))})
+    wrong = write_refusal(promised, {BAD: objects.BadJob(BAD, ("denied",))})
     assert wrong is not None
     assert wrong.patch.body["metadata"]["labels"] == {names.VERDICT_LABEL: "refused"}

@@ -9,8 +9,13 @@ from laxity_k8s import json_tree
 from laxity_k8s.act.patches import LONGEST_REASON
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import jobs
-from laxity_k8s.objects.instants import rfc3339
-from laxity_k8s.objects.status_annotation import read_status, terms, verdict, verdict_text
+from laxity_k8s.objects.instants import format_rfc3339
+from laxity_k8s.objects.status_annotation import (
+    digest_terms,
+    read_status,
+    read_verdict,
+    verdict_text,
+)
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
@@ -42,13 +47,13 @@ class Tending:
     words: str
 
 
-def tending(job: Json, *, now: float) -> Tending | None:
+def find_correction(job: Json, *, now: float) -> Tending | None:
     """Suspend a new Job that runs; pin one changed by hand; end a refused one of a CronJob.
 
     None if nothing is to do. The pin takes the Job's present width as what was wanted, so that it ends with its annotation. A
     file that was applied again is no change by hand: laxity decides about the Job as it is now.
     """
-    if not jobs.live(job):
+    if not jobs.is_live(job):
         return None
     state = read_status(job)
     if jobs.is_unadopted(job):
@@ -70,9 +75,9 @@ def tending(job: Json, *, now: float) -> Tending | None:
     if is_applied(job):
         return _take_back(job, now)
     pin_reason = reason("pinned")
-    state = replace(state, wanted=jobs.width(job))
+    state = replace(state, wanted=jobs.current_width(job))
     pinned = {
-        names.PIN: json_tree.annotations(job).get(names.PIN, how),
+        names.PIN: json_tree.annotations_of(job).get(names.PIN, how),
         names.STATUS: state.to_text(),
         names.REASON: pin_reason.text,
     }
@@ -85,7 +90,7 @@ def tending(job: Json, *, now: float) -> Tending | None:
 
 def _is_pinned_unsaid(job: Json) -> bool:
     """Whether it was created with a pin, and nothing was said of it yet."""
-    annotations = json_tree.annotations(job)
+    annotations = json_tree.annotations_of(job)
     return names.PIN in annotations and names.REASON not in annotations
 
 
@@ -94,19 +99,20 @@ def is_applied(job: Json) -> bool:
 
     A field that somebody changes is from then on in the name of that field manager.
     """
-    if names.PIN in json_tree.annotations(job):
+    if names.PIN in json_tree.annotations_of(job):
         return False
-    runs = jobs.width(job) > 0
+    runs = jobs.current_width(job) > 0
     field = "f:parallelism" if runs and read_status(job).wanted else "f:suspend"
     return any(
-        entry.get("manager") in APPLIERS and field in json_tree.table(entry, "fieldsV1", "f:spec")
-        for entry in json_tree.items(job, "metadata", "managedFields")
+        entry.get("manager") in APPLIERS
+        and field in json_tree.mapping_at(entry, "fieldsV1", "f:spec")
+        for entry in json_tree.list_at(job, "metadata", "managedFields")
     )
 
 
 def _take_back(job: Json, now: float) -> Tending:
     """The Job as it is after the file was applied, for the next decision."""
-    width, state = jobs.width(job), read_status(job)
+    width, state = jobs.current_width(job), read_status(job)
     body: Json = {}
     if state.wanted == 0:
         body, width = {"spec": {"suspend": True}}, 0
@@ -118,7 +124,7 @@ def _take_back(job: Json, now: float) -> Tending:
         message = "a file was applied again and stopped it: it starts again as soon as it can"
     notes: dict[str, str | None] = {names.STATUS: replace(state, wanted=width).to_text()}
     if width == 0:
-        here = json_tree.annotations(job)
+        here = json_tree.annotations_of(job)
         notes |= {key: None for key in (names.STOP, names.RESIZE_TO, names.NODES) if key in here}
     return Tending(
         patch_of(job, {"metadata": {"annotations": notes}, **body}), "applied_again", message
@@ -131,11 +137,11 @@ def _end_refused(job: Json, now: float) -> Tending | None:
     While it waits for another deadline a CronJob that forbids two at once makes no other Job, and one
     that allows them makes more and more.
     """
-    refused = verdict(job)
-    if not isinstance(refused, Refusal) or not _is_of_cron_job(job) or jobs.width(job):
+    refused = read_verdict(job)
+    if not isinstance(refused, Refusal) or not _is_of_cron_job(job) or jobs.current_width(job):
         return None
-    asks_again = refused.reason.code != "invalid" and read_status(job).terms != terms(job)
-    if asks_again or jobs.leaving(job, (), 0):
+    asks_again = refused.reason.code != "invalid" and read_status(job).terms != digest_terms(job)
+    if asks_again or jobs.count_leaving(job, (), 0):
         return None
     message = refused.reason.text[:LONGEST_REASON]
     told = f"this run of a CronJob ends refused: {message}"
@@ -145,27 +151,27 @@ def _end_refused(job: Json, now: float) -> Tending | None:
 def _is_of_cron_job(job: Json) -> bool:
     return any(
         owner.get("kind") == "CronJob" and owner.get("controller")
-        for owner in json_tree.items(job, "metadata", "ownerReferences")
+        for owner in json_tree.list_at(job, "metadata", "ownerReferences")
     )
 
 
-def refusal(job: Json, bad: Mapping[str, jobs.BadJob]) -> Tending | None:
+def write_refusal(job: Json, bad: Mapping[str, jobs.BadJob]) -> Tending | None:
     """Tell a Job what is wrong with it; None if it was told.
 
     What it was judged by is forgotten, so that it asks again as soon as it makes sense. A promise or
     a forecast stands if the API server has refused what followed from it.
     """
-    wrong = bad[json_tree.identity(job)]
+    wrong = bad[json_tree.object_id(job)]
     invalid: Reason = reason(wrong.code, problem="; ".join(wrong.problems)[:1000])
     metadata: Json = {"annotations": {names.REASON: invalid.text}}
-    if not (wrong.put_off and isinstance(verdict(job), Promise | Forecast)):
+    if not (wrong.put_off and isinstance(read_verdict(job), Promise | Forecast)):
         metadata["annotations"][names.VERDICT] = verdict_text(Refusal(invalid))
         metadata["labels"] = {names.VERDICT_LABEL: "refused"}
         state = read_status(job)
         if state.terms:
             metadata["annotations"][names.STATUS] = replace(state, terms="").to_text()
     annotations = metadata["annotations"]
-    if all(json_tree.annotations(job).get(key) == value for key, value in annotations.items()):
+    if all(json_tree.annotations_of(job).get(key) == value for key, value in annotations.items()):
         return None
     return Tending(patch_of(job, {"metadata": metadata}), invalid.code, invalid.text)
 
@@ -176,12 +182,12 @@ def failure_patch(job: Json, why: str, words: str, *, now: float) -> Patch:
     The job controller ends what pods it has, and then says Failed in the words of FailureTarget. It
     wants a start time, also of a Job that has never run.
     """
-    at = rfc3339(int(now))
+    at = format_rfc3339(int(now))
     target = {
         "type": TARGET, "status": "True", "reason": why, "message": words, "lastTransitionTime": at,
     }  # fmt: skip
-    others = json_tree.items(job, "status", "conditions")
-    start = json_tree.dig(job, "status", "startTime") or at
+    others = json_tree.list_at(job, "status", "conditions")
+    start = json_tree.get_in(job, "status", "startTime") or at
     body = {
         "metadata": {"annotations": {names.REASON: words}},
         "status": {"startTime": start, "conditions": [*others, target]},
@@ -192,4 +198,4 @@ def failure_patch(job: Json, why: str, words: str, *, now: float) -> Patch:
 def patch_of(job: Json, body: Json) -> Patch:
     """The patch of this Job as it was seen."""
     meta = {**body["metadata"], "resourceVersion": job["metadata"]["resourceVersion"]}
-    return Patch("jobs", json_tree.identity(job), {**body, "metadata": meta})
+    return Patch("jobs", json_tree.object_id(job), {**body, "metadata": meta})

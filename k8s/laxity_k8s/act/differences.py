@@ -17,7 +17,7 @@ from laxity.job.widths import format_widths
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
-from laxity_k8s.objects.status_annotation import mapping
+from laxity_k8s.objects.status_annotation import parse_mapping
 
 _FIELDS: Final[Mapping[str, Callable[[TrainingSpec], Any]]] = {
     "entry": lambda spec: _without_folder(spec.entry),
@@ -39,7 +39,7 @@ _TERMS: Final[Mapping[str, Callable[[QoS], Any]]] = {
 
 def of_training(there: Json, asked: Json) -> list[str]:
     """Differences that make it another training: "epochs: 10 there, 5 asked for"."""
-    first, other = _spec(there), _spec(asked)
+    first, other = _read_spec(there), _read_spec(asked)
     if first is None or other is None:
         return []
     differences: list[str] = [
@@ -48,7 +48,9 @@ def of_training(there: Json, asked: Json) -> list[str]:
     if other.model != other.name:  # it names one
         differences.append(describe_difference("model", first.model, other.model))
     if first.entry is None and other.entry is None:
-        differences.append(describe_difference("command", _command(there), _command(asked)))
+        differences.append(
+            describe_difference("command", _format_command(there), _format_command(asked))
+        )
     for name in sorted({*first.parameters, *other.parameters}):
         values = (json.dumps(spec.parameters.get(name)) for spec in (first, other))
         differences.append(describe_difference(f"parameter {name}", *values))
@@ -57,7 +59,7 @@ def of_training(there: Json, asked: Json) -> list[str]:
 
 def of_terms(there: Json, asked: Json) -> list[str]:
     """Differences in how soon and how wide it is to run."""
-    other, now, first = _spec(asked), _spec(there), _spec(first_terms(there))
+    other, now, first = _read_spec(asked), _read_spec(there), _read_spec(first_terms(there))
     if other is None or now is None or first is None:
         return []
     submitted_at = counts_from(jobs.submission_claim(now), jobs.creation_instant(there))
@@ -65,15 +67,16 @@ def of_terms(there: Json, asked: Json) -> list[str]:
     differences = list(_terms_apart(now.qos, first.qos, other.qos))
     if due[2] not in due[:2]:
         differences.insert(
-            0, f"deadline: {_deadline(now.qos)} there, {_deadline(other.qos)} asked for"
+            0,
+            f"deadline: {_format_deadline(now.qos)} there, {_format_deadline(other.qos)} asked for",
         )
     return differences
 
 
 def first_terms(job: Json) -> Json:
     """The Job with the terms of its first submission."""
-    first = mapping(json_tree.annotations(job).get(names.FIRST_TERMS))
-    notes = {**json_tree.annotations(job), **first}
+    first = parse_mapping(json_tree.annotations_of(job).get(names.FIRST_TERMS))
+    notes = {**json_tree.annotations_of(job), **first}
     texts = {name: text for name, text in notes.items() if text is not None}
     return {**job, "metadata": {**job["metadata"], "annotations": texts}}
 
@@ -84,7 +87,7 @@ def _terms_apart(now: QoS, first: QoS, other: QoS) -> Iterator[str]:
             yield f"{name}: {read(now)} there, {read(other)} asked for"
 
 
-def _deadline(qos: QoS) -> str:
+def _format_deadline(qos: QoS) -> str:
     return qos.deadline_text if qos.deadline is not None else "none"
 
 
@@ -92,9 +95,9 @@ def describe_difference(name: str, there: Any, asked: Any) -> str:
     return "" if there == asked else f"{name}: {there} there, {asked} asked for"
 
 
-def _command(job: Json) -> str:
-    container = json_tree.dig(job, "spec", "template", "spec", "containers", 0)
-    lists = (json_tree.items(container, field) for field in ("command", "args"))
+def _format_command(job: Json) -> str:
+    container = json_tree.get_in(job, "spec", "template", "spec", "containers", 0)
+    lists = (json_tree.list_at(container, field) for field in ("command", "args"))
     return " ".join(str(word) for part in lists for word in part)
 
 
@@ -105,7 +108,7 @@ def _without_folder(entry: str | None) -> str | None:
     return entry.rpartition("/")[2]
 
 
-def _spec(job: Json) -> TrainingSpec | None:
+def _read_spec(job: Json) -> TrainingSpec | None:
     try:
         return TrainingSpec.from_manifest(job)  # whole: what is declared is kept without parameters
     except QoSError:

@@ -23,7 +23,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.lease import own_namespace
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.instants import format_rfc3339
 
 MOST_WAITING = 20_000  # two of each of 10,000 Jobs
 MOST_REMEMBERED: Final = 20_000
@@ -72,11 +72,13 @@ class EventWriter:
         self._queue: queue.Queue[Json | None] = queue.Queue(MOST_WAITING)
         self._counts: OrderedDict[tuple[str, str, str], tuple[str, int]] = OrderedDict()
         self._similar: OrderedDict[tuple[str, str], tuple[float, set[str]]] = OrderedDict()
-        self._thread = threading.Thread(target=self._run, name="laxity-events", daemon=True)
+        self._thread = threading.Thread(
+            target=self._write_forever, name="laxity-events", daemon=True
+        )
         self._thread.start()
 
-    def say(self, job: Json, code: str, words: str, *, warning: bool = False) -> None:
-        made = event(job, code, words, warning=warning or code in WARNINGS)
+    def add_event(self, job: Json, code: str, words: str, *, warning: bool = False) -> None:
+        made = build_event(job, code, words, warning=warning or code in WARNINGS)
         with suppress(queue.Full):
             self._queue.put_nowait(made)
 
@@ -87,14 +89,14 @@ class EventWriter:
             self._queue.put_nowait(None)
         self._thread.join(timeout=2 * CLOSE_S)
 
-    def _run(self) -> None:
+    def _write_forever(self) -> None:
         guard = Guard()
         while (news := self._queue.get()) is not None and time.monotonic() < self._end_at:
             # cancelled: the connection was closed
             with suppress(*SHARED, CancelledError):
-                guard(json_tree.identity(news), self._write, news)
+                guard(json_tree.object_id(news), self._write_event, news)
 
-    def _write(self, news: Json) -> None:
+    def _write_event(self, news: Json) -> None:
         """Count a repetition on the Event that it repeats, if that is still there."""
         about = (news["involvedObject"].get("uid") or "", news["reason"], news["message"])
         if self._is_one_of_many(*about):
@@ -109,7 +111,7 @@ class EventWriter:
             except ApiError:  # it was deleted, or has expired: this one is the first again
                 first_id, count = "", 0
         if not first_id:
-            first_id = json_tree.identity(self._api.create("events", news))
+            first_id = json_tree.object_id(self._api.create("events", news))
         self._counts[about] = (first_id, count + 1)
         while len(self._counts) > MOST_REMEMBERED:
             self._counts.popitem(last=False)
@@ -141,7 +143,7 @@ def camel_case(code: str) -> str:
     return "".join(part.capitalize() for part in code.split("_"))
 
 
-def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
+def build_event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
     """An Event about a Job, or what else the object says it is; `code` is its reason in CamelCase."""
     meta, now = job["metadata"], time.time()
     return {
@@ -156,14 +158,14 @@ def event(job: Json, code: str, words: str, *, warning: bool = False) -> Json:
             "kind": job.get("kind") or "Job",
             "name": meta["name"],
             "namespace": meta["namespace"],
-            "uid": json_tree.dig(job, "metadata", "uid"),
-            "resourceVersion": json_tree.dig(job, "metadata", "resourceVersion"),
+            "uid": json_tree.get_in(job, "metadata", "uid"),
+            "resourceVersion": json_tree.get_in(job, "metadata", "resourceVersion"),
         },
         "reason": camel_case(code),
         "message": words,
         "type": "Warning" if warning else "Normal",
         "source": {"component": "laxity"},
-        "firstTimestamp": rfc3339(int(now)),
-        "lastTimestamp": rfc3339(int(now)),
+        "firstTimestamp": format_rfc3339(int(now)),
+        "lastTimestamp": format_rfc3339(int(now)),
         "count": 1,
     }

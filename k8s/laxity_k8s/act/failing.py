@@ -19,7 +19,7 @@ from laxity_k8s.act.adoption import TARGET, Tending, failure_patch, patch_of
 from laxity_k8s.act.events import camel_case
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.objects.pods import end_instant
 from laxity_k8s.objects.status_annotation import read_status
 from laxity_scheduler.live import Reports
@@ -36,14 +36,14 @@ NOT_STARTABLE: Final = frozenset(
 WORKER: Final = "laxity.worker"  # the module that a container runs which trains for laxity
 
 
-def failing(job: Json, own: Sequence[Json], reports: Reports, *, now: float) -> Tending | None:
+def find_failure(job: Json, own: Sequence[Json], reports: Reports, *, now: float) -> Tending | None:
     """What fails the Job, or only tells it why its pods keep failing.
 
     None as long as another start may help, and where all of it is said.
     """
     if not _is_ours(job):
         return None
-    trains = _trains(job)
+    trains = _is_training(job)
     cause = _keep_failing(job, own, reports, trains=trains)
     if cause is None and trains:
         cause = _cannot_start(job, own)
@@ -59,28 +59,28 @@ def failing(job: Json, own: Sequence[Json], reports: Reports, *, now: float) -> 
 
 def _is_ours(job: Json) -> bool:
     """Whether nobody else has its end in hand, and it is not about to fail already."""
-    is_ending = condition(job, TARGET) == "True"
-    return jobs.live(job) and not is_ending and names.PIN not in json_tree.annotations(job)
+    is_ending = read_condition(job, TARGET) == "True"
+    return jobs.is_live(job) and not is_ending and names.PIN not in json_tree.annotations_of(job)
 
 
-def _trains(job: Json) -> bool:
+def _is_training(job: Json) -> bool:
     """A training of laxity, whatever kind of Job it is. Any other Job counts its failures itself."""
     try:
         if not jobs.spec_of(job).plain:
             return True
     except QoSError:
         return False
-    if json_tree.dig(job, "spec", "backoffLimitPerIndex") is not None:
+    if json_tree.get_in(job, "spec", "backoffLimitPerIndex") is not None:
         return False
-    container = json_tree.dig(job, "spec", "template", "spec", "containers", 0)
-    arguments = [*json_tree.items(container, "command"), *json_tree.items(container, "args")]
+    container = json_tree.get_in(job, "spec", "template", "spec", "containers", 0)
+    arguments = [*json_tree.list_at(container, "command"), *json_tree.list_at(container, "args")]
     return any(WORKER in str(word) for word in arguments)
 
 
 def _is_to_be_told(job: Json, why: Reason) -> bool:
     """Only while it runs: of one that waits, what it waits for is the reason."""
-    notes = json_tree.annotations(job)
-    return bool(jobs.width(job)) and notes.get(names.REASON) != why.text
+    notes = json_tree.annotations_of(job)
+    return bool(jobs.current_width(job)) and notes.get(names.REASON) != why.text
 
 
 def _keep_failing(
@@ -93,7 +93,7 @@ def _keep_failing(
     if len(often) < MOST_FAILURES:
         return None
     code = "workers_keep_failing" if trains else "pods_keep_failing"
-    return reason(code, times=len(often), died=pods.failure(max(often, key=end_instant)))
+    return reason(code, times=len(often), died=pods.worker_failure(max(often, key=end_instant)))
 
 
 def _in_a_row(
@@ -104,12 +104,12 @@ def _in_a_row(
     failed: defaultdict[int | None, list[Json]] = defaultdict(list)
     for pod in found:
         if end_instant(pod) >= since:
-            failed[pods.index(pod)].append(pod)
+            failed[pods.index_of(pod)].append(pod)
     if unnumbered := failed.pop(None, []):
-        done = (end_instant(pod) for pod in own if pods.phase(pod) == "Succeeded")
+        done = (end_instant(pod) for pod in own if pods.phase_of(pod) == "Succeeded")
         since = max(done, default=0.0)
         recent = sorted((pod for pod in unnumbered if end_instant(pod) >= since), key=end_instant)
-        workers = max(1, pods.count(json_tree.dig(job, "spec", "parallelism")))
+        workers = max(1, pods.count_of(json_tree.get_in(job, "spec", "parallelism")))
         failed[None] = recent[::-workers]
     return failed.values()
 
@@ -117,17 +117,19 @@ def _in_a_row(
 def _cannot_start(job: Json, own: Iterable[Json]) -> Reason | None:
     """The last of several starts in vain: this one waits for an image as well."""
     starts = read_status(job).failed_starts + 1
-    cause = next((pods.pending([pod], MOST_WORKERS) for pod in own if _waits_in_vain(pod)), "")
-    if not cause or starts < MOST_STARTS or not jobs.width(job):
+    cause = next(
+        (pods.pending_reason([pod], MOST_WORKERS) for pod in own if _waits_in_vain(pod)), ""
+    )
+    if not cause or starts < MOST_STARTS or not jobs.current_width(job):
         return None
     return reason("workers_cannot_start", times=starts, why=cause)
 
 
 def _waits_in_vain(pod: Json) -> bool:
-    if pods.phase(pod) != "Pending" or pods.leaving(pod):
+    if pods.phase_of(pod) != "Pending" or pods.is_terminating(pod):
         return False
     return any(
-        json_tree.dig(status, "state", "waiting", "reason") in NOT_STARTABLE
+        json_tree.get_in(status, "state", "waiting", "reason") in NOT_STARTABLE
         for field in ("initContainerStatuses", "containerStatuses")
-        for status in json_tree.items(pod, "status", field)
+        for status in json_tree.list_at(pod, "status", field)
     )

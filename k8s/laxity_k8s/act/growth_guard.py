@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.accelerator_nodes import machine, resource_of
+from laxity_k8s.objects.accelerator_nodes import machine_name, resource_of
 from laxity_k8s.objects.affinity import node_names_for, preference_weights
 from laxity_scheduler.model.decision import Admit, Decision, Resize
 from laxity_scheduler.model.job import Job
@@ -35,7 +35,7 @@ def jobs_to_postpone(
         job: new
         for job, mine in by_job.items()
         for decision in mine
-        if isinstance(decision, Resize) and (new := _new(decision, rows))
+        if isinstance(decision, Resize) and (new := _find_new_nodes(decision, rows))
     }
     if not growing:
         return set()
@@ -44,7 +44,7 @@ def jobs_to_postpone(
     for job, new in growing.items():
         others = {node for node, whose in meant.items() if whose - {job}}
         taken = others | set(on_its_way(job))
-        template = json_tree.table(jobs.get(job), "spec", "template")
+        template = json_tree.mapping_at(jobs.get(job), "spec", "template")
         if job in jobs and guard(job, may_stray, template, new, taken):
             postponed.add(job)
     return postponed
@@ -54,15 +54,15 @@ def may_stray(template: Json, new: Collection[str], taken: Iterable[str]) -> boo
     """Whether workers meant for the nodes `new` might be sent to one of `taken` instead."""
     may, likes = node_names_for(template), preference_weights(template)
     return any(
-        other != node and likes.get(machine(other), 0) >= likes.get(machine(node), 0)
+        other != node and likes.get(machine_name(other), 0) >= likes.get(machine_name(node), 0)
         for other in taken
-        if may is None or machine(other) in may
+        if may is None or machine_name(other) in may
         for node in new
         if resource_of(other) == resource_of(node)
     )
 
 
-def _new(one: Decision, rows: Rows) -> tuple[str, ...]:
+def _find_new_nodes(one: Decision, rows: Rows) -> tuple[str, ...]:
     """Nodes of the workers that are started by this decision."""
     if isinstance(one, Admit):
         return one.nodes
@@ -75,6 +75,6 @@ def nodes_in_plan(by_job: Mapping[str, Sequence[Decision]], rows: Rows) -> Mappi
     """For whose new workers this plan means each node."""
     meant: defaultdict[str, set[str]] = defaultdict(set)
     for job, mine in by_job.items():
-        for node in (node for decision in mine for node in _new(decision, rows)):
+        for node in (node for decision in mine for node in _find_new_nodes(decision, rows)):
             meant[node].add(job)
     return meant

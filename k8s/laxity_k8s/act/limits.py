@@ -14,7 +14,7 @@ from typing import Final
 from laxity import names
 from laxity.job.qos import QoSError, raise_all
 from laxity_k8s import json_tree
-from laxity_k8s.act.pod_security import LEVELS, harden, violations
+from laxity_k8s.act.pod_security import LEVELS, find_violations, harden_template
 from laxity_k8s.act.rights import no_rights
 from laxity_k8s.cluster_api import FORBIDDEN, NOT_FOUND, ApiError, Json
 
@@ -34,16 +34,19 @@ class Limits:
     read: Callable[[str], Json]
     own: str
 
-    def check(self, job: Json) -> None:
+    def check_job(self, job: Json) -> None:
         """Complete the template to the namespace's level; QoSError names all that is not allowed."""
-        labels = self._labels(job)
-        template = json_tree.table(job, "spec", "template")
+        labels = self._read_labels(job)
+        template = json_tree.mapping_at(job, "spec", "template")
         level = labels.get(ENFORCED, LEVELS[-1])
         if level not in LEVELS[:2]:  # as the API server: what it cannot read is `restricted`
             level = LEVELS[-1]
-            harden(template)
-        problems = [*_security(template, level), *_accounts(template, labels)]
-        raise_all([*problems, *_above(json_tree.annotations(job), labels)])
+            harden_template(template)
+        problems = [
+            *_find_security_errors(template, level),
+            *_find_account_errors(template, labels),
+        ]
+        raise_all([*problems, *_find_class_errors(json_tree.annotations_of(job), labels)])
 
     def forbids_pods(self, job: Json) -> str:
         """What of the Job's pods the API server refuses in this namespace; "" for nothing known.
@@ -51,22 +54,24 @@ class Limits:
         A namespace without the label holds a Job of its own people to nothing.
         """
         try:
-            level = self._labels(job).get(ENFORCED, LEVELS[0])
+            level = self._read_labels(job).get(ENFORCED, LEVELS[0])
         except (ApiError, QoSError):
             return ""
-        found = _security(json_tree.table(job, "spec", "template"), level)
+        found = _find_security_errors(json_tree.mapping_at(job, "spec", "template"), level)
         return found[0].problems[0][1] if found else ""
 
     def check_class(self, job: Json, notes: Json) -> None:
         """QoSError if the Job with these annotations is of a class above its namespace's."""
-        raise_all(_above({**json_tree.annotations(job), **notes}, self._labels(job)))
+        raise_all(
+            _find_class_errors({**json_tree.annotations_of(job), **notes}, self._read_labels(job))
+        )
 
-    def _labels(self, job: Json) -> dict[str, str]:
-        namespace = str(json_tree.dig(job, "metadata", "namespace") or "default")
+    def _read_labels(self, job: Json) -> dict[str, str]:
+        namespace = str(json_tree.get_in(job, "metadata", "namespace") or "default")
         if namespace in CLOSED or namespace == self.own:
             raise QoSError("namespace", f"{namespace} is not for trainings: choose another one")
         try:
-            return json_tree.labels(self.read(namespace))
+            return json_tree.labels_of(self.read(namespace))
         except ApiError as error:
             if error.status == NOT_FOUND:
                 raise QoSError("namespace", f"there is no namespace {namespace}") from error
@@ -75,8 +80,8 @@ class Limits:
             raise
 
 
-def _security(template: Json, level: str) -> list[QoSError]:
-    breaches = violations(template, level)
+def _find_security_errors(template: Json, level: str) -> list[QoSError]:
+    breaches = find_violations(template, level)
     more = [f"and {len(breaches) - MOST_NAMED} more"] if len(breaches) > MOST_NAMED else []
     if not breaches:
         return []
@@ -84,9 +89,9 @@ def _security(template: Json, level: str) -> list[QoSError]:
     return [QoSError(TEMPLATE, f"breaks pod security level {level!r} of its namespace: {listed}")]
 
 
-def _accounts(template: Json, labels: Json) -> list[QoSError]:
+def _find_account_errors(template: Json, labels: Json) -> list[QoSError]:
     """Accounts and priorities that the cluster or somebody else's workload has."""
-    pod, problems = json_tree.table(template, "spec"), []
+    pod, problems = json_tree.mapping_at(template, "spec"), []
     if str(pod.get("priorityClassName") or "").startswith("system-"):
         problems.append(
             QoSError(f"{TEMPLATE}.priorityClassName", "system- classes are the cluster's")
@@ -102,7 +107,7 @@ def _accounts(template: Json, labels: Json) -> list[QoSError]:
     return problems
 
 
-def _above(notes: Json, labels: Json) -> list[QoSError]:
+def _find_class_errors(notes: Json, labels: Json) -> list[QoSError]:
     """The class, if it is above what the namespace allows: the rule of admission.yaml."""
     by_rule = "hard" if notes.get(names.DEADLINE) is not None else "best_effort"
     wanted_class, most = str(notes.get(names.CLASS) or by_rule), labels.get(MAX_CLASS, "hard")

@@ -18,14 +18,14 @@ from laxity import names
 from laxity.parsing import calendar_instant
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
-from laxity_k8s.objects.affinity import node_names_for, onto
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.affinity import affinity_patch, node_names_for
+from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.jobs import is_elastic
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
+    digest_terms,
     read_refused_deadline,
     read_status,
-    terms,
     verdict_label,
     verdict_text,
 )
@@ -115,25 +115,25 @@ def job_patch(
     again, and no Event. `taken` is the last word: GPUs that it was promised are held by others.
     `held_back` is the promise that was to be written before: no news any more, and no Event.
     """
-    draft = _Draft(job, row, now, json_tree.annotations(job), read_status(job))
+    draft = _Draft(job, row, now, json_tree.annotations_of(job), read_status(job))
     if held_back is not None:
-        _add(draft, held_back, roomy, token)
+        _write_decision(draft, held_back, roomy, token)
         draft.told.clear()
     for decision in decisions:
-        _add(draft, decision, roomy, token)
+        _write_decision(draft, decision, roomy, token)
     if repeats_wait:
         draft.told.pop()
     if taken is not None:
-        _say(draft, taken)
-    _keep(draft, cycle)
-    body = _body(draft)
+        _write_reason(draft, taken)
+    _write_status(draft, cycle)
+    body = _build_body(draft)
     if not body:
         return None
     body["metadata"] = {
         **body.get("metadata", {}),
         "resourceVersion": job["metadata"]["resourceVersion"],
     }
-    patch = Patch("jobs", json_tree.identity(job), body)
+    patch = Patch("jobs", json_tree.object_id(job), body)
     return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.told))
 
 
@@ -148,38 +148,38 @@ def in_batches(made: Iterable[Made]) -> Iterator[Made]:
         yield from batch
 
 
-def _add(draft: _Draft, decision: Decision, roomy: Sequence[str], token: str) -> None:
+def _write_decision(draft: _Draft, decision: Decision, roomy: Sequence[str], token: str) -> None:
     match decision:
         case Promised() | Forecasted() | Refuse():
-            _tell(draft, decision)
+            _write_verdict(draft, decision)
         case Wait(reason=why):
-            _say(draft, why)
+            _write_reason(draft, why)
         case Admit():
-            _admit(draft, decision, roomy, token)
+            _write_admission(draft, decision, roomy, token)
         case Resize():
-            _resize(draft, decision)
+            _write_width(draft, decision)
         case Preempt():
-            _preempt(draft, decision)
+            _write_preemption(draft, decision)
         case Continue(reason=why):
             draft.annotations[names.STOP] = None
-            _say(draft, why)
+            _write_reason(draft, why)
         case _:
             pass  # Submit, Loan and Reclaim touch no Job
 
 
-def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
+def _write_verdict(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
     """The verdict, its instants, and for which terms it was given."""
     verdict: Verdict = verdict_after(draft.row, decision, draft.now)
     if isinstance(verdict, Promise):  # the Job is its namespace's to read
-        verdict = replace(verdict, rests_on=_own(verdict.rests_on, draft.row.id))
-    p90 = instant(verdict.p90_at)
+        verdict = replace(verdict, rests_on=_select_visible_ids(verdict.rests_on, draft.row.id))
+    p90 = format_instant(verdict.p90_at)
     draft.annotations |= {
         names.VERDICT: verdict_text(verdict),
-        names.PROMISED_DEADLINE: instant(verdict.deadline_at)
+        names.PROMISED_DEADLINE: format_instant(verdict.deadline_at)
         if isinstance(verdict, Promise)
         else None,
         names.PROMISED_FINISH: p90 if isinstance(verdict, Promise) else None,
-        names.P50_FINISH: instant(getattr(verdict, "p50_at", float("inf"))),
+        names.P50_FINISH: format_instant(getattr(verdict, "p50_at", float("inf"))),
         names.P90_FINISH: p90,
     }
     draft.labels |= {
@@ -187,13 +187,13 @@ def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
         names.CLASS_LABEL: draft.row.service_class,
     }
     deadline = draft.notes.get(names.DEADLINE, "")
-    draft.status_fields |= {"terms": terms(draft.job), "asked_deadline": deadline}
+    draft.status_fields |= {"terms": digest_terms(draft.job), "asked_deadline": deadline}
     if isinstance(decision, Refuse) and isinstance(verdict, Promise):
         _refuse_deadline(draft, decision)
         return
     if not (isinstance(verdict, Promise) and verdict.deadline_at != draft.row.deadline_at):
         draft.annotations[names.REFUSED_DEADLINE] = None
-    _say(draft, decision.reason)
+    _write_reason(draft, decision.reason)
     if isinstance(verdict, Refusal) and verdict.offers:
         draft.told.append(("offered", partial(describe_offers, verdict.offers)))
 
@@ -201,13 +201,17 @@ def _tell(draft: _Draft, decision: Promised | Forecasted | Refuse) -> None:
 def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
     """Another deadline is refused, and the promise stands: it is said once beside the promise."""
     reason_within = decision.reason.within(draft.row.id.partition("/")[0])
-    deadline = instant(draft.row.deadline_at)
+    deadline = format_instant(draft.row.deadline_at)
     before = read_refused_deadline(draft.job)
     if (before.get("deadline"), before.get("code")) == (deadline, reason_within.code):
         return
-    refusal = {"deadline": deadline, "code": reason_within.code, "reason": _words(reason_within)}
+    refusal = {
+        "deadline": deadline,
+        "code": reason_within.code,
+        "reason": _format_reason(reason_within),
+    }
     draft.annotations[names.REFUSED_DEADLINE] = json.dumps(refusal)
-    _say(draft, reason_within)
+    _write_reason(draft, reason_within)
     if decision.refusal.offers:
         draft.told.append(("offered", partial(describe_offers, decision.refusal.offers)))
 
@@ -215,7 +219,9 @@ def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
 def describe_offers(offers: Sequence[Offer]) -> str:
     """Counter-offers as somebody with kubectl alone can take them up: which annotation, what."""
     texts: Mapping[str, Callable[[Offer], str]] = {
-        "deadline": lambda offer: f"{names.DEADLINE}: {rfc3339(math.ceil(offer.deadline_at))}",
+        "deadline": lambda offer: (
+            f"{names.DEADLINE}: {format_rfc3339(math.ceil(offer.deadline_at))}"
+        ),
         "widths": lambda offer: f"{names.WIDTHS}: {','.join(map(str, offer.widths))}",
         "borrow": lambda offer: f"{offer.gpus_borrowed} more GPU(s)",
         "soft": lambda _: f"{names.CLASS}: soft (a forecast, no promise)",
@@ -226,17 +232,20 @@ def describe_offers(offers: Sequence[Offer]) -> str:
     )
 
 
-def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> None:
+def _write_admission(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> None:
     width, now = decision.workers, draft.now
     draft.spec |= {"suspend": False, "parallelism": width}
     if is_elastic(draft.job):
         draft.spec["completions"] = width
     draft.annotations[names.NODES] = json.dumps(decision.nodes)
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None}
-    template = {**(onto(draft.job, decision.nodes, roomy) or {}), **token_patch(draft.job, token)}
+    template = {
+        **(affinity_patch(draft.job, decision.nodes, roomy) or {}),
+        **token_patch(draft.job, token),
+    }
     if template:
         draft.spec["template"] = template
-        draft.reset_first = bool(json_tree.dig(draft.job, "status", "startTime"))
+        draft.reset_first = bool(json_tree.get_in(draft.job, "status", "startTime"))
     draft.status_fields |= {
         "resumed_at": now,
         "width_changed_at": now,
@@ -245,48 +254,48 @@ def _admit(draft: _Draft, decision: Admit, roomy: Sequence[str], token: str) -> 
     }
     draft.status_fields |= {"freed_for": "", "freed_nodes": (), "freed_at": 0.0}
     draft.turn = Turn.START
-    _say(draft, decision.reason)
+    _write_reason(draft, decision.reason)
 
 
 def token_patch(job: Json, token: str) -> Json:
     """The patch of spec.template that shows the pods their token; nothing if they have it."""
-    annotations = json_tree.table(job, "spec", "template", "metadata", "annotations")
+    annotations = json_tree.mapping_at(job, "spec", "template", "metadata", "annotations")
     if not token or annotations.get(names.WORKER_TOKEN) == token:
         return {}
     return {"metadata": {"annotations": {names.WORKER_TOKEN: token}}}
 
 
-def _resize(draft: _Draft, decision: Resize) -> None:
+def _write_width(draft: _Draft, decision: Resize) -> None:
     width, before = decision.workers, draft.row.workers
     if decision.at == "epoch":
         draft.annotations[names.RESIZE_TO] = str(width)
-        _say(draft, decision.reason)
+        _write_reason(draft, decision.reason)
         return
     resize_reason = decision.reason
-    if width > before and (outside := _outside(draft.job, decision)):
+    if width > before and (outside := _find_outside_nodes(draft.job, decision)):
         wanted, width = width, _widest_within(draft, decision)
         resize_reason = reason(
             "pods_may_not_go_there", wanted=wanted, nodes=", ".join(outside), workers=width
         )
         if width == before:
-            _say(draft, resize_reason)
+            _write_reason(draft, resize_reason)
             return
     draft.spec |= {"parallelism": width, "completions": width}
     draft.annotations |= {names.NODES: json.dumps(decision.nodes[:width]), names.RESIZE_TO: None}
     draft.status_fields |= {**gpu_seconds(draft), "width_changed_at": draft.now, "wanted": width}
     draft.turn = Turn.SCALE_IN if width < before else Turn.SCALE_OUT
-    _say(draft, resize_reason)
+    _write_reason(draft, resize_reason)
 
 
-def _outside(job: Json, decision: Resize) -> list[str]:
+def _find_outside_nodes(job: Json, decision: Resize) -> list[str]:
     """Nodes where new workers cannot start: a template's affinity is fixed while the Job runs."""
-    may = node_names_for(json_tree.table(job, "spec", "template"))
+    may = node_names_for(json_tree.mapping_at(job, "spec", "template"))
     return [] if may is None else sorted(set(decision.nodes) - may)
 
 
 def _widest_within(draft: _Draft, decision: Resize) -> int:
     """The widest allowed width, up to the one decided on, whose workers may go where they should."""
-    outside = set(_outside(draft.job, decision))
+    outside = set(_find_outside_nodes(draft.job, decision))
     room = next(
         (index for index, node in enumerate(decision.nodes) if node in outside), decision.workers
     )
@@ -294,12 +303,12 @@ def _widest_within(draft: _Draft, decision: Resize) -> int:
     return max((width for width in draft.row.widths if before < width <= room), default=before)
 
 
-def _preempt(draft: _Draft, decision: Preempt) -> None:
+def _write_preemption(draft: _Draft, decision: Preempt) -> None:
     if decision.at == "epoch":
         if names.STOP not in draft.notes:
             request = {"at": draft.now, "for": decision.beneficiary}
             draft.annotations[names.STOP] = json.dumps(request)
-        _say(draft, decision.reason)
+        _write_reason(draft, decision.reason)
         return
     draft.spec["suspend"] = True
     draft.annotations |= {names.STOP: None, names.RESIZE_TO: None, names.NODES: None}
@@ -316,7 +325,7 @@ def _preempt(draft: _Draft, decision: Preempt) -> None:
         "not_before": draft.now + backoff_s(failed) if failed else 0.0,
     }
     draft.turn = Turn.SUSPEND
-    _say(draft, decision.reason)
+    _write_reason(draft, decision.reason)
 
 
 def gpu_seconds(draft: _Draft) -> dict[str, float]:
@@ -326,36 +335,36 @@ def gpu_seconds(draft: _Draft) -> dict[str, float]:
     return {"attained_gpu_s": was.attained_gpu_s + draft.row.gpus * ran_s, "since": now}
 
 
-def _own(ids: Iterable[str], job_id: str) -> tuple[str, ...]:
+def _select_visible_ids(ids: Iterable[str], job_id: str) -> tuple[str, ...]:
     """Sources, and jobs of the same namespace."""
     namespace = job_id.partition("/")[0]
     return tuple(other_id for other_id in ids if may_be_named(other_id, namespace))
 
 
-def _say(draft: _Draft, shown_reason: Reason) -> None:
+def _write_reason(draft: _Draft, shown_reason: Reason) -> None:
     shown_reason = draft.why = shown_reason.within(draft.row.id.partition("/")[0])
-    draft.told.append((shown_reason.code, partial(_words, shown_reason)))
+    draft.told.append((shown_reason.code, partial(_format_reason, shown_reason)))
 
 
-def _words(why: Reason) -> str:
+def _format_reason(why: Reason) -> str:
     return why.text[:LONGEST_REASON]
 
 
-def _keep(draft: _Draft, cycle: int) -> None:
+def _write_status(draft: _Draft, cycle: int) -> None:
     if draft.why is not None:
-        draft.annotations[names.REASON] = _words(draft.why)
+        draft.annotations[names.REASON] = _format_reason(draft.why)
     if draft.status_fields and (state := replace(draft.was, **draft.status_fields)) != draft.was:
         draft.annotations[names.STATUS] = state.to_text()
-    if cycle and _changes(draft.notes, draft.annotations):
+    if cycle and _find_changes(draft.notes, draft.annotations):
         draft.annotations[names.CYCLE] = str(cycle)
 
 
-def _body(draft: _Draft) -> Json:
+def _build_body(draft: _Draft) -> Json:
     """Only what differs from the Job: a decision repeated is no patch at all."""
-    spec = json_tree.table(draft.job, "spec")
+    spec = json_tree.mapping_at(draft.job, "spec")
     metadata = {
-        "annotations": _changes(draft.notes, draft.annotations),
-        "labels": _changes(json_tree.labels(draft.job), draft.labels),
+        "annotations": _find_changes(draft.notes, draft.annotations),
+        "labels": _find_changes(json_tree.labels_of(draft.job), draft.labels),
     }
     changed = {key: value for key, value in draft.spec.items() if spec.get(key) != value}
     if "completions" in changed or "parallelism" in changed:
@@ -365,10 +374,12 @@ def _body(draft: _Draft) -> Json:
     return body | ({"metadata": metadata} if metadata else {})
 
 
-def _changes(before: Mapping[str, str], wished: Mapping[str, str | None]) -> dict[str, str | None]:
+def _find_changes(
+    before: Mapping[str, str], wished: Mapping[str, str | None]
+) -> dict[str, str | None]:
     return {key: value for key, value in wished.items() if before.get(key) != value}
 
 
-def instant(at: float) -> str | None:
+def format_instant(at: float) -> str | None:
     """RFC 3339 to the millisecond; None for never, and for what no calendar can say."""
-    return rfc3339(round(at, 3)) if calendar_instant(at) else None
+    return format_rfc3339(round(at, 3)) if calendar_instant(at) else None

@@ -24,8 +24,8 @@ from laxity_k8s.act.sender import Wish
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import preempted_for
-from laxity_k8s.objects.accelerator_nodes import machines
-from laxity_k8s.objects.affinity import roomy
+from laxity_k8s.objects.accelerator_nodes import machine_names
+from laxity_k8s.objects.affinity import find_roomy
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Loan, Promised, Reclaim, Resize, Wait
@@ -59,7 +59,7 @@ class WaitFilter:
         self._written[job_id] = (last.reason.code, now)
         return True
 
-    def keep(self, job_ids: Container[str]) -> None:
+    def keep_only(self, job_ids: Container[str]) -> None:
         """Forget all other Jobs."""
         self._written = {key: last for key, last in self._written.items() if key in job_ids}
 
@@ -86,7 +86,7 @@ class PatchFactory:
         self._nodes = {node.id: node for node in state.nodes}
         self._freest = sorted(state.nodes, key=lambda node: (-node.free_gpus, node.id))
 
-    def patch(self, update: JobUpdate, now: float) -> JobPatch | None:
+    def build_patch(self, update: JobUpdate, now: float) -> JobPatch | None:
         state, job, row, mine = self._state, update.job, update.row, update.decisions
         may = state.eligible_nodes(row)
         open_to = (node for node in self._freest if may is None or node.id in may)
@@ -97,7 +97,7 @@ class PatchFactory:
             [preempted_for.note_beneficiary(on_machines(decision), shown) for decision in mine],
             now=now,
             cycle=self._cycle,
-            roomy=machines(roomy(self._nodes, open_to, row, mine)),
+            roomy=machine_names(find_roomy(self._nodes, open_to, row, mine)),
             token=self._worker_token(str(job["metadata"].get("uid", ""))),
             repeats_wait=update.repeats_wait,
             taken=blame_neighbours(state, row, mine, self._snapshot.foreign_gpus),
@@ -105,7 +105,7 @@ class PatchFactory:
         )
 
 
-def wishes(
+def plan_patches(
     decisions: Iterable[Decision],
     state: ClusterState,
     snapshot: Snapshot,
@@ -125,21 +125,21 @@ def wishes(
             by_job[decision.job].append(decision)
     if not by_job:
         return [], []
-    waits.keep(state.by_id)
-    snapshot.moved_promises.keep(state.by_id)
+    waits.keep_only(state.by_id)
+    snapshot.moved_promises.keep_only(state.by_id)
     factory = PatchFactory(state, snapshot, cycle=cycle, worker_token=worker_token)
     now: list[Wish] = []
     later: list[Wish] = []
-    for job_id, mine in _possible(by_job, state, snapshot, guard):
-        update = _update(job_id, mine, state, snapshot, waits)
+    for job_id, mine in _select_possible(by_job, state, snapshot, guard):
+        update = _build_update(job_id, mine, state, snapshot, waits)
         is_first = update and guard(job_id, first_start, update.job, update.decisions)
         if update is not None and is_first is not None:
-            make = partial(guard, job_id, partial(factory.patch, update, time.time()))
+            make = partial(guard, job_id, partial(factory.build_patch, update, time.time()))
             (later if is_first else now).append(make)
     return now, later
 
 
-def _possible(
+def _select_possible(
     by_job: Mapping[str, Sequence[Decision]], state: ClusterState, snapshot: Snapshot, guard: Guard
 ) -> Iterator[tuple[str, list[Decision]]]:
     """The decisions about each Job, without starts and growth for which there is no room yet."""
@@ -159,7 +159,7 @@ def _possible(
         )
 
 
-def _update(
+def _build_update(
     job_id: str,
     mine: list[Decision],
     state: ClusterState,
@@ -172,9 +172,9 @@ def _update(
         return None
     moved, now = snapshot.moved_promises, state.now
     is_news, is_due = waits.is_news(job_id, mine, now), moved.is_due(job_id, now)
-    if not is_news and not is_due and (len(mine) == 1 or moved.hold(job, row, mine, now)):
+    if not is_news and not is_due and (len(mine) == 1 or moved.hold_back(job, row, mine, now)):
         return None
-    held_back, mine = moved.take(job, mine)
+    held_back, mine = moved.take_held(job, mine)
     if is_due and held_back is not None and not is_news and len(mine) == 1:
         mine, held_back = [held_back, *mine], None  # nothing else is said: the move is the news
     return JobUpdate(job, row, mine, not is_news, held_back)
@@ -183,11 +183,11 @@ def _update(
 def on_machines(decision: Decision) -> Decision:
     """The decision as the cluster knows its nodes: by machine."""
     if isinstance(decision, Admit | Resize) and any("/" in node for node in decision.nodes):
-        return replace(decision, nodes=machines(decision.nodes))
+        return replace(decision, nodes=machine_names(decision.nodes))
     return decision
 
 
 def first_start(job: Json, decisions: Sequence[Decision]) -> bool:
     """Whether they let a Job run that never ran: nothing has to be cleared, or freed, before."""
     starts = any(isinstance(decision, Admit) for decision in decisions)
-    return starts and not json_tree.dig(job, "status", "startTime")
+    return starts and not json_tree.get_in(job, "status", "startTime")

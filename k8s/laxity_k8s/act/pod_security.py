@@ -81,7 +81,7 @@ def _one_of(values: tuple[Any, ...]) -> Allows:
     )
 
 
-def _within(known: frozenset[str]) -> Allows:
+def _allow_values(known: frozenset[str]) -> Allows:
     return lambda value: (
         isinstance(value, list) and all(isinstance(item, str) and item in known for item in value)
     )
@@ -117,7 +117,9 @@ CONTAINER_SECURITY: Final = (
     Rule(("privileged",), OFF, "false"),
     Rule(("procMount",), _one_of(("Default",)), "Default"),
     Rule(
-        ("capabilities", "add"), _within(CAPABILITIES), "among " + ", ".join(sorted(CAPABILITIES))
+        ("capabilities", "add"),
+        _allow_values(CAPABILITIES),
+        "among " + ", ".join(sorted(CAPABILITIES)),
     ),
 )
 HANDLERS: Final = tuple(
@@ -135,7 +137,9 @@ CONTAINER: Final = tuple(Rule(path, EMPTY, "left out") for path in HANDLERS)
 RESTRICTED_CONTAINER: Final = (
     Rule(("allowPrivilegeEscalation",), OFF, "false", is_needed=True),
     Rule(("capabilities", "drop"), _drops_all, "[ALL]", is_needed=True),
-    Rule(("capabilities", "add"), _within(frozenset({"NET_BIND_SERVICE"})), "NET_BIND_SERVICE"),
+    Rule(
+        ("capabilities", "add"), _allow_values(frozenset({"NET_BIND_SERVICE"})), "NET_BIND_SERVICE"
+    ),
 )
 RESTRICTED: Final = (  # of a pod's or a container's securityContext
     Rule(("runAsNonRoot",), _one_of((True,)), "true"),
@@ -147,24 +151,24 @@ INHERITED: Final = (  # a container has them of its own, or of its pod
 )
 
 
-def violations(template: Json, level: str) -> list[str]:
+def find_violations(template: Json, level: str) -> list[str]:
     """What of a pod template breaks this level, each with its place; none for `privileged`."""
     if level == LEVELS[0]:
         return []
-    breaches = [*_baseline(template)]
+    breaches = [*_find_baseline_violations(template)]
     if level != LEVELS[1]:
-        breaches += check_restricted(json_tree.table(template, "spec"))
+        breaches += check_restricted(json_tree.mapping_at(template, "spec"))
     return list(dict.fromkeys(breaches))
 
 
-def harden(template: Json) -> None:
+def harden_template(template: Json) -> None:
     """Add what `restricted` demands where the template leaves it open."""
-    pod = json_tree.table(template, "spec")
+    pod = json_tree.mapping_at(template, "spec")
     security = pod.setdefault("securityContext", {})
     if isinstance(security, dict):
         security.setdefault("runAsNonRoot", True)
         security.setdefault("seccompProfile", {"type": PROFILES[0]})
-    for _, container in _containers(pod):
+    for _, container in _list_containers(pod):
         own = container.setdefault("securityContext", {})
         if isinstance(own, dict):
             own.setdefault("allowPrivilegeEscalation", False)
@@ -173,61 +177,63 @@ def harden(template: Json) -> None:
                 capabilities.setdefault("drop", ["ALL"])
 
 
-def _baseline(template: Json) -> Iterator[str]:
-    pod = json_tree.table(template, "spec")
-    yield from _broken(pod, POD)
-    yield from _broken(pod.get("securityContext"), SECURITY, "securityContext")
-    for where, container in _containers(pod):
+def _find_baseline_violations(template: Json) -> Iterator[str]:
+    pod = json_tree.mapping_at(template, "spec")
+    yield from _find_broken_rules(pod, POD)
+    yield from _find_broken_rules(pod.get("securityContext"), SECURITY, "securityContext")
+    for where, container in _list_containers(pod):
         inside = f"{where}.securityContext"
-        yield from _broken(container, CONTAINER, where)
-        yield from _broken(
+        yield from _find_broken_rules(container, CONTAINER, where)
+        yield from _find_broken_rules(
             container.get("securityContext"), (*SECURITY, *CONTAINER_SECURITY), inside
         )
-        for port in json_tree.items(container, "ports"):
-            if json_tree.dig(port, "hostPort") not in (None, 0):
+        for port in json_tree.list_at(container, "ports"):
+            if json_tree.get_in(port, "hostPort") not in (None, 0):
                 yield f"{where}.ports: hostPort must be left out"
-    for volume in json_tree.items(pod, "volumes"):
-        if json_tree.dig(volume, "hostPath") is not None:
-            yield f"volumes: {json_tree.dig(volume, 'name')} must be no hostPath"
-    for sysctl in json_tree.items(pod, "securityContext", "sysctls"):
-        if json_tree.dig(sysctl, "name") not in SYSCTLS:
-            yield f"securityContext.sysctls: {json_tree.dig(sysctl, 'name')!s:.60} is not a safe one"
-    for name, text in json_tree.annotations(template).items():
+    for volume in json_tree.list_at(pod, "volumes"):
+        if json_tree.get_in(volume, "hostPath") is not None:
+            yield f"volumes: {json_tree.get_in(volume, 'name')} must be no hostPath"
+    for sysctl in json_tree.list_at(pod, "securityContext", "sysctls"):
+        if json_tree.get_in(sysctl, "name") not in SYSCTLS:
+            yield f"securityContext.sysctls: {json_tree.get_in(sysctl, 'name')!s:.60} is not a safe one"
+    for name, text in json_tree.annotations_of(template).items():
         allowed = str(text) in ("", "runtime/default") or str(text).startswith("localhost/")
         if name.startswith(APPARMOR) and not allowed:
             yield f"metadata.annotations: {name} must be runtime/default"
 
 
 def check_restricted(pod: Json) -> Iterator[str]:
-    yield from _broken(pod.get("securityContext"), RESTRICTED, "securityContext")
-    for where, container in _containers(pod):
+    yield from _find_broken_rules(pod.get("securityContext"), RESTRICTED, "securityContext")
+    for where, container in _list_containers(pod):
         own, inside = container.get("securityContext"), f"{where}.securityContext"
-        yield from _broken(own, (*RESTRICTED, *RESTRICTED_CONTAINER), inside)
+        yield from _find_broken_rules(own, (*RESTRICTED, *RESTRICTED_CONTAINER), inside)
         for rule in INHERITED:
-            if json_tree.dig(own, *rule.path) is None:
-                yield from _broken(pod.get("securityContext"), (rule,), "securityContext")
-    for volume in json_tree.items(pod, "volumes"):
+            if json_tree.get_in(own, *rule.path) is None:
+                yield from _find_broken_rules(
+                    pod.get("securityContext"), (rule,), "securityContext"
+                )
+    for volume in json_tree.list_at(pod, "volumes"):
         sources = {*volume} - {"name"} if isinstance(volume, Mapping) else {"?"}
         if not sources <= VOLUMES:
             names = ", ".join(sorted(map(str, sources - VOLUMES)))
-            yield f"volumes: {json_tree.dig(volume, 'name')} is of a kind that is not allowed: {names}"
+            yield f"volumes: {json_tree.get_in(volume, 'name')} is of a kind that is not allowed: {names}"
 
 
-def _broken(value: Any, rules: Iterable[Rule], where: str = "") -> Iterator[str]:
+def _find_broken_rules(value: Any, rules: Iterable[Rule], where: str = "") -> Iterator[str]:
     """The rules that an object breaks, by the path of the field."""
     if value is not None and not isinstance(value, Mapping):
         yield f"{where}: must be an object"
         return
     for rule in rules:
-        value_at = json_tree.dig(value, *rule.path)
+        value_at = json_tree.get_in(value, *rule.path)
         if not rule.is_needed if value_at is None else rule.allows(value_at):
             continue
         place = ".".join(filter(None, (where, *rule.path)))
         yield f"{place} must be {rule.wanted}"
 
 
-def _containers(pod: Json) -> Iterator[tuple[str, Json]]:
+def _list_containers(pod: Json) -> Iterator[tuple[str, Json]]:
     for kind in CONTAINERS:
-        for number, container in enumerate(json_tree.items(pod, kind)):
+        for number, container in enumerate(json_tree.list_at(pod, kind)):
             if isinstance(container, dict):
                 yield f"{kind}[{number}]", container

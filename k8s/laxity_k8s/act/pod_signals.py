@@ -42,7 +42,7 @@ class Parked:
 
 
 class Reminders:
-    """`report` is what workers said, with what was read in logs; `patches` are due now."""
+    """`report_of` is what workers said, with what was read in logs; `build_patches` are due now."""
 
     def __init__(
         self,
@@ -65,25 +65,25 @@ class Reminders:
         self._reader: threading.Thread | None = None
         self.due_at = FOREVER  # when there is something to do by time alone
 
-    def heard(self, job_id: str, signal: Signal) -> None:
+    def note_answer(self, job_id: str, signal: Signal) -> None:
         """A worker of this job was told this."""
         self._heard[job_id] = signal.generation
 
-    def report(self, uid: str) -> Report:
+    def report_of(self, uid: str) -> Report:
         report, parked = self._reports(uid), self._parked.get(uid)
         if parked is None:
             return report
         return replace(report, parked_epoch=parked.epoch, since=max(report.since, parked.at))
 
-    def patches(self, state: ClusterState, now: float, *, guard: Guard) -> list[Patch]:
+    def build_patches(self, state: ClusterState, now: float, *, guard: Guard) -> list[Patch]:
         """Signals to write onto pods now; a Job of which none can be made is the guard's."""
         self.due_at = FOREVER
-        signalled = [job for job in state.running if self._concerns(job)]
-        self._forget(signalled)
+        signalled = [job for job in state.running if self._is_concerned(job)]
+        self._forget_others(signalled)
         if len(self._heard) > 2 * len(state.jobs) + MOST_HEARD:
             self._heard = {job: signal for job, signal in self._heard.items() if job in state.by_id}
         with self._mirror.lock:
-            made = (guard(job.id, self._patch, job, now) for job in signalled)
+            made = (guard(job.id, self._build_patch, job, now) for job in signalled)
             return [patch for patch in made if patch is not None]
 
     def close(self) -> None:
@@ -91,16 +91,16 @@ class Reminders:
         if self._reader is not None:
             self._reader.join(timeout=10.0)
 
-    def _concerns(self, job: Job) -> bool:
+    def _is_concerned(self, job: Job) -> bool:
         """Its workers are asked for something, or a pod of it has been told something."""
         if self._written is None:
             with self._mirror.lock:
                 annotated = [pod for pod in self._mirror.pods.values() if signal_on(pod)]
-            self._written = {pods.owner(pod)[0] for pod in annotated}
+            self._written = {pods.owner_of(pod)[0] for pod in annotated}
         is_signalled = job.stop_requested_at is not None or job.resize_to > 0
         return is_signalled or job.id in self._written
 
-    def _forget(self, asked: list[Job]) -> None:
+    def _forget_others(self, asked: list[Job]) -> None:
         """What is known of jobs that are asked for nothing any more."""
         present = {job.id for job in asked}
         for table in (self._unheard, self._looked_at):
@@ -108,27 +108,27 @@ class Reminders:
                 table.pop(job_id, None)
         stopping = {job.id for job in asked if job.stop_requested_at is not None}
         with self._mirror.lock:
-            waiting = {_uid(self._mirror.jobs.get(job_id) or {}) for job_id in stopping}
+            waiting = {_uid_of(self._mirror.jobs.get(job_id) or {}) for job_id in stopping}
         for uid in list(self._parked):  # a list at once: the reader may add one meanwhile
             if uid not in waiting:
                 self._parked.pop(uid, None)
 
-    def _patch(self, job: Job, now: float) -> Patch | None:
-        manifest, pod = self._mirror.jobs.get(job.id), self._leader(job.id)
+    def _build_patch(self, job: Job, now: float) -> Patch | None:
+        manifest, pod = self._mirror.jobs.get(job.id), self._find_leader(job.id)
         if manifest is None or pod is None:
             return None
         signal, written = self._signals.of(manifest), signal_on(pod)
         wanted = json.dumps(signal.to_json(), sort_keys=True)
         if written == wanted:
             if signal.stop:
-                self._look(job.id, manifest, pod, signal, now)
+                self._request_log(job.id, manifest, pod, signal, now)
             return None
         if not written and not self._has_waited(job.id, signal, now):
             return None
         if self._written is not None:
             self._written.add(job.id)
         body = {"metadata": {"annotations": {names.SIGNAL: wanted}}}
-        return Patch("pods", json_tree.identity(pod), body)
+        return Patch("pods", json_tree.object_id(pod), body)
 
     def _has_waited(self, job_id: str, signal: Signal, now: float) -> bool:
         """Whether nobody has come for this signal for long enough."""
@@ -143,30 +143,30 @@ class Reminders:
         self.due_at = min(self.due_at, since + self._patience_s)
         return False
 
-    def _leader(self, job_id: str) -> Json | None:
+    def _find_leader(self, job_id: str) -> Json | None:
         """The running pod of worker 0, which speaks for all."""
         own = self._mirror.pods_of.get(job_id, {}).values()
-        live = (pod for pod in own if not pods.is_finished(pod) and not pods.leaving(pod))
-        return next((pod for pod in live if pods.index(pod) == 0), None)
+        live = (pod for pod in own if not pods.is_finished(pod) and not pods.is_terminating(pod))
+        return next((pod for pod in live if pods.index_of(pod) == 0), None)
 
-    def _look(self, job_id: str, job: Json, pod: Json, signal: Signal, now: float) -> None:
+    def _request_log(self, job_id: str, job: Json, pod: Json, signal: Signal, now: float) -> None:
         """Have its log read, every few seconds, until it says that the worker waits."""
-        parked_epoch = self._parked.get(_uid(job))
+        parked_epoch = self._parked.get(_uid_of(job))
         if parked_epoch is not None and parked_epoch.generation == signal.generation:
             return
         if self._looked_at.get(job_id, -FOREVER) + LOOK_S <= now:
             self._looked_at[job_id] = now
             self._start_reading()
-            self._logs.put((job_id, _uid(job), json_tree.identity(pod), signal.generation, now))
+            self._logs.put((job_id, _uid_of(job), json_tree.object_id(pod), signal.generation, now))
         self.due_at = min(self.due_at, self._looked_at[job_id] + LOOK_S)
 
     def _start_reading(self) -> None:
         """A thread of its own: a kubelet that does not answer must not hold up a cycle."""
         if self._reader is None:
-            self._reader = threading.Thread(target=self._read, name="laxity-logs", daemon=True)
+            self._reader = threading.Thread(target=self._read_logs, name="laxity-logs", daemon=True)
             self._reader.start()
 
-    def _read(self) -> None:
+    def _read_logs(self) -> None:
         guard = Guard()
         while (request := self._logs.get()) is not None:
             with suppress(*SHARED):  # asked again in a moment
@@ -182,8 +182,8 @@ class Reminders:
 
 
 def signal_on(pod: Json) -> str:
-    return json_tree.annotations(pod).get(names.SIGNAL, "")
+    return json_tree.annotations_of(pod).get(names.SIGNAL, "")
 
 
-def _uid(job: Json) -> str:
-    return str(json_tree.dig(job, "metadata", "uid") or "")
+def _uid_of(job: Json) -> str:
+    return str(json_tree.get_in(job, "metadata", "uid") or "")

@@ -14,11 +14,11 @@ def release_jobs(api: ClusterApi, jobs: Iterable[Json]) -> list[Json]:
     """The Jobs as they are without laxity; those that cannot be patched are left out."""
     released = []
     for job in jobs:
-        notes = _removal(json_tree.annotations(job), (*names.OUTPUTS, names.PIN))
-        metadata = {"labels": _removal(json_tree.labels(job), LABELS), "annotations": notes}
+        notes = _removal(json_tree.annotations_of(job), (*names.OUTPUTS, names.PIN))
+        metadata = {"labels": _removal(json_tree.labels_of(job), LABELS), "annotations": notes}
         with suppress(ApiError):
             released.append(
-                api.patch(Patch("jobs", json_tree.identity(job), {"metadata": metadata}))
+                api.patch(Patch("jobs", json_tree.object_id(job), {"metadata": metadata}))
             )
     return released
 

@@ -12,7 +12,7 @@ from laxity_k8s.act.patches import JobPatch
 from laxity_k8s.cluster_api import Json, Patch
 
 
-def reset(one: JobPatch) -> Patch:
+def reset_patch(one: JobPatch) -> Patch:
     meta = {"resourceVersion": one.patch.body["metadata"]["resourceVersion"]}
     body = {"metadata": meta, "status": {"startTime": None}}
     return Patch("jobs", one.patch.id, body, subresource="status")
@@ -27,19 +27,19 @@ def at_revision(patch: Patch, job: Json) -> Patch:
     return Patch(patch.kind, patch.id, {**patch.body, "metadata": meta}, patch.subresource)
 
 
-def alike(latest: Json, shown: Json | None) -> bool:
+def is_alike(latest: Json, shown: Json | None) -> bool:
     """Nothing that was decided on has changed: only the status, or notes of somebody else."""
     return shown is not None and inputs_of_decision(latest) == inputs_of_decision(shown)
 
 
 def inputs_of_decision(job: Json) -> tuple[Any, ...]:
-    notes = {**json_tree.labels(job), **json_tree.annotations(job)}
+    notes = {**json_tree.labels_of(job), **json_tree.annotations_of(job)}
     ours = {key: notes[key] for key in notes if key.startswith(f"{names.DOMAIN}/")}
     return (
-        json_tree.dig(job, "metadata", "uid"),
-        json_tree.dig(job, "metadata", "deletionTimestamp"),
+        json_tree.get_in(job, "metadata", "uid"),
+        json_tree.get_in(job, "metadata", "deletionTimestamp"),
         names.KUEUE_QUEUE in notes,
-        json_tree.labels(job).get(names.MANAGED),
+        json_tree.labels_of(job).get(names.MANAGED),
         ours,
-        json_tree.table(job, "spec"),
+        json_tree.mapping_at(job, "spec"),
     )

@@ -22,7 +22,7 @@ class Rights:
         self._events = events
         self._without: set[str] = set()
 
-    def look(self, outcome: Outcome) -> None:
+    def note_outcome(self, outcome: Outcome) -> None:
         """Note what became of a patch of a Job that was refused or done."""
         namespace = outcome.patch.id.partition("/")[0]
         if outcome.ok:
@@ -37,7 +37,7 @@ class Rights:
                 f"nothing is decided about Jobs there: {no_rights(namespace, own_namespace())}"
             )
             LOG.warning("%s", message)
-            self._events.say(own_pod(), "namespace_not_bound", message, warning=True)
+            self._events.add_event(own_pod(), "namespace_not_bound", message, warning=True)
 
 
 def no_rights(namespace: str, own: str) -> str:

@@ -11,7 +11,7 @@ from itertools import chain
 from laxity_k8s.act.adoption import Tending
 from laxity_k8s.act.events import EventWriter
 from laxity_k8s.act.patches import JobPatch, in_batches
-from laxity_k8s.act.resend import alike, at_revision, onto_revision, reset
+from laxity_k8s.act.resend import at_revision, is_alike, onto_revision, reset_patch
 from laxity_k8s.act.rights import Rights
 from laxity_k8s.cluster_api import (
     CONFLICT,
@@ -60,8 +60,8 @@ class Sender:
 
     def one_turn(self, wished: Sequence[JobPatch], later: Iterable[Wish]) -> None:
         """One turn's patches; a start time that is in the way is cleared before."""
-        resets = [reset(patch) for patch in wished if patch.reset_first]
-        cleared = {done.patch.id: done for done in self.done(resets)}
+        resets = [reset_patch(patch) for patch in wished if patch.reset_first]
+        cleared = {done.patch.id: done for done in self.send_all(resets)}
         ready = [patch for patch in wished if not patch.reset_first]
         for patch in wished:
             after = cleared.get(patch.patch.id) if patch.reset_first else None
@@ -77,25 +77,27 @@ class Sender:
                     sent[patch.patch.id] = patch
                     yield patch.patch
 
-        for done in self.done(patches()):
-            self._guard(done.patch.id, self._say, done.object or {}, sent[done.patch.id])
+        for done in self.send_all(patches()):
+            self._guard(done.patch.id, self._write_events, done.object or {}, sent[done.patch.id])
 
-    def tend(self, found: Sequence[Tending]) -> None:
+    def write_corrections(self, found: Sequence[Tending]) -> None:
         """What Jobs need before they are decided on, and the news about it."""
         news = {correction.patch.id: correction for correction in found}
         refused: list[Outcome] = []
-        for done in [*self.done([correction.patch for correction in found], refused), *refused]:
+        for done in [*self.send_all([correction.patch for correction in found], refused), *refused]:
             correction = news[done.patch.id]
             with self._mirror.lock:
                 job = done.object or self._mirror.jobs.get(done.patch.id)
             if job is not None:  # an Event can be written where the Job cannot
-                self._events.say(job, correction.code, correction.words, warning=True)
+                self._events.add_event(job, correction.code, correction.words, warning=True)
 
-    def _say(self, job: Json, one: JobPatch) -> None:
+    def _write_events(self, job: Json, one: JobPatch) -> None:
         for code, text in one.said:
-            self._events.say(job, code, text)
+            self._events.add_event(job, code, text)
 
-    def done(self, patches: Iterable[Patch], refused: list[Outcome] | None = None) -> list[Outcome]:
+    def send_all(
+        self, patches: Iterable[Patch], refused: list[Outcome] | None = None
+    ) -> list[Outcome]:
         """Outcomes that went well; most others lost a race, and the next cycle sees who won.
 
         Those of Jobs that the API server refuses are put into `refused`.
@@ -107,7 +109,7 @@ class Sender:
             self.unsure = True
             raise
         for first in answers:
-            outcome = self._guard(first.patch.id, self._resend, first)
+            outcome = self._guard(first.patch.id, self._send_again, first)
             if outcome is not None and outcome.ok and outcome.object is not None:
                 done.append(outcome)
             elif outcome is not None and _is_refused(outcome):
@@ -130,41 +132,45 @@ class Sender:
         if self._seal is None or patch.kind != "jobs":
             return patch
         with self._mirror.lock:
-            return self._seal.onto(patch, self._mirror.jobs.get(patch.id))
+            return self._seal.seal_patch(patch, self._mirror.jobs.get(patch.id))
 
-    def _resend(self, first: Outcome) -> Outcome:
+    def _send_again(self, first: Outcome) -> Outcome:
         """What became of a patch in the end; the mirror knows it."""
         outcome = self._once_more(first) if first.status == CONFLICT else first
         if _is_refused(outcome):
             # Of the very object that was decided on: it would be refused in each cycle.
             self._put_off(outcome.patch.id, outcome.message, time.time())
         if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
-            self._rights.look(outcome)
+            self._rights.note_outcome(outcome)
         self.sent["done" if outcome.ok else str(outcome.status)] += 1
         if outcome.ok and outcome.object is not None:
-            self._mirror.put(outcome.patch.kind, outcome.object)
+            self._mirror.put_object(outcome.patch.kind, outcome.object)
         else:
             self.unsure |= outcome.may_have_landed
         return outcome
 
     def _once_more(self, lost: Outcome) -> Outcome:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""
-        latest = self._latest(lost.patch)
-        if latest is None or not alike(latest, self._shown(lost.patch.id)) or is_finished(latest):
+        latest = self._read_latest(lost.patch)
+        if (
+            latest is None
+            or not is_alike(latest, self._shown(lost.patch.id))
+            or is_finished(latest)
+        ):
             return lost
         again = next(iter(self._api.patch_many([at_revision(lost.patch, latest)])))
         if again.status == CONFLICT:
-            self._latest(lost.patch)
+            self._read_latest(lost.patch)
         return again
 
-    def _latest(self, lost: Patch) -> Json | None:
+    def _read_latest(self, lost: Patch) -> Json | None:
         """What won, seen at once: it may be this very patch, sent twice as its answer was lost."""
         try:
             latest = self._api.get(lost.kind, lost.id)
         except ApiError as error:
             self.unsure |= error.status != NOT_FOUND
             return None
-        self._mirror.put(lost.kind, latest)
+        self._mirror.put_object(lost.kind, latest)
         return latest
 
 

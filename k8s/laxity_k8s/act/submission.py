@@ -22,11 +22,11 @@ from laxity_k8s.act.differences import of_terms, of_training
 from laxity_k8s.act.limits import Limits
 from laxity_k8s.cluster_api import CONFLICT, ApiError, ClusterApi, Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.attempts import attempt, begins_anew, next_attempt
-from laxity_k8s.objects.conditions import condition
-from laxity_k8s.objects.job_schema import JOB, misfits
+from laxity_k8s.objects.attempts import attempt_number, begins_anew, next_attempt
+from laxity_k8s.objects.conditions import read_condition
+from laxity_k8s.objects.job_schema import JOB, type_errors
 from laxity_k8s.objects.jobs import is_managed
-from laxity_k8s.objects.status_annotation import read_status, verdict
+from laxity_k8s.objects.status_annotation import read_status, read_verdict
 from laxity_scheduler.live import DuplicateJobError, Manifest, Reports
 from laxity_scheduler.model.verdict import Refusal
 
@@ -38,7 +38,7 @@ OTHER_TERMS: Final = (
 )
 
 
-def submit(
+def submit_job(
     api: ClusterApi,
     jobs: Iterable[Json],
     manifest: Manifest,
@@ -56,10 +56,10 @@ def submit(
     job = prepare_manifest(manifest, now=now)
     TrainingSpec.from_manifest(job)
     if limits is not None:
-        limits.check(job)
+        limits.check_job(job)
     if not hasattr(api, "log_path"):  # workers are no processes of this machine
         _check_image(job)
-    key = json_tree.annotations(job).get(names.IDEMPOTENCY_KEY)
+    key = json_tree.annotations_of(job).get(names.IDEMPOTENCY_KEY)
     before = latest_attempt(jobs, str(job["metadata"]["namespace"]), key)
     if before is not None:
         return _of_key(api, job, before, reports)
@@ -68,10 +68,10 @@ def submit(
     except ApiError as error:
         if error.status != CONFLICT:
             raise
-    there = api.get("jobs", json_tree.identity(job))
-    if key is None or json_tree.annotations(there).get(names.IDEMPOTENCY_KEY) != key:
+    there = api.get("jobs", json_tree.object_id(job))
+    if key is None or json_tree.annotations_of(there).get(names.IDEMPOTENCY_KEY) != key:
         raise DuplicateJobError(
-            f"job {json_tree.identity(job)} exists already and is another one: choose another name, "
+            f"job {json_tree.object_id(job)} exists already and is another one: choose another name, "
             "or give both the same idempotency key"
         )
     return _of_key(api, job, there, reports)  # somebody was quicker
@@ -83,17 +83,19 @@ def prepare_manifest(manifest: Manifest, *, now: float) -> Json:
     Its workers are told what they need to know of it (laxity.job.complete_manifest).
     """
     job = copy_json(manifest)
-    metadata = job["metadata"] = _object(job, "metadata")
+    metadata = job["metadata"] = _copy_object(job, "metadata")
     for field in ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"):
         metadata.pop(field, None)
     metadata.setdefault("namespace", "default")
-    metadata["labels"] = {**_object(metadata, "labels"), names.MANAGED: "true"}
+    metadata["labels"] = {**_copy_object(metadata, "labels"), names.MANAGED: "true"}
     metadata["labels"].pop(names.VERDICT_LABEL, None)
-    annotations = {k: v for k, v in _object(metadata, "annotations").items() if k not in NOT_SAID}
+    annotations = {
+        k: v for k, v in _copy_object(metadata, "annotations").items() if k not in NOT_SAID
+    }
     submitted_at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
     annotations.setdefault(names.SUBMITTED_AT, submitted_at.replace("+00:00", "Z"))
     metadata["annotations"] = annotations
-    job["spec"] = {**_object(job, "spec"), "suspend": True}
+    job["spec"] = {**_copy_object(job, "spec"), "suspend": True}
     job.pop("status", None)
     _one_gpu(job)
     complete(job)
@@ -104,7 +106,7 @@ def prepare_manifest(manifest: Manifest, *, now: float) -> Json:
 def check_shape(manifest: Manifest) -> None:
     """QoSError names every field whose type is not that of the API."""
     raise_all(
-        QoSError(where, what) for where, _, what in map(split_problem, misfits(manifest, JOB))
+        QoSError(where, what) for where, _, what in map(split_problem, type_errors(manifest, JOB))
     )
 
 
@@ -131,23 +133,23 @@ def latest_attempt(jobs: Iterable[Json], namespace: str, key: str | None) -> Jso
         job
         for job in jobs
         if is_managed(job)
-        and json_tree.dig(job, "metadata", "namespace") == namespace
-        and json_tree.annotations(job).get(names.IDEMPOTENCY_KEY) == key
+        and json_tree.get_in(job, "metadata", "namespace") == namespace
+        and json_tree.annotations_of(job).get(names.IDEMPOTENCY_KEY) == key
     ]
-    return max(attempts, key=attempt, default=None)
+    return max(attempts, key=attempt_number, default=None)
 
 
 def _of_key(api: ClusterApi, job: Json, before: Json, reports: Reports) -> Json:
     """The Job of this key: the one before, or another one after its failure or refusal."""
-    if condition(before, "Failed") == "True":
+    if read_condition(before, "Failed") == "True":
         if not begins_anew(job):
             _check_same(before, of_training(before, job), OTHER_AFTER_FAILURE)
         return api.create("jobs", next_attempt(job, before, reports(before["metadata"]["uid"])))
-    if condition(before, "Complete") == "True":
+    if read_condition(before, "Complete") == "True":
         _check_same(before, of_training(before, job), OTHER_TRAINING)
         return before
-    if isinstance(verdict(before), Refusal) and read_status(before).resumed_at is None:
-        api.delete("jobs", json_tree.identity(before), uid=before["metadata"]["uid"])
+    if isinstance(read_verdict(before), Refusal) and read_status(before).resumed_at is None:
+        api.delete("jobs", json_tree.object_id(before), uid=before["metadata"]["uid"])
         job["metadata"]["name"] = before["metadata"]["name"]
         return api.create("jobs", job)
     _check_same(before, of_training(before, job), OTHER_TRAINING)
@@ -157,8 +159,8 @@ def _of_key(api: ClusterApi, job: Json, before: Json, reports: Reports) -> Json:
 
 def _check_same(before: Json, differences: Sequence[str], remedy: str) -> None:
     if differences:
-        job_id = json_tree.identity(before)
-        key = json_tree.annotations(before).get(names.IDEMPOTENCY_KEY)
+        job_id = json_tree.object_id(before)
+        key = json_tree.annotations_of(before).get(names.IDEMPOTENCY_KEY)
         raise DuplicateJobError(
             f"idempotency key {key!r} is that of {job_id}, which is another declaration: "
             f"{'; '.join(differences)}. {remedy.format(job=job_id)}"
@@ -167,18 +169,24 @@ def _check_same(before: Json, differences: Sequence[str], remedy: str) -> None:
 
 def _one_gpu(job: Json) -> None:
     """A worker that says nothing of GPUs gets one: what is not counted cannot be promised."""
-    accelerator(json_tree.table(job, "spec", "template", "spec"))  # what is wrong with its numbers
-    containers = json_tree.items(job, "spec", "template", "spec", "containers")
-    if containers and isinstance(containers[0], dict) and not pods.gpus(job["spec"]["template"]):
+    accelerator(
+        json_tree.mapping_at(job, "spec", "template", "spec")
+    )  # what is wrong with its numbers
+    containers = json_tree.list_at(job, "spec", "template", "spec", "containers")
+    if (
+        containers
+        and isinstance(containers[0], dict)
+        and not pods.count_gpus(job["spec"]["template"])
+    ):
         resources: Any = containers[0].setdefault("resources", {})
         if isinstance(resources, dict):
-            resources["limits"] = {**_object(resources, "limits"), GPU: "1"}
+            resources["limits"] = {**_copy_object(resources, "limits"), GPU: "1"}
 
 
 def _check_image(job: Json) -> None:
     """A Job of a function without an image names the Python of the machine that submits it."""
-    container = json_tree.dig(job, "spec", "template", "spec", "containers", 0) or {}
-    python = next(iter(json_tree.items(container, "command")), "")
+    container = json_tree.get_in(job, "spec", "template", "spec", "containers", 0) or {}
+    python = next(iter(json_tree.list_at(container, "command")), "")
     if container.get("image") == DEFAULT_IMAGE and str(python).startswith("/"):
         raise QoSError(
             "image",
@@ -187,7 +195,7 @@ def _check_image(job: Json) -> None:
         )
 
 
-def _object(parent: Json, key: str) -> Json:
+def _copy_object(parent: Json, key: str) -> Json:
     """A copy of an object, empty where there is none; QoSError where it is something else."""
     value = parent.get(key)
     if value is None:

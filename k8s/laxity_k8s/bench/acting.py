@@ -19,12 +19,12 @@ from laxity_scheduler.capacity.ledger import MANY
 
 DRAWS = 4_000
 
-__all__ = ["BenchError", "Ground", "measure"]
+__all__ = ["BenchError", "Ground", "measure_acting"]
 
 
-def measure(ground: Ground, *, jobs: int, rounds: int, say: Listen) -> dict[str, Metric]:
+def measure_acting(ground: Ground, *, jobs: int, rounds: int, say: Listen) -> dict[str, Metric]:
     """All figures. BenchError if the cluster has no room for the Jobs."""
-    ground.sweep(say)
+    ground.remove_leftovers(say)
     free = ground.free_gpus()
     if free < jobs:
         raise BenchError(f"{jobs} one-GPU Jobs need {jobs} free GPUs; this cluster has {free}")
@@ -42,11 +42,11 @@ def measure(ground: Ground, *, jobs: int, rounds: int, say: Listen) -> dict[str,
                 f"round {number + 1}: {name} admitted {jobs} in {lap.admitted_s:.2f} s, "
                 f"all running after {lap.all_running_s:.1f} s, {lap.cpu_s:.2f} s of CPU here"
             )
-    return figures(bare, ours, jobs=jobs)
+    return build_metrics(bare, ours, jobs=jobs)
 
 
-def figures(bare: list[Lap], ours: list[Lap], *, jobs: int) -> dict[str, Metric]:
-    def rate(laps: list[Lap]) -> float:
+def build_metrics(bare: list[Lap], ours: list[Lap], *, jobs: int) -> dict[str, Metric]:
+    def rate_of(laps: list[Lap]) -> float:
         return jobs / median(lap.admitted_s for lap in laps)
 
     def running_s(laps: list[Lap]) -> float:
@@ -55,15 +55,15 @@ def figures(bare: list[Lap], ours: list[Lap], *, jobs: int) -> dict[str, Metric]
     def cpu_ms(laps: list[Lap]) -> float:
         return 1e3 * median(lap.cpu_s for lap in laps) / jobs
 
-    low, high = interval([lap.admitted_s for lap in bare], [lap.admitted_s for lap in ours])
+    low, high = ratio_interval([lap.admitted_s for lap in bare], [lap.admitted_s for lap in ours])
     return {
-        "admissions_per_s": figure(rate(ours), "Jobs/s", rate(bare)),
-        "admissions_ratio_to_bare": figure(rate(ours) / rate(bare), "1"),
+        "admissions_per_s": figure(rate_of(ours), "Jobs/s", rate_of(bare)),
+        "admissions_ratio_to_bare": figure(rate_of(ours) / rate_of(bare), "1"),
         "admissions_ratio_low": figure(low, "1"),
         "admissions_ratio_high": figure(high, "1"),
         "all_running_s": figure(running_s(ours), "s", running_s(bare)),
         "client_cpu_per_job_ms": figure(cpu_ms(ours), "ms", cpu_ms(bare)),
-        "bare_admissions_per_s": figure(rate(bare), "Jobs/s"),
+        "bare_admissions_per_s": figure(rate_of(bare), "Jobs/s"),
         "bare_all_running_s": figure(running_s(bare), "s"),
         "laps_begun_alike": figure(sum(lap.alike for lap in (*bare, *ours)), "laps"),
         "jobs": figure(jobs, "Jobs"),
@@ -71,7 +71,7 @@ def figures(bare: list[Lap], ours: list[Lap], *, jobs: int) -> dict[str, Metric]
     }
 
 
-def interval(bare_s: Sequence[float], ours_s: Sequence[float]) -> tuple[float, float]:
+def ratio_interval(bare_s: Sequence[float], ours_s: Sequence[float]) -> tuple[float, float]:
     """Of the ratio of median rates: between which values 95 % lie if rounds are drawn again.
 
     Both hold seconds by round. Of few rounds it tells little, and of one nothing.

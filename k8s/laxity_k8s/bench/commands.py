@@ -9,7 +9,7 @@ from laxity.bench_results import show
 from laxity.cli.exit_codes import FAILED, CommandError
 
 
-def acting(
+def bench_acting(
     *,
     kubeconfig: Annotated[
         Path | None,
@@ -24,15 +24,15 @@ def acting(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Admissions per second on a cluster, beside a bare patch loop; it is left as it was."""
-    from laxity_k8s.bench.acting import BenchError, Ground, measure
+    from laxity_k8s.bench.acting import BenchError, Ground, measure_acting
     from laxity_k8s.cluster_api import ApiError
 
     def say(words: str) -> None:
         typer.echo(words, err=True)
 
     try:
-        with Ground.open(kubeconfig, context=context, in_flight=in_flight) as ground:
-            figures = measure(ground, jobs=jobs, rounds=rounds, say=say)
+        with Ground.open_cluster(kubeconfig, context=context, in_flight=in_flight) as ground:
+            figures = measure_acting(ground, jobs=jobs, rounds=rounds, say=say)
     except (ApiError, BenchError) as error:
         raise CommandError(str(error), code=FAILED) from error
     show(figures, as_json=json_, beside="the bare loop")

@@ -19,11 +19,11 @@ from laxity import names
 from laxity.job.accelerators import GPU
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import NOT_FOUND, ApiError, Json
-from laxity_k8s.http.cluster import connect
-from laxity_k8s.http.paths import collection
+from laxity_k8s.http.cluster import open_session
+from laxity_k8s.http.paths import collection_path
 from laxity_k8s.http.session import Wire
 from laxity_k8s.objects import jobs as objects
-from laxity_k8s.objects.conditions import condition
+from laxity_k8s.objects.conditions import read_condition
 
 LABEL: Final = f"{names.DOMAIN}/bench"
 NAMESPACES: Final = "/api/v1/namespaces"
@@ -49,7 +49,7 @@ class Ground:
 
     @classmethod
     @contextmanager
-    def open(
+    def open_cluster(
         cls, kubeconfig: Path | None, *, context: str | None = None, in_flight: int = 32
     ) -> Iterator[Self]:
         def end(number: int, _frame: FrameType | None) -> None:
@@ -77,92 +77,100 @@ class Ground:
         self._connect()
         try:
             for name in list(self._made):
-                self.remove(name)
+                self.remove_namespace(name)
         finally:
             self._disconnect()
 
-    def ask(self, method: str, path: str, body: Json | None = None, **query: str) -> Json:
-        return self._run(self._wire.json(method, path, body=body, query=query, timeout_s=120.0))
+    def call_api(self, method: str, path: str, body: Json | None = None, **query: str) -> Json:
+        return self._run_in_loop(
+            self._wire.call_json(method, path, body=body, query=query, timeout_s=120.0)
+        )
 
     @contextmanager
-    def namespace(self, purpose: str) -> Iterator[str]:
+    def make_namespace(self, purpose: str) -> Iterator[str]:
         """A fresh one, deleted with all that is in it."""
         name = f"laxity-bench-{purpose}-{secrets.token_hex(3)}"
         meta = {"name": name, "labels": {LABEL: "true"}}
         self._made.append(name)
-        self.ask("POST", NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+        self.call_api(
+            "POST", NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+        )
         try:
             yield name
         finally:
-            self.remove(name)
+            self.remove_namespace(name)
 
-    def remove(self, namespace: str) -> None:
+    def remove_namespace(self, namespace: str) -> None:
         """Returns when it is gone, and with it every pod."""
         with suppress(ApiError):  # deleting them all at once spares the API server 1,000 calls
-            self.ask("DELETE", collection("jobs", namespace), {"propagationPolicy": "Background"})
+            self.call_api(
+                "DELETE", collection_path("jobs", namespace), {"propagationPolicy": "Background"}
+            )
         try:
-            self.ask("DELETE", f"{NAMESPACES}/{namespace}", {})
-            self.until(lambda: self._is_gone(namespace), self.patience_s, f"{namespace} to be gone")
+            self.call_api("DELETE", f"{NAMESPACES}/{namespace}", {})
+            self.wait_until(
+                lambda: self._is_gone(namespace), self.patience_s, f"{namespace} to be gone"
+            )
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
         self._made.remove(namespace)
 
-    def sweep(self, say: Listen) -> None:
+    def remove_leftovers(self, say: Listen) -> None:
         """Remove what an earlier bench, killed with -9, left behind."""
-        left = self.ask("GET", NAMESPACES, labelSelector=LABEL).get("items") or []
+        left = self.call_api("GET", NAMESPACES, labelSelector=LABEL).get("items") or []
         for namespace in (namespace_object["metadata"]["name"] for namespace_object in left):
             say(f"removing {namespace}, left by a bench that was killed")
             self._made.append(namespace)
-            self.remove(namespace)
+            self.remove_namespace(namespace)
 
     def free_gpus(self) -> int:
         """Of nodes that take new pods, less what bound pods hold."""
-        running = self.ask("GET", collection("pods")).get("items") or []
+        running = self.call_api("GET", collection_path("pods")).get("items") or []
         busy = objects.pods_busy(running)
-        nodes = self.ask("GET", collection("nodes")).get("items") or []
+        nodes = self.call_api("GET", collection_path("nodes")).get("items") or []
         return sum(row.free_gpus for node in nodes for row in objects.node_rows(node, busy))
 
-    def fill(self, namespace: str, jobs: int, *, within_s: float = 120.0) -> list[str]:
+    def create_jobs(self, namespace: str, jobs: int, *, within_s: float = 120.0) -> list[str]:
         """So many waiting Jobs; their names, once the job controller has seen them all."""
         made = [f"train-{number:05d}" for number in range(jobs)]
-        where = collection("jobs", namespace)
+        where = collection_path("jobs", namespace)
 
         async def create(name: str) -> None:
-            await self._wire.json("POST", where, body=waiting_job(namespace, name))
+            await self._wire.call_json("POST", where, body=waiting_job(namespace, name))
 
-        self._run(self.together(made, create))
-        self.until(
-            lambda: self._count_jobs(namespace, _waits) == jobs,
+        self._run_in_loop(self.run_together(made, create))
+        self.wait_until(
+            lambda: self._count_jobs(namespace, _is_waiting) == jobs,
             within_s,
             f"{jobs} Jobs to be Suspended (does kube-controller-manager run?)",
         )
         return made
 
     def until_running(self, namespace: str, jobs: int, *, within_s: float = 600.0) -> None:
-        self.until(
-            lambda: self._count_jobs(namespace, _runs) == jobs,
+        self.wait_until(
+            lambda: self._count_jobs(namespace, _is_running) == jobs,
             within_s,
             f"{jobs} Jobs' pods to run",
         )
 
     def check_untouched(self, namespace: str) -> None:
         """BenchError if somebody decides on labelled Jobs here already."""
-        jobs = self.jobs(namespace)
-        if any(names.VERDICT in json_tree.annotations(job) for job in jobs):
+        jobs = self.list_jobs(namespace)
+        if any(names.VERDICT in json_tree.annotations_of(job) for job in jobs):
             raise BenchError(
                 "a laxity service acts on this cluster: for the bench, stop it "
                 "(kubectl -n laxity scale deployment laxity --replicas 0)"
             )
 
-    def jobs(self, namespace: str) -> list[Json]:
+    def list_jobs(self, namespace: str) -> list[Json]:
         """From the API server's cache, which costs etcd nothing."""
-        items: list[Json] = self.ask("GET", collection("jobs", namespace), resourceVersion="0")[
-            "items"
-        ]
+        items: list[Json] = self.call_api(
+            "GET", collection_path("jobs", namespace), resourceVersion="0"
+        )["items"]
         return items
 
-    def until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
+    def wait_until(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         """Look now and then, seldom enough that looking takes no more than a quarter of the time."""
         give_up_at = time.monotonic() + limit_s
         while True:
@@ -172,26 +180,26 @@ class Ground:
             now = time.monotonic()
             if now > give_up_at:
                 raise BenchError(f"waited {limit_s:.0f} s for {what}")
-            self._run(asyncio.sleep(max(LOOK_S, REST * (now - looked_at))))
+            self._run_in_loop(asyncio.sleep(max(LOOK_S, REST * (now - looked_at))))
 
     def collect_garbage(self) -> bool:
         """Of the API server; False where it does not let us (`--profiling=false`, no right)."""
         try:
-            self._run(self._wire.text("GET", "/debug/pprof/heap", query={"gc": "1"}))
+            self._run_in_loop(self._wire.call_bytes("GET", "/debug/pprof/heap", query={"gc": "1"}))
         except ApiError:
             return False
         return True
 
-    def afresh(self, work: Callable[[Wire], Awaitable[Answer]]) -> Answer:
+    def run_afresh(self, work: Callable[[Wire], Awaitable[Answer]]) -> Answer:
         """Run on a session without open connections, as a service at rest has."""
 
-        async def worked() -> Answer:
-            async with await connect(self.kubeconfig, self.context) as wire:
+        async def run_work() -> Answer:
+            async with await open_session(self.kubeconfig, self.context) as wire:
                 return await work(wire)
 
-        return self._run(worked())
+        return self._run_in_loop(run_work())
 
-    async def together(
+    async def run_together(
         self, things: Sequence[str], work: Callable[[str], Awaitable[object]]
     ) -> None:
         """Work on all, `in_flight` at a time."""
@@ -204,11 +212,11 @@ class Ground:
         await asyncio.gather(*[worker() for _ in range(self.in_flight)])
 
     def _count_jobs(self, namespace: str, what: Callable[[Json], bool]) -> int:
-        return sum(map(what, self.jobs(namespace)))
+        return sum(map(what, self.list_jobs(namespace)))
 
     def _is_gone(self, namespace: str) -> bool:
         try:
-            self.ask("GET", f"{NAMESPACES}/{namespace}")
+            self.call_api("GET", f"{NAMESPACES}/{namespace}")
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return True
@@ -217,18 +225,18 @@ class Ground:
 
     def _connect(self) -> None:
         self._runner = asyncio.Runner()
-        self._wire = self._run(connect(self.kubeconfig, self.context))
+        self._wire = self._run_in_loop(open_session(self.kubeconfig, self.context))
 
     def _disconnect(self) -> None:
         with suppress(Exception):  # interrupted anywhere: what can be closed is closed
-            self._run(self._wire.__aexit__())
+            self._run_in_loop(self._wire.__aexit__())
         self._runner.close()
 
-    def _run(self, work: Awaitable[Answer]) -> Answer:
-        async def awaited() -> Answer:
+    def _run_in_loop(self, work: Awaitable[Answer]) -> Answer:
+        async def await_work() -> Answer:
             return await work
 
-        return self._runner.run(awaited())
+        return self._runner.run(await_work())
 
 
 def waiting_job(namespace: str, name: str) -> Json:
@@ -273,9 +281,9 @@ def waiting_job(namespace: str, name: str) -> Json:
     }
 
 
-def _waits(job: Json) -> bool:
-    return condition(job, "Suspended") == "True"
+def _is_waiting(job: Json) -> bool:
+    return read_condition(job, "Suspended") == "True"
 
 
-def _runs(job: Json) -> bool:
-    return bool(json_tree.dig(job, "status", "ready"))
+def _is_running(job: Json) -> bool:
+    return bool(json_tree.get_in(job, "status", "ready"))

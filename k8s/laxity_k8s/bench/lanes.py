@@ -36,7 +36,7 @@ from laxity_k8s.cluster_api import (
     ignore_cut,
 )
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.http.paths import path
+from laxity_k8s.http.paths import object_path
 from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
 from laxity_k8s.objects.seal import Seal
 from laxity_k8s.world import LiveCluster
@@ -59,18 +59,20 @@ class Lap:
 
 
 def bare_lap(ground: Ground, jobs: int) -> Lap:
-    with ground.namespace("bare") as namespace:
-        waiting = ground.fill(namespace, jobs)
+    with ground.make_namespace("bare") as namespace:
+        waiting = ground.create_jobs(namespace, jobs)
         ground.check_untouched(namespace)
         alike = ground.collect_garbage()
         began, cpu = time.perf_counter(), time.process_time()
-        ground.afresh(lambda wire: _unsuspend(ground, wire, namespace, waiting))
+        ground.run_afresh(lambda wire: _unsuspend_jobs(ground, wire, namespace, waiting))
         admitted, cpu_s = time.perf_counter(), time.process_time() - cpu
         ground.until_running(namespace, jobs)
         return Lap(admitted - began, time.perf_counter() - began, cpu_s, alike)
 
 
-async def _unsuspend(ground: Ground, wire: Wire, namespace: str, waiting: Sequence[str]) -> None:
+async def _unsuspend_jobs(
+    ground: Ground, wire: Wire, namespace: str, waiting: Sequence[str]
+) -> None:
     headers = {
         **await wire.auth_headers(),
         "Content-Type": STRATEGIC_PATCH,
@@ -79,21 +81,26 @@ async def _unsuspend(ground: Ground, wire: Wire, namespace: str, waiting: Sequen
     session, host = wire.session, wire.host
 
     async def patch(name: str) -> None:
-        url = host + path("jobs", f"{namespace}/{name}")
+        url = host + object_path("jobs", f"{namespace}/{name}")
         async with session.patch(url, data=UNSUSPEND, headers=headers) as reply:
             text = await reply.read()
             if reply.status != 200:
                 raise BenchError(f"{url}: {reply.status} {text.decode(errors='replace')[:300]}")
 
-    await ground.together(waiting, patch)
+    await ground.run_together(waiting, patch)
 
 
 def laxity_lap(ground: Ground, jobs: int) -> Lap:
-    with ground.namespace("laxity") as namespace, serving(ground, namespace) as (service, api):
+    with (
+        ground.make_namespace("laxity") as namespace,
+        open_service(ground, namespace) as (service, api),
+    ):
         service.run_cycle()  # a service that has been up for a while has looked before
-        ground.fill(namespace, jobs)
+        ground.create_jobs(namespace, jobs)
         ground.check_untouched(namespace)
-        ground.until(lambda: api.waiting_count(service) == jobs, 60.0, "the watch to show all Jobs")
+        ground.wait_until(
+            lambda: api.waiting_count(service) == jobs, 60.0, "the watch to show all Jobs"
+        )
         service.world.observe()
         alike = ground.collect_garbage()
         began, cpu = time.perf_counter(), time.process_time()
@@ -102,16 +109,16 @@ def laxity_lap(ground: Ground, jobs: int) -> Lap:
             service.run_cycle()
             if api.admitted == before:
                 raise BenchError(
-                    f"admitted {before} of {jobs} Jobs and then no more: {_why(service)}"
+                    f"admitted {before} of {jobs} Jobs and then no more: {_first_reason(service)}"
                 )
         admitted_s, cpu_s = api.acked_at - began, api.cpu_at - cpu
-        with running(service):
+        with run_service(service):
             ground.until_running(namespace, jobs)
         return Lap(admitted_s, time.perf_counter() - began, cpu_s, alike)
 
 
 @contextmanager
-def running(service: Service) -> Iterator[None]:
+def run_service(service: Service) -> Iterator[None]:
     """The service's own loop goes on meanwhile."""
     loop = threading.Thread(target=service.run, name="laxity-bench")
     loop.start()
@@ -123,7 +130,7 @@ def running(service: Service) -> Iterator[None]:
 
 
 @contextmanager
-def serving(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed"]]:
+def open_service(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed"]]:
     """A service with a home of its own that sees the Jobs of one namespace, and all nodes."""
     from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
@@ -175,13 +182,15 @@ class Narrowed:
 
     def waiting_count(self, service: Service) -> int:
         """Waiting Jobs that the service's world knows of."""
-        from laxity_k8s.objects.conditions import condition
+        from laxity_k8s.objects.conditions import read_condition
 
-        return sum(condition(dict(job), "Suspended") == "True" for job in service.world.jobs())
+        return sum(read_condition(dict(job), "Suspended") == "True" for job in service.world.jobs())
 
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
         listing = self._api.list(kind, selector=selector)
-        return Listing(tuple(filter(self._sees(kind), listing.items)), listing.resource_version)
+        return Listing(
+            tuple(filter(self._is_visible(kind), listing.items)), listing.resource_version
+        )
 
     def watch(
         self,
@@ -191,20 +200,20 @@ class Narrowed:
         on_change: Callable[[Change], None],
         on_cut: Callable[[bool], None] = ignore_cut,
     ) -> Watch:
-        sees = self._sees(kind)
+        sees = self._is_visible(kind)
 
-        def narrowed(change: Change) -> None:
+        def pass_on(change: Change) -> None:
             if sees(change.object):
                 on_change(change)
 
-        return self._api.watch(kind, since=since, on_change=narrowed, on_cut=on_cut)
+        return self._api.watch(kind, since=since, on_change=pass_on, on_cut=on_cut)
 
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
         answers = self._api.patch_many(patches)
         self.acked_at, self.cpu_at = time.perf_counter(), time.process_time()
         outcomes = tuple(answers)
         self.admitted += sum(
-            outcome.ok and json_tree.dig(outcome.patch.body, "spec", "suspend") is False
+            outcome.ok and json_tree.get_in(outcome.patch.body, "spec", "suspend") is False
             for outcome in outcomes
         )
         return outcomes
@@ -242,13 +251,13 @@ class Narrowed:
     def close(self) -> None:
         self._api.close()
 
-    def _sees(self, kind: Kind) -> Callable[[Json], bool]:
+    def _is_visible(self, kind: Kind) -> Callable[[Json], bool]:
         if kind != "jobs":
             return lambda _: True
-        return lambda job: json_tree.dig(job, "metadata", "namespace") in (self._namespace, None)
+        return lambda job: json_tree.get_in(job, "metadata", "namespace") in (self._namespace, None)
 
 
-def _why(service: Service) -> str:
+def _first_reason(service: Service) -> str:
     """What the first job that waits was told."""
-    reasons = (json_tree.annotations(job).get(names.REASON, "") for job in service.world.jobs())
+    reasons = (json_tree.annotations_of(job).get(names.REASON, "") for job in service.world.jobs())
     return next((text for text in reasons if text), "no reason was given")

@@ -22,11 +22,11 @@ import uvloop
 from laxity_k8s.act.limits import Limits
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
-from laxity_k8s.http.paths import collection, path, whole_items
+from laxity_k8s.http.paths import collection_path, object_path, whole_items
 from laxity_k8s.http.session import STRATEGIC_PATCH, Patience, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.http.watch_thread import WatchThread
-from laxity_k8s.lease import Lease, Pace, own_namespace, replica
+from laxity_k8s.lease import Lease, Pace, own_namespace, replica_name
 from laxity_k8s.objects.seal import Seal, open_seal
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Reports
@@ -71,21 +71,23 @@ class KubernetesApi:
         self._in_flight = in_flight
         self._slots = asyncio.Semaphore(in_flight)
         try:
-            self._wire = self._wait(connect(kubeconfig, context))
+            self._wire = self._wait_for(open_session(kubeconfig, context))
         except BaseException:
             self._stop_loop()
             raise
 
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
         query = {"labelSelector": selector} if selector else {}
-        answer = self._wait(self._wire.json("GET", collection(kind), query=query, timeout_s=120.0))
+        answer = self._wait_for(
+            self._wire.call_json("GET", collection_path(kind), query=query, timeout_s=120.0)
+        )
         listing = Listing(whole_items(kind, answer), answer["metadata"]["resourceVersion"])
         if not selector:
             self._seen[kind] = listing
         return listing
 
     def get(self, kind: Kind, object_id: str) -> Json:
-        return self._wait(self._wire.json("GET", path(kind, object_id)))
+        return self._wait_for(self._wire.call_json("GET", object_path(kind, object_id)))
 
     def watch(
         self,
@@ -99,7 +101,7 @@ class KubernetesApi:
         watched = KindWatch(self._wire, kind, since, watch.take, on_cut=watch.take, bell=self._bell)
         listing = self._seen.pop(kind, None)
         if listing is not None and listing.resource_version == since:
-            watched.seed(listing.items)
+            watched.remember_all(listing.items)
         watch.begin(watched)
         return watch
 
@@ -107,16 +109,16 @@ class KubernetesApi:
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
         if kind != "nodes" and not namespace:
             namespace = "default"
-        where = collection(kind, namespace)
-        return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
+        where = collection_path(kind, namespace)
+        return self._wait_for(self._wire.call_json("POST", where, query=FIELD_MANAGER, body=body))
 
     def patch(self, patch: Patch) -> Json:
-        answer: Json = orjson.loads(self._wait(self._patch(patch, lambda: True)))
+        answer: Json = orjson.loads(self._wait_for(self._send_patch(patch, lambda: True)))
         return answer
 
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
         """Patches that are still being made go out one by one; answers are read when asked for."""
-        return map(_outcome, self._wait(self._patch_all(iter(patches))))
+        return map(_outcome_of, self._wait_for(self._patch_all(iter(patches))))
 
     def expect(self, patches: int, *, decided: bool = True) -> None:
         """Open connections for so many patches: the first few while those are being decided on."""
@@ -126,17 +128,19 @@ class KubernetesApi:
     def settle(self) -> None:
         """Return when the watches follow again that left changes unread while patches went out."""
         if self._wire.unread:
-            self._wait(self._wire.caught_up(SETTLE_S))
+            self._wait_for(self._wire.caught_up(SETTLE_S))
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         body: Json = {"propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
-        self._wait(self._wire.json("DELETE", path(kind, object_id), body=body))
+        self._wait_for(self._wire.call_json("DELETE", object_path(kind, object_id), body=body))
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
         query = {} if tail is None else {"tailLines": str(tail)}
-        text = self._wait(self._wire.text("GET", path("pods", pod_id, "log"), query=query))
+        text = self._wait_for(
+            self._wire.call_bytes("GET", object_path("pods", pod_id, "log"), query=query)
+        )
         return text.decode(errors="replace")
 
     def log_left(self, job: Json, index: int) -> str:
@@ -148,27 +152,29 @@ class KubernetesApi:
     def collect(self, *, keep_s: float) -> int:
         return 0  # the cluster removes by itself what belongs to a Job
 
-    def namespace(self, name: str) -> Json:
+    def get_namespace(self, name: str) -> Json:
         """A namespace, with the labels that say what is allowed in it."""
-        return self._wait(self._wire.json("GET", f"/api/v1/namespaces/{name}"))
+        return self._wait_for(self._wire.call_json("GET", f"/api/v1/namespaces/{name}"))
 
-    def seal(self, namespace: str) -> Seal:
+    def open_seal(self, namespace: str) -> Seal:
         """The seal whose key all replicas read in this namespace."""
         where = f"/api/v1/namespaces/{namespace}/secrets"
 
         def read(name: str) -> Json:
-            return self._wait(self._wire.json("GET", f"{where}/{name}"))
+            return self._wait_for(self._wire.call_json("GET", f"{where}/{name}"))
 
         def create(body: Json) -> Json:
-            return self._wait(self._wire.json("POST", where, query=FIELD_MANAGER, body=body))
+            return self._wait_for(
+                self._wire.call_json("POST", where, query=FIELD_MANAGER, body=body)
+            )
 
         return open_seal(read, create, namespace=namespace)
 
     def close(self) -> None:
-        self._wait(self._end())
+        self._wait_for(self._close_session())
         self._stop_loop()
 
-    async def _end(self) -> None:
+    async def _close_session(self) -> None:
         """Stop all watches, then close the connections."""
         mine = asyncio.current_task()
         others = [task for task in asyncio.all_tasks() if task is not mine]
@@ -177,10 +183,10 @@ class KubernetesApi:
         await asyncio.gather(*others, return_exceptions=True)
         await self._wire.__aexit__()
 
-    async def _patch(self, patch: Patch, allowed: Callable[[], bool]) -> bytes:
-        return await self._wire.text(
+    async def _send_patch(self, patch: Patch, allowed: Callable[[], bool]) -> bytes:
+        return await self._wire.call_bytes(
             "PATCH",
-            path(patch.kind, patch.id, patch.subresource),
+            object_path(patch.kind, patch.id, patch.subresource),
             query=FIELD_MANAGER,
             body=patch.body,
             content_type=STRATEGIC_PATCH,
@@ -202,10 +208,10 @@ class KubernetesApi:
                 turns[key] = deque([mine])
                 while turns[key]:
                     async with self._slots:
-                        await self._send(turns[key].popleft())
+                        await self._send_reporting(turns[key].popleft())
                 del turns[key]
 
-        with self._wire.urgent():
+        with self._wire.hold_urgent():
             workers = [worker() for _ in range(self._in_flight)]
             # Who could not be made raises when those before it are through: none is left half sent.
             ended = await asyncio.gather(*workers, return_exceptions=True)
@@ -213,18 +219,18 @@ class KubernetesApi:
             raise error
         return sent
 
-    async def _send(self, one: Sent) -> None:
+    async def _send_reporting(self, one: Sent) -> None:
         self._wire.awaited -= 1
         try:
-            one.answer = await self._patch(one.patch, self.may_act)
+            one.answer = await self._send_patch(one.patch, self.may_act)
         except ApiError as error:
             one.error = error
 
-    def call(self, work: Callable[[Wire], Coroutine[Any, Any, Answer]]) -> Answer:
+    def run_call(self, work: Callable[[Wire], Coroutine[Any, Any, Answer]]) -> Answer:
         """One call of one's own over the session."""
-        return self._wait(work(self._wire))
+        return self._wait_for(work(self._wire))
 
-    def _wait(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+    def _wait_for(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _stop_loop(self) -> None:
@@ -233,7 +239,7 @@ class KubernetesApi:
         self._loop.close()
 
 
-def _outcome(one: Sent) -> Outcome:
+def _outcome_of(one: Sent) -> Outcome:
     if one.error is not None:
         return Outcome(one.patch, one.error.status, message=str(one.error))
     try:
@@ -249,26 +255,28 @@ class _Brief:
         self._api, self._timeout_s = api, timeout_s
 
     def get(self, kind: Kind, object_id: str) -> Json:
-        return self._json("GET", path(kind, object_id))
+        return self._call_json("GET", object_path(kind, object_id))
 
     def create(self, kind: Kind, body: Json) -> Json:
-        where = collection(kind, body["metadata"]["namespace"])
-        return self._json("POST", where, query=FIELD_MANAGER, body=body)
+        where = collection_path(kind, body["metadata"]["namespace"])
+        return self._call_json("POST", where, query=FIELD_MANAGER, body=body)
 
     def patch(self, patch: Patch) -> Json:
-        return self._json(
-            "PATCH", path(patch.kind, patch.id),
+        return self._call_json(
+            "PATCH", object_path(patch.kind, patch.id),
             query=FIELD_MANAGER, body=patch.body, content_type=STRATEGIC_PATCH,
         )  # fmt: skip
 
-    def _json(self, method: str, where: str, **said: Any) -> Json:
+    def _call_json(self, method: str, where: str, **said: Any) -> Json:
         once = Patience(attempts=1)
-        return self._api.call(
-            lambda wire: wire.json(method, where, timeout_s=self._timeout_s, patience=once, **said)
+        return self._api.run_call(
+            lambda wire: wire.call_json(
+                method, where, timeout_s=self._timeout_s, patience=once, **said
+            )
         )
 
 
-def elect(world: LiveCluster, *, lease_s: float) -> Lease:
+def open_lease(world: LiveCluster, *, lease_s: float) -> Lease:
     """A campaign for acting on this cluster; the world sends no decision without the lease."""
     api = world.api
     assert isinstance(api, KubernetesApi)  # noqa: S101 - `open_world` of this module made it
@@ -276,7 +284,7 @@ def elect(world: LiveCluster, *, lease_s: float) -> Lease:
     lease = Lease(
         _Brief(api, pace.retry_s),
         namespace=own_namespace(),
-        me=replica(),
+        me=replica_name(),
         pace=pace,
         fence=world.fence,
         on_change=world.wake,
@@ -304,7 +312,7 @@ def open_world(
     """
     api = KubernetesApi(kubeconfig, context=context)
     try:
-        seal, limits = api.seal(own_namespace()), Limits(api.namespace, own_namespace())
+        seal, limits = api.open_seal(own_namespace()), Limits(api.get_namespace, own_namespace())
     except BaseException:
         api.close()
         raise
@@ -320,7 +328,7 @@ def open_world(
     )
 
 
-async def connect(kubeconfig: Path | None, context: str | None) -> Wire:
+async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
     """Read the credentials and open a session. ApiError says where they were looked for."""
     from kubernetes.aio import client
     from kubernetes.aio import config as untyped
@@ -344,14 +352,14 @@ async def connect(kubeconfig: Path | None, context: str | None) -> Wire:
         token = await settings.get_api_key_with_prefix("BearerToken")
         return {"Authorization": token.replace("bearer ", "Bearer ", 1)} if token else {}
 
-    return Wire(settings.host, _tls(settings), authorize, Patience())
+    return Wire(settings.host, _build_tls(settings), authorize, Patience())
 
 
 def _in_a_pod() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
-def _tls(settings: Any) -> ssl.SSLContext | None:
+def _build_tls(settings: Any) -> ssl.SSLContext | None:
     if not settings.host.startswith("https"):
         return None
     tls = ssl.create_default_context(cafile=settings.ssl_ca_cert)

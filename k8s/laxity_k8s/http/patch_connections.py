@@ -60,7 +60,7 @@ class Line(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Reply] = loop.create_future()
         self._answer = answer
-        late = loop.call_at(until, self._fail, TimeoutError("no answer in time"))
+        late = loop.call_at(until, self._fail_with, TimeoutError("no answer in time"))
         self._transport.write(request)
         try:
             return await answer
@@ -79,11 +79,11 @@ class Line(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
-            self._fail(ConnectionError(f"not HTTP: {error}"))
+            self._fail_with(ConnectionError(f"not HTTP: {error}"))
             self.hang_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(ConnectionError(CLOSED if exc is None else f"{CLOSED}: {exc}"))
+        self._fail_with(ConnectionError(CLOSED if exc is None else f"{CLOSED}: {exc}"))
         if not self.lost.done():
             self.lost.set_result(None)
 
@@ -108,7 +108,7 @@ class Line(asyncio.Protocol):
         if answer is not None and not answer.done():
             answer.set_result(self._reply)
 
-    def _fail(self, why: OSError) -> None:
+    def _fail_with(self, why: OSError) -> None:
         answer, self._answer = self._answer, None
         if answer is not None and not answer.done():
             answer.set_exception(why)
@@ -159,7 +159,7 @@ class Lines:
         """
         self._free = [line for line in self._free if line.free]
         for _ in range(requests - len(self._free) - len(self._coming)):
-            coming = asyncio.create_task(self._open())
+            coming = asyncio.create_task(self._open_line())
             coming.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._coming.append(coming)
 
@@ -182,12 +182,12 @@ class Lines:
         `target` is path and query. What was on its way may have arrived all the same.
         """
         start = f"{method} {self._prefix}{_one_line(target)} HTTP/1.1\r\n"
-        head = f"{start}{self._common(headers)}Content-Length: {len(body)}\r\n\r\n"
+        head = f"{start}{self._common_headers(headers)}Content-Length: {len(body)}\r\n\r\n"
         until = asyncio.get_running_loop().time() + timeout_s
         line = self._last_used()
         if line is None:
             async with asyncio.timeout_at(until):
-                line = await self._next()
+                line = await self._next_line()
         reply = await line.ask(head.encode("latin-1") + body, until)
         self._free.append(line)
         return reply
@@ -203,7 +203,7 @@ class Lines:
             line.hang_up()
         await asyncio.gather(*[line.lost for line in self._lines])
 
-    def _common(self, headers: Mapping[str, str]) -> str:
+    def _common_headers(self, headers: Mapping[str, str]) -> str:
         """The headers as text: made once for the thousands of requests that have the same."""
         if headers != self._headers:
             headers_text = "".join(
@@ -220,7 +220,7 @@ class Lines:
                 return line
         return None
 
-    async def _next(self) -> Line:
+    async def _next_line(self) -> Line:
         """A connection that is being opened already, or another one."""
         while self._coming:
             coming = self._coming.popleft()
@@ -229,9 +229,9 @@ class Lines:
             line = await coming
             if line.free:
                 return line
-        return await self._open()
+        return await self._open_line()
 
-    async def _open(self) -> Line:
+    async def _open_line(self) -> Line:
         loop = asyncio.get_running_loop()
         _, line = await loop.create_connection(Line, self._host, self._port, ssl=self._tls)
         self._lines.add(line)

@@ -34,17 +34,17 @@ def whole_items(kind: Kind, answer: dict[str, Any]) -> tuple[Json, ...]:
     return tuple(items)
 
 
-def collection(kind: Kind, namespace: str = "") -> str:
+def collection_path(kind: Kind, namespace: str = "") -> str:
     """The path of a kind, in one namespace or in all."""
     inside = f"/namespaces/{namespace}" if namespace else ""
     return f"{GROUPS[kind]}{inside}/{kind}"
 
 
-def path(kind: Kind, object_id: str, subresource: str = "") -> str:
+def object_path(kind: Kind, object_id: str, subresource: str = "") -> str:
     """The path of one object, "namespace/name" or, for nodes, "name"."""
     namespace, _, name = object_id.rpartition("/")
     below = f"/{subresource}" if subresource else ""
-    return f"{collection(kind, namespace)}/{name}{below}"
+    return f"{collection_path(kind, namespace)}/{name}{below}"
 
 
 def object_id(item: dict[str, object]) -> str:

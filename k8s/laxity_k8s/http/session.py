@@ -70,7 +70,7 @@ class Wire:
         self._rng = random.Random()  # noqa: S311 - spreads retries; nothing is decided by it
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(
-            limit=0, ssl=tls if tls is not None else True, socket_factory=self._socket
+            limit=0, ssl=tls if tls is not None else True, socket_factory=self._make_socket
         )
         self._session = aiohttp.ClientSession(connector=self._connector)
         self._lines = Lines(self._host, tls)
@@ -85,8 +85,8 @@ class Wire:
         return self._host
 
     @contextmanager
-    def urgent(self) -> Iterator[None]:
-        """While this is open, `rest` waits."""
+    def hold_urgent(self) -> Iterator[None]:
+        """While this is open, `wait_at_rest` waits."""
         self.acting += 1
         self._at_rest.clear()
         try:
@@ -96,12 +96,12 @@ class Wire:
             if not self.acting:
                 self._at_rest.set()
 
-    async def rest(self, longest_s: float) -> None:
+    async def wait_at_rest(self, longest_s: float) -> None:
         """Return when nothing urgent is under way, or after that time."""
-        await _within(self._at_rest, longest_s)
+        await _wait_within(self._at_rest, longest_s)
 
     @contextmanager
-    def behind(self) -> Iterator[None]:
+    def hold_unread(self) -> Iterator[None]:
         """While this is open, `caught_up` waits."""
         self.unread += 1
         self._caught_up.clear()
@@ -114,7 +114,7 @@ class Wire:
 
     async def caught_up(self, longest_s: float) -> None:
         """Return when no watch leaves anything unread any more, or after that time."""
-        await _within(self._caught_up, longest_s)
+        await _wait_within(self._caught_up, longest_s)
 
     def expect(self, patches: int, *, in_flight: int, decided: bool = True) -> None:
         """So many are about to be sent, so many at a time: open the connections that they need.
@@ -148,7 +148,7 @@ class Wire:
                 return
             await asyncio.sleep(CLOSE_LOOK_S)
 
-    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+    def _make_socket(self, address: tuple[Any, ...]) -> socket.socket:
         """A socket as the connector would make it, kept alive, known until it is closed."""
         family, kind, protocol = address[:3]
         made = socket.socket(family=family, type=kind, proto=protocol)
@@ -159,7 +159,7 @@ class Wire:
         self._sockets.add(made)
         return made
 
-    async def json(
+    async def call_json(
         self,
         method: str,
         path: str,
@@ -175,14 +175,14 @@ class Wire:
 
         `allowed` is asked before each attempt: a process may sleep for long between two of them.
         """
-        text = await self.text(
+        text = await self.call_bytes(
             method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s,
             patience=patience, allowed=allowed,
         )  # fmt: skip
         answer: Json = orjson.loads(text)
         return answer
 
-    async def text(
+    async def call_bytes(
         self,
         method: str,
         path: str,
@@ -194,14 +194,14 @@ class Wire:
         patience: Patience | None = None,
         allowed: Allowed = lambda: True,
     ) -> bytes:
-        """As `json`, the bytes as they came. A POST is not repeated once it may have arrived."""
+        """As `call_json`, the bytes as they came. A POST is not repeated once it may have arrived."""
         sent = encode_body(body, f"{method} {path}") if body is not None else None
         patience = patience or self._patience
         attempt = 0
         while True:
             if not allowed():
                 raise ApiError(f"{method} {path} {NOT_ALLOWED}")
-            status, answer, wait_s = await self._once(
+            status, answer, wait_s = await self._send_once(
                 method, path, query=query, sent=sent, content_type=content_type, timeout_s=timeout_s
             )
             if 0 < status < 300:
@@ -210,10 +210,10 @@ class Wire:
             lost = status == 0 and method == "POST"
             may_retry = status in RETRIED or (status == 0 and not lost)
             if not may_retry or attempt >= patience.attempts:
-                raise ApiError(_words(method, path, status, answer), status=status)
+                raise ApiError(_error_message(method, path, status, answer), status=status)
             await asyncio.sleep(max(wait_s, patience.wait_s(attempt, self._rng)))
 
-    async def _once(
+    async def _send_once(
         self,
         method: str,
         path: str,
@@ -228,7 +228,9 @@ class Wire:
         if sent is not None:
             headers["Content-Type"] = content_type
         if method == "PATCH" and sent is not None:
-            return await self._short(method, _target(path, query), headers, sent, timeout_s)
+            return await self._send_patch(
+                method, _build_target(path, query), headers, sent, timeout_s
+            )
         try:
             async with self._session.request(
                 method,
@@ -243,7 +245,7 @@ class Wire:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return _no_answer(error)
 
-    async def _short(
+    async def _send_patch(
         self, method: str, target: str, headers: Mapping[str, str], sent: bytes, timeout_s: float
     ) -> tuple[int, bytes, float]:
         """The same for what is sent by the thousands."""
@@ -255,7 +257,7 @@ class Wire:
             return _no_answer(error)
         return reply.status, reply.body, _retry_after_s(reply.retry_after)
 
-    async def stream(
+    async def open_stream(
         self, path: str, query: Mapping[str, str], *, silence_s: float
     ) -> aiohttp.ClientResponse:
         """An open watch; its lines are JSON. The caller closes it. ApiError if it is refused."""
@@ -272,7 +274,7 @@ class Wire:
         if reply.status != 200:
             text = await reply.read()
             reply.release()
-            raise ApiError(_words("WATCH", path, reply.status, text), status=reply.status)
+            raise ApiError(_error_message("WATCH", path, reply.status, text), status=reply.status)
         self._lines.resume(reply.connection.transport if reply.connection is not None else None)
         return reply
 
@@ -283,13 +285,13 @@ def set_event() -> asyncio.Event:
     return event
 
 
-async def _within(event: asyncio.Event, longest_s: float) -> None:
+async def _wait_within(event: asyncio.Event, longest_s: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(longest_s):  # wait_for may swallow a cancellation
             await event.wait()
 
 
-def _target(path: str, query: Mapping[str, str] | None) -> str:
+def _build_target(path: str, query: Mapping[str, str] | None) -> str:
     return f"{path}?{encode_query(tuple(query.items()))}" if query else path
 
 
@@ -317,7 +319,7 @@ def _retry_after_s(said: str) -> float:
         return 0.0
 
 
-def _words(method: str, path: str, status: int, text: bytes) -> str:
+def _error_message(method: str, path: str, status: int, text: bytes) -> str:
     """The server's own message where it gives one."""
     try:
         message = orjson.loads(text).get("message", "")

@@ -19,7 +19,7 @@ import aiohttp
 import orjson
 
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, ignore_cut
-from laxity_k8s.http.paths import collection, object_id, whole_items
+from laxity_k8s.http.paths import collection_path, object_id, whole_items
 from laxity_k8s.http.session import Patience, Wire
 from laxity_k8s.objects import pods
 
@@ -54,11 +54,11 @@ class Bell:
     def __init__(self) -> None:
         self._rung = asyncio.Event()
 
-    def ring(self) -> None:
+    def ring_bell(self) -> None:
         self._rung.set()
         self._rung = asyncio.Event()
 
-    async def heard(self, longest_s: float) -> bool:
+    async def wait_for_ring(self, longest_s: float) -> bool:
         """Return when it is rung, or after that time; whether it was rung."""
         rung = self._rung
         with suppress(TimeoutError):
@@ -82,7 +82,7 @@ class KindWatch:
     ) -> None:
         self._wire = wire
         self._kind: Kind = kind
-        self._path = collection(kind)
+        self._path = collection_path(kind)
         self._since = since
         self._on_changes, self._on_cut = on_changes, on_cut
         self._bell = bell or Bell()
@@ -90,7 +90,7 @@ class KindWatch:
         self._opened_at = float("inf")
         self._known: dict[str, Json] | None = None  # by id; None: what the caller listed itself
 
-    def seed(self, items: tuple[Json, ...]) -> None:
+    def remember_all(self, items: tuple[Json, ...]) -> None:
         """What the caller has listed, so that a deletion missed while away can be told."""
         self._known = {object_id(item): item for item in items}
 
@@ -99,24 +99,24 @@ class KindWatch:
         pause_s = 0.0
         while True:
             self._opened_at = float("inf")
-            ended_well = await self._attempt()
+            ended_well = await self._follow_once()
             steady = asyncio.get_running_loop().time() - self._opened_at >= STEADY_S
             if steady and ended_well:  # as every few minutes
                 continue
             self._tell_cut(cut=True)
             pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S + 2 * (0.0 if steady else pause_s))
-            if await self._bell.heard(pause_s):
+            if await self._bell.wait_for_ring(pause_s):
                 pause_s = 0.0
 
-    async def _attempt(self) -> bool:
+    async def _follow_once(self) -> bool:
         """Follow as long as it goes; whether the API server ended it in good order."""
         try:
-            await self._stream()
+            await self._follow_stream()
         except ApiError as error:
             if error.status == GONE:
                 LOG.info("%s: version %s is too old, listing anew", self._path, self._since)
                 self._tell_cut(cut=True)
-                await self._relist()
+                await self._list_anew()
             else:
                 LOG.info("%s: %s", self._path, error)
         except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError) as error:
@@ -130,20 +130,20 @@ class KindWatch:
             self._cut = cut
             self._on_cut(cut)
 
-    async def _stream(self) -> None:
-        reply, was_away = await self._open(), False
+    async def _follow_stream(self) -> None:
+        reply, was_away = await self._open_stream(), False
         try:
             while await self._follow(reply, was_away=was_away):
                 reply.close()
                 was_away = True
-                with self._wire.behind():
-                    await self._wire.rest(AWAY_S)
-                    reply = await self._open()
+                with self._wire.hold_unread():
+                    await self._wire.wait_at_rest(AWAY_S)
+                    reply = await self._open_stream()
                     await asyncio.sleep(LET_IN_S)
         finally:
             reply.close()
 
-    async def _open(self) -> aiohttp.ClientResponse:
+    async def _open_stream(self) -> aiohttp.ClientResponse:
         query = {
             "watch": "1",
             "resourceVersion": self._since,
@@ -153,12 +153,12 @@ class KindWatch:
         loop = asyncio.get_running_loop()
         late = loop.call_later(LATE_S, partial(self._tell_cut, cut=True))
         try:
-            reply = await self._wire.stream(self._path, query, silence_s=SILENCE_S)
+            reply = await self._wire.open_stream(self._path, query, silence_s=SILENCE_S)
         finally:
             late.cancel()
         self._opened_at = loop.time()
         self._tell_cut(cut=False)
-        self._bell.ring()
+        self._bell.ring_bell()
         return reply
 
     async def _follow(self, reply: aiohttp.ClientResponse, *, was_away: bool) -> bool:
@@ -167,8 +167,8 @@ class KindWatch:
         That once, at most, while they are: patches without end must not keep it closed.
         """
         held_back, may_leave = was_away, not self._wire.acting
-        async for lines in _lines(reply):
-            self._take(latest(lines) if held_back else lines)
+        async for lines in _read_lines(reply):
+            self._take_lines(keep_latest(lines) if held_back else lines)
             held_back = self._wire.acting > 0
             may_leave |= not held_back
             if held_back and may_leave and self._wire.awaited >= MANY_PATCHES:
@@ -183,26 +183,26 @@ class KindWatch:
         if transport is None:
             return
         transport.pause_reading()
-        with self._wire.behind():
+        with self._wire.hold_unread():
             try:
-                await self._wire.rest(HELD_BACK_S)
+                await self._wire.wait_at_rest(HELD_BACK_S)
             finally:
                 transport.resume_reading()
             await asyncio.sleep(LET_IN_S)
 
-    def _take(self, lines: Sequence[bytes]) -> None:
+    def _take_lines(self, lines: Sequence[bytes]) -> None:
         """What came together is told together, up to an error."""
         changes: list[Change] = []
         try:
-            changes.extend(self._read(orjson.loads(line)) for line in lines)
+            changes.extend(self._read_event(orjson.loads(line)) for line in lines)
         finally:
             self._on_changes(changes)
 
-    def _read(self, event: dict[str, Any]) -> Change:
+    def _read_event(self, event: dict[str, Any]) -> Change:
         item: Json = event["object"]
         if event["type"] == "ERROR":
             raise ApiError(
-                str(item.get("message", "watch error")), status=pods.count(item.get("code"))
+                str(item.get("message", "watch error")), status=pods.count_of(item.get("code"))
             )
         self._since = item["metadata"]["resourceVersion"]
         if event["type"] != "BOOKMARK":
@@ -217,13 +217,13 @@ class KindWatch:
         else:
             self._known[object_id(item)] = item
 
-    async def _relist(self) -> None:
+    async def _list_anew(self) -> None:
         """List anew and tell the differences; if that fails, too, the next attempt comes here again.
 
         The newest there is: an older list would lack what was seen already, as if it were deleted.
         """
         try:
-            answer = await self._wire.json(
+            answer = await self._wire.call_json(
                 "GET", self._path, timeout_s=120.0, patience=Patience(attempts=1)
             )
         except ApiError as error:
@@ -234,14 +234,14 @@ class KindWatch:
         changes = [Change("DELETED", previous[gone]) for gone in previous.keys() - fresh.keys()]
         for name, item in fresh.items():
             old = previous.get(name)
-            if old is None or _version(old) != _version(item):
+            if old is None or _version_of(old) != _version_of(item):
                 changes.append(Change("ADDED" if old is None else "MODIFIED", item))
         self._on_changes(changes)
         self._known = fresh
         self._since = answer["metadata"]["resourceVersion"]
 
 
-async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
+async def _read_lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
     """Whole lines of any length (an object may be larger than the reader's buffer), as they come."""
     rest = b""
     async for block in reply.content.iter_any():
@@ -251,7 +251,7 @@ async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[list[bytes]]:
             yield lines
 
 
-def latest(lines: Sequence[bytes]) -> list[bytes]:
+def keep_latest(lines: Sequence[bytes]) -> list[bytes]:
     """The last line of each object, in their order; lines that do not say whose they are stay."""
     newest: dict[bytes, bytes] = {}
     for line in lines:
@@ -262,5 +262,5 @@ def latest(lines: Sequence[bytes]) -> list[bytes]:
     return list(newest.values())
 
 
-def _version(item: Json) -> str:
+def _version_of(item: Json) -> str:
     return str(item["metadata"]["resourceVersion"])

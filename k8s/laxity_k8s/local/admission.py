@@ -13,7 +13,7 @@ from laxity import names
 from laxity.parsing import whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, Json
-from laxity_k8s.objects.job_schema import JOB, misfits
+from laxity_k8s.objects.job_schema import JOB, type_errors
 from laxity_k8s.objects.pods import MOST_INDEXES
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -21,20 +21,22 @@ LONGEST_NAME = 63
 FIXED = ("completionMode", "selector", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy")
 
 
-def admit(job: Json) -> Json:
+def admit_job(job: Json) -> Json:
     """A new Job with its defaults; with laxity's label it starts suspended. 422 if it is invalid."""
-    _refuse(job, misfits(job, JOB))
+    _refuse_job(job, type_errors(job, JOB))
     whole = fill_defaults(job)
-    labels = json_tree.labels(job)
+    labels = json_tree.labels_of(job)
     if labels.get(names.MANAGED) == "true" and names.KUEUE_QUEUE not in labels:
         whole["spec"]["suspend"] = True
-    _refuse(whole, _problems(whole))
+    _refuse_job(whole, _find_problems(whole))
     return whole
 
 
 def fill_defaults(job: Json) -> Json:
     """What Kubernetes fills in where a field is missing or null."""
-    spec = {key: value for key, value in json_tree.table(job, "spec").items() if value is not None}
+    spec = {
+        key: value for key, value in json_tree.mapping_at(job, "spec").items() if value is not None
+    }
     spec.setdefault("completionMode", "NonIndexed")
     if "parallelism" not in spec:
         spec.setdefault("completions", 1)
@@ -46,21 +48,23 @@ def fill_defaults(job: Json) -> Json:
         "podReplacementPolicy": "Failed" if failed_only else "TerminatingOrFailed",
         "template": {},
     }
-    return {**job, "metadata": json_tree.table(job, "metadata"), "spec": {**defaults, **spec}}
+    return {**job, "metadata": json_tree.mapping_at(job, "metadata"), "spec": {**defaults, **spec}}
 
 
 def apply_patch(old: Json, patch: Mapping[str, Any]) -> Json:
     """The Job after a patch of all but its status. 422 if the change is not allowed."""
-    _refuse(old, misfits(patch, {}, "patch"))
-    merged = json_tree.merge(old, {key: value for key, value in patch.items() if key != "status"})
-    _refuse(old, misfits(merged, JOB))
+    _refuse_job(old, type_errors(patch, {}, "patch"))
+    merged = json_tree.merge_patch(
+        old, {key: value for key, value in patch.items() if key != "status"}
+    )
+    _refuse_job(old, type_errors(merged, JOB))
     new = fill_defaults(merged)
     fixed = ("name", "namespace", "uid", "creationTimestamp")
     unchangeable = {key: old["metadata"][key] for key in fixed if key in old["metadata"]}
     new["metadata"] = {**new["metadata"], **unchangeable}
     if new["spec"] != old["spec"]:
         new["metadata"]["generation"] = (whole_number(old["metadata"].get("generation")) or 1) + 1
-    _refuse(new, _problems(new) + _forbidden(old, new))
+    _refuse_job(new, _find_problems(new) + _find_forbidden(old, new))
     return new
 
 
@@ -69,22 +73,22 @@ def with_status(old: Json, patch: Mapping[str, Any]) -> Json:
 
     422 if a running Job would lose its start time.
     """
-    notes = json_tree.merge(json_tree.annotations(old), json_tree.annotations(patch))
-    status = json_tree.merge(old.get("status"), patch.get("status") or {})
+    notes = json_tree.merge_patch(json_tree.annotations_of(old), json_tree.annotations_of(patch))
+    status = json_tree.merge_patch(old.get("status"), patch.get("status") or {})
     new = {**old, "metadata": {**old["metadata"], "annotations": notes}, "status": status}
-    _refuse(old, misfits(new, JOB))
-    lost = json_tree.dig(old, "status", "startTime") and not json_tree.dig(
+    _refuse_job(old, type_errors(new, JOB))
+    lost = json_tree.get_in(old, "status", "startTime") and not json_tree.get_in(
         new, "status", "startTime"
     )
     if lost and not old["spec"].get("suspend"):
-        _refuse(new, ["status.startTime: Required value: startTime cannot be removed"])
+        _refuse_job(new, ["status.startTime: Required value: startTime cannot be removed"])
     return new
 
 
-def _problems(job: Json) -> list[str]:
+def _find_problems(job: Json) -> list[str]:
     spec = job["spec"]
     problems = []
-    name = str(json_tree.dig(job, "metadata", "name") or "")
+    name = str(json_tree.get_in(job, "metadata", "name") or "")
     if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         problems.append(
             f'metadata.name: Invalid value: "{name}": lower case letters, digits, - and .'
@@ -101,9 +105,9 @@ def _problems(job: Json) -> list[str]:
 
 
 def _template_problems(spec: Json) -> list[str]:
-    pod = json_tree.table(spec, "template", "spec")
+    pod = json_tree.mapping_at(spec, "template", "spec")
     problems = []
-    if not json_tree.items(pod, "containers"):
+    if not json_tree.list_at(pod, "containers"):
         problems.append("spec.template.spec.containers: Required value")
     policy = pod.get("restartPolicy", "Always")
     if policy not in {"Never", "OnFailure"}:
@@ -116,17 +120,17 @@ def _template_problems(spec: Json) -> list[str]:
     return problems
 
 
-def _forbidden(old: Json, new: Json) -> list[str]:
+def _find_forbidden(old: Json, new: Json) -> list[str]:
     before, after = old["spec"], new["spec"]
     problems = [
         f"spec.{key}: field is immutable" for key in FIXED if before.get(key) != after.get(key)
     ]
-    if before.get("completions") != after.get("completions") and not _elastic(before, after):
+    if before.get("completions") != after.get("completions") and not _is_elastic(before, after):
         problems.append(
             f"spec.completions: Invalid value: {after.get('completions')}: field is immutable unless "
             "it equals parallelism before and after, in Indexed completion mode"
         )
-    movable = before.get("suspend") and not json_tree.dig(old, "status", "startTime")
+    movable = before.get("suspend") and not json_tree.get_in(old, "status", "startTime")
     same = (
         without_placement(before["template"]) == without_placement(after["template"])
         if movable
@@ -135,7 +139,7 @@ def _forbidden(old: Json, new: Json) -> list[str]:
     return problems if same else [*problems, "spec.template: Invalid value: field is immutable"]
 
 
-def _elastic(before: Json, after: Json) -> bool:
+def _is_elastic(before: Json, after: Json) -> bool:
     return (
         after.get("completionMode") == "Indexed"
         and before.get("completions") == before.get("parallelism")
@@ -158,8 +162,8 @@ def without_placement(template: Json) -> Json:
     return {"metadata": metadata, "spec": {**spec, "affinity": affinity}}
 
 
-def _refuse(job: Json, problems: list[str]) -> None:
+def _refuse_job(job: Json, problems: list[str]) -> None:
     if problems:
         raise ApiError(
-            f'Job "{json_tree.identity(job)}" is invalid: {"; ".join(problems)}', status=422
+            f'Job "{json_tree.object_id(job)}" is invalid: {"; ".join(problems)}', status=422
         )

@@ -21,16 +21,16 @@ from laxity_k8s import json_tree
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.local.admission import admit, apply_patch, with_status
+from laxity_k8s.local.admission import admit_job, apply_patch, with_status
 from laxity_k8s.local.job_controller import Backoff
 from laxity_k8s.local.kubelet import Kit
 from laxity_k8s.local.loop import Controller
 from laxity_k8s.local.processes import Processes
-from laxity_k8s.local.shutdown import claim, stop_workers
+from laxity_k8s.local.shutdown import lock_home, stop_workers
 from laxity_k8s.local.store import Rows
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import is_finished
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Reports
 
@@ -53,11 +53,11 @@ class LocalCluster:
     ) -> None:
         """`nodes` is GPUs (slots) by name; `given` is environment that every worker gets."""
         private_folder(home)
-        self._lock = claim(home)
+        self._lock = lock_home(home)
         self.rows = Rows(home / "cluster.db")
         kit = Kit(
             home=home,
-            ambient=ambient(os.environ),
+            ambient=ambient_environment(os.environ),
             given=dict(given or {}),
             cwd=Path.home(),
             backoff=backoff or Backoff(),
@@ -70,7 +70,7 @@ class LocalCluster:
         self._closed = False
 
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
-        return self.rows.listing(kind, selector)
+        return self.rows.list_objects(kind, selector)
 
     def get(self, kind: Kind, object_id: str) -> Json:
         return self.rows.get(kind, object_id)
@@ -87,19 +87,19 @@ class LocalCluster:
         return RowWatch(self.rows, kind, since=int(since or 0), on_change=on_change)
 
     def create(self, kind: Kind, body: Mapping[str, Any]) -> Json:
-        thing = {**body, "metadata": _new_metadata(kind, json_tree.table(body, "metadata"))}
+        thing = {**body, "metadata": _new_metadata(kind, json_tree.mapping_at(body, "metadata"))}
         if kind == "jobs":
-            thing = admit({**thing, "status": {}})
-        with self.rows.writing():
-            if self.rows.find(kind, json_tree.identity(thing)) is not None:
-                message = f'{kind} "{json_tree.identity(thing)}" already exists'
+            thing = admit_job({**thing, "status": {}})
+        with self.rows.write_together():
+            if self.rows.find(kind, json_tree.object_id(thing)) is not None:
+                message = f'{kind} "{json_tree.object_id(thing)}" already exists'
                 raise ApiError(message, status=409)
             return self.rows.put(kind, thing)
 
     def patch(self, patch: Patch) -> Json:
-        with self.rows.writing():
+        with self.rows.write_together():
             old = self.rows.get(patch.kind, patch.id)
-            expected = json_tree.dig(patch.body, "metadata", "resourceVersion")
+            expected = json_tree.get_in(patch.body, "metadata", "resourceVersion")
             if expected is not None and expected != old["metadata"]["resourceVersion"]:
                 message = (
                     f'{patch.kind} "{patch.id}" has been modified: it is at revision '
@@ -112,20 +112,20 @@ class LocalCluster:
         return [self._outcome(patch) for patch in patches]
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
-        with self.rows.writing():
+        with self.rows.write_together():
             thing = self.rows.get(kind, object_id)
             if uid not in ("", thing["metadata"]["uid"]):
                 message = f'{kind} "{object_id}" is another one: its uid is not {uid}'
                 raise ApiError(message, status=409)
             if kind == "pods" and not pods.is_finished(thing):
-                meta = {"deletionTimestamp": rfc3339(time.time()), **thing["metadata"]}
+                meta = {"deletionTimestamp": format_rfc3339(time.time()), **thing["metadata"]}
                 self.rows.put(kind, {**thing, "metadata": meta})
             else:
                 self.rows.remove(kind, object_id)
 
     def log(self, pod_id: str, *, tail: int | None = None) -> str:
         pod = self.rows.get("pods", pod_id)
-        path = self.kit.log(pods.owner(pod)[0] or pod_id, pods.index(pod) or 0)
+        path = self.kit.log_path(pods.owner_of(pod)[0] or pod_id, pods.index_of(pod) or 0)
         text = path.read_text(errors="replace") if path.exists() else ""
         if tail is None:
             return text
@@ -133,20 +133,20 @@ class LocalCluster:
 
     def log_left(self, job: Json, index: int) -> str:
         """What a worker of this Job wrote whose pod is gone: a Job that fails drops the others."""
-        path = self.kit.log(json_tree.identity(job), index)
+        path = self.kit.log_path(json_tree.object_id(job), index)
         created_at = instant_at(job["metadata"]["creationTimestamp"])
         if created_at is None or not path.exists() or path.stat().st_mtime < created_at:
             return ""
         return path.read_text(errors="replace")
 
     def log_path(self, job_id: str, index: int) -> str:
-        return str(self.kit.log(job_id, index))
+        return str(self.kit.log_path(job_id, index))
 
     def collect(self, *, keep_s: float) -> int:
         """Drop Jobs that ended more than `keep_s` ago and folders that nobody uses; how many."""
-        from laxity_k8s.local.garbage import collect
+        from laxity_k8s.local.garbage import collect_garbage
 
-        return collect(self.rows, self.kit, keep_s=keep_s, now=time.time())
+        return collect_garbage(self.rows, self.kit, keep_s=keep_s, now=time.time())
 
     def expect(self, patches: int, *, decided: bool = True) -> None:
         """Nothing has to be opened."""
@@ -174,12 +174,12 @@ class LocalCluster:
 
     def _lay_out(self, nodes: Mapping[str, int]) -> None:
         """The nodes as they were asked for; those of an earlier time are gone."""
-        for node in self.rows.listing("nodes").items:
-            if json_tree.identity(node) not in nodes:
-                self.rows.remove("nodes", json_tree.identity(node))
+        for node in self.rows.list_objects("nodes").items:
+            if json_tree.object_id(node) not in nodes:
+                self.rows.remove("nodes", json_tree.object_id(node))
         for name, gpus in nodes.items():
             old = self.rows.find("nodes", name) or {}
-            self.rows.put("nodes", json_tree.merge(old, _node(name, gpus, old)))
+            self.rows.put("nodes", json_tree.merge_patch(old, _build_node(name, gpus, old)))
 
 
 class RowWatch:
@@ -191,7 +191,7 @@ class RowWatch:
         self._rows, self._kind, self._since, self._on_change = rows, kind, since, on_change
         self._stopping = False
         self._ids: set[str] = set()
-        self._thread = threading.Thread(target=self._run, name=f"watch-{kind}", daemon=True)
+        self._thread = threading.Thread(target=self._follow_rows, name=f"watch-{kind}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -201,26 +201,26 @@ class RowWatch:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _run(self) -> None:
+    def _follow_rows(self) -> None:
         while True:
             with self._rows.changed:
                 while not self._stopping and self._rows.revision <= self._since:
                     self._rows.changed.wait()
                 if self._stopping:
                     return
-                changes = self._next()
+                changes = self._next_changes()
             for change in changes:
-                key = json_tree.identity(change.object)
+                key = json_tree.object_id(change.object)
                 (self._ids.discard if change.type == "DELETED" else self._ids.add)(key)
                 self._on_change(change)
 
-    def _next(self) -> Sequence[Change]:
+    def _next_changes(self) -> Sequence[Change]:
         try:
             changes, self._since = self._rows.changes(self._kind, self._since)
         except ApiError:  # too old: all that is, and what was seen and is no more
-            listing = self._rows.listing(self._kind)
+            listing = self._rows.list_objects(self._kind)
             self._since = int(listing.resource_version)
-            here = {json_tree.identity(thing) for thing in listing.items}
+            here = {json_tree.object_id(thing) for thing in listing.items}
             gone = [deletion_of(key) for key in self._ids - here]
             return [*gone, *(Change("MODIFIED", thing) for thing in listing.items)]
         return [change for _, change in changes]
@@ -252,7 +252,7 @@ def open_world(
     )
 
 
-def ambient(environ: Mapping[str, str]) -> dict[str, str]:
+def ambient_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What workers get of the service's own environment: how to run here, and where to log.
 
     Its other variables (the store's password, keys of a cloud) are none of their business.
@@ -263,16 +263,22 @@ def ambient(environ: Mapping[str, str]) -> dict[str, str]:
 
 def merge_patch(old: Json, patch: Patch) -> Json:
     if patch.kind != "jobs":
-        return dict(json_tree.merge(old, patch.body))
+        return dict(json_tree.merge_patch(old, patch.body))
     if patch.subresource == "status":
         return with_status(old, patch.body)
     if is_finished(old):  # accepted and without effect on what runs
-        return dict(json_tree.merge(old, {k: v for k, v in patch.body.items() if k != "status"}))
+        return dict(
+            json_tree.merge_patch(old, {k: v for k, v in patch.body.items() if k != "status"})
+        )
     return apply_patch(old, patch.body)
 
 
 def _new_metadata(kind: Kind, given: Mapping[str, Any]) -> Json:
-    made: Json = {**given, "uid": str(uuid.uuid4()), "creationTimestamp": rfc3339(time.time())}
+    made: Json = {
+        **given,
+        "uid": str(uuid.uuid4()),
+        "creationTimestamp": format_rfc3339(time.time()),
+    }
     made["generation"] = 1
     made.pop("resourceVersion", None)
     if kind != "nodes":
@@ -282,15 +288,15 @@ def _new_metadata(kind: Kind, given: Mapping[str, Any]) -> Json:
     return made
 
 
-def _node(name: str, gpus: int, old: Json) -> Json:
-    metadata = json_tree.table(old, "metadata") or _new_metadata("nodes", {"name": name})
+def _build_node(name: str, gpus: int, old: Json) -> Json:
+    metadata = json_tree.mapping_at(old, "metadata") or _new_metadata("nodes", {"name": name})
     size = {GPU: str(gpus), "cpu": str(os.cpu_count() or 1)}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             **metadata,
-            "labels": {"kubernetes.io/hostname": name, **json_tree.labels(old)},
+            "labels": {"kubernetes.io/hostname": name, **json_tree.labels_of(old)},
         },
         "status": {
             "capacity": size,

@@ -13,36 +13,36 @@ from laxity_k8s.objects.conditions import end_instant
 EVENTS_S = 3600.0
 
 
-def collect(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
+def collect_garbage(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
     """Remove what is older than `keep_s`; how many Jobs and folders were removed."""
-    with rows.writing():  # nobody takes the name of one of them in between
-        old = [job for job in rows.listing("jobs").items if end_instant(job) + keep_s <= now]
+    with rows.write_together():  # nobody takes the name of one of them in between
+        old = [job for job in rows.list_objects("jobs").items if end_instant(job) + keep_s <= now]
         for job in old:
-            rows.remove("jobs", json_tree.identity(job))
-    for event in rows.listing("events").items:
-        created_at = instant_at(json_tree.dig(event, "metadata", "creationTimestamp"))
+            rows.remove("jobs", json_tree.object_id(job))
+    for event in rows.list_objects("events").items:
+        created_at = instant_at(json_tree.get_in(event, "metadata", "creationTimestamp"))
         if created_at is None or created_at + EVENTS_S <= now:
-            rows.remove("events", json_tree.identity(event))
+            rows.remove("events", json_tree.object_id(event))
     rows.compact()
-    return len(old) + _folders(rows, kit, now - keep_s)
+    return len(old) + _remove_folders(rows, kit, now - keep_s)
 
 
-def _folders(rows: Rows, kit: Kit, before: float) -> int:
-    jobs = rows.listing("jobs").items
-    in_use = {kit.checkpoints(job) for job in jobs}
+def _remove_folders(rows: Rows, kit: Kit, before: float) -> int:
+    jobs = rows.list_objects("jobs").items
+    in_use = {kit.checkpoint_folder(job) for job in jobs}
     removed = 0
-    for path in _old(kit.home / "checkpoints", "*/*", before):
+    for path in _find_old(kit.home / "checkpoints", "*/*", before):
         if path not in in_use:
             shutil.rmtree(path, ignore_errors=True)
             removed += 1
-    logs = {kit.log(json_tree.identity(job), 0).name.rpartition("_")[0] for job in jobs}
-    for path in _old(kit.home / "logs", "*", before):
+    logs = {kit.log_path(json_tree.object_id(job), 0).name.rpartition("_")[0] for job in jobs}
+    for path in _find_old(kit.home / "logs", "*", before):
         if path.name.rpartition("_")[0] not in logs:
             path.unlink(missing_ok=True)
     return removed
 
 
-def _old(folder: Path, pattern: str, before: float) -> Iterator[Path]:
+def _find_old(folder: Path, pattern: str, before: float) -> Iterator[Path]:
     for path in folder.glob(pattern):
         if path.stat().st_mtime <= before:
             yield path

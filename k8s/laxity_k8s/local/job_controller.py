@@ -15,8 +15,8 @@ from laxity.parsing import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition, is_finished
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.conditions import is_finished, read_condition
+from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.pods import COMPLETION_INDEX, end_instant
 
 TRACKED = "batch.kubernetes.io/job-tracking"
@@ -30,7 +30,7 @@ class Backoff:
     first_s: float = 1.0
     longest_s: float = 60.0
 
-    def after(self, failures: int) -> float:
+    def delay_s(self, failures: int) -> float:
         return (
             min(self.longest_s, self.first_s * 2.0 ** (min(failures, 30) - 1)) if failures else 0.0
         )
@@ -48,48 +48,52 @@ class Step:
     again_at: float = float("inf")
 
 
-def reconcile(job: Json, own: Sequence[Json], *, now: float, backoff: Backoff) -> Step:
+def reconcile_job(job: Json, own: Sequence[Json], *, now: float, backoff: Backoff) -> Step:
     """One step towards the Job's spec. `own` are its pods, those that are over too."""
-    status = {**json_tree.table(job, "status")}
+    status = {**json_tree.mapping_at(job, "status")}
     step = Step(status)
     if is_finished(job):
-        step.stop = [json_tree.identity(pod) for pod in own if not pods.is_finished(pod)]
+        step.stop = [json_tree.object_id(pod) for pod in own if not pods.is_finished(pod)]
         return step
-    ending = _count(job, own, step)
+    ending = _count_finished(job, own, step)
     alive = [pod for pod in own if not pods.is_finished(pod)]
-    active = [pod for pod in alive if not pods.leaving(pod)]
-    terminating = [pod for pod in alive if pods.leaving(pod)]
-    _suspension(job, step, now)
-    ending = ending or _verdict(job, step, active=len(active), now=now)
+    active = [pod for pod in alive if not pods.is_terminating(pod)]
+    terminating = [pod for pod in alive if pods.is_terminating(pod)]
+    _write_suspension(job, step, now)
+    ending = ending or _find_end(job, step, active=len(active), now=now)
     if ending or job["spec"].get("suspend"):
-        step.stop = [json_tree.identity(pod) for pod in active]
+        step.stop = [json_tree.object_id(pod) for pod in active]
         terminating, active = [*terminating, *active], []
     else:
-        leaving = _surplus(job, status, active)
-        step.stop = [json_tree.identity(pod) for pod in leaving]
+        leaving = _find_surplus(job, status, active)
+        step.stop = [json_tree.object_id(pod) for pod in leaving]
         active = [pod for pod in active if pod not in leaving]
         terminating += leaving
-        _start(job, own, step, alive=alive, now=now, backoff=backoff)
-    _tally(status, [*active, *step.create], terminating)
+        _start_pods(job, own, step, alive=alive, now=now, backoff=backoff)
+    _count_pods(status, [*active, *step.create], terminating)
     if ending:
-        _end(status, ending, _said_of_its_end(job) or first_failure(own), now, gone=not terminating)
+        _write_end(
+            status, ending, _end_message(job) or first_failure(own), now, gone=not terminating
+        )
     step.forget = _old_failures(own)
     return step
 
 
-def _count(job: Json, own: Sequence[Json], step: Step) -> str:
+def _count_finished(job: Json, own: Sequence[Json], step: Step) -> str:
     """Count pods that are over; a reason if the failure policy says that the Job fails."""
     status, ending = step.status, ""
     for pod in own:
-        if not pods.is_finished(pod) or TRACKED not in json_tree.items(
+        if not pods.is_finished(pod) or TRACKED not in json_tree.list_at(
             pod, "metadata", "finalizers"
         ):
             continue
-        step.counted.append(json_tree.identity(pod))
-        if pods.phase(pod) == "Succeeded":
-            count_success(status, pods.index(pod))
+        step.counted.append(json_tree.object_id(pod))
+        if pods.phase_of(pod) == "Succeeded":
+            count_success(status, pods.index_of(pod))
         else:
-            action = failure_action(json_tree.items(job, "spec", "podFailurePolicy", "rules"), pod)
+            action = failure_action(
+                json_tree.list_at(job, "spec", "podFailurePolicy", "rules"), pod
+            )
             status["failed"] = status.get("failed", 0) + (action != "Ignore")
             ending = ending or ("PodFailurePolicy" if action == "FailJob" else "")
     return ending
@@ -99,45 +103,45 @@ def count_success(status: Json, index: int | None) -> None:
     if index is None:
         status["succeeded"] = status.get("succeeded", 0) + 1
         return
-    done = pods.numbers(status.get("completedIndexes", "")) | {index}
-    status["completedIndexes"] = pods.ranges(done)
+    done = pods.parse_ranges(status.get("completedIndexes", "")) | {index}
+    status["completedIndexes"] = pods.format_ranges(done)
 
 
 def failure_action(rules: Sequence[Mapping[str, Any]], pod: Json) -> str:
     """Count, Ignore or FailJob: the first rule of a podFailurePolicy that matches a failed pod."""
     code = pods.exit_code(pod)
     for rule in rules:
-        wanted = json_tree.dig(rule, "onExitCodes")
+        wanted = json_tree.get_in(rule, "onExitCodes")
         if wanted is not None and code:
             if (code in wanted.get("values", [])) == (wanted.get("operator") == "In"):
                 return str(rule.get("action"))
-        elif pods.disruption(pod) and any(
+        elif pods.disruption_reason(pod) and any(
             row.get("type") == "DisruptionTarget"
-            for row in json_tree.items(rule, "onPodConditions")
+            for row in json_tree.list_at(rule, "onPodConditions")
         ):
             return str(rule.get("action"))
     return "Count"
 
 
-def _suspension(job: Json, step: Step, now: float) -> None:
+def _write_suspension(job: Json, step: Step, now: float) -> None:
     """The Suspended condition, and a new start time at every resume."""
-    status, was = step.status, condition(job, "Suspended")
+    status, was = step.status, read_condition(job, "Suspended")
     if job["spec"].get("suspend"):
         if was != "True":
-            _set(status, "Suspended", "True", "JobSuspended", now)
+            _set_condition(status, "Suspended", "True", "JobSuspended", now)
         return
     if was == "True":
-        _set(status, "Suspended", "False", "JobResumed", now)
-        status["startTime"] = rfc3339(now)
-    status.setdefault("startTime", rfc3339(now))
+        _set_condition(status, "Suspended", "False", "JobResumed", now)
+        status["startTime"] = format_rfc3339(now)
+    status.setdefault("startTime", format_rfc3339(now))
 
 
-def _verdict(job: Json, step: Step, *, active: int, now: float) -> str:
+def _find_end(job: Json, step: Step, *, active: int, now: float) -> str:
     """Why the Job is over now: "" if it is not."""
     spec, status = job["spec"], step.status
-    if condition(job, "SuccessCriteriaMet") == "True":
+    if read_condition(job, "SuccessCriteriaMet") == "True":
         return "CompletionsReached"
-    for row in json_tree.items(job, "status", "conditions"):
+    for row in json_tree.list_at(job, "status", "conditions"):
         if row["type"] == "FailureTarget":
             return str(row["reason"])
     if status.get("failed", 0) > spec["backoffLimit"]:
@@ -150,8 +154,8 @@ def _verdict(job: Json, step: Step, *, active: int, now: float) -> str:
         step.again_at = min(step.again_at, end_at)
     wanted = spec.get("completions")
     if spec["completionMode"] == "Indexed":
-        done = {i for i in pods.numbers(status.get("completedIndexes", "")) if i < wanted}
-        status["completedIndexes"], status["succeeded"] = pods.ranges(done), len(done)
+        done = {i for i in pods.parse_ranges(status.get("completedIndexes", "")) if i < wanted}
+        status["completedIndexes"], status["succeeded"] = pods.format_ranges(done), len(done)
     succeeded = status.get("succeeded", 0)
     if (wanted is None and succeeded and not active) or (
         wanted is not None and succeeded >= wanted
@@ -160,20 +164,20 @@ def _verdict(job: Json, step: Step, *, active: int, now: float) -> str:
     return ""
 
 
-def _surplus(job: Json, status: Json, active: list[Json]) -> list[Json]:
+def _find_surplus(job: Json, status: Json, active: list[Json]) -> list[Json]:
     """Pods that are too many: indexes beyond the width first, then the highest."""
     spec = job["spec"]
     indexed = spec["completionMode"] == "Indexed"
-    width = _width(spec, status)
-    by_index = sorted(active, key=_order)
+    width = _active_width(spec, status)
+    by_index = sorted(active, key=_order_key)
     if indexed:
-        inside = [pod for pod in by_index if _order(pod)[0] < spec["completions"]]
+        inside = [pod for pod in by_index if _order_key(pod)[0] < spec["completions"]]
         beyond = [pod for pod in by_index if pod not in inside]
         return beyond + inside[width:]
     return by_index[width:]
 
 
-def _width(spec: Json, status: Json) -> int:
+def _active_width(spec: Json, status: Json) -> int:
     """How many pods may be active at once."""
     parallelism = int(spec["parallelism"])
     if spec.get("completions") is None:
@@ -181,14 +185,16 @@ def _width(spec: Json, status: Json) -> int:
     return min(parallelism, int(spec["completions"]) - int(status.get("succeeded", 0)))
 
 
-def _start(
+def _start_pods(
     job: Json, own: Sequence[Json], step: Step, *, alive: list[Json], now: float, backoff: Backoff
 ) -> None:
     """New pods for indexes that have none; an old pod is waited for until it has gone."""
     spec, status = job["spec"], step.status
-    room = _width(spec, status) - len([p for p in alive if json_tree.identity(p) not in step.stop])
-    taken = {pods.index(pod) for pod in alive}
-    done = pods.numbers(status.get("completedIndexes", ""))
+    room = _active_width(spec, status) - len(
+        [p for p in alive if json_tree.object_id(p) not in step.stop]
+    )
+    taken = {pods.index_of(pod) for pod in alive}
+    done = pods.parse_ranges(status.get("completedIndexes", ""))
     indexed = spec["completionMode"] == "Indexed"
     candidates: Sequence[int | None] = (
         [i for i in range(int(spec["completions"])) if i not in taken and i not in done]
@@ -209,35 +215,37 @@ def _ready_at(own: Sequence[Json], index: int | None, *, since: float, backoff: 
     ends = [
         end_instant(pod)
         for pod in own
-        if pods.phase(pod) == "Failed" and pods.index(pod) == index and not pods.disruption(pod)
+        if pods.phase_of(pod) == "Failed"
+        and pods.index_of(pod) == index
+        and not pods.disruption_reason(pod)
     ]
     recent = [end for end in ends if end >= since]
-    return max(recent) + backoff.after(len(recent)) if recent else 0.0
+    return max(recent) + backoff.delay_s(len(recent)) if recent else 0.0
 
 
 def _old_failures(own: Sequence[Json]) -> list[str]:
     """Pods that failed long ago: all but the latest of each index."""
     old: list[str] = []
     failed = [
-        p for p in own if pods.is_finished(p) and not json_tree.items(p, "metadata", "finalizers")
+        p for p in own if pods.is_finished(p) and not json_tree.list_at(p, "metadata", "finalizers")
     ]
-    for index in {pods.index(pod) for pod in failed}:
-        mine = sorted((p for p in failed if pods.index(p) == index), key=end_instant)
-        old += [json_tree.identity(pod) for pod in mine[:-KEPT_FAILURES]]
+    for index in {pods.index_of(pod) for pod in failed}:
+        mine = sorted((p for p in failed if pods.index_of(p) == index), key=end_instant)
+        old += [json_tree.object_id(pod) for pod in mine[:-KEPT_FAILURES]]
     return old
 
 
-def _tally(status: Json, active: Sequence[Json], terminating: Sequence[Json]) -> None:
+def _count_pods(status: Json, active: Sequence[Json], terminating: Sequence[Json]) -> None:
     status.pop("active", None)
     if active:
         status["active"] = len(active)
-    status["ready"] = sum(1 for pod in active if pods.ready(pod))
+    status["ready"] = sum(1 for pod in active if pods.is_ready(pod))
     status["terminating"] = len(terminating)
 
 
-def _said_of_its_end(job: Json) -> str:
+def _end_message(job: Json) -> str:
     """The words of whoever has failed the Job; "" if nobody has."""
-    for row in json_tree.items(job, "status", "conditions"):
+    for row in json_tree.list_at(job, "status", "conditions"):
         if row["type"] == "FailureTarget":
             return str(row.get("message") or "")
     return ""
@@ -245,36 +253,36 @@ def _said_of_its_end(job: Json) -> str:
 
 def first_failure(own: Sequence[Json]) -> str:
     """The pod that failed first, with its exit code: "" if none did."""
-    failed = [pod for pod in own if pods.is_finished(pod) and pods.phase(pod) == "Failed"]
+    failed = [pod for pod in own if pods.is_finished(pod) and pods.phase_of(pod) == "Failed"]
     if not failed:
         return ""
     first = min(failed, key=end_instant)
-    return pods.failure(first)
+    return pods.worker_failure(first)
 
 
-def _end(status: Json, why: str, message: str, now: float, *, gone: bool) -> None:
+def _write_end(status: Json, why: str, message: str, now: float, *, gone: bool) -> None:
     """First the condition that says how it will end; the final one when all pods are gone."""
     well = why == "CompletionsReached"
     message_field = {} if well else {"message": message}
-    _set(
+    _set_condition(
         status, "SuccessCriteriaMet" if well else "FailureTarget", "True", why, now, **message_field
     )
     if gone:
-        _set(status, "Complete" if well else "Failed", "True", why, now, **message_field)
+        _set_condition(status, "Complete" if well else "Failed", "True", why, now, **message_field)
         if well:
-            status["completionTime"] = rfc3339(now)
+            status["completionTime"] = format_rfc3339(now)
 
 
 def new_pod(job: Json, index: int | None, now: float) -> Json:
     """A pod of the Job's template, with the labels and annotations that Kubernetes gives it."""
-    meta, template = job["metadata"], json_tree.table(job, "spec", "template")
+    meta, template = job["metadata"], json_tree.mapping_at(job, "spec", "template")
     name, mark = meta["name"], "" if index is None else f"-{index}"
     labels = {
-        **json_tree.labels(template),
+        **json_tree.labels_of(template),
         **{f"{prefix}job-name": name for prefix in ("", "batch.kubernetes.io/")},
         **{f"{prefix}controller-uid": meta["uid"] for prefix in ("", "batch.kubernetes.io/")},
     }
-    notes = dict(json_tree.annotations(template))
+    notes = dict(json_tree.annotations_of(template))
     spec = {**template.get("spec", {})}
     if index is not None:
         labels[COMPLETION_INDEX] = notes[COMPLETION_INDEX] = str(index)
@@ -286,7 +294,7 @@ def new_pod(job: Json, index: int | None, now: float) -> Json:
             "name": f"{name}{mark}-{secrets.token_hex(3)[:5]}",
             "namespace": meta["namespace"],
             "uid": str(uuid.uuid4()),
-            "creationTimestamp": rfc3339(now),
+            "creationTimestamp": format_rfc3339(now),
             "labels": labels,
             "annotations": notes,
             "finalizers": [TRACKED],
@@ -306,7 +314,7 @@ def new_pod(job: Json, index: int | None, now: float) -> Json:
     }
 
 
-def _set(
+def _set_condition(
     status: Json, kind: str, value: str, reason: str, now: float, *, message: str = ""
 ) -> None:
     """Put one condition; an equal one keeps its time."""
@@ -316,11 +324,16 @@ def _set(
         for row in status.get("conditions", [])
         if row["type"] == kind and row["status"] == value
     ]
-    new = {"type": kind, "status": value, "reason": reason, "lastTransitionTime": rfc3339(now)}
+    new = {
+        "type": kind,
+        "status": value,
+        "reason": reason,
+        "lastTransitionTime": format_rfc3339(now),
+    }
     new |= {"message": message} if message else {}
     status["conditions"] = [*others, *(same or [new])]
 
 
-def _order(pod: Json) -> tuple[int, str]:
-    index = pods.index(pod)
-    return (-1 if index is None else index, json_tree.identity(pod))
+def _order_key(pod: Json) -> tuple[int, str]:
+    index = pods.index_of(pod)
+    return (-1 if index is None else index, json_tree.object_id(pod))

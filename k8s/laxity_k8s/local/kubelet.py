@@ -16,12 +16,12 @@ from laxity.private_files import private_folder
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.job_controller import Backoff
-from laxity_k8s.local.launch import ADDRESS, launch
+from laxity_k8s.local.launch import ADDRESS, build_launch
 from laxity_k8s.local.processes import Processes, Seen
 from laxity_k8s.local.store import Rows
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.attempts import origin
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.attempts import origin_of
+from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.nodes import is_ready
 
 LOST_CODE: Final = 137
@@ -45,13 +45,13 @@ class Kit:
     cwd: Path = Path("/")
     backoff: Backoff = field(default_factory=Backoff)
 
-    def log(self, job_id: str, index: int) -> Path:
+    def log_path(self, job_id: str, index: int) -> Path:
         namespace, _, name = job_id.partition("/")
         return self.home / "logs" / f"{namespace}_{name}_{index}.log"
 
-    def checkpoints(self, job: Json) -> Path:
+    def checkpoint_folder(self, job: Json) -> Path:
         """The folder of a Job's training, the same for all attempts at it."""
-        began = origin(job)
+        began = origin_of(job)
         namespace = str(job["metadata"]["namespace"])
         return self.home / "checkpoints" / namespace / f"{began.name}-{began.uid[:8]}"
 
@@ -63,73 +63,75 @@ class Kubelet:
         self.rows, self.processes, self.kit = rows, processes, kit
         self._said: set[str] = set()
 
-    def tend(self, pod: Json) -> None:
+    def sync_pod(self, pod: Json) -> None:
         """The kubelet's part: bring a pod's process and its row together."""
         if pods.is_finished(pod):
             self.processes.forget(uid_of(pod))
             return
-        node = self.rows.find("nodes", pods.node(pod)) if pods.node(pod) else None
-        if pods.node(pod) and (node is None or not is_ready(node)):
-            self._lose(pod, "NodeLost")
+        node = self.rows.find("nodes", pods.node_of(pod)) if pods.node_of(pod) else None
+        if pods.node_of(pod) and (node is None or not is_ready(node)):
+            self._replace_lost(pod, "NodeLost")
             return
-        process = self.processes.look(uid_of(pod))
+        process = self.processes.read_state(uid_of(pod))
         if process.state == "exited" and not process.disrupted:
             self._note_exit(pod, process)
         elif process.state in {"exited", "lost"}:
-            self._lose(pod, "WorkerLost")
-        elif pods.leaving(pod):
+            self._replace_lost(pod, "WorkerLost")
+        elif pods.is_terminating(pod):
             if process.state == "absent":
                 self._note_exit(pod, Seen("exited", code=LOST_CODE, at=time.time()))
             self.processes.stop(uid_of(pod))
         elif process.state == "absent" and node is not None:
-            self._launch(pod)
-        elif process.state == "running" and pods.phase(pod) != "Running":
-            self._status(pod, _running(pod))
+            self._start_worker(pod)
+        elif process.state == "running" and pods.phase_of(pod) != "Running":
+            self._write_status(pod, _running_status(pod))
 
-    def _launch(self, pod: Json) -> None:
-        job_id, job_uid = pods.owner(pod)
+    def _start_worker(self, pod: Json) -> None:
+        job_id, job_uid = pods.owner_of(pod)
         extra = {**self.kit.given, "PYTHONUNBUFFERED": "1"}
         job = self.rows.find("jobs", job_id) if job_id else None
         if job is not None:
-            folder = self.kit.checkpoints(job)
+            folder = self.kit.checkpoint_folder(job)
             private_folder(folder)
             extra |= {names.ENV_JOB: job_id, names.ENV_JOB_UID: job_uid}
-            extra[names.ENV_TOKEN] = json_tree.annotations(pod).get(names.WORKER_TOKEN, "")
+            extra[names.ENV_TOKEN] = json_tree.annotations_of(pod).get(names.WORKER_TOKEN, "")
             extra[names.ENV_CHECKPOINTS] = str(folder)
-            annotations = json_tree.annotations(job)
+            annotations = json_tree.annotations_of(job)
             extra |= {name: annotations[key] for name, key in SAID if key in annotations}
-        what = launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
+        what = build_launch(pod, ambient=self.kit.ambient, extra=extra, cwd=self.kit.cwd)
         if not what.argv:
             problem = "its container has no command, and this machine runs no images"
-            self.say("NoCommand", f"command:{job_uid}", problem, pod)
+            self.write_event("NoCommand", f"command:{job_uid}", problem, pod)
             self._note_exit(pod, Seen("exited", code=127, at=time.time()))
             return
         if what.passed_over:
             warning = f"run without {', '.join(what.passed_over)}: this machine has only processes"
-            self.say("PassedOver", f"passed:{job_uid}", warning, pod)
-        log = self.kit.log(job_id or json_tree.identity(pod), pods.index(pod) or 0)
+            self.write_event("PassedOver", f"passed:{job_uid}", warning, pod)
+        log = self.kit.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
         private_folder(log.parent)
-        grace_s = float(json_tree.dig(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
+        grace_s = float(json_tree.get_in(pod, "spec", "terminationGracePeriodSeconds") or GRACE_S)
         self.processes.start(uid_of(pod), what, log=log, grace_s=grace_s)
 
     def _note_exit(self, pod: Json, seen: Seen, *, disrupted: str = "") -> None:
         """The process is gone: note it, or drop the row if it was to be deleted anyway."""
-        pod_id = json_tree.identity(pod)
-        with self.rows.writing():
+        pod_id = json_tree.object_id(pod)
+        with self.rows.write_together():
             latest = self.rows.find("pods", pod_id)
             if latest is None or uid_of(latest) != uid_of(pod):
                 return
-            if pods.leaving(latest) and not json_tree.items(latest, "metadata", "finalizers"):
+            if pods.is_terminating(latest) and not json_tree.list_at(
+                latest, "metadata", "finalizers"
+            ):
                 self.rows.remove("pods", pod_id)
             else:
                 last = self._last_word(pod) if seen.code and not disrupted else ""
-                status = terminated_status(latest, seen, disrupted, last)
+                status = build_terminated_status(latest, seen, disrupted, last)
                 self.rows.put("pods", {**latest, "status": status})
 
     def _last_word(self, pod: Json) -> str:
         """The last line that a worker wrote, as a pod with FallbackToLogsOnError shows it."""
-        job_id, _ = pods.owner(pod)
-        path = self.kit.log(job_id or json_tree.identity(pod), pods.index(pod) or 0)
+        job_id, _ = pods.owner_of(pod)
+        path = self.kit.log_path(job_id or json_tree.object_id(pod), pods.index_of(pod) or 0)
         try:
             with path.open("rb") as log:
                 log.seek(max(0, path.stat().st_size - MESSAGE_BYTES))
@@ -138,14 +140,14 @@ class Kubelet:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
-    def _lose(self, pod: Json, why: str) -> None:
+    def _replace_lost(self, pod: Json, why: str) -> None:
         """The machine went down, the guard was killed or the node is gone: clear up, replace."""
         self.processes.kill(uid_of(pod))
         self._note_exit(pod, Seen("exited", code=LOST_CODE, at=time.time()), disrupted=why)
 
-    def _status(self, pod: Json, status: Json) -> None:
-        with self.rows.writing():
-            latest = self.rows.find("pods", json_tree.identity(pod))
+    def _write_status(self, pod: Json, status: Json) -> None:
+        with self.rows.write_together():
+            latest = self.rows.find("pods", json_tree.object_id(pod))
             if latest is not None and uid_of(latest) == uid_of(pod):
                 self.rows.put("pods", {**latest, "status": status})
 
@@ -153,18 +155,18 @@ class Kubelet:
         """A folder whose pod is no more: stop what still runs, then remove it."""
         if not uid:
             return
-        if self.processes.look(uid).state in {"running", "starting"}:
+        if self.processes.read_state(uid).state in {"running", "starting"}:
             self.processes.stop(uid)
         else:
             self.processes.kill(uid)
             self.processes.forget(uid)
 
-    def say(self, why: str, once: str, words: str, pod: Json | None = None) -> None:
+    def write_event(self, why: str, once: str, words: str, pod: Json | None = None) -> None:
         """One Event; what was said before is not said again."""
         if once in self._said:
             return
         self._said.add(once)
-        job_id, job_uid = pods.owner(pod) if pod else ("", "")
+        job_id, job_uid = pods.owner_of(pod) if pod else ("", "")
         namespace, _, name = job_id.partition("/")
         event = {
             "apiVersion": "v1",
@@ -172,7 +174,7 @@ class Kubelet:
             "metadata": {
                 "name": f"{name or 'local'}.{time.time_ns():x}",
                 "namespace": namespace or "default",
-                "creationTimestamp": rfc3339(time.time()),
+                "creationTimestamp": format_rfc3339(time.time()),
             },
             "involvedObject": {
                 "kind": "Job",
@@ -192,8 +194,8 @@ def uid_of(thing: Json) -> str:
     return str(thing["metadata"].get("uid", ""))
 
 
-def _running(pod: Json) -> Json:
-    now = rfc3339(time.time())
+def _running_status(pod: Json) -> Json:
+    now = format_rfc3339(time.time())
     kinds = ("Initialized", "ContainersReady", "Ready")
     return {
         "phase": "Running",
@@ -204,14 +206,14 @@ def _running(pod: Json) -> Json:
             {"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds
         ],
         "containerStatuses": [
-            {"name": _container(pod), "ready": True, "state": {"running": {"startedAt": now}}}
+            {"name": _container_name(pod), "ready": True, "state": {"running": {"startedAt": now}}}
         ],
     }
 
 
-def terminated_status(pod: Json, seen: Seen, disrupted: str, last: str) -> Json:
-    end = rfc3339(seen.at)
-    status = {**json_tree.table(pod, "status")}
+def build_terminated_status(pod: Json, seen: Seen, disrupted: str, last: str) -> Json:
+    end = format_rfc3339(seen.at)
+    status = {**json_tree.mapping_at(pod, "status")}
     status["phase"] = "Failed" if seen.code else "Succeeded"
     status["conditions"] = [{"type": "Ready", "status": "False", "lastTransitionTime": end}]
     if disrupted:
@@ -220,9 +222,9 @@ def terminated_status(pod: Json, seen: Seen, disrupted: str, last: str) -> Json:
         )
     message_field = {"message": last} if last else {}
     state = {"terminated": {"exitCode": seen.code, "finishedAt": end, **message_field}}
-    status["containerStatuses"] = [{"name": _container(pod), "ready": False, "state": state}]
+    status["containerStatuses"] = [{"name": _container_name(pod), "ready": False, "state": state}]
     return status
 
 
-def _container(pod: Json) -> str:
-    return str(json_tree.dig(pod, "spec", "containers", 0, "name") or "")
+def _container_name(pod: Json) -> str:
+    return str(json_tree.get_in(pod, "spec", "containers", 0, "name") or "")

@@ -34,34 +34,37 @@ class Launch:
     passed_over: tuple[str, ...]
 
 
-def launch(pod: Json, *, ambient: Mapping[str, str], extra: Mapping[str, str], cwd: Path) -> Launch:
+def build_launch(
+    pod: Json, *, ambient: Mapping[str, str], extra: Mapping[str, str], cwd: Path
+) -> Launch:
     """The first container of a pod as a process; `extra` counts unless the container sets it.
 
     A container that says no PATH finds this interpreter's programs first.
     """
-    container = json_tree.dig(pod, "spec", "containers", 0) or {}
+    container = json_tree.get_in(pod, "spec", "containers", 0) or {}
     own, missing = container_env(container, pod)
     env = dict(ambient) | own_env(pod) | dict(extra) | own
     if "PATH" not in own:
         env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', os.defpath)}"
-    argv = [*json_tree.items(container, "command"), *json_tree.items(container, "args")]
+    argv = [*json_tree.list_at(container, "command"), *json_tree.list_at(container, "args")]
     folder = container.get("workingDir")
     if folder and not Path(folder).is_dir():
         missing.append(f"workingDir {folder}")
     return Launch(
-        tuple(expand(str(word), env) for word in argv),
+        tuple(expand_variables(str(word), env) for word in argv),
         env,
         str(folder if folder and Path(folder).is_dir() else cwd),
-        (*missing, *ignored_fields(pod)),
+        (*missing, *find_ignored_fields(pod)),
     )
 
 
 def own_env(pod: Json) -> dict[str, str]:
     """What the kubelet and the job controller set by themselves."""
     env = {
-        "HOSTNAME": json_tree.dig(pod, "spec", "hostname") or json_tree.identity(pod).split("/")[-1]
+        "HOSTNAME": json_tree.get_in(pod, "spec", "hostname")
+        or json_tree.object_id(pod).split("/")[-1]
     }
-    index = json_tree.annotations(pod).get(COMPLETION_INDEX)
+    index = json_tree.annotations_of(pod).get(COMPLETION_INDEX)
     if index is not None:
         env[names.ENV_INDEX] = index
     return env
@@ -70,15 +73,15 @@ def own_env(pod: Json) -> dict[str, str]:
 def container_env(container: Json, pod: Json) -> tuple[dict[str, str], list[str]]:
     env: dict[str, str] = {}
     missing = []
-    for entry in json_tree.items(container, "env"):
+    for entry in json_tree.list_at(container, "env"):
         name = str(entry.get("name", ""))
-        field = json_tree.dig(entry, "valueFrom", "fieldRef", "fieldPath")
+        field = json_tree.get_in(entry, "valueFrom", "fieldRef", "fieldPath")
         if field is not None:
             env[name] = field_value(str(field), pod)
         elif "valueFrom" in entry:
             missing.append(f"env {name}")
         else:
-            env[name] = expand(str(entry.get("value", "")), env)
+            env[name] = expand_variables(str(entry.get("value", "")), env)
     return env, missing
 
 
@@ -86,30 +89,30 @@ def field_value(path: str, pod: Json) -> str:
     """A downward API field of a pod; "" where there is nothing."""
     keyed = FIELD_KEY.fullmatch(path)
     if keyed:
-        return str(json_tree.table(pod, "metadata", keyed[1]).get(keyed[2], ""))
+        return str(json_tree.mapping_at(pod, "metadata", keyed[1]).get(keyed[2], ""))
     if path in {"status.podIP", "status.hostIP", "status.podIPs", "status.hostIPs"}:
         return ADDRESS
-    return str(json_tree.dig(pod, *path.split(".")) or "")
+    return str(json_tree.get_in(pod, *path.split(".")) or "")
 
 
-def expand(text: str, env: Mapping[str, str]) -> str:
+def expand_variables(text: str, env: Mapping[str, str]) -> str:
     """$(NAME) from the environment; an unknown one stays, $$ is a dollar sign."""
     return REFERENCE.sub(
         lambda found: "$" if found[1] is None else env.get(found[1], found[0]), text
     )
 
 
-def ignored_fields(pod: Json) -> list[str]:
-    spec = json_tree.table(pod, "spec")
-    first = json_tree.dig(spec, "containers", 0) or {}
+def find_ignored_fields(pod: Json) -> list[str]:
+    spec = json_tree.mapping_at(pod, "spec")
+    first = json_tree.get_in(spec, "containers", 0) or {}
     image = first.get("image")
     fields = [] if image in {None, "", DEFAULT_IMAGE} else [f"image {image}"]
-    volumes = [volume.get("name") for volume in json_tree.items(spec, "volumes")]
+    volumes = [volume.get("name") for volume in json_tree.list_at(spec, "volumes")]
     fields += [f"volume {name}" for name in volumes if name != ORDERS]
     fields += [
-        f"container {other.get('name')}" for other in json_tree.items(spec, "containers")[1:]
+        f"container {other.get('name')}" for other in json_tree.list_at(spec, "containers")[1:]
     ]
     return fields + [
         f"init container {container.get('name')}"
-        for container in json_tree.items(spec, "initContainers")
+        for container in json_tree.list_at(spec, "initContainers")
     ]

@@ -18,13 +18,13 @@ from typing import Final
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.local.job_controller import reconcile
+from laxity_k8s.local.job_controller import reconcile_job
 from laxity_k8s.local.kubelet import Kit, Kubelet, uid_of
 from laxity_k8s.local.processes import Processes
-from laxity_k8s.local.scheduler import bindings
+from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.local.store import Rows
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.instants import rfc3339
+from laxity_k8s.objects.instants import format_rfc3339
 
 LOG: Final = logging.getLogger(__name__)
 RETRY_S = 0.5  # after something went wrong
@@ -40,16 +40,18 @@ class Controller:
         self._again_at: dict[str, float] = {}
         self._undone: set[str] = set()  # pods whose last look went wrong
         self.kubelet = Kubelet(rows, processes, kit)
-        self._guard = Guard(self._tell)
+        self._guard = Guard(self._log_problem)
         self.seen = 0
         self.jobs: dict[str, Json] = {}
         self.pods: dict[str, Json] = {}
-        self._thread = threading.Thread(target=self._run, name="laxity-controller", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run_loop, name="laxity-controller", daemon=True
+        )
 
     def start(self) -> None:
         self._see_all()
         self.rows.listeners.append(self.wake)
-        for uid in set(self.processes.known()) - {uid_of(pod) for pod in self.pods.values()}:
+        for uid in set(self.processes.list_uids()) - {uid_of(pod) for pod in self.pods.values()}:
             self.kubelet.clear_away(uid)
         self._thread.start()
 
@@ -69,16 +71,16 @@ class Controller:
 
     def _see_all(self) -> None:
         self.seen = self.rows.revision
-        self.jobs = {json_tree.identity(job): job for job in self.rows.listing("jobs").items}
-        self.pods = {json_tree.identity(pod): pod for pod in self.rows.listing("pods").items}
+        self.jobs = {json_tree.object_id(job): job for job in self.rows.list_objects("jobs").items}
+        self.pods = {json_tree.object_id(pod): pod for pod in self.rows.list_objects("pods").items}
         self._again_at = dict.fromkeys(self.jobs, 0.0)
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         dirty = set(self.pods)
         while not self._stopping:
             try:
                 later = self.pass_over(dirty)
-                dirty = later | self._sleep(at_once=bool(later))
+                dirty = later | self._wait_for_work(at_once=bool(later))
             except Exception as error:
                 if not isinstance(error, sqlite3.Error):
                     LOG.exception("a pass failed; all is looked at anew")
@@ -94,28 +96,28 @@ class Controller:
         now = time.time()
         jobs = {job_id for job_id, retry_at in self._again_at.items() if retry_at <= now}
         jobs |= self._catch_up(dirty)
-        dirty |= {pod_id for pod_id in self._undone if pods.owner(self.pods[pod_id])[0] in jobs}
+        dirty |= {pod_id for pod_id in self._undone if pods.owner_of(self.pods[pod_id])[0] in jobs}
         for pod_id in sorted(dirty & self.pods.keys()):
             pod = self.pods[pod_id]
             self._undone.discard(pod_id)
-            if not self._guard.succeeds(pod_id, self.kubelet.tend, pod):
+            if not self._guard.run_guarded(pod_id, self.kubelet.sync_pod, pod):
                 self._undone.add(pod_id)
         later: set[str] = set()
         jobs |= self._catch_up(later)
         for job_id in sorted(jobs):
-            if not self._guard.succeeds(job_id, self._reconcile, job_id, now):
+            if not self._guard.run_guarded(job_id, self._reconcile_job, job_id, now):
                 self._again_at[job_id] = now + RETRY_S
         for pod_id in self._undone:
-            self._again_at.setdefault(pods.owner(self.pods[pod_id])[0], now + RETRY_S)
-        self._bind()
+            self._again_at.setdefault(pods.owner_of(self.pods[pod_id])[0], now + RETRY_S)
+        self._bind_pods()
         return later
 
-    def _tell(self, what: str, problem: str) -> None:
-        self.kubelet.say(
+    def _log_problem(self, what: str, problem: str) -> None:
+        self.kubelet.write_event(
             "Problem", f"{what}:{problem}", f"{what} is tried again: {problem}", self.pods.get(what)
         )
 
-    def _sleep(self, *, at_once: bool) -> set[str]:
+    def _wait_for_work(self, *, at_once: bool) -> set[str]:
         """Wait for a change, the end of a process or a time that was set; pods to look at."""
         timeout_s = None
         if at_once or self.rows.revision > self.seen:
@@ -130,7 +132,7 @@ class Controller:
         if self._wake in ready:
             ready.remove(self._wake)
             os.read(self._wake, 65_536)
-        uids = {self.processes.happened(descriptor) for descriptor in ready}
+        uids = {self.processes.take_event(descriptor) for descriptor in ready}
         for uid in uids - {uid_of(pod) for pod in self.pods.values()}:
             self.kubelet.clear_away(uid)
         return {pod_id for pod_id, pod in self.pods.items() if uid_of(pod) in uids}
@@ -140,39 +142,39 @@ class Controller:
         changes, self.seen = self.rows.changes(None, self.seen)
         jobs = set()
         for kind, change in changes:
-            key = json_tree.identity(change.object)
+            key = json_tree.object_id(change.object)
             if kind == "pods":
-                _keep(self.pods, key, change.object, gone=change.type == "DELETED")
+                _keep_current(self.pods, key, change.object, gone=change.type == "DELETED")
                 dirty.add(key)
-                jobs.add(pods.owner(change.object)[0])
+                jobs.add(pods.owner_of(change.object)[0])
                 if change.type == "DELETED":
                     self._undone.discard(key)
                     self.kubelet.clear_away(uid_of(change.object))
             elif kind == "jobs":
-                _keep(self.jobs, key, change.object, gone=change.type == "DELETED")
+                _keep_current(self.jobs, key, change.object, gone=change.type == "DELETED")
                 jobs.add(key)
             elif kind == "nodes":
                 dirty.update(self.pods)
         return jobs
 
-    def _reconcile(self, job_id: str, now: float) -> None:
+    def _reconcile_job(self, job_id: str, now: float) -> None:
         """One step of one Job, all of it in one transaction."""
         self._again_at.pop(job_id, None)
-        with self.rows.writing():
+        with self.rows.write_together():
             job = self.rows.find("jobs", job_id)
             uid = "" if job is None else uid_of(job)
-            mine = [pod for pod in self.pods.values() if pods.owner(pod)[0] == job_id]
+            mine = [pod for pod in self.pods.values() if pods.owner_of(pod)[0] == job_id]
             for pod in mine:
-                if pods.owner(pod)[1] != uid:
-                    self._delete_pod(json_tree.identity(pod), counted=True)
+                if pods.owner_of(pod)[1] != uid:
+                    self._delete_pod(json_tree.object_id(pod), counted=True)
             if job is None:
                 return
-            own = [pod for pod in mine if pods.owner(pod)[1] == uid]
-            step = reconcile(job, own, now=now, backoff=self.kit.backoff)
+            own = [pod for pod in mine if pods.owner_of(pod)[1] == uid]
+            step = reconcile_job(job, own, now=now, backoff=self.kit.backoff)
             for pod_id in step.stop:
                 self._delete_pod(pod_id, counted=True)
             for pod_id in step.counted:
-                self._uncount(pod_id)
+                self._forget_pod(pod_id)
             for pod_id in step.forget:
                 self.rows.remove("pods", pod_id)
             for pod in step.create:
@@ -190,13 +192,13 @@ class Controller:
         meta = dict(pod["metadata"])
         if counted:
             meta.pop("finalizers", None)
-        meta.setdefault("deletionTimestamp", rfc3339(time.time()))
+        meta.setdefault("deletionTimestamp", format_rfc3339(time.time()))
         if pods.is_finished(pod) and not meta.get("finalizers"):
             self.rows.remove("pods", pod_id)
         else:
             self.rows.put("pods", {**pod, "metadata": meta})
 
-    def _uncount(self, pod_id: str) -> None:
+    def _forget_pod(self, pod_id: str) -> None:
         pod = self.rows.find("pods", pod_id)
         if pod is None:
             return
@@ -206,27 +208,27 @@ class Controller:
         else:
             self.rows.put("pods", {**pod, "metadata": meta})
 
-    def _bind(self) -> None:
+    def _bind_pods(self) -> None:
         waiting = [
             pod
             for pod in self.pods.values()
-            if not (pods.node(pod) or pods.is_finished(pod) or pods.leaving(pod))
+            if not (pods.node_of(pod) or pods.is_finished(pod) or pods.is_terminating(pod))
         ]
         if not waiting:
             return
-        nodes = self.rows.listing("nodes").items
-        node_of = bindings(waiting, self.pods.values(), nodes, self.jobs, self._guard)
+        nodes = self.rows.list_objects("nodes").items
+        node_of = find_bindings(waiting, self.pods.values(), nodes, self.jobs, self._guard)
         for pod_id, node in node_of.items():
             self._guard(pod_id, self._bind_one, pod_id, node)
 
     def _bind_one(self, pod_id: str, node: str) -> None:
-        with self.rows.writing():
+        with self.rows.write_together():
             pod = self.rows.find("pods", pod_id)
             if pod is not None:
                 self.rows.put("pods", {**pod, "spec": {**pod["spec"], "nodeName": node}})
 
 
-def _keep(cache: dict[str, Json], key: str, thing: Json, *, gone: bool) -> None:
+def _keep_current(cache: dict[str, Json], key: str, thing: Json, *, gone: bool) -> None:
     if gone:
         cache.pop(key, None)
     else:

@@ -64,7 +64,7 @@ class Processes:
             "grace_s": grace_s,
             "boot": self.boot,
         }
-        shim.note(str(folder / "task.json"), task)
+        shim.write_note(str(folder / "task.json"), task)
         (folder / "task.json").chmod(0o600)
         ready, ready_in = os.pipe()
         command = [sys.executable, "-I", "-S", shim.__file__, str(folder), str(ready_in)]
@@ -81,9 +81,9 @@ class Processes:
         self._ready[ready] = uid
         self._fresh[uid] = guard.pid
         guard.returncode = 0  # reaped through its descriptor, not by subprocess
-        self._watch(uid, guard.pid)
+        self._watch_guard(uid, guard.pid)
 
-    def look(self, uid: str) -> Seen:
+    def read_state(self, uid: str) -> Seen:
         """What is true of a pod's worker now."""
         folder = self.folder / uid
         ended = read_exit(folder)
@@ -91,11 +91,11 @@ class Processes:
             return ended
         if uid in self._ready.values():
             return Seen("starting", guard=self._fresh.get(uid, 0))
-        started = _read(folder / "started.json")
+        started = _read_json(folder / "started.json")
         if started is None:
             return Seen("absent")
-        if started["boot"] == self.boot and alive(started["pid"], started["ticks"]):
-            self._watch(uid, int(started["pid"]))
+        if started["boot"] == self.boot and is_alive(started["pid"], started["ticks"]):
+            self._watch_guard(uid, int(started["pid"]))
             return Seen("running", guard=int(started["pid"]))
         return read_exit(folder) or Seen("lost")  # it may have ended between the two looks
 
@@ -105,13 +105,13 @@ class Processes:
 
     def stop(self, uid: str) -> None:
         """Ask a running worker to stop; its guard sees to the grace. Asked once per service."""
-        process = self.look(uid)
+        process = self.read_state(uid)
         if process.state == "running" and uid not in self._asked:
             self._asked.add(uid)
             with suppress(ProcessLookupError):
                 os.kill(process.guard, signal.SIGTERM)
 
-    def bar(self, uid: str) -> None:
+    def bar_start(self, uid: str) -> None:
         """From now on no guard begins with this worker: one on its way finds it ended.
 
         A guard that has the lock is waited for, for the moment until it says that it began.
@@ -124,7 +124,7 @@ class Processes:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if not (folder / "started.json").exists():
                     ended: dict[str, object] = {"code": shim.LOST, "at": time.time(), "lost": True}
-                    shim.note(str(folder / "exit.json"), ended)
+                    shim.write_note(str(folder / "exit.json"), ended)
             except BlockingIOError:
                 if time.monotonic() < end_at:
                     time.sleep(0.005)
@@ -135,8 +135,8 @@ class Processes:
 
     def kill(self, uid: str) -> None:
         """End the guard and all that its worker started, at once."""
-        self.bar(uid)
-        process = self.look(uid)
+        self.bar_start(uid)
+        process = self.read_state(uid)
         if process.guard:
             with suppress(ProcessLookupError):
                 os.kill(process.guard, signal.SIGKILL)
@@ -150,14 +150,14 @@ class Processes:
         self._asked.discard(uid)
         self._fresh.pop(uid, None)
 
-    def known(self) -> list[str]:
+    def list_uids(self) -> list[str]:
         """Uids of all pods that have a folder."""
         return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
 
     def descriptors(self) -> list[int]:
         return [*self._ready, *self._ends]
 
-    def happened(self, descriptor: int) -> str:
+    def take_event(self, descriptor: int) -> str:
         """A descriptor is readable: close it; the uid of the pod to look at."""
         uid = self._ready.pop(descriptor, None) or self._ends.pop(descriptor, "")
         with suppress(ChildProcessError, OSError):
@@ -171,21 +171,21 @@ class Processes:
         self._ready.clear()
         self._ends.clear()
 
-    def _watch(self, uid: str, guard: int) -> None:
+    def _watch_guard(self, uid: str, guard: int) -> None:
         if uid not in self._ends.values():
             with suppress(ProcessLookupError):
                 self._ends[os.pidfd_open(guard)] = uid
 
 
 def read_exit(folder: Path) -> Seen | None:
-    ended = _read(folder / "exit.json")
+    ended = _read_json(folder / "exit.json")
     if ended is None:
         return None
     disrupted = bool(ended.get("lost")) or (folder / "disrupted").exists()
     return Seen("exited", code=int(ended["code"]), at=float(ended["at"]), disrupted=disrupted)
 
 
-def alive(pid: int, ticks: int) -> bool:
+def is_alive(pid: int, ticks: int) -> bool:
     """Is it still the process that started then? A zombie is not alive."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -204,7 +204,7 @@ def pids_of(uid: str) -> Iterator[int]:
                     yield int(path.name)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_json(path: Path) -> dict[str, Any] | None:
     try:
         document: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:

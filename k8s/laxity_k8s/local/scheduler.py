@@ -11,13 +11,13 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import offers
+from laxity_k8s.objects.accelerator_nodes import count_offered
 from laxity_k8s.objects.affinity import node_names_for
-from laxity_k8s.objects.node_constraints import asks_of, suits
-from laxity_k8s.objects.nodes import assigned_nodes, usable
+from laxity_k8s.objects.node_constraints import asks_of, is_suited
+from laxity_k8s.objects.nodes import is_usable, read_assigned_nodes
 
 
-def bindings(
+def find_bindings(
     waiting: Iterable[Json],
     placed: Iterable[Json],
     nodes: Iterable[Json],
@@ -28,37 +28,42 @@ def bindings(
 
     A pod that cannot be read is the guard's.
     """
-    there = {json_tree.identity(node): node for node in nodes if usable(node)}
-    free = {name: sum(offers(node).values()) for name, node in there.items()}
+    there = {json_tree.object_id(node): node for node in nodes if is_usable(node)}
+    free = {name: sum(count_offered(node).values()) for name, node in there.items()}
     for pod in placed:
-        if pods.node(pod) in free and not pods.is_finished(pod):
-            free[pods.node(pod)] -= pods.gpus(pod)
+        if pods.node_of(pod) in free and not pods.is_finished(pod):
+            free[pods.node_of(pod)] -= pods.count_gpus(pod)
     node_of: dict[str, str] = {}
-    for pod in sorted(waiting, key=_turn):
-        node = guard(json_tree.identity(pod), _choice, pod, free, there, jobs)
+    for pod in sorted(waiting, key=_turn_key):
+        node = guard(json_tree.object_id(pod), _choose_node, pod, free, there, jobs)
         if node is not None:
-            free[node] -= pods.gpus(pod)
-            node_of[json_tree.identity(pod)] = node
+            free[node] -= pods.count_gpus(pod)
+            node_of[json_tree.object_id(pod)] = node
     return node_of
 
 
-def _choice(
+def _choose_node(
     pod: Json, free: Mapping[str, int], there: Mapping[str, Json], jobs: Mapping[str, Json]
 ) -> str | None:
-    may, needed, index, asks = node_names_for(pod), pods.gpus(pod), pods.index(pod), asks_of(pod)
+    may, needed, index, asks = (
+        node_names_for(pod),
+        pods.count_gpus(pod),
+        pods.index_of(pod),
+        asks_of(pod),
+    )
     open_nodes = [
         name
         for name in free
-        if free[name] >= needed and (may is None or name in may) and suits(asks, there[name])
+        if free[name] >= needed and (may is None or name in may) and is_suited(asks, there[name])
     ]
-    job = jobs.get(pods.owner(pod)[0])
-    wanted = assigned_nodes(job) if job is not None else ()
+    job = jobs.get(pods.owner_of(pod)[0])
+    wanted = read_assigned_nodes(job) if job is not None else ()
     if index is not None and index < len(wanted) and wanted[index] in open_nodes:
         return wanted[index]
     return min(open_nodes, key=lambda name: (free[name], name), default=None)
 
 
-def _turn(pod: Json) -> tuple[str, int, str]:
-    index = pods.index(pod)
-    created = str(json_tree.dig(pod, "metadata", "creationTimestamp"))
-    return created, -1 if index is None else index, json_tree.identity(pod)
+def _turn_key(pod: Json) -> tuple[str, int, str]:
+    index = pods.index_of(pod)
+    created = str(json_tree.get_in(pod, "metadata", "creationTimestamp"))
+    return created, -1 if index is None else index, json_tree.object_id(pod)

@@ -35,7 +35,7 @@ class Output:
 
     def __init__(self, path: str, limit_bytes: int) -> None:
         self.path, self.limit_bytes = path, limit_bytes
-        self._open()
+        self._open_file()
 
     def write(self, chunk: bytes) -> None:
         os.write(self.file, chunk)
@@ -43,9 +43,9 @@ class Output:
         if self.size > self.limit_bytes:
             os.replace(self.path, f"{self.path}.1")  # noqa: PTH105 - pathlib would double the start
             os.close(self.file)
-            self._open()
+            self._open_file()
 
-    def _open(self) -> None:
+    def _open_file(self) -> None:
         self.file = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self.file).st_size
 
@@ -67,7 +67,7 @@ class Guard:
         guard = os.getpid()
         self.worker = os.fork()
         if self.worker == 0:
-            _become(task, pipe_in, guard)
+            _become_worker(task, pipe_in, guard)
         os.close(pipe_in)
 
     def stop(self, *_: object) -> None:
@@ -117,7 +117,7 @@ def ignore_signal(*_: object) -> None:
     """The wake-up descriptor says it; the signal needs no more."""
 
 
-def _become(task: dict[str, Any], output: int, guard: int) -> None:
+def _become_worker(task: dict[str, Any], output: int, guard: int) -> None:
     """In the child: turn into the worker. Never returns."""
     try:
         os.setpgid(0, 0)
@@ -145,7 +145,7 @@ def _become(task: dict[str, Any], output: int, guard: int) -> None:
         os._exit(127)
 
 
-def note(path: str, value: dict[str, object]) -> None:
+def write_note(path: str, value: dict[str, object]) -> None:
     """Write a JSON file so that it is there whole or not at all."""
     with open(f"{path}.new", "w", encoding="utf-8") as file:  # noqa: PTH123 - the fewest imports
         json.dump(value, file)
@@ -173,18 +173,18 @@ def main(folder: str, ready: int) -> int:
     if os.path.exists(f"{folder}/exit.json"):  # noqa: PTH110
         return 0
     if os.path.exists(f"{folder}/started.json"):  # noqa: PTH110
-        note(f"{folder}/exit.json", {"code": LOST, "at": time.time(), "lost": True})
+        write_note(f"{folder}/exit.json", {"code": LOST, "at": time.time(), "lost": True})
         return 0
     with open(f"{folder}/task.json", encoding="utf-8") as file:  # noqa: PTH123
         task = json.load(file)
     own = os.getpid()
     mark: dict[str, object] = {"pid": own, "ticks": start_ticks(own), "boot": task["boot"]}
-    note(f"{folder}/started.json", mark)
+    write_note(f"{folder}/started.json", mark)
     guard = Guard(task)
     os.close(ready)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     code = guard.wait()
-    note(f"{folder}/exit.json", {"code": code, "at": time.time()})
+    write_note(f"{folder}/exit.json", {"code": code, "at": time.time()})
     return 0
 
 

@@ -13,7 +13,7 @@ from laxity_k8s.local.processes import Processes
 DOWN_MARGIN_S = 10.0  # past the longest grace, before what is left is killed
 
 
-def claim(home: Path) -> int:
+def lock_home(home: Path) -> int:
     """Take the folder for this process, until the descriptor is closed; ApiError 423 if it is taken."""
     lock = os.open(home / "cluster.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
@@ -38,17 +38,19 @@ def stop_workers(home: Path) -> int:
     """
     if not (home / "pods").is_dir():
         return 0
-    lock = claim(home)
+    lock = lock_home(home)
     processes = Processes(home / "pods")
     try:
-        for uid in processes.known():
-            processes.bar(uid)
-        running = [uid for uid in processes.known() if processes.look(uid).state == "running"]
+        for uid in processes.list_uids():
+            processes.bar_start(uid)
+        running = [
+            uid for uid in processes.list_uids() if processes.read_state(uid).state == "running"
+        ]
         for uid in running:
             processes.disrupt(uid)
             processes.stop(uid)
         _await_gone(processes, running, grace_s=_longest_grace(home))
-        for uid in processes.known():
+        for uid in processes.list_uids():
             processes.kill(uid)
         return len(running)
     finally:
@@ -58,13 +60,13 @@ def stop_workers(home: Path) -> int:
 
 def _await_gone(processes: Processes, uids: list[str], *, grace_s: float) -> None:
     end_at = time.monotonic() + grace_s + DOWN_MARGIN_S
-    while any(processes.look(uid).state == "running" for uid in uids):
+    while any(processes.read_state(uid).state == "running" for uid in uids):
         left_s = end_at - time.monotonic()
         if left_s <= 0:
             return
         ready, _, _ = select.select(processes.descriptors(), [], [], left_s)
         for descriptor in ready:
-            processes.happened(descriptor)
+            processes.take_event(descriptor)
 
 
 def _longest_grace(home: Path) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 
 from laxity.private_files import private_file
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing
-from laxity_k8s.json_tree import identity, labels
+from laxity_k8s.json_tree import labels_of, object_id
 
 KEPT_CHANGES = 20_000
 SCHEMA = """
@@ -47,7 +47,7 @@ class Rows:
         self._sql.executescript(SCHEMA)
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def write_together(self) -> Iterator[None]:
         """All or nothing: what is written inside is one transaction, and one look for watchers."""
         with self._lock:
             if self._depth == 0:
@@ -78,7 +78,7 @@ class Rows:
             row = self._sql.execute(
                 "SELECT body FROM objects WHERE kind = ? AND id = ?", (kind, object_id)
             ).fetchone()
-        return None if row is None else _read(row[0])
+        return None if row is None else _read_body(row[0])
 
     def get(self, kind: Kind, object_id: str) -> Json:
         item = self.find(kind, object_id)
@@ -86,41 +86,42 @@ class Rows:
             raise ApiError(f'{kind} "{object_id}" not found', status=404)
         return item
 
-    def listing(self, kind: Kind, selector: str = "") -> Listing:
+    def list_objects(self, kind: Kind, selector: str = "") -> Listing:
         with self._lock:
             rows = self._sql.execute(
                 "SELECT body FROM objects WHERE kind = ? ORDER BY id", (kind,)
             ).fetchall()
             revision = self.revision
-        items = (_read(body) for (body,) in rows)
+        items = (_read_body(body) for (body,) in rows)
         return Listing(
-            tuple(thing for thing in items if selects(selector, labels(thing))), str(revision)
+            tuple(thing for thing in items if is_selected(selector, labels_of(thing))),
+            str(revision),
         )
 
     def put(self, kind: Kind, thing: Mapping[str, Any]) -> Json:
         """Write an object as it is, with a new resourceVersion; nothing happens if it is equal."""
-        key = identity(thing)
-        with self.writing():
+        key = object_id(thing)
+        with self.write_together():
             before = self.find(kind, key)
             if before is not None and before == thing:
                 return before
             written = json.loads(json.dumps(thing))
-            revision = self._log(kind, "ADDED" if before is None else "MODIFIED")
+            revision = self._log_change(kind, "ADDED" if before is None else "MODIFIED")
             written["metadata"]["resourceVersion"] = str(revision)
             body = json.dumps(written)
             self._sql.execute("UPDATE changes SET body = ? WHERE revision = ?", (body, revision))
             self._sql.execute(
                 "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (kind, key, revision, body)
             )
-        return _read(body)
+        return _read_body(body)
 
     def remove(self, kind: Kind, object_id: str) -> None:
         """The object is gone; a missing one is no error."""
-        with self.writing():
+        with self.write_together():
             gone = self.find(kind, object_id)
             if gone is None:
                 return
-            revision = self._log(kind, "DELETED")
+            revision = self._log_change(kind, "DELETED")
             gone["metadata"]["resourceVersion"] = str(revision)
             self._sql.execute(
                 "UPDATE changes SET body = ? WHERE revision = ?", (json.dumps(gone), revision)
@@ -143,12 +144,12 @@ class Rows:
             ).fetchall()
             latest = self.revision
         return [
-            (name, Change(type=change, object=_read(body))) for name, change, body in rows
+            (name, Change(type=change, object=_read_body(body))) for name, change, body in rows
         ], latest
 
     def compact(self) -> None:
         """Drop the oldest lines of the change log."""
-        with self.writing():
+        with self.write_together():
             self._sql.execute(
                 "DELETE FROM changes WHERE revision <= ?", (self.revision - KEPT_CHANGES,)
             )
@@ -157,14 +158,14 @@ class Rows:
         with self._lock:
             self._sql.close()
 
-    def _log(self, kind: Kind, change: str) -> int:
+    def _log_change(self, kind: Kind, change: str) -> int:
         row = self._sql.execute(
             "INSERT INTO changes (kind, type, body) VALUES (?, ?, '')", (kind, change)
         )
         return int(row.lastrowid or 0)
 
 
-def selects(selector: str, found: Mapping[str, str]) -> bool:
+def is_selected(selector: str, found: Mapping[str, str]) -> bool:
     """Does "label=value" or "label" select an object with these labels? Empty selects all."""
     if not selector:
         return True
@@ -172,6 +173,6 @@ def selects(selector: str, found: Mapping[str, str]) -> bool:
     return found.get(label) == value if equals else label in found
 
 
-def _read(body: str) -> Json:
+def _read_body(body: str) -> Json:
     thing: Json = json.loads(body)
     return thing

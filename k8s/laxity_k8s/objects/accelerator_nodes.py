@@ -12,12 +12,12 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 
 
-def site(machine: str, resource: str) -> str:
+def site_name(machine: str, resource: str) -> str:
     """The node that plans know for this accelerator of a machine."""
     return machine if resource == GPU else f"{machine}/{resource}"
 
 
-def machine(name: str) -> str:
+def machine_name(name: str) -> str:
     """The machine of a site."""
     return name.partition("/")[0]
 
@@ -26,15 +26,15 @@ def resource_of(name: str) -> str:
     return name.partition("/")[2] or GPU
 
 
-def machines(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(machine, names))
+def machine_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(machine_name, names))
 
 
-def offers(node: Json) -> dict[str, int]:
+def count_offered(node: Json) -> dict[str, int]:
     """How many of each accelerator a machine has for pods; none where it has 0 of them."""
     there = {
-        **json_tree.table(node, "status", "capacity"),
-        **json_tree.table(node, "status", "allocatable"),
+        **json_tree.mapping_at(node, "status", "capacity"),
+        **json_tree.mapping_at(node, "status", "allocatable"),
     }
-    counts = {name: pods.count(there[name]) for name in there if is_accelerator(name)}
+    counts = {name: pods.count_of(there[name]) for name in there if is_accelerator(name)}
     return {name: count for name, count in counts.items() if count}

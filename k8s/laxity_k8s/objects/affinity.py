@@ -23,20 +23,20 @@ NAME = "metadata.name"
 HEAVIEST = 100  # weight of a preference, by the API
 
 
-def onto(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | None:
+def affinity_patch(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | None:
     """The patch of spec.template that sends its pods to these nodes; None if they go there already.
 
     `nodes` has one entry per worker; to `roomy` ones it may grow later.
     """
-    spec = json_tree.table(job, "spec", "template", "spec")
-    old = json_tree.items(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+    spec = json_tree.mapping_at(job, "spec", "template", "spec")
+    old = json_tree.list_at(spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms")
     terms = [
         {**term, "matchFields": [*term.get("matchFields", []), name_field(node)]}
         for term in own_terms(old)
         for node in sorted({*nodes, *roomy})
     ]
-    preferred = json_tree.items(spec, "affinity", "nodeAffinity", PREFERRED)
-    wished = [*_own_preferences(preferred), *_preferences(nodes, roomy)]
+    preferred = json_tree.list_at(spec, "affinity", "nodeAffinity", PREFERRED)
+    wished = [*_own_preferences(preferred), *_build_preferences(nodes, roomy)]
     if terms == old and wished == preferred:
         return None
     affinity: Json = {REQUIRED: {"nodeSelectorTerms": terms}}
@@ -45,7 +45,7 @@ def onto(job: Json, nodes: Sequence[str], roomy: Sequence[str] = ()) -> Json | N
     return {"spec": {"affinity": {"nodeAffinity": affinity}}}
 
 
-def roomy(
+def find_roomy(
     nodes: Mapping[str, Node], freest: Iterable[Node], row: Job, decisions: Sequence[Decision]
 ) -> list[str]:
     """Nodes that an elastic job may grow onto later: as few as hold its greatest width.
@@ -68,7 +68,7 @@ def roomy(
     return preferred_nodes
 
 
-def _preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
+def _build_preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
     """The more workers are meant for a node the heavier; none where all nodes are alike."""
     if not roomy and len(set(nodes)) < 2:  # as nearly always: no need to count
         return []
@@ -87,11 +87,11 @@ def _preferences(nodes: Sequence[str], roomy: Sequence[str]) -> list[Json]:
 
 def preference_weights(template: Json) -> dict[str, int]:
     """Our preferences of a template: the weight of each node that has one."""
-    preferred = json_tree.items(template, "spec", "affinity", "nodeAffinity", PREFERRED)
+    preferred = json_tree.list_at(template, "spec", "affinity", "nodeAffinity", PREFERRED)
     return {
-        str(node): pods.count(item.get("weight"))
+        str(node): pods.count_of(item.get("weight"))
         for item in preferred
-        for field in json_tree.items(item, "preference", "matchFields")
+        for field in json_tree.list_at(item, "preference", "matchFields")
         if field.get("key") == NAME
         for node in field.get("values", ())
     }
@@ -103,7 +103,8 @@ def _own_preferences(preferences: Sequence[Json]) -> list[Json]:
         item
         for item in preferences
         if not any(
-            field.get("key") == NAME for field in json_tree.items(item, "preference", "matchFields")
+            field.get("key") == NAME
+            for field in json_tree.list_at(item, "preference", "matchFields")
         )
     ]
 
@@ -131,7 +132,7 @@ def name_field(node: str) -> Json:
 
 def node_names_for(template: Json) -> frozenset[str] | None:
     """Names of the nodes that a pod or a template may go to; None if any will do."""
-    terms = json_tree.items(
+    terms = json_tree.list_at(
         template,
         "spec",
         "affinity",
@@ -139,12 +140,12 @@ def node_names_for(template: Json) -> frozenset[str] | None:
         "requiredDuringSchedulingIgnoredDuringExecution",
         "nodeSelectorTerms",
     )
-    if not terms or not all(_names(term) for term in terms):
+    if not terms or not all(_read_names(term) for term in terms):
         return None
-    return frozenset(name for term in terms for name in _names(term))
+    return frozenset(name for term in terms for name in _read_names(term))
 
 
-def _names(term: Mapping[str, Any]) -> list[str]:
+def _read_names(term: Mapping[str, Any]) -> list[str]:
     return [
         str(name)
         for field in term.get("matchFields", [])

@@ -16,7 +16,7 @@ from laxity.job.pod_template import literal
 from laxity.parsing import whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.status_annotation import mapping
+from laxity_k8s.objects.status_annotation import parse_mapping
 from laxity_scheduler.live import Report
 
 LONGEST_NAME: Final = 63
@@ -33,13 +33,13 @@ class Origin:
     epochs: int = 0
 
 
-def origin(job: Json) -> Origin:
+def origin_of(job: Json) -> Origin:
     """Where this Job's training began: with itself, unless it goes on from an earlier attempt."""
     own = Origin(str(job["metadata"]["name"]), str(job["metadata"].get("uid", "")))
-    text = json_tree.annotations(job).get(names.TRAINING)
+    text = json_tree.annotations_of(job).get(names.TRAINING)
     if text is None:
         return own
-    document = mapping(text)  # {} if somebody wrote it by hand and it makes no sense
+    document = parse_mapping(text)  # {} if somebody wrote it by hand and it makes no sense
     name, uid, epochs = (
         document.get("name"),
         document.get("uid"),
@@ -54,15 +54,15 @@ def origin(job: Json) -> Origin:
 def epochs_done(job: Json, report: Report) -> int:
     """Epochs that this Job has, those of earlier attempts too, before its workers say so."""
     done = report.progress.epochs_done
-    return done if done or report.formed else origin(job).epochs
+    return done if done or report.formed else origin_of(job).epochs
 
 
-def attempt(job: Json) -> int:
-    return whole_number(json_tree.annotations(job).get(names.ATTEMPT), least=1) or 1
+def attempt_number(job: Json) -> int:
+    return whole_number(json_tree.annotations_of(job).get(names.ATTEMPT), least=1) or 1
 
 
 def begins_anew(job: Json) -> bool:
-    return json_tree.annotations(job).get(names.FRESH) == "true"
+    return json_tree.annotations_of(job).get(names.FRESH) == "true"
 
 
 def next_attempt(job: Json, before: Json, report: Report) -> Json:
@@ -70,21 +70,21 @@ def next_attempt(job: Json, before: Json, report: Report) -> Json:
 
     It goes on in the training's folder unless it begins anew; `report` is that of the Job before.
     """
-    number = attempt(before) + 1
+    number = attempt_number(before) + 1
     base = str(before["metadata"]["name"]).removesuffix(f"-a{number - 1}")
     suffix = f"-a{number}"
     name = f"{base[: LONGEST_NAME - len(suffix)].rstrip('-')}{suffix}"
-    annotations = {**json_tree.annotations(job), names.ATTEMPT: str(number)}
-    first = json_tree.annotations(before).get(names.SUBMITTED_AT)
+    annotations = {**json_tree.annotations_of(job), names.ATTEMPT: str(number)}
+    first = json_tree.annotations_of(before).get(names.SUBMITTED_AT)
     if first is not None:
         annotations[names.SUBMITTED_AT] = first
     again: Json = copy.deepcopy(job)
     again["metadata"] |= {"name": name, "annotations": annotations}
-    for row in json_tree.items(again, "spec", "template", "spec", "containers", 0, "env"):
+    for row in json_tree.list_at(again, "spec", "template", "spec", "containers", 0, "env"):
         if row.get("name") == names.ENV_JOB:
             row["value"] = f"{again['metadata']['namespace']}/{name}"
     if not begins_anew(job):
-        began = origin(before)
+        began = origin_of(before)
         _go_on(again, Origin(began.name, began.uid, epochs_done(before, report)))
     return again
 
@@ -92,8 +92,8 @@ def next_attempt(job: Json, before: Json, report: Report) -> Json:
 def _go_on(job: Json, began: Origin) -> None:
     """Let the Job's workers use the folder of this training."""
     job["metadata"]["annotations"][names.TRAINING] = json.dumps(asdict(began))
-    for container in json_tree.items(job, "spec", "template", "spec", "containers")[:1]:
-        rows = json_tree.items(container, "env")
+    for container in json_tree.list_at(job, "spec", "template", "spec", "containers")[:1]:
+        rows = json_tree.list_at(container, "env")
         for row in rows:
             if row.get("name") == names.ENV_CHECKPOINTS and isinstance(row.get("value"), str):
                 own, first = f"$({names.ENV_JOB_UID})", f"$({names.ENV_TRAINING})"

@@ -8,16 +8,16 @@ from laxity_scheduler.model.job import FOREVER
 FINAL = ("Complete", "Failed")
 
 
-def condition(job: Json, kind: str) -> str:
+def read_condition(job: Json, kind: str) -> str:
     """The status "True" or "False" of a condition, or "" where there is none."""
-    for row in json_tree.items(job, "status", "conditions"):
-        if json_tree.dig(row, "type") == kind:
+    for row in json_tree.list_at(job, "status", "conditions"):
+        if json_tree.get_in(row, "type") == kind:
             return str(row.get("status", ""))
     return ""
 
 
 def is_finished(job: Json) -> bool:
-    return any(condition(job, kind) == "True" for kind in FINAL)
+    return any(read_condition(job, kind) == "True" for kind in FINAL)
 
 
 def end_instant(job: Json) -> float:
@@ -25,7 +25,7 @@ def end_instant(job: Json) -> float:
     if not is_finished(job):
         return FOREVER
     instants = [
-        instant_at(json_tree.dig(row, "lastTransitionTime"))
-        for row in json_tree.items(job, "status", "conditions")
+        instant_at(json_tree.get_in(row, "lastTransitionTime"))
+        for row in json_tree.list_at(job, "status", "conditions")
     ]
     return max((instant for instant in instants if instant is not None), default=FOREVER)

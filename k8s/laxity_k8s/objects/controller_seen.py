@@ -10,7 +10,7 @@ seen the condition would tell nothing.
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.conditions import condition, is_finished
+from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.status_annotation import read_status
 
 
@@ -20,17 +20,17 @@ def is_observed(job: Json) -> bool:
     A Job that was let run before its controller had ever seen it has no condition, nor a start time.
     """
     suspended_condition, suspended = (
-        condition(job, "Suspended"),
-        bool(json_tree.dig(job, "spec", "suspend")),
+        read_condition(job, "Suspended"),
+        bool(json_tree.get_in(job, "spec", "suspend")),
     )
     if suspended:
         return suspended_condition == "True" or read_status(job).wanted is None
-    return suspended_condition != "True" and bool(json_tree.dig(job, "status", "startTime"))
+    return suspended_condition != "True" and bool(json_tree.get_in(job, "status", "startTime"))
 
 
 def may_come(job: Json) -> int:
     """Workers of a suspended Job that its controller, which has not seen that, may still start."""
-    if not json_tree.dig(job, "spec", "suspend") or is_observed(job) or is_finished(job):
+    if not json_tree.get_in(job, "spec", "suspend") or is_observed(job) or is_finished(job):
         return 0
-    done = pods.count(json_tree.dig(job, "status", "succeeded"))
-    return max(0, pods.count(json_tree.dig(job, "spec", "parallelism")) - done)
+    done = pods.count_of(json_tree.get_in(job, "status", "succeeded"))
+    return max(0, pods.count_of(json_tree.get_in(job, "spec", "parallelism")) - done)

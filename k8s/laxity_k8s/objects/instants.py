@@ -10,7 +10,7 @@ LAST: Final = datetime.fromtimestamp(LAST_AT, UTC)
 EPOCH: Final = datetime.fromtimestamp(0.0, UTC)
 
 
-def rfc3339(at: float) -> str:
+def format_rfc3339(at: float) -> str:
     """An instant as Kubernetes writes it, to the microsecond where it is not a whole second.
 
     One before 1970 or beyond the calendar becomes the first or the last that there is.

@@ -77,7 +77,7 @@ JOB: Final[dict[str, Any]] = {
 }
 
 
-def misfits(value: Any, shape: Any, where: str = "") -> list[str]:
+def type_errors(value: Any, shape: Any, where: str = "") -> list[str]:
     """What has another type than the shape says, by its path. Missing fields and null are fine."""
     if value is None:
         return []
@@ -102,5 +102,5 @@ def misfits(value: Any, shape: Any, where: str = "") -> list[str]:
     return problems + [
         problem
         for place, value_inside, wanted in inside
-        for problem in misfits(value_inside, wanted, place)
+        for problem in type_errors(value_inside, wanted, place)
     ]

@@ -22,18 +22,18 @@ from laxity.parsing import finite_number, instant_at, whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import offers, site
+from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
 from laxity_k8s.objects.attempts import epochs_done
-from laxity_k8s.objects.conditions import condition, is_finished
+from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.controller_seen import is_observed, may_come
-from laxity_k8s.objects.nodes import assigned_nodes, is_cordoned, unready_at, usable
+from laxity_k8s.objects.nodes import is_cordoned, is_usable, read_assigned_nodes, unready_at
 from laxity_k8s.objects.spec_cache import read_spec
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
-    mapping,
+    digest_terms,
+    parse_mapping,
     read_status,
-    terms,
-    verdict,
+    read_verdict,
 )
 from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.live import Report
@@ -66,13 +66,13 @@ class BadJob:
 
 def is_managed(job: Json) -> bool:
     """Ours: laxity's label, and not Kueue's."""
-    labels = json_tree.labels(job)
+    labels = json_tree.labels_of(job)
     return labels.get(names.MANAGED) == "true" and names.KUEUE_QUEUE not in labels
 
 
-def live(job: Json) -> bool:
+def is_live(job: Json) -> bool:
     """Ours, neither finished nor being deleted."""
-    deleted = json_tree.dig(job, "metadata", "deletionTimestamp")
+    deleted = json_tree.get_in(job, "metadata", "deletionTimestamp")
     return is_managed(job) and not deleted and not is_finished(job)
 
 
@@ -98,9 +98,9 @@ def job_row(
         spec = spec_of(job)
     except QoSError as error:
         problems = tuple(f"{where}: {what}" for where, what in error.problems)
-        return BadJob(json_tree.identity(job), problems)
+        return BadJob(json_tree.object_id(job), problems)
     had_time = due_at <= now or bool(displaced)
-    row = _row(
+    row = _build_row(
         job, spec, own, report, largest=largest, had_time=had_time, displaced=displaced, now=now
     )
     return replace(row, eligible=eligible) if eligible else row
@@ -114,7 +114,7 @@ def start_instant(job: Json) -> float:
 
 def spec_of(job: Json) -> TrainingSpec:
     """What its user declared. QoSError names every wrong field."""
-    asks = pods.accelerators_of(json_tree.table(job, "spec", "template"))
+    asks = pods.accelerators_of(json_tree.mapping_at(job, "spec", "template"))
     try:
         spec = read_spec(job)
     except QoSError as error:
@@ -127,7 +127,7 @@ def spec_of(job: Json) -> TrainingSpec:
     return spec
 
 
-def _row(
+def _build_row(
     job: Json,
     spec: TrainingSpec,
     own: Sequence[Json],
@@ -138,25 +138,25 @@ def _row(
     displaced: Mapping[int, str],
     now: float,
 ) -> Job:
-    state, annotations = read_status(job), json_tree.annotations(job)
-    submitted_at, claimed_at = submission(job, spec), submission_claim(spec)
-    workers = width(job)
+    state, annotations = read_status(job), json_tree.annotations_of(job)
+    submitted_at, claimed_at = submitted_at_of(job, spec), submission_claim(spec)
+    workers = current_width(job)
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
-    stop = mapping(annotations.get(names.STOP))
+    stop = parse_mapping(annotations.get(names.STOP))
     since = max(state.since, min(report.since, now) if heard else 0.0, submitted_at)
-    told_verdict = verdict(job)
+    told_verdict = read_verdict(job)
     return Job(
         id=spec.id,
-        workload=shared_workload(Workload.of(spec)),
+        workload=intern_workload(Workload.of(spec)),
         submitted_at=submitted_at,
         deadline_at=spec.qos.deadline_at(counts_from(claimed_at, creation_instant(job))),
         service_class=spec.qos.service_class,
-        widths=widths(spec.qos, job, largest),
+        widths=allowed_widths(spec.qos, job, largest),
         gpus_per_worker=spec.qos.gpus_per_worker,
         workers=workers,
-        nodes=places(job, own, workers),
-        terminating_workers=leaving(job, own, workers),
-        progress=_progress(job, report),
+        nodes=find_places(job, own, workers),
+        terminating_workers=count_leaving(job, own, workers),
+        progress=_read_progress(job, report),
         since=since,
         attained_gpu_s=state.attained_gpu_s
         + workers * spec.qos.gpus_per_worker * (since - max(state.since, submitted_at)),
@@ -174,24 +174,24 @@ def _row(
         parked_epoch=report.parked_epoch if heard and stop else None,
         pinned=names.PIN in annotations or by_hand(job) != "",
         on_miss=spec.qos.on_miss,
-        asked=told_verdict is None or state.terms != terms(job),
-        fitting_workers=fitting(job, own, displaced) if workers and had_time else None,
+        asked=told_verdict is None or state.terms != digest_terms(job),
+        fitting_workers=count_fitting(job, own, displaced) if workers and had_time else None,
         died=pods.failure_reason(own, workers) if workers else "",
         failed_starts=state.failed_starts,
         not_before=state.not_before,
         start_seen=is_observed(job) if workers else True,
-        pending=pods.pending(own, workers) if workers and had_time else "",
+        pending=pods.pending_reason(own, workers) if workers and had_time else "",
         displaced=displaced[min(displaced)] if displaced else "",
     )
 
 
-def _progress(job: Json, report: Report) -> Progress:
+def _read_progress(job: Json, report: Report) -> Progress:
     done = epochs_done(job, report)
     progress = report.progress
     return progress if done == progress.epochs_done else replace(progress, epochs_done=done)
 
 
-def submission(job: Json, spec: TrainingSpec) -> float:
+def submitted_at_of(job: Json, spec: TrainingSpec) -> float:
     """When the Job took its place in the queue."""
     return queue_instant(submission_claim(spec), creation_instant(job))
 
@@ -202,62 +202,64 @@ def submission_claim(spec: TrainingSpec) -> float | None:
 
 
 def creation_instant(job: Json) -> float:
-    return instant_at(json_tree.dig(job, "metadata", "creationTimestamp")) or 0.0
+    return instant_at(json_tree.get_in(job, "metadata", "creationTimestamp")) or 0.0
 
 
-def widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
+def allowed_widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
     """What the user allows and the cluster holds; without a word, powers of two up to that.
 
     A width that runs is among them also where the cluster has become smaller.
     """
     if qos.widths is not None:
-        return within(qos.widths, max(largest, width(job)))
+        return within(qos.widths, max(largest, current_width(job)))
     most = max(1, min(WIDEST_UNNAMED, largest))
     return tuple(level for level in (1, 2, 4, 8) if level <= most)
 
 
-def width(job: Json) -> int:
+def current_width(job: Json) -> int:
     """Workers that should run now: 0 while suspended, never more than a job may have."""
-    if json_tree.dig(job, "spec", "suspend"):
+    if json_tree.get_in(job, "spec", "suspend"):
         return 0
-    return min(pods.count(json_tree.dig(job, "spec", "parallelism")), MOST_WORKERS)
+    return min(pods.count_of(json_tree.get_in(job, "spec", "parallelism")), MOST_WORKERS)
 
 
 def by_hand(job: Json) -> str:
     """How the Job differs from what laxity asked for last, in words; "" if it does not."""
-    wanted, workers = read_status(job).wanted, width(job)
+    wanted, workers = read_status(job).wanted, current_width(job)
     if wanted is None:
         # Suspended once and running without our word: somebody let it go.
-        return f"started by hand on {workers}" if workers and condition(job, "Suspended") else ""
+        by_hand = workers and read_condition(job, "Suspended")
+        return f"started by hand on {workers}" if by_hand else ""
     return "" if wanted == workers else f"changed by hand from {wanted} to {workers} worker(s)"
 
 
 def is_unadopted(job: Json) -> bool:
     """New, running, and never suspended: no admission policy has seen it yet."""
-    return width(job) > 0 and read_status(job).wanted is None and not condition(job, "Suspended")
+    was_never_suspended = read_status(job).wanted is None and not read_condition(job, "Suspended")
+    return current_width(job) > 0 and was_never_suspended
 
 
-def places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
+def find_places(job: Json, own: Iterable[Json], workers: int) -> tuple[str, ...]:
     """The site of each worker index: where its pod is, else where it was sent.
 
     Empty if that is not known of all of them: somebody else has started some.
     """
     bound = {
-        index: pods.node(pod)
+        index: pods.node_of(pod)
         for index, pod in pods_by_number(job, own)
-        if not pods.is_finished(pod) and not pods.leaving(pod) and pods.node(pod)
+        if not pods.is_finished(pod) and not pods.is_terminating(pod) and pods.node_of(pod)
     }
-    sent = assigned_nodes(job)
+    sent = read_assigned_nodes(job)
     sites = [
         bound.get(index) or (sent[index] if index < len(sent) else "") for index in range(workers)
     ]
-    resource = pods.resource(json_tree.table(job, "spec", "template"))
-    return tuple([site(name, resource) for name in sites]) if all(sites) else ()
+    resource = pods.resource_of(json_tree.mapping_at(job, "spec", "template"))
+    return tuple([site_name(name, resource) for name in sites]) if all(sites) else ()
 
 
 def is_elastic(job: Json) -> bool:
     """Whether it may be resized: each of its pods is one worker of a training."""
-    return manifest_reader.is_elastic(json_tree.table(job, "spec"))
+    return manifest_reader.is_elastic(json_tree.mapping_at(job, "spec"))
 
 
 def pods_by_number(job: Json, own: Iterable[Json]) -> list[tuple[int, Json]]:
@@ -270,31 +272,31 @@ def pods_by_number(job: Json, own: Iterable[Json]) -> list[tuple[int, Json]]:
     next_number = count()
     return [
         (next(next_number) if index is None else index, pod)
-        for pod in sorted(own, key=json_tree.identity)
-        for index in (pods.index(pod) if elastic else None,)
+        for pod in sorted(own, key=json_tree.object_id)
+        for index in (pods.index_of(pod) if elastic else None,)
         if index is not None or not pods.is_finished(pod)
     ]
 
 
-def leaving(job: Json, own: Iterable[Json], workers: int) -> int:
+def count_leaving(job: Json, own: Iterable[Json], workers: int) -> int:
     """Workers that hold GPUs and should not: on their way out, or about to be told."""
     ended_count = sum(
-        pods.leaving(pod) or index >= workers
+        pods.is_terminating(pod) or index >= workers
         for index, pod in pods_by_number(job, own)
         if not pods.is_finished(pod)
     )
-    status = json_tree.table(job, "status")
-    counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
+    status = json_tree.mapping_at(job, "status")
+    counted = pods.count_of(status.get("active")) + pods.count_of(status.get("terminating"))
     return max(ended_count, counted - workers, may_come(job))
 
 
-def fitting(job: Json, own: Iterable[Json], displaced: Container[int] = ()) -> int | None:
+def count_fitting(job: Json, own: Iterable[Json], displaced: Container[int] = ()) -> int | None:
     """Workers that run and stay, in an elastic Job indexes from 0 up; None if all that should do."""
     due = due_workers(job)
     running = {
         index
         for index, pod in pods_by_number(job, own)
-        if pods.phase(pod) in {"Running", "Succeeded"} and index not in displaced
+        if pods.phase_of(pod) in {"Running", "Succeeded"} and index not in displaced
     }
     fits = next((index for index in range(due) if index not in running), due)
     return None if fits == due else fits
@@ -305,18 +307,21 @@ def due_workers(job: Json) -> int:
 
     Fewer than its width when the last items of a Job are being done.
     """
-    wide = width(job)
-    completions, status = json_tree.dig(job, "spec", "completions"), json_tree.table(job, "status")
-    succeeded = pods.count(status.get("succeeded"))
+    wide = current_width(job)
+    completions, status = (
+        json_tree.get_in(job, "spec", "completions"),
+        json_tree.mapping_at(job, "status"),
+    )
+    succeeded = pods.count_of(status.get("succeeded"))
     if is_elastic(job) or not succeeded:
         return wide
     if completions is None:  # a work queue: after the first success no pod is made any more
-        return min(wide, pods.count(status.get("active")))
-    return min(wide, max(0, pods.count(completions) - succeeded))
+        return min(wide, pods.count_of(status.get("active")))
+    return min(wide, max(0, pods.count_of(completions) - succeeded))
 
 
 @lru_cache(maxsize=4096)
-def shared_workload(workload: Workload) -> Workload:
+def intern_workload(workload: Workload) -> Workload:
     """Equal workloads are one object: predictors compare them often."""
     return workload
 
@@ -332,23 +337,23 @@ def node_rows(node: Json, busy: Mapping[str, int], *, now: float = 0.0) -> list[
 
     One not ready takes no new workers.
     """
-    if loss_instant(node) <= now or json_tree.dig(node, "metadata", "deletionTimestamp"):
+    if loss_instant(node) <= now or json_tree.get_in(node, "metadata", "deletionTimestamp"):
         return []
-    labels, name, is_usable = json_tree.labels(node), json_tree.identity(node), usable(node)
-    pool: Pool = "cordoned" if is_cordoned(node) else _pool(labels.get(POOL, ""))
+    labels, name, has_room = json_tree.labels_of(node), json_tree.object_id(node), is_usable(node)
+    pool: Pool = "cordoned" if is_cordoned(node) else _pool_of(labels.get(POOL, ""))
     return [
         Node(
-            id=(mine := site(name, resource)),
+            id=(mine := site_name(name, resource)),
             gpus=gpus,
-            free_gpus=gpus - busy.get(mine, 0) if is_usable else 0,
+            free_gpus=gpus - busy.get(mine, 0) if has_room else 0,
             gpu_type=labels.get(PRODUCT, "") if resource == GPU else resource,
             pool=pool,
         )
-        for resource, gpus in offers(node).items()
+        for resource, gpus in count_offered(node).items()
     ]
 
 
-def _pool(said: str) -> Pool:
+def _pool_of(said: str) -> Pool:
     return said if said in {"training", "inference", "loaned"} else "training"  # type: ignore[return-value]
 
 
@@ -356,9 +361,9 @@ def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
     """GPUs by site of bound pods that are not over, those that terminate too."""
     busy: Counter[str] = Counter()
     for pod in own:
-        if pods.node(pod) and not pods.is_finished(pod):
+        if pods.node_of(pod) and not pods.is_finished(pod):
             for resource, gpus in (pods.accelerators_of(pod) or {GPU: 0}).items():
-                busy[site(pods.node(pod), resource)] += max(gpus_per_worker, gpus)
+                busy[site_name(pods.node_of(pod), resource)] += max(gpus_per_worker, gpus)
     return busy
 
 
@@ -367,8 +372,8 @@ def gpus_reserved(
 ) -> Counter[str]:
     """GPUs by site for workers that were sent to `nodes` and have no pod on any node yet."""
     workers = pods_by_number(job, own)
-    there = {index for index, pod in workers if pods.node(pod) and not pods.is_finished(pod)}
-    done = {index for index, pod in workers if pods.phase(pod) == "Succeeded"}
+    there = {index for index, pod in workers if pods.node_of(pod) and not pods.is_finished(pod)}
+    done = {index for index, pod in workers if pods.phase_of(pod) == "Succeeded"}
     waiting: Counter[str] = Counter()
     for index, node in enumerate(nodes[: due_workers(job)]):
         if node and index not in there and index not in done:
@@ -376,7 +381,7 @@ def gpus_reserved(
     return waiting
 
 
-def holds(victim: Job, state: JobStatusRecord, other: Job | None, now: float) -> list[Hold]:
+def find_holds(victim: Job, state: JobStatusRecord, other: Job | None, now: float) -> list[Hold]:
     """GPUs that a stopped job freed for another one, until that has started."""
     until_at = state.freed_at + HOLD_S
     if victim.workers or victim.terminating_workers or until_at <= now:

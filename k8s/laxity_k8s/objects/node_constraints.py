@@ -19,7 +19,7 @@ from laxity.parsing import MOST, whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import offers
+from laxity_k8s.objects.accelerator_nodes import count_offered
 from laxity_k8s.objects.affinity import NAME, REQUIRED, own_terms
 
 KEEPS_OFF: Final = ("NoSchedule", "NoExecute")
@@ -78,63 +78,69 @@ def asks_of(template: Json) -> Asks:
 
     Thousands of Jobs are made from a few templates: what was read once is known by its text.
     """
-    spec, resource = json_tree.table(template, "spec"), pods.resource(template)
+    spec, resource = json_tree.mapping_at(template, "spec"), pods.resource_of(template)
     fields = {key: spec[key] for key in ASKING if spec.get(key)}
     if resource != GPU:
-        return replace(_read(template), resource=resource)
+        return replace(_read_template(template), resource=resource)
     if not fields:
         return NOTHING
     try:
         text = orjson.dumps({"kind": template.get("kind"), "spec": fields})
     except orjson.JSONEncodeError:
-        return _read(template)
-    return read_cached(text) if len(text) <= LONGEST_KEPT else _read(template)
+        return _read_template(template)
+    return read_cached(text) if len(text) <= LONGEST_KEPT else _read_template(template)
 
 
 @lru_cache(maxsize=KEPT_TEXTS)
 def read_cached(text: bytes) -> Asks:
-    return _read(orjson.loads(text))
+    return _read_template(orjson.loads(text))
 
 
-def _read(template: Json) -> Asks:
-    spec = json_tree.table(template, "spec")
+def _read_template(template: Json) -> Asks:
+    spec = json_tree.mapping_at(template, "spec")
     labels = tuple(
-        sorted((str(key), str(item)) for key, item in json_tree.table(spec, "nodeSelector").items())
+        sorted(
+            (str(key), str(item))
+            for key, item in json_tree.mapping_at(spec, "nodeSelector").items()
+        )
     )
-    selector_terms = json_tree.items(
+    selector_terms = json_tree.list_at(
         spec, "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"
     )
-    terms = tuple(_term(item) for item in own_terms(selector_terms)) if selector_terms else ()
+    terms = tuple(_read_term(item) for item in own_terms(selector_terms)) if selector_terms else ()
     terms = () if Term() in terms else terms
     if spec.get("nodeName") and template.get("kind") != "Pod":
         here = ((NAME, "In", (str(spec["nodeName"]),)),)
         terms = tuple(Term(item.labels, item.names + here) for item in terms or (Term(),))
     tolerations = tuple(
-        sorted({_toleration(item) for item in json_tree.items(spec, "tolerations")})
+        sorted({_read_toleration(item) for item in json_tree.list_at(spec, "tolerations")})
     )
     return Asks(labels, terms, tolerations) if labels or terms or tolerations else NOTHING
 
 
-def _term(term: Mapping[str, Any]) -> Term:
-    return Term(_requirements(term.get("matchExpressions")), _requirements(term.get("matchFields")))
+def _read_term(term: Mapping[str, Any]) -> Term:
+    return Term(
+        _read_requirements(term.get("matchExpressions")),
+        _read_requirements(term.get("matchFields")),
+    )
 
 
-def _requirements(said: object) -> tuple[Requirement, ...]:
+def _read_requirements(said: object) -> tuple[Requirement, ...]:
     requirements = []
     for item in said if isinstance(said, list) else ():
-        values = json_tree.items(item, "values")
+        values = json_tree.list_at(item, "values")
         texts = tuple(sorted(str(value) for value in values))
         requirements.append(
-            (str(json_tree.dig(item, "key")), str(json_tree.dig(item, "operator")), texts)
+            (str(json_tree.get_in(item, "key")), str(json_tree.get_in(item, "operator")), texts)
         )
     return tuple(sorted(requirements))
 
 
-def _toleration(item: object) -> Toleration:
-    def word(name: str) -> str:
-        return str(json_tree.dig(item, name) or "")
+def _read_toleration(item: object) -> Toleration:
+    def word_at(name: str) -> str:
+        return str(json_tree.get_in(item, name) or "")
 
-    return word("key"), word("operator") or "Equal", word("value"), word("effect")
+    return word_at("key"), word_at("operator") or "Equal", word_at("value"), word_at("effect")
 
 
 def shut_out(asks: Asks, node: Json, *, gpu_taints: bool) -> str:
@@ -143,23 +149,23 @@ def shut_out(asks: Asks, node: Json, *, gpu_taints: bool) -> str:
     `gpu_taints`: the cluster adds tolerations of taints named after resources that a pod asks for
     (admission plugin ExtendedResourceToleration).
     """
-    labels, name = json_tree.labels(node), json_tree.identity(node)
+    labels, name = json_tree.labels_of(node), json_tree.object_id(node)
     for key, wanted in asks.labels:
         if labels.get(key) != wanted:
-            return f"label {_has(labels, key)}, {wanted} is asked"
-    if asks.terms and not any(_meets(term, labels, name) for term in asks.terms):
-        return _unmet(asks.terms, labels, name)
+            return f"label {_has_label(labels, key)}, {wanted} is asked"
+    if asks.terms and not any(_is_met(term, labels, name) for term in asks.terms):
+        return _find_unmet(asks.terms, labels, name)
     added = asks.resource if gpu_taints else ""
-    for taint in json_tree.items(node, "spec", "taints"):
-        if _keeps_off(taint) and not _tolerates(asks.tolerations, taint, added):
+    for taint in json_tree.list_at(node, "spec", "taints"):
+        if _keeps_off(taint) and not _is_tolerated(asks.tolerations, taint, added):
             value = f"={taint['value']}" if taint.get("value") else ""
             return f"taint {taint.get('key')}{value}:{taint.get('effect')} is not tolerated"
     return ""
 
 
-def suits(asks: Asks, node: Json) -> bool:
+def is_suited(asks: Asks, node: Json) -> bool:
     """Whether a pod that asks so, its tolerations all said, may go to this node."""
-    return asks.resource in offers(node) and not shut_out(asks, node, gpu_taints=False)
+    return asks.resource in count_offered(node) and not shut_out(asks, node, gpu_taints=False)
 
 
 def _keeps_off(taint: Mapping[str, Any]) -> bool:
@@ -167,7 +173,7 @@ def _keeps_off(taint: Mapping[str, Any]) -> bool:
     return taint.get("effect") in KEEPS_OFF and not key.startswith(PASSING)
 
 
-def _tolerates(
+def _is_tolerated(
     tolerations: Sequence[Toleration], taint: Mapping[str, Any], added: str = ""
 ) -> bool:
     """Whether it is tolerated; `added` is the key of the toleration that the cluster adds."""
@@ -182,13 +188,13 @@ def _tolerates(
     )
 
 
-def _meets(term: Term, labels: Mapping[str, str], name: str) -> bool:
-    return all(_holds(item, labels) for item in term.labels) and all(
-        _holds(item, {NAME: name}) for item in term.names
+def _is_met(term: Term, labels: Mapping[str, str], name: str) -> bool:
+    return all(_is_satisfied(item, labels) for item in term.labels) and all(
+        _is_satisfied(item, {NAME: name}) for item in term.names
     )
 
 
-def _holds(requirement: Requirement, there: Mapping[str, str]) -> bool:
+def _is_satisfied(requirement: Requirement, there: Mapping[str, str]) -> bool:
     key, operator, values = requirement
     label = there.get(key)
     match operator:
@@ -201,12 +207,12 @@ def _holds(requirement: Requirement, there: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return label is None
         case "Gt" | "Lt":
-            return _compares(operator, label, values)
+            return _is_comparable(operator, label, values)
         case _:
             return False
 
 
-def _compares(operator: str, found: str | None, values: Sequence[str]) -> bool:
+def _is_comparable(operator: str, found: str | None, values: Sequence[str]) -> bool:
     label = whole_number(found, least=-MOST)
     limit = whole_number(values[0], least=-MOST) if values else None
     if label is None or limit is None:
@@ -214,17 +220,17 @@ def _compares(operator: str, found: str | None, values: Sequence[str]) -> bool:
     return label > limit if operator == "Gt" else label < limit
 
 
-def _unmet(terms: Sequence[Term], labels: Mapping[str, str], name: str) -> str:
+def _find_unmet(terms: Sequence[Term], labels: Mapping[str, str], name: str) -> str:
     """Of one term the requirement that fails; of several, all of them."""
     if len(terms) > 1:
         return f"none of {len(terms)} affinity terms is met"
-    failed = [item for item in terms[0].labels if not _holds(item, labels)]
+    failed = [item for item in terms[0].labels if not _is_satisfied(item, labels)]
     if failed:
-        return f"label {_has(labels, failed[0][0])}, {requirement_text(failed[0])} is asked"
+        return f"label {_has_label(labels, failed[0][0])}, {requirement_text(failed[0])} is asked"
     return f"its name is {name}, {requirement_text(terms[0].names[0])} is asked"
 
 
-def _has(labels: Mapping[str, str], key: str) -> str:
+def _has_label(labels: Mapping[str, str], key: str) -> str:
     return f"{key} is {labels[key]}" if key in labels else f"{key} is missing"
 
 
@@ -241,7 +247,7 @@ def toleration_text(toleration: Toleration) -> str:
 
 def adds_tolerations(template: Json, pod: Json) -> bool | None:
     """Whether the cluster let this pod tolerate taints of its GPUs; None if it does not show."""
-    taint = {"key": pods.resource(pod), "value": "present", "effect": KEEPS_OFF[0]}
-    if not pods.gpus(pod) or _tolerates(asks_of(template).tolerations, taint):
+    taint = {"key": pods.resource_of(pod), "value": "present", "effect": KEEPS_OFF[0]}
+    if not pods.count_gpus(pod) or _is_tolerated(asks_of(template).tolerations, taint):
         return None
-    return _tolerates(asks_of(pod).tolerations, taint)
+    return _is_tolerated(asks_of(pod).tolerations, taint)

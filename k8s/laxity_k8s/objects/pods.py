@@ -20,75 +20,75 @@ LONGEST_WORD: Final = 300
 MOST_INDEXES: Final = 100_000  # of an Indexed Job, by Kubernetes
 
 
-def phase(pod: Json) -> str:
-    return str(json_tree.dig(pod, "status", "phase") or "Pending")
+def phase_of(pod: Json) -> str:
+    return str(json_tree.get_in(pod, "status", "phase") or "Pending")
 
 
 def is_finished(pod: Json) -> bool:
     """Its processes are gone: it holds no GPUs any more."""
-    return phase(pod) in TERMINAL
+    return phase_of(pod) in TERMINAL
 
 
-def leaving(pod: Json) -> bool:
-    return bool(json_tree.dig(pod, "metadata", "deletionTimestamp"))
+def is_terminating(pod: Json) -> bool:
+    return bool(json_tree.get_in(pod, "metadata", "deletionTimestamp"))
 
 
-def node(pod: Json) -> str:
+def node_of(pod: Json) -> str:
     """Where it is bound, "" if it is not."""
-    return str(json_tree.dig(pod, "spec", "nodeName") or "")
+    return str(json_tree.get_in(pod, "spec", "nodeName") or "")
 
 
-def index(pod: Json) -> int | None:
-    return whole_number(json_tree.annotations(pod).get(COMPLETION_INDEX), most=MOST_INDEXES)
+def index_of(pod: Json) -> int | None:
+    return whole_number(json_tree.annotations_of(pod).get(COMPLETION_INDEX), most=MOST_INDEXES)
 
 
 def accelerators_of(pod: Json) -> dict[str, int]:
     """Accelerators that a pod (or a pod template) takes from its node, by the resource's name."""
-    return accelerators(json_tree.table(pod, "spec"))
+    return accelerators(json_tree.mapping_at(pod, "spec"))
 
 
-def gpus(pod: Json) -> int:
+def count_gpus(pod: Json) -> int:
     """How many of them, whatever they are called."""
     return sum(accelerators_of(pod).values())
 
 
-def resource(pod: Json) -> str:
+def resource_of(pod: Json) -> str:
     """The name of its accelerator, nvidia.com/gpu for a pod that asks for none."""
     return next(iter(accelerators_of(pod)), GPU)
 
 
-def count(quantity: object) -> int:
+def count_of(quantity: object) -> int:
     """A whole Kubernetes quantity; 0 for none or nonsense."""
     return whole_number(quantity) or 0 if quantity else 0  # most are not there
 
 
-def owner(pod: Json) -> tuple[str, str]:
+def owner_of(pod: Json) -> tuple[str, str]:
     """(id, uid) of the Job it belongs to, or two empty strings."""
-    for reference in json_tree.items(pod, "metadata", "ownerReferences"):
-        if json_tree.dig(reference, "kind") == "Job" and reference.get("controller"):
-            namespace = json_tree.dig(pod, "metadata", "namespace")
+    for reference in json_tree.list_at(pod, "metadata", "ownerReferences"):
+        if json_tree.get_in(reference, "kind") == "Job" and reference.get("controller"):
+            namespace = json_tree.get_in(pod, "metadata", "namespace")
             return f"{namespace}/{reference.get('name')}", str(reference.get("uid"))
     return "", ""
 
 
-def ready(pod: Json) -> bool:
-    for status in json_tree.items(pod, "status", "conditions"):
+def is_ready(pod: Json) -> bool:
+    for status in json_tree.list_at(pod, "status", "conditions"):
         if status.get("type") == "Ready":
             return bool(status.get("status") == "True")
     return False
 
 
-def disruption(pod: Json) -> str:
+def disruption_reason(pod: Json) -> str:
     """Why it has to go for no fault of its own, as its condition says; "" if it has not."""
-    for status in json_tree.items(pod, "status", "conditions"):
+    for status in json_tree.list_at(pod, "status", "conditions"):
         if status.get("type") == "DisruptionTarget" and status.get("status") == "True":
             return str(status.get("reason") or "DisruptionTarget")
     return ""
 
 
 def exit_code(pod: Json) -> int | None:
-    for status in json_tree.items(pod, "status", "containerStatuses"):
-        code = json_tree.dig(status, "state", "terminated", "exitCode")
+    for status in json_tree.list_at(pod, "status", "containerStatuses"):
+        code = json_tree.get_in(status, "state", "terminated", "exitCode")
         if isinstance(code, int):
             return code
     return None
@@ -96,21 +96,21 @@ def exit_code(pod: Json) -> int | None:
 
 def has_failed(pod: Json) -> bool:
     """Whether it failed by itself: it was not disrupted, and does not make way to start again."""
-    if phase(pod) != "Failed" or disruption(pod):
+    if phase_of(pod) != "Failed" or disruption_reason(pod):
         return False
     return exit_code(pod) not in MAKING_WAY
 
 
-def failure(pod: Json) -> str:
+def worker_failure(pod: Json) -> str:
     """Why a worker failed: its exit code or signal, and the last line that it wrote."""
-    found = json_tree.items(pod, "status", "containerStatuses")
-    ends: list[Json] = [json_tree.table(status, "state", "terminated") for status in found]
+    found = json_tree.list_at(pod, "status", "containerStatuses")
+    ends: list[Json] = [json_tree.mapping_at(status, "state", "terminated") for status in found]
     end = next((status for status in ends if status.get("exitCode")), {})
     lines = [line.strip() for line in str(end.get("message") or "").splitlines() if line.strip()]
     killed = kill_reason(end)  # from outside: what it wrote last is not why
     before = "; last output: " if killed else ": "
     last = f"{before}{lines[-1][:LONGEST_WORD]}" if lines else ""
-    return f"worker {index(pod) or 0} failed with exit code {exit_code(pod)}{killed}{last}"
+    return f"worker {index_of(pod) or 0} failed with exit code {exit_code(pod)}{killed}{last}"
 
 
 def failure_reason(own: Iterable[Json], workers: int) -> str:
@@ -120,31 +120,31 @@ def failure_reason(own: Iterable[Json], workers: int) -> str:
     """
     newest: dict[int, Json] = {}
     for pod in sorted(own, key=creation_text):
-        newest[index(pod) or 0] = pod
+        newest[index_of(pod) or 0] = pod
     failed = [pod for number, pod in newest.items() if number < workers and has_failed(pod)]
-    return failure(min(failed, key=end_text)) if failed else ""
+    return worker_failure(min(failed, key=end_text)) if failed else ""
 
 
-def pending(own: Iterable[Json], workers: int) -> str:
+def pending_reason(own: Iterable[Json], workers: int) -> str:
     """Why the first of these workers that has not started has not; "" if no pod says."""
-    for pod in sorted(own, key=lambda pod: index(pod) or 0):
-        number = index(pod) or 0
-        if number < workers and phase(pod) == "Pending" and (cause := waits_for(pod)):
+    for pod in sorted(own, key=lambda pod: index_of(pod) or 0):
+        number = index_of(pod) or 0
+        if number < workers and phase_of(pod) == "Pending" and (cause := waits_for(pod)):
             return f"worker {number} {cause}"[:LONGEST_WORD]
     return ""
 
 
 def waits_for(pod: Json) -> str:
     """Its node, or something on it, in the words of the scheduler or the kubelet."""
-    for status in json_tree.items(pod, "status", "conditions"):
+    for status in json_tree.list_at(pod, "status", "conditions"):
         if status.get("type") == "PodScheduled" and status.get("status") == "False":
             return f"has no node: {status.get('message') or status.get('reason')}"
     for field in ("initContainerStatuses", "containerStatuses"):
-        for status in json_tree.items(pod, "status", field):
-            waiting = json_tree.table(status, "state", "waiting")
+        for status in json_tree.list_at(pod, "status", field):
+            waiting = json_tree.mapping_at(status, "state", "waiting")
             if waiting.get("reason"):
                 detail = f": {waiting['message']}" if waiting.get("message") else ""
-                return f"waits on {node(pod)}: {waiting['reason']}{detail}"
+                return f"waits on {node_of(pod)}: {waiting['reason']}{detail}"
     return ""
 
 
@@ -159,16 +159,16 @@ def kill_reason(end: Json) -> str:
 
 
 def creation_text(pod: Json) -> str:
-    return str(json_tree.dig(pod, "metadata", "creationTimestamp") or "")
+    return str(json_tree.get_in(pod, "metadata", "creationTimestamp") or "")
 
 
 def end_text(pod: Json) -> str:
-    statuses = json_tree.items(pod, "status", "containerStatuses")
-    ends = (json_tree.dig(status, "state", "terminated", "finishedAt") for status in statuses)
+    statuses = json_tree.list_at(pod, "status", "containerStatuses")
+    ends = (json_tree.get_in(status, "state", "terminated", "finishedAt") for status in statuses)
     return min((str(end) for end in ends if end), default="")
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def format_ranges(numbers: Iterable[int]) -> str:
     """{0, 1, 2, 5} as "0-2,5", the way a Job's completedIndexes are written."""
     spans: list[list[int]] = []
     for number in sorted(numbers):
@@ -179,7 +179,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
 
 
-def numbers(text: str) -> set[int]:
+def parse_ranges(text: str) -> set[int]:
     """The indexes of "0-2,5"; parts that are none are passed over."""
     numbers_read: set[int] = set()
     for part in filter(None, text.split(",")):
@@ -192,12 +192,12 @@ def numbers(text: str) -> set[int]:
 
 
 def end_instant(pod: Json) -> float:
-    for status in _containers(pod):
-        end = instant_at(json_tree.dig(status, "state", "terminated", "finishedAt"))
+    for status in _list_containers(pod):
+        end = instant_at(json_tree.get_in(status, "state", "terminated", "finishedAt"))
         if end is not None:
             return end
     return 0.0
 
 
-def _containers(pod: Json) -> list[Json]:
-    return json_tree.items(pod, "status", "containerStatuses")
+def _list_containers(pod: Json) -> list[Json]:
+    return json_tree.list_at(pod, "status", "containerStatuses")

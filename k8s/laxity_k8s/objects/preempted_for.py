@@ -11,7 +11,7 @@ from typing import Final
 
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.accelerator_nodes import machine
+from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_scheduler.model.decision import Decision, Preempt
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import may_be_named
@@ -28,11 +28,11 @@ def note_beneficiary(decision: Decision, jobs: Mapping[str, Json]) -> Decision:
         return replace(decision, beneficiary=f"{BY_NODE}{decision.reason.fact('node')}")
     if may_be_named(decision.beneficiary, decision.job.partition("/")[0]):
         return decision
-    uid = json_tree.dig(jobs.get(decision.beneficiary), "metadata", "uid") or ""
+    uid = json_tree.get_in(jobs.get(decision.beneficiary), "metadata", "uid") or ""
     return replace(decision, beneficiary=f"{BY_UID}{uid}")
 
 
-def read(text: str, ids: Mapping[str, str]) -> str:
+def read_preempted_for(text: str, ids: Mapping[str, str]) -> str:
     """The id that was noted; `ids` are those of all Jobs by uid. The text itself if it is gone."""
     return ids.get(text.removeprefix(BY_UID), text) if text.startswith(BY_UID) else text
 
@@ -41,7 +41,9 @@ def stopping_for(row: Job, ids: Mapping[str, str], is_cordoned: Callable[[str], 
     """The row with the id of the Job that it stops for: its own, if it leaves a cordoned node."""
     node = row.stop_for.removeprefix(BY_NODE)
     if node != row.stop_for:
-        beneficiary = row.id if is_cordoned(machine(node)) else f"the drain of {machine(node)}"
+        beneficiary = (
+            row.id if is_cordoned(machine_name(node)) else f"the drain of {machine_name(node)}"
+        )
     else:
-        beneficiary = read(row.stop_for, ids)
+        beneficiary = read_preempted_for(row.stop_for, ids)
     return row if beneficiary == row.stop_for else replace(row, stop_for=beneficiary)

@@ -35,12 +35,12 @@ class NamespaceLimits:
     left: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
     most: tuple[tuple[str, str, float, str], ...] = ()  # (Container or Pod, resource, max, name)
 
-    def widest(self, template: Json) -> tuple[int, str]:
+    def find_widest(self, template: Json) -> tuple[int, str]:
         """How many such pods there may be at once, and what bounds them, in words."""
         if problem := self._too_large(template):
             return 0, problem
-        demand_of_pod = demand(template)
-        widest, resource = self.room(demand_of_pod, {})
+        demand_of_pod = demand_of(template)
+        widest, resource = self.find_room(demand_of_pod, {})
         if not resource:
             return widest, ""
         left, hard, name = self.left[resource]
@@ -48,7 +48,7 @@ class NamespaceLimits:
         problem = f"quota {name} of its namespace allows {resource} {hard:g}{others}"
         return widest, f"{problem}; each worker asks for {demand_of_pod[resource]:g}"
 
-    def room(self, asked: Mapping[str, float], used: Mapping[str, float]) -> tuple[int, str]:
+    def find_room(self, asked: Mapping[str, float], used: Mapping[str, float]) -> tuple[int, str]:
         """How many pods that ask so there is room for beside what is used, and what bounds them."""
         widest, bound = MOST_WORKERS, ""
         for resource, each in asked.items():
@@ -62,25 +62,25 @@ class NamespaceLimits:
         """What bounds the accelerators of such pods with those of others there, by its name; or ""."""
         for kind in pods.accelerators_of(template):
             if f"requests.{kind}" in self.left:
-                return self._name(namespace, f"requests.{kind}")
+                return self._quota_name(namespace, f"requests.{kind}")
         return ""
 
     def accelerators_left(self, namespace: str) -> dict[str, tuple[str, float]]:
         """(resource, what laxity's Jobs may use of it) by the name that `quota_of` gives."""
         return {
-            self._name(namespace, resource): (resource, left)
+            self._quota_name(namespace, resource): (resource, left)
             for resource, (left, _, _) in self.left.items()
             if is_accelerator(resource.removeprefix("requests."))
         }
 
-    def _name(self, namespace: str, resource: str) -> str:
+    def _quota_name(self, namespace: str, resource: str) -> str:
         return f"{resource} in quota {namespace}/{self.left[resource][2]}"
 
     def _too_large(self, template: Json) -> str:
         containers = [
             item
             for kind in ("containers", "initContainers")
-            for item in json_tree.items(template, "spec", kind)
+            for item in json_tree.list_at(template, "spec", kind)
         ]
         for scope, resource, most, name in self.most:
             requests = [_of_container(item, resource) for item in containers]
@@ -103,18 +103,20 @@ def limits_of(
     most: dict[str, list[tuple[str, str, float, str]]] = {}
     for quota in quotas:
         namespace, name = namespace_and_name(quota)
-        if json_tree.dig(quota, "spec", "scopes") or json_tree.dig(quota, "spec", "scopeSelector"):
+        if json_tree.get_in(quota, "spec", "scopes") or json_tree.get_in(
+            quota, "spec", "scopeSelector"
+        ):
             continue
         mine = left.setdefault(namespace, {})
-        for key, text in json_tree.table(quota, "spec", "hard").items():
-            resource, hard = SAME.get(key, key), quantity(text)
+        for key, text in json_tree.mapping_at(quota, "spec", "hard").items():
+            resource, hard = SAME.get(key, key), parse_quantity(text)
             if hard is None:
                 continue
             free = max(0.0, hard - foreign.get(namespace, {}).get(resource, 0.0))
             mine[resource] = min(mine.get(resource, (free, hard, name)), (free, hard, name))
     for item in ranges:
         namespace, name = namespace_and_name(item)
-        most.setdefault(namespace, []).extend(_most(item, name))
+        most.setdefault(namespace, []).extend(_find_limits(item, name))
     return {
         namespace: NamespaceLimits(left.get(namespace, {}), tuple(most.get(namespace, ())))
         for namespace in left.keys() | most.keys()
@@ -127,7 +129,7 @@ def add_to(used: Used, asked: Mapping[str, float], many: int) -> None:
         used[resource] = used.get(resource, 0.0) + each * many
 
 
-def demand(template: Json) -> dict[str, float]:
+def demand_of(template: Json) -> dict[str, float]:
     """What one pod takes of each resource that a quota may count."""
     demand_by_name = {"pods": 1.0}
     demand_by_name |= {
@@ -135,11 +137,11 @@ def demand(template: Json) -> dict[str, float]:
     }
     for kind in ("requests", "limits"):
         for name in COUNTED:
-            demand_by_name[f"{kind}.{name}"] = _sum(template, name, kind)
+            demand_by_name[f"{kind}.{name}"] = _sum_requests(template, name, kind)
     return demand_by_name
 
 
-def quantity(text: object) -> float | None:
+def parse_quantity(text: object) -> float | None:
     """A Kubernetes quantity as a number: 500m, 4Gi, 2."""
     match = QUANTITY.fullmatch(str(text)) if isinstance(text, str | int | float) else None
     if match is None:
@@ -150,41 +152,41 @@ def quantity(text: object) -> float | None:
     return float(f"{number}{suffix}") if suffix[:1] in ("e", "E") else None
 
 
-def _most(limit_range: Json, name: str) -> Iterator[tuple[str, str, float, str]]:
-    for limit in json_tree.items(limit_range, "spec", "limits"):
-        scope = json_tree.dig(limit, "type")
-        for resource, text in json_tree.table(limit, "max").items():
-            most = quantity(text)
+def _find_limits(limit_range: Json, name: str) -> Iterator[tuple[str, str, float, str]]:
+    for limit in json_tree.list_at(limit_range, "spec", "limits"):
+        scope = json_tree.get_in(limit, "type")
+        for resource, text in json_tree.mapping_at(limit, "max").items():
+            most = parse_quantity(text)
             if scope in ("Container", "Pod") and most is not None:
                 yield scope, resource, most, name
 
 
 def namespace_and_name(thing: Json) -> tuple[str, str]:
-    return str(json_tree.dig(thing, "metadata", "namespace")), str(
-        json_tree.dig(thing, "metadata", "name")
+    return str(json_tree.get_in(thing, "metadata", "namespace")), str(
+        json_tree.get_in(thing, "metadata", "name")
     )
 
 
 def _of_container(container: Json, resource: str) -> float:
     if is_accelerator(resource):
         return float(accelerators({"containers": [container]}).get(resource, 0))
-    return requested(container, resource, "limits")
+    return read_request(container, resource, "limits")
 
 
 def _of_pod(template: Json, resource: str) -> float:
     if is_accelerator(resource):
         return float(pods.accelerators_of(template).get(resource, 0))
-    return _sum(template, resource, "limits")
+    return _sum_requests(template, resource, "limits")
 
 
-def _sum(template: Json, resource: str, kind: str) -> float:
-    containers = json_tree.items(template, "spec", "containers")
-    return sum(requested(item, resource, kind) for item in containers)
+def _sum_requests(template: Json, resource: str, kind: str) -> float:
+    containers = json_tree.list_at(template, "spec", "containers")
+    return sum(read_request(item, resource, kind) for item in containers)
 
 
-def requested(container: Json, resource: str, kind: str) -> float:
+def read_request(container: Json, resource: str, kind: str) -> float:
     """What it says; a limit is also a request where it says none."""
-    text = json_tree.dig(container, "resources", kind, resource)
+    text = json_tree.get_in(container, "resources", kind, resource)
     if text is None and kind == "requests":
-        text = json_tree.dig(container, "resources", "limits", resource)
-    return quantity(text) or 0.0
+        text = json_tree.get_in(container, "resources", "limits", resource)
+    return parse_quantity(text) or 0.0

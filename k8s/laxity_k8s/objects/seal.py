@@ -43,35 +43,35 @@ class Seal:
     key: bytes
     is_new: bool = False
 
-    def believe(self, job: Json) -> Json:
+    def believe_job(self, job: Json) -> Json:
         """The Job itself, or without any output where they are not all laxity's."""
         meta = job["metadata"]
         notes = meta.get("annotations") or {}
-        if self._holds(meta, notes):
+        if self._is_valid(meta, notes):
             return job
         inputs = {name: text for name, text in notes.items() if name not in names.OUTPUTS}
-        labels = {name: text for name, text in json_tree.labels(job).items() if name != LABEL}
+        labels = {name: text for name, text in json_tree.labels_of(job).items() if name != LABEL}
         return {**job, "metadata": {**meta, "annotations": inputs, "labels": labels}}
 
-    def onto(self, patch: Patch, job: Json | None) -> Patch:
+    def seal_patch(self, patch: Patch, job: Json | None) -> Patch:
         """The patch with the seal of the verdict and the status that the Job has after it."""
         meta = patch.body.get("metadata") or {}
         written = meta.get("annotations") or {}
         if job is None or not (names.VERDICT in written or names.STATUS in written):
             return patch
-        seal = self.of(job, {**json_tree.annotations(job), **written})
+        seal = self.seal_of(job, {**json_tree.annotations_of(job), **written})
         body = {**patch.body, "metadata": {**meta, "annotations": {**written, names.SEAL: seal}}}
         return Patch(patch.kind, patch.id, body)
 
-    def of(self, job: Json, notes: Json) -> str:
+    def seal_of(self, job: Json, notes: Json) -> str:
         """The seal of these annotations on this Job."""
-        return self._digests(job["metadata"].get("uid"), notes)
+        return self._build_digests(job["metadata"].get("uid"), notes)
 
-    def _holds(self, meta: Json, notes: Json) -> bool:
+    def _is_valid(self, meta: Json, notes: Json) -> bool:
         has_verdict, has_status = names.VERDICT in notes, names.STATUS in notes
         if not (has_verdict or has_status):
             return UNSEALED.isdisjoint(notes)
-        seal, right = str(notes.get(names.SEAL)), self._digests(meta.get("uid"), notes)
+        seal, right = str(notes.get(names.SEAL)), self._build_digests(meta.get("uid"), notes)
         if len(seal) != len(right) or not seal.isascii():
             return False
         if not has_verdict:  # taken off, so that the job is judged again
@@ -80,16 +80,18 @@ class Seal:
             seal, right = seal[:_ONE], right[:_ONE]
         return hmac.compare_digest(seal, right)
 
-    def _digests(self, uid: object, notes: Json) -> str:
+    def _build_digests(self, uid: object, notes: Json) -> str:
         """Of the verdict and of the status, each by itself: one may be taken off."""
         verdict, status = notes.get(names.VERDICT), notes.get(names.STATUS)
-        return _digest(self.key, f"{uid}\0v\0{verdict}") + _digest(self.key, f"{uid}\0s\0{status}")
+        return _digest_of(self.key, f"{uid}\0v\0{verdict}") + _digest_of(
+            self.key, f"{uid}\0s\0{status}"
+        )
 
 
 _ONE: Final = 2 * DIGEST_BYTES  # hexadecimal digits
 
 
-def _digest(key: bytes, said: str) -> str:
+def _digest_of(key: bytes, said: str) -> str:
     return (_known if len(said) <= LONGEST_KEPT else compute_seal)(key, said)
 
 
@@ -108,7 +110,7 @@ def clear_outputs(job: Json) -> Patch:
         "annotations": dict.fromkeys(names.OUTPUTS),
         "labels": {LABEL: None},
     }
-    return Patch("jobs", json_tree.identity(job), {"metadata": meta})
+    return Patch("jobs", json_tree.object_id(job), {"metadata": meta})
 
 
 def open_seal(
@@ -117,10 +119,10 @@ def open_seal(
     """The seal whose key is the Secret of this namespace, made if it is not there."""
     for _ in range(2):
         try:
-            return Seal(_key(read(SECRET)))
+            return Seal(_read_key(read(SECRET)))
         except ApiError as error:
             if error.status != 404:
-                raise _why(error, namespace) from error
+                raise _explain_error(error, namespace) from error
         key = secrets.token_bytes(KEY_BYTES)
         body = {
             "apiVersion": "v1",
@@ -132,20 +134,20 @@ def open_seal(
             create(body)
         except ApiError as error:
             if error.status != 409:  # another replica was quicker
-                raise _why(error, namespace) from error
+                raise _explain_error(error, namespace) from error
         else:
             return Seal(key, is_new=True)
     raise ApiError(f"secret {namespace}/{SECRET} is made and deleted again: who does that?")
 
 
-def _key(secret: Json) -> bytes:
-    key = base64.b64decode(str(json_tree.table(secret, "data").get("key") or ""))
+def _read_key(secret: Json) -> bytes:
+    key = base64.b64decode(str(json_tree.mapping_at(secret, "data").get("key") or ""))
     if len(key) < KEY_BYTES:
         raise ApiError(f"secret {SECRET} holds no key of {KEY_BYTES} bytes: delete it to get one")
     return key
 
 
-def _why(error: ApiError, namespace: str) -> ApiError:
+def _explain_error(error: ApiError, namespace: str) -> ApiError:
     return ApiError(
         f"the secret {namespace}/{SECRET} can be neither read nor made ({error}): "
         "apply namespace.yaml and rbac.yaml of k8s/manifests/base",

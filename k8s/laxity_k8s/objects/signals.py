@@ -27,18 +27,18 @@ class Signals:
         self._lock = threading.Lock()
 
     def of(self, job: Json) -> Signal:
-        annotations = json_tree.annotations(job)
+        annotations = json_tree.annotations_of(job)
         resize_to = whole_number(annotations.get(names.RESIZE_TO))
         now = Signal(
-            stop=names.STOP in annotations or bool(json_tree.dig(job, "spec", "suspend")),
-            workers=pods.count(json_tree.dig(job, "spec", "parallelism"))
+            stop=names.STOP in annotations or bool(json_tree.get_in(job, "spec", "suspend")),
+            workers=pods.count_of(json_tree.get_in(job, "spec", "parallelism"))
             if resize_to is None
             else resize_to,
             run_id=annotations.get(names.RUN_ID, "").rpartition("/")[2],
             flow_run=_flow_run(annotations.get(names.FOLLOWED_BY, "")),
-            generation=json_tree.revision(job),
+            generation=json_tree.revision_of(job),
         )
-        key = str(json_tree.dig(job, "metadata", "uid") or json_tree.identity(job))
+        key = str(json_tree.get_in(job, "metadata", "uid") or json_tree.object_id(job))
         with self._lock:
             before = self._last.get(key)
             if before is not None and before == replace(now, generation=before.generation):

@@ -41,40 +41,40 @@ _LOCK: Final = Lock()
 def read_spec(job: Json) -> TrainingSpec:
     """The Job's spec without parameters, env and template. QoSError names every wrong field."""
     try:
-        key = _digest(job)
+        key = _digest_of(job)
     except (TypeError, ValueError, RecursionError):  # no JSON of an API server: read it as it is
-        return _slim(TrainingSpec.from_manifest(job))
+        return _slim_spec(TrainingSpec.from_manifest(job))
     with _LOCK:
         spec = _SPECS.get(key)
     if spec is None:
-        spec = _slim(TrainingSpec.from_manifest(job))
+        spec = _slim_spec(TrainingSpec.from_manifest(job))
         with _LOCK:
             _SPECS[key] = spec
     return spec
 
 
-def _slim(spec: TrainingSpec) -> TrainingSpec:
+def _slim_spec(spec: TrainingSpec) -> TrainingSpec:
     return replace(spec, parameters={}, env={}, template={})
 
 
-def _digest(job: Json) -> bytes:
+def _digest_of(job: Json) -> bytes:
     metadata, spec = job.get("metadata"), job.get("spec")
-    pod: Any = json_tree.dig(spec, "template", "spec")
-    container: Any = json_tree.dig(pod, "containers", 0)
+    pod: Any = json_tree.get_in(spec, "template", "spec")
+    container: Any = json_tree.get_in(pod, "containers", 0)
     read = (
         job.get("apiVersion"),
         job.get("kind"),
-        json_tree.dig(metadata, "name"),
-        json_tree.dig(metadata, "namespace"),
-        json_tree.dig(metadata, "labels"),
-        [pair for pair in json_tree.annotations(job).items() if pair[0] not in names.OUTPUTS],
-        [json_tree.dig(spec, field) for field in SHAPE],
-        neighbour_rules(json_tree.table(spec)),
-        [json_tree.dig(container, field) for field in ("image", "env")],
-        [json_tree.dig(item, "resources") for item in json_tree.items(pod, "containers")],
+        json_tree.get_in(metadata, "name"),
+        json_tree.get_in(metadata, "namespace"),
+        json_tree.get_in(metadata, "labels"),
+        [pair for pair in json_tree.annotations_of(job).items() if pair[0] not in names.OUTPUTS],
+        [json_tree.get_in(spec, field) for field in SHAPE],
+        neighbour_rules(json_tree.mapping_at(spec)),
+        [json_tree.get_in(container, field) for field in ("image", "env")],
+        [json_tree.get_in(item, "resources") for item in json_tree.list_at(pod, "containers")],
         [
-            (json_tree.dig(item, "resources"), json_tree.dig(item, "restartPolicy"))
-            for item in json_tree.items(pod, "initContainers")
+            (json_tree.get_in(item, "resources"), json_tree.get_in(item, "restartPolicy"))
+            for item in json_tree.list_at(pod, "initContainers")
         ],
     )
     return hashlib.blake2b(orjson.dumps(read, default=repr), digest_size=16).digest()

@@ -70,12 +70,12 @@ UNSAID = VALUES(FRESH)
 
 def read_status(job: Json) -> JobStatusRecord:
     """What a Job's STATUS annotation says; a fresh state where it says nothing readable."""
-    text = json_tree.annotations(job).get(names.STATUS)
+    text = json_tree.annotations_of(job).get(names.STATUS)
     return _known_kept(text) if isinstance(text, str) else FRESH
 
 
 def read_status_text(text: str) -> JobStatusRecord:
-    document = mapping(text)
+    document = parse_mapping(text)
     fields: dict[str, Any] = {}
     for name in FIELDS:
         value = field_or_none(name, document.get(name))
@@ -87,11 +87,11 @@ def read_status_text(text: str) -> JobStatusRecord:
 _known_kept: Final = TextCache(read_status_text, MOST_BYTES)
 
 
-def terms(job: Json) -> str:
+def digest_terms(job: Json) -> str:
     """A digest of what a verdict is about: when it differs, the job asks again."""
-    annotations = json_tree.annotations(job)
+    annotations = json_tree.annotations_of(job)
     texts = [annotations.get(key) for key in TERMS]
-    asks = asks_of(json_tree.table(job, "spec", "template"))
+    asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
     if asks is not NOTHING:  # on other nodes it is another job
         texts.append(asks.text)
     text = json.dumps(texts)
@@ -100,7 +100,7 @@ def terms(job: Json) -> str:
 
 def read_refused_deadline(job: Json) -> Mapping[str, Any]:
     """{"deadline", "code", "reason"} of the deadline that was refused while its promise stands."""
-    return mapping(json_tree.annotations(job).get(names.REFUSED_DEADLINE))
+    return parse_mapping(json_tree.annotations_of(job).get(names.REFUSED_DEADLINE))
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -109,13 +109,13 @@ def verdict_text(verdict: Verdict) -> str:
     return orjson.dumps({**written, "kind": written["kind"].lower()}).decode()
 
 
-def verdict(job: Json) -> Verdict | None:
-    text = json_tree.annotations(job).get(names.VERDICT)
+def read_verdict(job: Json) -> Verdict | None:
+    text = json_tree.annotations_of(job).get(names.VERDICT)
     return _known_verdict(text) if isinstance(text, str) else None
 
 
-def _verdict(text: str) -> Verdict | None:
-    document = mapping(text)
+def _parse_verdict(text: str) -> Verdict | None:
+    document = parse_mapping(text)
     kind = str(document.get("kind", "")).capitalize()
     if kind not in KINDS:
         return None
@@ -126,7 +126,7 @@ def _verdict(text: str) -> Verdict | None:
     return verdict if verdict is not None and _makes_sense(verdict) else None
 
 
-_known_verdict: Final = TextCache(_verdict, MOST_BYTES)
+_known_verdict: Final = TextCache(_parse_verdict, MOST_BYTES)
 
 
 def verdict_label(found: Verdict | None) -> str:
@@ -137,7 +137,7 @@ def verdict_label(found: Verdict | None) -> str:
     return "refused" if isinstance(found, Refusal) else "forecast"
 
 
-def mapping(text: object) -> Mapping[str, Any]:
+def parse_mapping(text: object) -> Mapping[str, Any]:
     """The JSON object that an annotation holds; an empty one where it holds none."""
     try:
         document = json.loads(text) if isinstance(text, str) else {}

@@ -35,10 +35,10 @@ class TextCache(Generic[Made]):
                 return self._kept[text]
         made = self._read(text)
         with self._lock:
-            self._keep(text, made)
+            self._keep_value(text, made)
         return made
 
-    def _keep(self, text: str, made: Made) -> None:
+    def _keep_value(self, text: str, made: Made) -> None:
         if text in self._kept or size_of(text) > self._most_bytes:
             return
         self._kept[text] = made

@@ -50,7 +50,7 @@ class Mirror:
         self._cuts = 0
         self.torn_at = 0.0  # when the first watch was cut since all was seen together
         self._whole_at = 0  # how many cuts there had been when all was listed together
-        self._watches: list[Watch] = [self._follow(api, kind) for kind in FOLLOWED]
+        self._watches: list[Watch] = [self._follow_kind(api, kind) for kind in FOLLOWED]
 
     @property
     def cut(self) -> list[Kind]:
@@ -65,7 +65,7 @@ class Mirror:
             return self._whole_at < self._cuts
 
     @contextmanager
-    def take(self) -> Iterator[tuple[set[str], bool]]:
+    def take_dirty(self) -> Iterator[tuple[set[str], bool]]:
         """Groups (Job ids, or "pod:id" for pods without one) that changed, and whether nodes did.
 
         If what is done with them ends in an exception they count as changed the next time, too.
@@ -86,44 +86,46 @@ class Mirror:
         with self.lock:
             self._touched.add(group)
 
-    def put(self, kind: Kind, thing: Json) -> None:
+    def put_object(self, kind: Kind, thing: Json) -> None:
         """What the cluster answered; older than what is known, it is passed over."""
-        key = json_tree.identity(thing)
+        key = json_tree.object_id(thing)
         with self.lock:
-            table = self._table(kind)
-            revision = json_tree.revision(thing)
+            table = self._table_of(kind)
+            revision = json_tree.revision_of(thing)
             previous = (
-                json_tree.revision(table[key]) if key in table else self._gone.get((kind, key), -1)
+                json_tree.revision_of(table[key])
+                if key in table
+                else self._gone.get((kind, key), -1)
             )
             if revision <= previous:
                 return
             if kind == "jobs":
                 thing = self._check_seal(key, thing)
-                self.job_ids[_uid(thing)] = key
+                self.job_ids[_uid_of(thing)] = key
             table[key] = thing
-            self._touch(kind, key, thing)
+            self._mark_dirty(kind, key, thing)
 
-    def drop(self, kind: Kind, key: str, revision: int = 0) -> None:
+    def drop_object(self, kind: Kind, key: str, revision: int = 0) -> None:
         """It is gone, since this revision if one is named: a later one by its name stays."""
         with self.lock:
-            thing = self._table(kind).get(key)
-            if thing is None or 0 < revision < json_tree.revision(thing):
+            thing = self._table_of(kind).get(key)
+            if thing is None or 0 < revision < json_tree.revision_of(thing):
                 return
-            del self._table(kind)[key]
+            del self._table_of(kind)[key]
             if kind == "jobs":
                 self.forged.discard(key)
-                self.job_ids.pop(_uid(thing), None)
-            self._gone[kind, key] = max(revision, json_tree.revision(thing))
+                self.job_ids.pop(_uid_of(thing), None)
+            self._gone[kind, key] = max(revision, json_tree.revision_of(thing))
             if len(self._gone) > 10_000:
                 self._gone.pop(next(iter(self._gone)))
-            self._touch(kind, key, thing, gone=True)
+            self._mark_dirty(kind, key, thing, gone=True)
 
-    def mend(self, api: ClusterApi) -> None:
+    def resync(self, api: ClusterApi) -> None:
         """See all objects of all kinds as they are now. ApiError if one kind cannot be listed."""
         with self.lock:
             cuts = self._cuts
         for kind in FOLLOWED:
-            self._replace(kind, api.list(kind))
+            self._replace_all(kind, api.list(kind))
         with self.lock:
             self._whole_at = cuts
 
@@ -131,19 +133,19 @@ class Mirror:
         for watch in self._watches:
             watch.stop()
 
-    def _follow(self, api: ClusterApi, kind: Kind) -> Watch:
+    def _follow_kind(self, api: ClusterApi, kind: Kind) -> Watch:
         listing = api.list(kind)
         for thing in listing.items:
-            self._guard(json_tree.identity(thing), self.put, kind, thing)
+            self._guard(json_tree.object_id(thing), self.put_object, kind, thing)
 
         def on_change(change: Change) -> None:
             if change.type == "BOOKMARK":
                 return
-            key = json_tree.identity(change.object)
+            key = json_tree.object_id(change.object)
             if change.type == "DELETED":
-                self._guard(key, self.drop, kind, key, json_tree.revision(change.object))
+                self._guard(key, self.drop_object, kind, key, json_tree.revision_of(change.object))
             else:
-                self._guard(key, self.put, kind, change.object)
+                self._guard(key, self.put_object, kind, change.object)
             self._on_change()
 
         def on_cut(cut: bool, /) -> None:  # noqa: FBT001 - as a watch calls it
@@ -156,32 +158,32 @@ class Mirror:
 
         return api.watch(kind, since=listing.resource_version, on_change=on_change, on_cut=on_cut)
 
-    def _replace(self, kind: Kind, listing: Listing) -> None:
+    def _replace_all(self, kind: Kind, listing: Listing) -> None:
         """This is all there was at that revision; what is newer is known better here."""
         revision = listing_revision(listing)
         there = set()
         for thing in listing.items:
-            there.add(json_tree.identity(thing))
-            self._guard(json_tree.identity(thing), self.put, kind, thing)
+            there.add(json_tree.object_id(thing))
+            self._guard(json_tree.object_id(thing), self.put_object, kind, thing)
         with self.lock:
-            for key in self._table(kind).keys() - there:
-                self.drop(kind, key, revision)
+            for key in self._table_of(kind).keys() - there:
+                self.drop_object(kind, key, revision)
 
     def _check_seal(self, key: str, job: Json) -> Json:
         believed = self._believed(job)
         (self.forged.discard if believed is job else self.forged.add)(key)
         return believed
 
-    def _table(self, kind: Kind) -> dict[str, Json]:
+    def _table_of(self, kind: Kind) -> dict[str, Json]:
         return {"jobs": self.jobs, "pods": self.pods, "nodes": self.nodes}[kind]
 
-    def _touch(self, kind: Kind, key: str, thing: Json, *, gone: bool = False) -> None:
+    def _mark_dirty(self, kind: Kind, key: str, thing: Json, *, gone: bool = False) -> None:
         if kind == "nodes":
             self._nodes_touched = True
         elif kind == "jobs":
             self._touched.add(key)
         else:
-            group = pods.owner(thing)[0] or f"pod:{key}"
+            group = pods.owner_of(thing)[0] or f"pod:{key}"
             self._touched.add(group)
             if gone:
                 self.pods_of[group].pop(key, None)
@@ -191,9 +193,9 @@ class Mirror:
                 self.pods_of[group][key] = thing
 
 
-def _uid(job: Json) -> str:
-    return str(json_tree.dig(job, "metadata", "uid") or "")
+def _uid_of(job: Json) -> str:
+    return str(json_tree.get_in(job, "metadata", "uid") or "")
 
 
 def listing_revision(listing: Listing) -> int:
-    return json_tree.revision({"metadata": {"resourceVersion": listing.resource_version}})
+    return json_tree.revision_of({"metadata": {"resourceVersion": listing.resource_version}})

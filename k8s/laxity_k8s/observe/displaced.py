@@ -22,15 +22,15 @@ DISRUPTED: Final[Mapping[str, str]] = {  # reasons of the pod condition Disrupti
 IsCordoned = Callable[[str], bool]
 
 
-def displacements(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) -> dict[int, str]:
+def find_displacements(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) -> dict[int, str]:
     """Why workers cannot come back to their nodes, in words, by their numbers.
 
     In a Job that is not elastic a pod that has to go leaves the others at their work: only when the
     one that replaces it has no place, the Job has to move.
     """
-    elastic, width = jobs.is_elastic(job), jobs.width(job)
+    elastic, width = jobs.is_elastic(job), jobs.current_width(job)
     reasons = {}
-    for number, pod in _newest(job, own).items():
+    for number, pod in _find_newest(job, own).items():
         if number < width and (cause := displacement_of(pod, is_cordoned, elastic=elastic)):
             reasons[number] = f"worker {number} {cause}"
     return reasons
@@ -38,10 +38,10 @@ def displacements(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) -> di
 
 def without_place(job: Json, own: Iterable[Json]) -> dict[int, str]:
     """Workers for which the cluster's scheduler finds no node, in words, by their numbers."""
-    width = jobs.width(job)
+    width = jobs.current_width(job)
     return {
         number: f"worker {number} has lost its place and {pods.waits_for(pod)}"
-        for number, pod in _newest(job, own).items()
+        for number, pod in _find_newest(job, own).items()
         if number < width and _unschedulable_since(pod) < FOREVER
     }
 
@@ -51,12 +51,12 @@ def unschedulable_since(job: Json, own: Iterable[Json]) -> float:
 
     A pod that others are being preempted for has its node as good as found.
     """
-    width, newest = jobs.width(job), _newest(job, own)
+    width, newest = jobs.current_width(job), _find_newest(job, own)
     times = [_unschedulable_since(pod) for number, pod in newest.items() if number < width]
     return min(times, default=FOREVER)
 
 
-def _newest(job: Json, own: Iterable[Json]) -> dict[int, Json]:
+def _find_newest(job: Json, own: Iterable[Json]) -> dict[int, Json]:
     """The pod of each worker that was made last."""
     numbered = jobs.pods_by_number(job, own)
     return dict(sorted(numbered, key=lambda one: str(one[1]["metadata"].get("creationTimestamp"))))
@@ -65,22 +65,26 @@ def _newest(job: Json, own: Iterable[Json]) -> dict[int, Json]:
 def displacement_of(pod: Json, is_cordoned: IsCordoned, *, elastic: bool) -> str:
     if pods.is_finished(pod):
         return ""
-    node = pods.node(pod)
+    node = pods.node_of(pod)
     if not node:
         nodes = sorted(node_names_for(pod) or ())
         in_vain = bool(nodes) and all(map(is_cordoned, nodes))
         return f"cannot come back: {', '.join(nodes)} is cordoned" if in_vain else ""
     if not elastic:
         return ""
-    if pods.leaving(pod) and is_cordoned(node):
+    if pods.is_terminating(pod) and is_cordoned(node):
         return f"is evicted from {node}, which is cordoned"
-    return DISRUPTED.get(pods.disruption(pod), "").format(node=node)
+    return DISRUPTED.get(pods.disruption_reason(pod), "").format(node=node)
 
 
 def _unschedulable_since(pod: Json) -> float:
-    if pods.node(pod) or pods.leaving(pod) or json_tree.dig(pod, "status", "nominatedNodeName"):
+    if (
+        pods.node_of(pod)
+        or pods.is_terminating(pod)
+        or json_tree.get_in(pod, "status", "nominatedNodeName")
+    ):
         return FOREVER
-    for row in json_tree.items(pod, "status", "conditions"):
+    for row in json_tree.list_at(pod, "status", "conditions"):
         if row.get("type") == "PodScheduled" and row.get("reason") == "Unschedulable":
             return instant_at(row.get("lastTransitionTime")) or 0.0
     return FOREVER

@@ -11,7 +11,7 @@ from laxity.job.accelerators import GPU
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects.accelerator_nodes import offers, site
+from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
 from laxity_k8s.objects.node_constraints import NOTHING, Asks, adds_tolerations, shut_out
 from laxity_scheduler.model.cluster import NodeSet
 
@@ -36,22 +36,22 @@ class Eligible:
         self._plain = True  # no node has a taint or an accelerator that is no nvidia.com/gpu
         self._guard = Guard()
 
-    def look(self, nodes: Mapping[str, Json]) -> bool:
+    def update_nodes(self, nodes: Mapping[str, Json]) -> bool:
         """Take in the nodes; whether anything that matters here is different."""
         changed = [name for name, node in nodes.items() if self._nodes.get(name) is not node]
         gone = self._nodes.keys() - nodes.keys()
         self._nodes = dict(nodes)
         before = {name: self._seen.pop(name, None) for name in (*changed, *gone)}
         for name in changed:
-            if offered := tuple(sorted(offers(nodes[name]))):
-                taints = json_tree.items(nodes[name], "spec", "taints")
-                self._seen[name] = (json_tree.labels(nodes[name]), taints, offered)
+            if offered := tuple(sorted(count_offered(nodes[name]))):
+                taints = json_tree.list_at(nodes[name], "spec", "taints")
+                self._seen[name] = (json_tree.labels_of(nodes[name]), taints, offered)
         if all(self._seen.get(name) == old for name, old in before.items()):
             return False
-        self._again()
+        self._rebuild_sets()
         return True
 
-    def learn(self, template: Json, own: Iterable[Json]) -> bool:
+    def learn_tolerations(self, template: Json, own: Iterable[Json]) -> bool:
         """See in a Job's pods whether they were let tolerate taints of GPUs; whether that is news."""
         if self._plain:
             return False
@@ -62,10 +62,10 @@ class Eligible:
         if taints == self._gpu_taints:
             return False
         self._gpu_taints = taints
-        self._again()
+        self._rebuild_sets()
         return True
 
-    def name(self, asks: Asks) -> str:
+    def name_of(self, asks: Asks) -> str:
         """The set of nodes that do for pods that ask so, by its name; "" if all do."""
         if self._plain and asks is NOTHING:
             return ""
@@ -81,7 +81,7 @@ class Eligible:
             node_set = self._sets[asks] = self._compute_set(asks)
         return node_set
 
-    def _again(self) -> None:
+    def _rebuild_sets(self) -> None:
         self._sets.clear()
         self._plain = not any(
             taints or offered != (GPU,) for _, taints, offered in self._seen.values()
@@ -96,12 +96,14 @@ class Eligible:
             for resource in self._seen[name][2]:
                 other = f"it offers {resource}, {asks.resource} is asked"
                 shown_problem = problem if resource == asks.resource else other
-                nodes_by_reason.setdefault(shown_problem, []).append(site(name, resource))
+                nodes_by_reason.setdefault(shown_problem, []).append(site_name(name, resource))
         mine = frozenset(nodes_by_reason.pop("", ()))
-        return asks.text if nodes_by_reason else "", NodeSet(mine, summarize(nodes_by_reason))
+        return asks.text if nodes_by_reason else "", NodeSet(
+            mine, summarize_reasons(nodes_by_reason)
+        )
 
 
-def summarize(why: Mapping[str, list[str]]) -> str:
+def summarize_reasons(why: Mapping[str, list[str]]) -> str:
     """The reasons with the nodes that they shut out, the most frequent first."""
     ordered = sorted(why.items(), key=lambda one: (-len(one[1]), one[0]))
     parts = [f"{list_names(nodes)}: {problem}" for problem, nodes in ordered[:MOST_REASONS]]

@@ -8,12 +8,12 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import resource_of, site
+from laxity_k8s.objects.accelerator_nodes import resource_of, site_name
 from laxity_k8s.objects.affinity import node_names_for
 from laxity_k8s.objects.jobs import BadJob
 from laxity_k8s.objects.node_constraints import NOTHING, Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
-from laxity_k8s.observe.unplaced import Unplaced, unseen
+from laxity_k8s.observe.unplaced import Unplaced, count_unseen
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
 
@@ -38,10 +38,12 @@ class Entry:
 def own_pods(job: Json, all_pods: list[Json]) -> list[Json]:
     """Those of this Job, not of one that had its name before."""
     uid = str(job["metadata"].get("uid"))
-    return [pod for pod in all_pods if pods.owner(pod)[1] == uid]
+    return [pod for pod in all_pods if pods.owner_of(pod)[1] == uid]
 
 
-def count(entry: Entry, job: Json, nodes: Sequence[str], size: int, own: list[Json]) -> None:
+def count_missing(
+    entry: Entry, job: Json, nodes: Sequence[str], size: int, own: list[Json]
+) -> None:
     """Add what is meant for its workers that are not there yet."""
     entry.sent = objects.gpus_reserved(job, nodes, size, own)
     entry.busy += entry.sent
@@ -50,16 +52,18 @@ def count(entry: Entry, job: Json, nodes: Sequence[str], size: int, own: list[Js
 
 def count_sent(entry: Entry, job: Json, own: list[Json]) -> None:
     """The same for a Job that has no row."""
-    nodes = objects.places(job, own, objects.width(job))
-    count(entry, job, nodes, pods.gpus(json_tree.table(job, "spec", "template")), own)
+    nodes = objects.find_places(job, own, objects.current_width(job))
+    count_missing(
+        entry, job, nodes, pods.count_gpus(json_tree.mapping_at(job, "spec", "template")), own
+    )
 
 
 def look_for_unseen(entry: Entry, job: Json, own: list[Json]) -> None:
-    template = json_tree.table(job, "spec", "template")
-    size = pods.gpus(template) if entry.row is None else entry.row.gpus_per_worker
+    template = json_tree.mapping_at(job, "spec", "template")
+    size = pods.count_gpus(template) if entry.row is None else entry.row.gpus_per_worker
     awaited = entry.sent.total() // size if size else 0
     entry.may = node_names_for(template)
-    entry.unseen_gpus = size * unseen(job, own, awaited)
+    entry.unseen_gpus = size * count_unseen(job, own, awaited)
 
 
 def foreign_busy(entries: Mapping[str, Entry], jobs: Mapping[str, Json]) -> Counter[str]:
@@ -82,7 +86,7 @@ def find_unplaced(
     `groups` have workers that were not seen, `over` are GPUs more than a site has.
     """
     for group in sorted(groups):
-        yield Unplaced(entries[group].unseen_gpus, _may(entries[group], sites))
+        yield Unplaced(entries[group].unseen_gpus, _allowed_sites(entries[group], sites))
     for name, gpus in sorted(over.items()):
         left = gpus
         for group in sorted(entries):
@@ -90,12 +94,12 @@ def find_unplaced(
             moved = min(left, entry.sent[name])
             if moved > 0:
                 left -= moved
-                yield Unplaced(moved, _may(entry, sites))
+                yield Unplaced(moved, _allowed_sites(entry, sites))
 
 
-def _may(entry: Entry, sites: Iterable[str]) -> frozenset[str]:
+def _allowed_sites(entry: Entry, sites: Iterable[str]) -> frozenset[str]:
     """Sites where its pods may be: on any machine, it is its own kind of accelerator."""
     resource = entry.asks.resource
     if entry.may is None:
         return frozenset(name for name in sites if resource_of(name) == resource)
-    return frozenset(site(name, resource) for name in entry.may)
+    return frozenset(site_name(name, resource) for name in entry.may)

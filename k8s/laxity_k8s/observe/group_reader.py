@@ -18,12 +18,12 @@ from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.displaced import (
     UNSCHEDULABLE_S,
-    displacements,
+    find_displacements,
     unschedulable_since,
     without_place,
 )
 from laxity_k8s.observe.eligible import Eligible
-from laxity_k8s.observe.entries import Entry, count, count_sent, look_for_unseen, own_pods
+from laxity_k8s.observe.entries import Entry, count_missing, count_sent, look_for_unseen, own_pods
 from laxity_k8s.observe.moved_promises import MovedPromises
 from laxity_k8s.observe.namespace_bounds import Bounds
 from laxity_k8s.observe.node_table import NodeTable
@@ -64,7 +64,9 @@ class GroupReader:
         own = list(self._mirror.pods_of.get(group, {}).values())
         speaks = job is not None and self._guard(group, _speaks, job)
         # Not guarded: when the store is away that is nobody's problem.
-        report = self._reports(str(json_tree.dig(job, "metadata", "uid"))) if speaks else NO_REPORT
+        report = (
+            self._reports(str(json_tree.get_in(job, "metadata", "uid"))) if speaks else NO_REPORT
+        )
         if job is None and not own:
             self._forget_job(group)
             return None
@@ -81,11 +83,13 @@ class GroupReader:
     def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> Entry:
         entry = Entry("", None, JobStatusRecord(), Counter(), NO_REPORT, now + READ_AGAIN_S)
         for pod in all_pods:
-            entry.busy += self._guard(f"pod {json_tree.identity(pod)}", jobs.pods_busy, [pod]) or {}
+            entry.busy += (
+                self._guard(f"pod {json_tree.object_id(pod)}", jobs.pods_busy, [pod]) or {}
+            )
         if job is not None and jobs.is_managed(job):
-            if self._guard(f"life of {group}", jobs.live, job) is not False:
+            if self._guard(f"life of {group}", jobs.is_live, job) is not False:
                 entry.bad = BadJob(group, (self._guard.problems[group],))
-            own = [pod for pod in all_pods if pods.owner(pod)[1] == job["metadata"].get("uid")]
+            own = [pod for pod in all_pods if pods.owner_of(pod)[1] == job["metadata"].get("uid")]
             self._guard(f"workers of {group}", count_sent, entry, job, own)
         return entry
 
@@ -93,7 +97,7 @@ class GroupReader:
         self, group: str, job: Json | None, all_pods: list[Json], report: Report, now: float
     ) -> Entry:
         busy = jobs.pods_busy(all_pods)
-        if job is None or not jobs.live(job):
+        if job is None or not jobs.is_live(job):
             return self._ended(group, job, all_pods, busy)
         uid, own = str(job["metadata"].get("uid")), own_pods(job, all_pods)
         entry = Entry(uid, None, read_status(job), busy, report, FOREVER)
@@ -106,7 +110,7 @@ class GroupReader:
             count_sent(entry, job, own)
             return entry
         entry.busy = jobs.pods_busy(all_pods, gpus_per_worker=entry.row.gpus_per_worker)
-        count(entry, job, entry.row.nodes, entry.row.gpus_per_worker, own)
+        count_missing(entry, job, entry.row.nodes, entry.row.gpus_per_worker, own)
         return entry
 
     def _ended(
@@ -127,25 +131,28 @@ class GroupReader:
 
     def _read_row(self, entry: Entry, group: str, job: Json, own: list[Json], now: float) -> None:
         """Give the entry its row, or what is wrong with the Job."""
-        template, is_cordoned = json_tree.table(job, "spec", "template"), self._nodes.is_cordoned
+        template, is_cordoned = (
+            json_tree.mapping_at(job, "spec", "template"),
+            self._nodes.is_cordoned,
+        )
         entry.asks = asks_of(template)
         due_at = self._due_at(group, job, own, now)
         row = jobs.job_row(
             job,
             own,
             entry.report,
-            largest=self._nodes.gpus[entry.asks.resource] // max(1, pods.gpus(template)),
+            largest=self._nodes.gpus[entry.asks.resource] // max(1, pods.count_gpus(template)),
             due_at=due_at,
             displaced=self._displaced(group, job, own, had_time=due_at <= now),
             now=now,
-            eligible=self._eligible.name(entry.asks),
+            eligible=self._eligible.name_of(entry.asks),
         )
-        row = self._bounds.bound_row(row, job)
+        row = self._bounds.limit_row(row, job)
         if isinstance(row, BadJob):
             entry.bad = row
             return
         row = preempted_for.stopping_for(row, self._mirror.job_ids, is_cordoned)
-        entry.row = row = self.moved_promises.onto(self.refused.ask_again(job, row, now), job)
+        entry.row = row = self.moved_promises.apply_to(self.refused.ask_again(job, row, now), job)
         entry.due_at = min(self.refused.due_at(group), self.moved_promises.due_at(group, now))
         if row.workers and due_at > now:
             entry.due_at = min(entry.due_at, due_at)
@@ -154,9 +161,9 @@ class GroupReader:
         self, group: str, job: Json, own: list[Json], *, had_time: bool
     ) -> Mapping[int, str]:
         """Workers that cannot come back, by number. Where all have run, the start did not fail."""
-        if not jobs.width(job):
+        if not jobs.current_width(job):
             return NOBODY
-        displaced = displacements(job, own, self._nodes.is_cordoned)
+        displaced = find_displacements(job, own, self._nodes.is_cordoned)
         ran = group in self._ran and self._ran[group] == read_status(job).resumed_at
         return displaced or (without_place(job, own) if had_time and ran else NOBODY)
 
@@ -170,9 +177,9 @@ class GroupReader:
 
     def _missing_since(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Since when not all its workers run: one that is lost later has its time to come again."""
-        if jobs.fitting(job, own) is None:
+        if jobs.count_fitting(job, own) is None:
             self._missing.pop(group, None)
-            if jobs.width(job) and is_observed(job):
+            if jobs.current_width(job) and is_observed(job):
                 self._ran[group] = read_status(job).resumed_at
             return 0.0
         if not is_observed(job):  # its controller does not know yet that it should make them
@@ -183,5 +190,5 @@ class GroupReader:
 
 def _speaks(job: Json) -> bool:
     """Whether its workers may have said something: a job that never ran has nothing to say."""
-    ran = read_status(job).resumed_at is not None or jobs.width(job) > 0
-    return ran and jobs.live(job)
+    ran = read_status(job).resumed_at is not None or jobs.current_width(job) > 0
+    return ran and jobs.is_live(job)

@@ -13,7 +13,7 @@ from typing import Final
 from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.status_annotation import verdict
+from laxity_k8s.objects.status_annotation import read_verdict
 from laxity_scheduler.model.decision import Decision, Promised, Wait
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
@@ -39,7 +39,7 @@ class MovedPromises:
         self._look_again = look_again
         self._held: dict[str, Moved] = {}
 
-    def hold(self, job: Json, row: Job, decisions: Sequence[Decision], now: float) -> bool:
+    def hold_back(self, job: Json, row: Job, decisions: Sequence[Decision], now: float) -> bool:
         """Whether these say no more than that its promise moved, which can wait; it is kept then."""
         moves = [decision for decision in decisions if not isinstance(decision, Wait)]
         if row.workers or len(moves) != 1:
@@ -51,18 +51,18 @@ class MovedPromises:
         since = now if known is None else known.since
         if now >= since + WITHIN_S:
             return False
-        self._held[row.id] = Moved(_verdict(job), move, since)
+        self._held[row.id] = Moved(_read_verdict(job), move, since)
         self._look_again(row.id)
         return True
 
-    def onto(self, row: Job, job: Json) -> Job:
+    def apply_to(self, row: Job, job: Json) -> Job:
         """The row with the promise as it is now."""
         held = self._held.get(row.id)
         if held is None:
             return row
         promise, old = held.decision.promise, row.verdict
         stands = isinstance(old, Promise) and old.deadline_at == promise.deadline_at
-        if not stands or _verdict(job) != held.written:
+        if not stands or _read_verdict(job) != held.written:
             del self._held[row.id]
             return row
         return replace(row, verdict=promise)
@@ -80,34 +80,34 @@ class MovedPromises:
         held = self._held.get(job_id)
         return held is not None and now >= held.since + WITHIN_S
 
-    def take(
+    def take_held(
         self, job: Json, decisions: Sequence[Decision]
     ) -> tuple[Promised | None, list[Decision]]:
         """What is held back of this Job, for it is written now; and its decisions.
 
         Both say how far its promise moved from what stands on the Job.
         """
-        held, written = self._held.pop(json_tree.identity(job), None), verdict(job)
+        held, written = self._held.pop(json_tree.object_id(job), None), read_verdict(job)
         if held is None or not isinstance(written, Promise):
             return None, [*decisions]
         rebased = [
-            _moved_from(written, decision)
+            _find_move(written, decision)
             if isinstance(decision, Promised) and decision.reason.code == CODE
             else decision
             for decision in decisions
         ]
-        return _moved_from(written, held.decision), rebased
+        return _find_move(written, held.decision), rebased
 
-    def keep(self, job_ids: Container[str]) -> None:
+    def keep_only(self, job_ids: Container[str]) -> None:
         """Forget all other Jobs."""
         self._held = {key: held for key, held in self._held.items() if key in job_ids}
 
 
-def _moved_from(written: Promise, decision: Promised) -> Promised:
+def _find_move(written: Promise, decision: Promised) -> Promised:
     promise = decision.promise
     why = reason(CODE, moved_s=promise.p90_at - written.p90_at, p90_at=promise.p90_at)
     return replace(decision, promise=replace(promise, reason=why), reason=why)
 
 
-def _verdict(job: Json) -> str:
-    return str(json_tree.annotations(job).get(names.VERDICT, ""))
+def _read_verdict(job: Json) -> str:
+    return str(json_tree.annotations_of(job).get(names.VERDICT, ""))

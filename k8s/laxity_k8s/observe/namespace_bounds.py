@@ -14,7 +14,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.jobs import BadJob
-from laxity_k8s.objects.quotas import NamespaceLimits, Used, add_to, demand, limits_of
+from laxity_k8s.objects.quotas import NamespaceLimits, Used, add_to, demand_of, limits_of
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import QuotaWatch, Specs
 from laxity_scheduler.model.decision import Admit, Decision, Resize
@@ -33,7 +33,7 @@ class Bounds:
         self._limits: Mapping[str, NamespaceLimits] = {}  # by namespace
         self._used: Mapping[str, Used] = {}  # by laxity's own Jobs, by namespace
 
-    def look(self, touched: Collection[str]) -> tuple[set[str], set[str]]:
+    def update_limits(self, touched: Collection[str]) -> tuple[set[str], set[str]]:
         """Namespaces that allow something else now, and those whose own Jobs use something else.
 
         `touched` groups have changed.
@@ -45,17 +45,20 @@ class Bounds:
         if answer == self._seen and bounded.isdisjoint(map(namespace_of, touched)):
             return set(), set()
         limits, used, self._seen = self._limits, self._used, answer
-        self._used, foreign = self._uses(bounded)
+        self._used, foreign = self._count_used(bounded)
         self._limits = limits_of(*answer, foreign)
-        return _differing(limits, self._limits), _differing(used, self._used)
+        return _find_differing(limits, self._limits), _find_differing(used, self._used)
 
-    def bound_row(self, row: Job | BadJob, job: Json) -> Job | BadJob:
+    def limit_row(self, row: Job | BadJob, job: Json) -> Job | BadJob:
         """The row with the widths that its namespace allows; it keeps the one that it has."""
         if isinstance(row, BadJob) or row.namespace not in self._limits:
             return row
-        limits, template = self._limits[row.namespace], json_tree.table(job, "spec", "template")
+        limits, template = (
+            self._limits[row.namespace],
+            json_tree.mapping_at(job, "spec", "template"),
+        )
         row = replace(row, quota=limits.quota_of(row.namespace, template))
-        widest, limit_text = limits.widest(template)
+        widest, limit_text = limits.find_widest(template)
         widths = tuple(width for width in row.widths if width <= max(widest, row.workers))
         if not widths:
             least = row.widths[0]
@@ -64,12 +67,14 @@ class Bounds:
             return BadJob(row.id, (problem,), put_off=True, code=CODE)
         is_refused = isinstance(row.verdict, Refusal)  # for its own reason: it does not start
         if not (row.workers or row.terminating_workers or row.asked or is_refused):
-            asked = demand(template)
+            asked = demand_of(template)
             if row.promise is not None:  # its accelerators are planned for when the quota has them
                 asked = {
-                    key: each for key, each in asked.items() if key not in _accelerators(template)
+                    key: each
+                    for key, each in asked.items()
+                    if key not in _list_accelerators(template)
                 }
-            room, resource = limits.room(asked, self._used.get(row.namespace, {}))
+            room, resource = limits.find_room(asked, self._used.get(row.namespace, {}))
             if room < widths[0]:
                 problem = (
                     f"quota {limits.left[resource][2]} of its namespace leaves no {resource}: "
@@ -84,10 +89,10 @@ class Bounds:
         return (
             ""
             if limits is None
-            else limits.quota_of(namespace, json_tree.table(job, "spec", "template"))
+            else limits.quota_of(namespace, json_tree.mapping_at(job, "spec", "template"))
         )
 
-    def quotas(self, rows: Iterable[Job]) -> Mapping[str, int] | None:
+    def count_quotas(self, rows: Iterable[Job]) -> Mapping[str, int] | None:
         """How many accelerators the Jobs of each quota may have, by its name; None: all they like.
 
         What is used by pods of Jobs that have no row is not theirs.
@@ -124,15 +129,15 @@ class Bounds:
             more, limits = decision.workers - row.workers, self._limits.get(row.namespace)
             if more <= 0 or limits is None or row.id not in jobs:
                 continue
-            demand_of_pod = demand(json_tree.table(jobs[row.id], "spec", "template"))
+            demand_of_pod = demand_of(json_tree.mapping_at(jobs[row.id], "spec", "template"))
             mine = spent.setdefault(row.namespace, {})
-            if limits.room(demand_of_pod, mine)[0] < more:
+            if limits.find_room(demand_of_pod, mine)[0] < more:
                 blocked.add(row.id)
             else:
                 add_to(mine, demand_of_pod, more)
         return blocked
 
-    def _uses(self, namespaces: Collection[str]) -> tuple[dict[str, Used], dict[str, Used]]:
+    def _count_used(self, namespaces: Collection[str]) -> tuple[dict[str, Used], dict[str, Used]]:
         """What laxity's Jobs use in these namespaces, and what pods of others do."""
         own: dict[str, Used] = {}
         foreign: dict[str, Used] = {}
@@ -146,18 +151,18 @@ class Bounds:
             is_ours = job is not None and objects.is_managed(job)
             used = (own if is_ours else foreign).setdefault(namespace, {})
             for pod in alive:
-                add_to(used, demand(pod), 1)
-            awaited = objects.due_workers(job) - len(alive) if job and objects.live(job) else 0
+                add_to(used, demand_of(pod), 1)
+            awaited = objects.due_workers(job) - len(alive) if job and objects.is_live(job) else 0
             if job and is_ours and awaited > 0:
-                add_to(used, demand(json_tree.table(job, "spec", "template")), awaited)
+                add_to(used, demand_of(json_tree.mapping_at(job, "spec", "template")), awaited)
         return own, foreign
 
 
-def _accelerators(template: Json) -> set[str]:
+def _list_accelerators(template: Json) -> set[str]:
     return {f"requests.{kind}" for kind in pods.accelerators_of(template)}
 
 
-def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+def _find_differing(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import jobs
-from laxity_k8s.objects.accelerator_nodes import machine, offers
+from laxity_k8s.objects.accelerator_nodes import count_offered, machine_name
 from laxity_k8s.objects.nodes import is_cordoned
 from laxity_k8s.observe.entries import Entry, find_unplaced
 from laxity_k8s.observe.unplaced import Unplaced, set_aside
@@ -75,7 +75,7 @@ class NodeTable:
         """
         gpus: Counter[str] = Counter()
         for node in self._machines.values():
-            gpus.update(offers(node))
+            gpus.update(count_offered(node))
         self._moved |= self._machines.keys() | self._nodes.keys()
         cordoned = self._look_at_cordoned()
         if gpus == self.gpus:
@@ -86,7 +86,7 @@ class NodeTable:
     def renew(self, now: float) -> None:
         """Read the machines anew that changed, or that are lost by now."""
         self._moved |= {name for name, instant in self._gone_at.items() if instant <= now}
-        for name in set(map(machine, self._moved)):
+        for name in set(map(machine_name, self._moved)):
             self._guard(f"node {name}", self._renew_machine, name, now)
         unplaced = self._find_unplaced() if self._over or self._unseen else ()
         if self._moved or unplaced != self._unplaced:
@@ -103,7 +103,9 @@ class NodeTable:
             return set()
         entries = self._entries.items()
         return {
-            group for group, entry in entries if not changed.isdisjoint(map(machine, entry.busy))
+            group
+            for group, entry in entries
+            if not changed.isdisjoint(map(machine_name, entry.busy))
         }
 
     def _renew_machine(self, name: str, now: float) -> None:

@@ -32,7 +32,9 @@ class QuotaWatch:
         self._problem = ""
         self._watches: list[Watch] = []
         self.found: Specs = ((), ())
-        self._thread = threading.Thread(target=self._run, name="laxity-quotas", daemon=True)
+        self._thread = threading.Thread(
+            target=self._read_forever, name="laxity-quotas", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -41,43 +43,45 @@ class QuotaWatch:
         for watch in self._watches:
             watch.stop()
 
-    def _run(self) -> None:
+    def _read_forever(self) -> None:
         while not self._ended.is_set():
             self._changed.clear()
-            self.read()
+            self.read_once()
             self._changed.wait(EVERY_S)
 
-    def read(self) -> None:
+    def read_once(self) -> None:
         """Look once; what cannot be read is taken to be as before."""
         try:
             listings = [self._list(kind) for kind in KINDS]
-            self._begin([listing.resource_version for listing in listings])
+            self._begin_watches([listing.resource_version for listing in listings])
         except (ApiError, RuntimeError) as error:  # the connection is being closed
             if str(error) != self._problem and not self._ended.is_set():
                 LOG.warning("quotas are not known: %s", error)
             self._problem = str(error)
             return
         self._problem = ""
-        quotas, ranges = (tuple(map(_slim, listing.items)) for listing in listings)
+        quotas, ranges = (tuple(map(_strip_status, listing.items)) for listing in listings)
         answer = quotas, ranges
         if answer != self.found:
             self.found = answer
             self._on_change()
 
-    def _begin(self, versions: list[str]) -> None:
+    def _begin_watches(self, versions: list[str]) -> None:
         """Follow what comes after the first look."""
         if self._follow is None or self._watches or self._ended.is_set():
             return
         for kind, since in zip(KINDS, versions, strict=True):
-            self._watches.append(self._follow(kind, since=since, on_change=self._take))
+            self._watches.append(self._follow(kind, since=since, on_change=self._take_change))
 
-    def _take(self, change: Change) -> None:
-        known = change.type != "DELETED" and any(_slim(change.object) in one for one in self.found)
+    def _take_change(self, change: Change) -> None:
+        known = change.type != "DELETED" and any(
+            _strip_status(change.object) in one for one in self.found
+        )
         if change.type != "BOOKMARK" and not known:
             self._changed.set()
 
 
-def _slim(thing: Json) -> Json:
+def _strip_status(thing: Json) -> Json:
     """Without status and revision: what is used changes all the time."""
     metadata = {key: thing["metadata"].get(key) for key in ("namespace", "name")}
     return {"metadata": metadata, "spec": thing.get("spec") or {}}

@@ -35,7 +35,7 @@ class RefusedDeadlines:
         self._asking.add(row.id)
         return replace(row, asked=True)
 
-    def taken(self) -> set[str]:
+    def last_taken(self) -> set[str]:
         """Jobs that asked in the state that was taken last: in the next they do not."""
         asking, self._asking = self._asking, set()
         return asking

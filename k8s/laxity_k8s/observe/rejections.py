@@ -37,7 +37,7 @@ class Rejections:
 
     def add(self, job: Json, problem: str, *, now: float = 0.0, tries_again: bool = False) -> bool:
         """Leave this Job out; whether that is news. `tries_again`: for 1, 2, 4, ... minutes."""
-        job_id, new = json_tree.identity(job), Rejection(problem, inputs_of(job))
+        job_id, new = json_tree.object_id(job), Rejection(problem, inputs_of(job))
         old = self._found.get(job_id)
         if old is not None and old.asked == new.asked:
             new = replace(new, times=old.times + (now >= old.again_at), again_at=old.again_at)
@@ -53,7 +53,7 @@ class Rejections:
         """Why this Job is left out; "" if it is not, was changed since, or is tried again."""
         if not self._found:  # as nearly always
             return ""
-        job_id = json_tree.identity(job)
+        job_id = json_tree.object_id(job)
         rejection = self._found.get(job_id)
         if rejection is None or now >= rejection.again_at:
             return ""
@@ -78,10 +78,10 @@ class Rejections:
 
 def inputs_of(job: Json) -> tuple[Any, ...]:
     """All of a Job that others than laxity write."""
-    annotations, labels = json_tree.annotations(job), json_tree.labels(job)
+    annotations, labels = json_tree.annotations_of(job), json_tree.labels_of(job)
     return (
-        json_tree.dig(job, "metadata", "uid"),
-        json_tree.table(job, "spec"),
+        json_tree.get_in(job, "metadata", "uid"),
+        json_tree.mapping_at(job, "spec"),
         {key: annotations[key] for key in annotations if key not in OURS},
         {key: labels[key] for key in labels if key not in OURS},
     )

@@ -74,14 +74,14 @@ class Snapshot:
         """When a row changes by itself."""
         return min((*self._due.values(), self._nodes.due_at), default=FOREVER)
 
-    def take(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
+    def take_state(self, touched: set[str], *, nodes: bool, now: float, cycle: int) -> ClusterState:
         """The cluster now; `touched` groups, and nodes if `nodes`, changed since the last time."""
         with self._mirror.lock:
             self._stale |= touched | self._recompute_bounds(touched)
             if nodes:
                 self._stale |= self._nodes.look() | self._recompute_eligible()
             self._stale |= {group for group, instant in self._due.items() if instant <= now}
-            self._stale |= self._reader.refused.taken()
+            self._stale |= self._reader.refused.last_taken()
             self._stale |= {group for group in self._started if self._has_news(group)}
             self._renew_stale(now)
             self._stale |= self._learn_taints(touched)
@@ -91,10 +91,10 @@ class Snapshot:
             now=now,
             nodes=self._nodes.rows,
             jobs=self._jobs,
-            holds=tuple(self._holds(now)) if self._freed else (),
+            holds=tuple(self._find_holds(now)) if self._freed else (),
             cycle=cycle,
             sets=self._sets_in_use(),
-            quotas=self.bounds.quotas(self._jobs),
+            quotas=self.bounds.count_quotas(self._jobs),
             memory=self._memory,
         )
 
@@ -141,22 +141,22 @@ class Snapshot:
 
     def _recompute_eligible(self) -> set[str]:
         """Nodes changed: Jobs that may use others now."""
-        return self._others() if self._eligible.look(self._mirror.nodes) else set()
+        return self._other_sites() if self._eligible.update_nodes(self._mirror.nodes) else set()
 
     def _learn_taints(self, touched: set[str]) -> set[str]:
         """The same, as pods of these groups have shown what the cluster adds to pods."""
         news = False
         for group in touched & self._mirror.jobs.keys():
             own = self._mirror.pods_of.get(group, {}).values()
-            template = json_tree.table(self._mirror.jobs[group], "spec", "template")
-            news |= bool(self._guard(group, self._eligible.learn, template, own))
-        return self._others() if news else set()
+            template = json_tree.mapping_at(self._mirror.jobs[group], "spec", "template")
+            news |= bool(self._guard(group, self._eligible.learn_tolerations, template, own))
+        return self._other_sites() if news else set()
 
-    def _others(self) -> set[str]:
+    def _other_sites(self) -> set[str]:
         return {
             group
             for group, row in self._rows.items()
-            if self._guard(group, self._eligible.name, self._entries[group].asks) != row.eligible
+            if self._guard(group, self._eligible.name_of, self._entries[group].asks) != row.eligible
         }
 
     def _sets_in_use(self) -> Mapping[str, NodeSet] | None:
@@ -213,7 +213,7 @@ class Snapshot:
 
     def _recompute_bounds(self, touched: set[str]) -> set[str]:
         """Jobs of namespaces that allow something else now: a refused patch may be let through."""
-        limits, uses = self.bounds.look(touched)
+        limits, uses = self.bounds.update_limits(touched)
         entries = self._entries if limits or uses else ()
         mine = {group for group in entries if namespace_of(group) in limits | uses}
         for group in mine:
@@ -236,9 +236,11 @@ class Snapshot:
             for submitted_at, group in order
         )
 
-    def _holds(self, now: float) -> Iterator[Hold]:
+    def _find_holds(self, now: float) -> Iterator[Hold]:
         """GPUs that stopped jobs freed, for those they were freed for, until these have started."""
         for group in sorted(self._freed):
             state, victim = self._freed[group], self._rows[group]
-            other = self._rows.get(preempted_for.read(state.freed_for, self._mirror.job_ids))
-            yield from self._guard(group, jobs.holds, victim, state, other, now) or ()
+            other = self._rows.get(
+                preempted_for.read_preempted_for(state.freed_for, self._mirror.job_ids)
+            )
+            yield from self._guard(group, jobs.find_holds, victim, state, other, now) or ()

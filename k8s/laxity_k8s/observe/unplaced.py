@@ -27,22 +27,22 @@ class Unplaced:
     nodes: frozenset[str] | None = None
 
 
-def unseen(job: Json, own: Sequence[Json], sent: int) -> int:
+def count_unseen(job: Json, own: Sequence[Json], sent: int) -> int:
     """Workers that a Job counts and that are neither seen on a node nor awaited on one.
 
     `sent` workers are awaited. A pod without a node holds nothing if it may stay; one that has to
     go is not seen again once it is bound, so it counts. So does a second one of the same index,
     which a job controller may make that has not seen its own first.
     """
-    wide = jobs.width(job)
+    wide = jobs.current_width(job)
     alive = [
         (index, pod) for index, pod in jobs.pods_by_number(job, own) if not pods.is_finished(pod)
     ]
-    bound = [index for index, pod in alive if pods.node(pod)]
+    bound = [index for index, pod in alive if pods.node_of(pod)]
     waiting = {
         index
         for index, pod in alive
-        if not pods.node(pod) and not pods.leaving(pod) and index < wide
+        if not pods.node_of(pod) and not pods.is_terminating(pod) and index < wide
     } - set(bound)
     held = max(count_unplaced(job, own), len(alive), may_come(job))
     return max(0, held - len(bound) - max(len(waiting), sent))
@@ -50,11 +50,12 @@ def unseen(job: Json, own: Sequence[Json], sent: int) -> int:
 
 def count_unplaced(job: Json, own: Sequence[Json]) -> int:
     """Workers that hold GPUs by the Job's status, less those seen to end since it was written."""
-    status = json_tree.table(job, "status")
-    counted = pods.count(status.get("active")) + pods.count(status.get("terminating"))
-    ended = sum(pods.is_finished(pod) and not pods.leaving(pod) for pod in own)
+    status = json_tree.mapping_at(job, "status")
+    counted = pods.count_of(status.get("active")) + pods.count_of(status.get("terminating"))
+    ended = sum(pods.is_finished(pod) and not pods.is_terminating(pod) for pod in own)
     ended_count = sum(
-        pods.count(status.get(how)) + len(json_tree.items(status, "uncountedTerminatedPods", how))
+        pods.count_of(status.get(how))
+        + len(json_tree.list_at(status, "uncountedTerminatedPods", how))
         for how in ENDED
     )
     return counted - max(0, ended - ended_count)
@@ -68,16 +69,16 @@ def set_aside(nodes: Mapping[str, Node], unplaced: Iterable[Unplaced]) -> Mappin
     free = {name: max(0, node.free_gpus) for name, node in nodes.items()}
     for item in unplaced:
         may = free if item.nodes is None else [name for name in item.nodes if name in free]
-        left = _take(free, may, item.gpus)
+        left = _take_gpus(free, may, item.gpus)
         if left:
-            _take(free, free, left)
+            _take_gpus(free, free, left)
     return {
         name: node if node.free_gpus <= free[name] else replace(node, free_gpus=free[name])
         for name, node in nodes.items()
     }
 
 
-def _take(free: dict[str, int], names: Iterable[str], gpus: int) -> int:
+def _take_gpus(free: dict[str, int], names: Iterable[str], gpus: int) -> int:
     """Take them from the freest of these nodes; how many were not to be had."""
     for name in sorted(names, key=lambda name: (-free[name], name)):
         taken = min(gpus, free[name])

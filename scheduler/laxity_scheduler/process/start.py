@@ -131,7 +131,7 @@ def create_leadership(
     settings: Settings, store: Store, world: LiveWorld, stack: ExitStack
 ) -> Leadership | None:
     """Elects one of several replicas where the world can; None: the store's lock decides who acts."""
-    elect = getattr(import_module(world_entry(settings.world).module), "elect", None)
+    elect = getattr(import_module(world_entry(settings.world).module), "open_lease", None)
     if store.is_exclusive or elect is None:
         return None
     election = elect(world, lease_s=settings.lease_s)

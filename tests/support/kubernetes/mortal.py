@@ -177,7 +177,7 @@ def _cut_at(end: End) -> None:
 
     passes = _Passing(end)
     record: Callable[..., None] = Store.write_rows
-    once: Callable[..., Any] = Wire._once
+    once: Callable[..., Any] = Wire._send_once
 
     def journal(store: Store, rows: Any, jobs: Any = ()) -> None:
         new = list(rows)
@@ -201,7 +201,7 @@ def _cut_at(end: End) -> None:
         return answer
 
     Store.write_rows = journal  # type: ignore[method-assign, assignment]
-    Wire._once = send  # type: ignore[method-assign, assignment]
+    Wire._send_once = send  # type: ignore[method-assign, assignment]
 
 
 def _moves(plan: bytes) -> bool:

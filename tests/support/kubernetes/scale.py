@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from laxity_k8s import json_tree
 from laxity_k8s.bench.ground import Ground
-from laxity_k8s.bench.lanes import Narrowed, serving
+from laxity_k8s.bench.lanes import Narrowed, open_service
 from laxity_k8s.cluster_api import Patch
 from laxity_k8s.http.cluster import KubernetesApi
 from laxity_profiler.estimate import Predictor
@@ -39,7 +39,7 @@ class Timed:
 def first_look(ground: Ground, namespace: str) -> Iterator[tuple[Service, Narrowed, float]]:
     """A service that has looked once, and the seconds from connecting to that snapshot."""
     began = time.perf_counter()
-    with serving(ground, namespace) as (service, api):
+    with open_service(ground, namespace) as (service, api):
         service.world.observe()
         yield service, api, time.perf_counter() - began
 
@@ -67,7 +67,7 @@ def changes(service: Service, api: KubernetesApi, jobs: list[str], *, per_s: int
     while len(shown) < len(jobs) and time.perf_counter() < last_at + 120.0:
         waiting = [name for name in jobs if name not in shown]
         for name in waiting:
-            if CHANGED in json_tree.annotations(service.world.job(name)):
+            if CHANGED in json_tree.annotations_of(service.world.job(name)):
                 shown[name] = last_at = time.perf_counter()
         time.sleep(0.01)
     changing.join()

@@ -10,6 +10,8 @@ def test_a_job_created_with_a_pin_is_told_once_why_it_waits() -> None:
     said = find_correction(made, now=CREATED_AT)
     assert said is not None
     assert said.code == "pinned"
-    assert said.patch.body["metadata"]["annotations"].keys() == {names.REASON}
-    made["metadata"]["annotations"][names.REASON] = said.words
+    notes = said.patch.body["metadata"]["annotations"]
+    assert notes.keys() == {names.PIN, names.REASON, names.STATUS}, "a seal covers the status"
+    assert notes[names.PIN] == "mine"
+    made["metadata"]["annotations"] |= notes
     assert find_correction(made, now=CREATED_AT) is None

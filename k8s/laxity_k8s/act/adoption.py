@@ -66,10 +66,7 @@ def find_correction(job: Json, *, now: float) -> Tending | None:
         return Tending(patch_of(job, body), "suspended", message)
     how = jobs.by_hand(job)
     if not how and _is_pinned_unsaid(job):
-        text = reason("pinned").text
-        return Tending(
-            patch_of(job, {"metadata": {"annotations": {names.REASON: text}}}), "pinned", text
-        )
+        how = "created with a pin"
     if not how:
         return _end_refused(job, now)
     if is_applied(job):

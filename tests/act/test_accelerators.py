@@ -14,7 +14,7 @@ from laxity_k8s.objects.node_constraints import NOTHING, asks_of
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.reasons import reason
 from tests.support.manifests import job, node, pod
-from tests.survive.test_drifting_watches import Seen
+from tests.support.seen_nodes import Seen
 
 NVIDIA, AMD, SLICE = "nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.5gb"
 

@@ -9,7 +9,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.controller_seen import is_observed, may_come
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from tests.support.manifests import CREATED, CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, pod
-from tests.survive.test_drifting_watches import Seen
+from tests.support.seen_nodes import Seen
 
 
 def made(*, suspend: bool, status: Json, wanted: int | None = 2, **more: Any) -> Json:

@@ -22,8 +22,8 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Offer, Promise, Refusal
 from tests.support.builders import promise
+from tests.support.empty_cluster import Nothing
 from tests.support.manifests import CREATED_AT, job, node
-from tests.survive.test_lost_pods import Nothing
 
 WHY = reason("order", policy="test")
 NOW = CREATED_AT + 100.0

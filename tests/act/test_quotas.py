@@ -20,8 +20,8 @@ from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Refusal
 from tests.support.builders import promise
+from tests.support.empty_cluster import Nothing
 from tests.support.manifests import CREATED_AT, job, node, pod
-from tests.survive.test_lost_pods import Nothing
 
 WHY = reason("order", policy="test")
 GPUS = "requests.nvidia.com/gpu"

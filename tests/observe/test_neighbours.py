@@ -12,7 +12,7 @@ from laxity_scheduler.model.decision import Promised
 from laxity_scheduler.model.reasons import reason
 from tests.support.builders import promise
 from tests.support.manifests import CREATED_AT, job, pod
-from tests.survive.test_drifting_watches import Seen
+from tests.support.seen_nodes import Seen
 
 DUE_AT = CREATED_AT + 3600.0
 

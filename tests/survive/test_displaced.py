@@ -10,7 +10,7 @@ from laxity_scheduler.inflight import follow_ups
 from laxity_scheduler.start_backoff import FAILED_START_CODES
 from tests.support.builders import cluster
 from tests.support.manifests import job, node, pod
-from tests.survive.test_lost_pods import FIT_S, NOW, Seen, trained_for_an_hour
+from tests.support.trained_job import FIT_S, NOW, Seen, trained_for_an_hour
 
 CORDONED = "a"
 

@@ -9,40 +9,10 @@ from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.affinity import affinity_patch
-from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.status_annotation import JobStatusRecord
-from laxity_k8s.observe.cluster_cache import Mirror
-from laxity_k8s.observe.snapshot import Snapshot
-from laxity_scheduler.model.cluster import ClusterState
 from tests.support.manifests import CREATED_AT, SUSPENDED, node, pod
 from tests.support.manifests import job as made_job
-from tests.survive.test_lost_pods import Nothing
-
-NOW = CREATED_AT + 10.0
-
-
-class Seen:
-    """What a service has seen of two nodes with four GPUs each."""
-
-    def __init__(self, *things: Json) -> None:
-        self.mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
-        self.snapshot = Snapshot(self.mirror, lambda _: NO_REPORT, fit_within_s=60.0)
-        self.revision = 10
-        self.put(node("a"), node("b"), *things)
-
-    def put(self, *things: Json) -> None:
-        for thing in things:
-            self.revision += 1
-            meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
-            kind: Any = f"{thing['kind'].lower()}s"
-            self.mirror.put_object(kind, {**thing, "metadata": meta})
-
-    def look(self) -> ClusterState:
-        with self.mirror.take_dirty() as (touched, nodes):
-            return self.snapshot.take_state(touched, nodes=nodes, now=NOW, cycle=1)
-
-    def busy(self) -> dict[str, int]:
-        return {one.id: one.gpus - one.free_gpus for one in self.look().nodes}
+from tests.support.seen_nodes import Seen
 
 
 def job(name: str = "job", *, sent: str = "aa", may: str = "a", **more: Any) -> Json:
@@ -68,6 +38,8 @@ SCALED_IN = {  # GPUs that the Job calls busy, and the Job as it goes from two w
     "terminating": (2, job(sent="a", status=status(1, 1))),
     "done": (1, job(sent="a", status=status(1))),
 }
+
+
 STOPPED = {
     "before": (2, job(sent="aa", status=status(2))),
     "patched": (2, job(sent="aa", suspend=True, status=status(2))),
@@ -75,6 +47,8 @@ STOPPED = {
     "terminating": (2, job(sent="aa", suspend=True, status=status(0, 2) | SUSPENDED)),
     "done": (0, job(sent="aa", suspend=True, status=status(0) | SUSPENDED)),
 }
+
+
 PODS: dict[str, tuple[int, list[Json]]] = {  # GPUs that its pods take, and the pods
     "not seen yet": (0, []),
     "seen without a node": (0, [pod(0, phase="Pending"), pod(1, phase="Pending")]),

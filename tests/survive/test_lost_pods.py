@@ -1,67 +1,7 @@
 """A pod that is lost after its start has its time to come again, before its job is made narrower."""
 
-from laxity import names
-from laxity_k8s.cluster_api import Json, Listing
-from laxity_k8s.objects.jobs import NO_REPORT
-from laxity_k8s.objects.status_annotation import JobStatusRecord
-from laxity_k8s.observe.cluster_cache import Mirror
-from laxity_k8s.observe.snapshot import Snapshot
-from laxity_scheduler.model.job import Job
-from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, SUSPENDED, job, pod
-
-LONG_AGO = CREATED_AT
-NOW = CREATED_AT + 3_600.0
-FIT_S = 60.0
-
-
-class Nothing:
-    """A cluster without objects and without news."""
-
-    def list(self, kind: str) -> Listing:
-        return Listing((), "0")
-
-    def watch(self, kind: str, **_: object) -> None:
-        return None
-
-
-class Seen:
-    """One job of two workers that started long ago; `look` is one observation."""
-
-    def __init__(self) -> None:
-        self.mirror = Mirror(Nothing(), lambda: None)  # type: ignore[arg-type]
-        self.snapshot = Snapshot(self.mirror, lambda _: NO_REPORT, fit_within_s=FIT_S)
-        self.revision = 10
-        made = job(width=2, suspend=False, nodes='["a", "a"]', status=EVER_SUSPENDED)
-        state = JobStatusRecord(resumed_at=LONG_AGO, width_changed_at=LONG_AGO, wanted=2)
-        made["metadata"]["annotations"][names.STATUS] = state.to_text()
-        self.put("jobs", made)
-
-    def put(self, kind: str, thing: Json) -> None:
-        self.revision += 1
-        meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
-        self.mirror.put_object(kind, {**thing, "metadata": meta})  # type: ignore[arg-type]
-
-    def has(self, status: Json) -> None:
-        """The job controller has written this."""
-        (job,) = self.mirror.jobs.values()
-        self.put("jobs", {**job, "status": status})
-
-    def lose(self, index: int) -> None:
-        (name,) = [key for key in self.mirror.pods if f"-{index}-" in key]
-        self.mirror.drop_object("pods", name)
-
-    def look(self, now: float) -> Job:
-        with self.mirror.take_dirty() as (touched, nodes):
-            (row,) = self.snapshot.take_state(touched, nodes=nodes, now=now, cycle=1).jobs
-        return row
-
-
-def trained_for_an_hour() -> Seen:
-    seen = Seen()
-    for index in (0, 1):
-        seen.put("pods", pod(index, node="a"))
-    assert seen.look(NOW).fitting_workers is None
-    return seen
+from tests.support.manifests import EVER_SUSPENDED, SUSPENDED, pod
+from tests.support.trained_job import FIT_S, NOW, Seen, trained_for_an_hour
 
 
 def test_a_worker_that_is_being_replaced_is_waited_for() -> None:

@@ -63,7 +63,7 @@ def test_a_job_stopped_for_one_of_another_namespace_does_not_name_it(tmp_path: P
         holds = world.observe().holds
     with opened(tmp_path) as world:
         after_a_restart = world.observe().holds
-        events = world.api.rows.listing("events").items  # type: ignore[attr-defined]
+        events = world.api.rows.list_objects("events").items  # type: ignore[attr-defined]
     assert (asked.stop_requested_at is not None, asked.stop_for) == (True, THEIRS)
     assert [hold.job for hold in holds] == [hold.job for hold in after_a_restart] == [THEIRS]
     told = [json_tree.get_in(one, "message") for one in events]

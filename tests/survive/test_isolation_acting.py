@@ -30,10 +30,10 @@ READING = [
     pytest.param(objects, "job_row", id="its row"),
     pytest.param(group_reader, "read_status", id="what laxity has written on it"),
     pytest.param(group_reader, "asks_of", id="what its pods ask for"),
-    pytest.param(eligible.Eligible, "name", id="where it may go"),
+    pytest.param(eligible.Eligible, "name_of", id="where it may go"),
     pytest.param(group_reader, "_speaks", id="whether it has run"),
     pytest.param(objects, "pods_busy", id="its pods"),
-    pytest.param(acting, "tending", id="what it needs before"),
+    pytest.param(acting, "find_correction", id="what it needs before"),
     pytest.param(rejections.Rejections, "problem", id="whether it was rejected"),
 ]
 
@@ -62,8 +62,8 @@ def test_a_job_that_cannot_be_read_says_why_and_the_other_is_observed(
 CARRYING_OUT = [
     pytest.param(plan_patches, "job_patch", id="its patch"),
     pytest.param(plan_patches, "first_start", id="in which turn"),
-    pytest.param(plan_patches, "roomy", id="where it may grow"),
-    pytest.param(patches, "onto", id="its affinity"),
+    pytest.param(plan_patches, "find_roomy", id="where it may grow"),
+    pytest.param(patches, "affinity_patch", id="its affinity"),
 ]
 
 
@@ -99,7 +99,7 @@ def test_a_signal_that_cannot_be_written_holds_up_no_other_decision(
     world.observe()
     world.carry_out(Plan((Preempt(BAD, "epoch", GOOD, WHY),)))
     assert world.observe().by_id[BAD].stop_requested_at is not None
-    breaks(pod_signals.Reminders, "_patch")
+    breaks(pod_signals.Reminders, "_build_patch")
     admit(world, GOOD)
     state = world.observe()
     assert state.by_id[GOOD].workers == 1
@@ -111,7 +111,7 @@ def test_words_that_cannot_be_said_keep_no_patch_from_landing(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     world.observe()
-    breaks(sender.Sender, "_say")
+    breaks(sender.Sender, "_write_events")
     admit(world, BAD, GOOD)
     assert {row.id: row.workers for row in world.observe().jobs} == {BAD: 1, GOOD: 1}
 
@@ -120,7 +120,7 @@ def test_an_answer_that_cannot_be_taken_in_keeps_no_other_from_it(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     world.observe()
-    breaks(sender.Sender, "_resend")
+    breaks(sender.Sender, "_send_again")
     admit(world, BAD, GOOD)
     assert world.observe().by_id[GOOD].workers == 1
 
@@ -191,7 +191,7 @@ def test_gpus_that_cannot_be_held_for_one_job_are_held_for_others(
         )
         put(world, with_state(job(name, status=SUSPENDED), state))
     seen(world, BAD, "default/victim")
-    breaks(objects, "holds")
+    breaks(objects, "find_holds")
     assert [hold.job for hold in world.observe().holds] == [GOOD]
 
 
@@ -218,7 +218,7 @@ def test_a_node_that_cannot_be_judged_takes_no_pods_and_the_others_do(
     assert state.eligible_nodes(state.by_id["default/chosen"]) == frozenset({"a", "b"})
 
 
-@pytest.mark.parametrize("name", ["learn", "name"])
+@pytest.mark.parametrize("name", ["learn_tolerations", "name_of"])
 def test_other_nodes_are_worked_out_for_all_jobs_but_one_that_raises(
     name: str, world: LiveCluster, breaks: Breaking
 ) -> None:
@@ -237,7 +237,7 @@ def test_other_nodes_are_worked_out_for_all_jobs_but_one_that_raises(
 def test_a_change_that_cannot_be_taken_in_ends_no_watch(
     world: LiveCluster, breaks: Breaking
 ) -> None:
-    breaks(pods, "owner")
+    breaks(pods, "owner_of")
     put(world, pod(0, of="bad"), "pods")
     put(world, pod(0, of="good"), "pods")
     while not any("good" in key for key in world._mirror.pods_of):

@@ -33,12 +33,12 @@ def test_a_job_that_the_local_cluster_chokes_on_keeps_no_other_from_running(
     world: LiveCluster, breaks: Breaking
 ) -> None:
     there = world.api.controller  # type: ignore[attr-defined]
-    breaks(loop, "reconcile")
+    breaks(loop, "reconcile_job")
     for job_id in (BAD, GOOD):
         world.api.patch(Patch("jobs", job_id, {"spec": {"suspend": False}}))
     there._catch_up(set())
     for job_id in (BAD, GOOD):
-        there._guard(job_id, there._reconcile, job_id, 1.0)
+        there._guard(job_id, there._reconcile_job, job_id, 1.0)
     made = world.api.list("pods").items
     assert [pods.owner_of(one)[0] for one in made] == [GOOD]
     (event,) = [one for one in world.api.list("events").items if one["reason"] == "Problem"]

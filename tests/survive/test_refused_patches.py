@@ -112,7 +112,7 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
     monkeypatch.setattr(world.api, "patch_many", refuse)
     told: list[tuple[str, str, str]] = []
     monkeypatch.setattr(
-        world._events, "say",
+        world._events, "add_event",
         lambda thing, code, words, **_: told.append((thing["kind"], code, words)),
     )  # fmt: skip
     world.observe()

@@ -131,10 +131,9 @@ def test_plans_leave_a_resized_job_its_width_for_two_epochs_if_that_is_in_time()
         state = cluster(gpus=4, jobs=[wide], now=30.0)
         claim = Claim(wide, 833.0)
         room = Room(state, Forecasts(state, TEN_MINUTE_EPOCHS), Terms(), (claim,))
-        share, in_time = room.plan_one(claim, room.empty_profile(1_000.0))
-        assert share is not None
-        assert in_time
-        return share.workers_now
+        kept = room.in_order([claim], room.empty_profile(1_000.0))
+        assert not kept.late
+        return kept.shares["team/wide"].workers_now
 
     assert planned(changed_at=-1.0) == 1  # as it started
     assert planned(changed_at=0.0) == 4

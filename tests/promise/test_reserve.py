@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,11 +12,11 @@ from laxity_profiler.estimate import Ask, Estimates
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.promising.claims import Terms
+from laxity_scheduler.promising.planner import Planner
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import (
     SLOTS,
     Claim,
-    Planner,
     Profile,
     Share,
     slot_edges,
@@ -35,13 +36,13 @@ def test_slots_grow_by_a_constant_ratio_up_to_the_horizon(horizon_s: float) -> N
 
 
 def test_a_touched_slot_is_taken_whole() -> None:
-    profile = Profile(slot_edges(256.0), 4)
-    profile.reserve(Share(((0.5, 3),), 2.1), 1)
+    profile = Profile.of(slot_edges(256.0), 4)
+    profile.reserve(Share(((0.5, 3),), 2.1), lambda workers: np.array([float(workers)]))
     assert profile.free[:4].tolist() == [1.0, 1.0, 1.0, 4.0]
 
 
 def test_what_is_busy_is_free_afterwards() -> None:
-    profile = Profile(slot_edges(256.0), 4)
+    profile = Profile.of(slot_edges(256.0), 4)
     profile.occupy([2.0, 3.5, float("inf")], [1, 1, 1])
     assert profile.free[:5].tolist() == [1.0, 1.0, 2.0, 2.0, 3.0]
     assert profile.free[-1] == 3.0
@@ -49,12 +50,12 @@ def test_what_is_busy_is_free_afterwards() -> None:
 
 def planner(one: Job, predictor: Curve = MINUTE_EPOCHS, *, grows: bool = True) -> Planner:
     state = cluster(gpus=8, jobs=[one])
-    return Planner(Forecasts(state, predictor), grows=grows)
+    return Planner(Forecasts(state, predictor), (), grows)
 
 
 def test_a_share_waits_until_there_is_room_then_only_grows() -> None:
     one = job("a", workers=(1, 2, 4))
-    profile = Profile(slot_edges(2560.0), 4)
+    profile = Profile.of(slot_edges(2560.0), 4)
     profile.add(0.0, 100.0, -4.0)
     profile.add(100.0, 200.0, -3.0)
     share = planner(one).least(Claim(one, 350.0), profile)
@@ -65,7 +66,7 @@ def test_a_share_waits_until_there_is_room_then_only_grows() -> None:
 
 def test_where_jobs_cannot_grow_a_share_has_one_width() -> None:
     one = job("a", workers=(1, 2, 4))
-    profile = Profile(slot_edges(2560.0), 4)
+    profile = Profile.of(slot_edges(2560.0), 4)
     profile.add(0.0, 200.0, -3.0)
     share = planner(one, grows=False).least(Claim(one, 360.0), profile)
     assert share is not None
@@ -74,7 +75,7 @@ def test_where_jobs_cannot_grow_a_share_has_one_width() -> None:
 
 def test_a_share_ends_before_gpus_are_needed_by_others() -> None:
     one = job("a", epochs=2)
-    profile = Profile(slot_edges(2560.0), 1)
+    profile = Profile.of(slot_edges(2560.0), 1)
     profile.add(130.0, 2560.0, -1.0)
     found = planner(one)
     assert found.least(Claim(one, 1000.0), profile) is not None

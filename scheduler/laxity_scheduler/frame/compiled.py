@@ -32,6 +32,7 @@ PAGES: Final = (
     "frame/kernels.py",
     "frame/loops.py",
     "promising/planning.py",
+    "promising/reserve.py",
     "frame/fields.py",
     "shares/loop.py",
     "simulate/elastic_loop.py",
@@ -97,22 +98,6 @@ def compiled(loop: Loop) -> Loop:
     twin = FunctionType(loop.__code__, {**known, **own}, loop.__name__, loop.__defaults__)
     twin.__qualname__, twin.__annotations__ = loop.__qualname__, loop.__annotations__
     return cast("Loop", jit(twin))
-
-
-def register_plain(function: Callable[..., object]) -> None:
-    """Have loops compile this plain function with themselves; called from Python it stays plain."""
-    if COMPILES:
-        from numba.extending import register_jitable
-
-        register_jitable(function)
-
-
-def register_for_arrays(function: Callable[..., object], other: Callable[..., object]) -> None:
-    """Have loops take this plain function for the other, which does the same with arrays."""
-    if COMPILES:
-        from numba.extending import overload
-
-        overload(function, strict=False)(lambda *_: other)
 
 
 @cache

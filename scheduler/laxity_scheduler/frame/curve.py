@@ -55,9 +55,9 @@ class Curve:
             workers, self.totals[workers][row], self.starts[workers][row], self.stops[workers][row]
         )
 
-    def levels(self, quantile: Quantile) -> tuple[Width, ...]:
-        """What each of its widths takes."""
-        return tuple([self.at(width, quantile) for width in self.widths])
+    def levels(self, quantile: Quantile) -> tuple[tuple[float, ...], ...]:
+        """What each of its widths takes, (KINDS, L)."""
+        return tuple(zip(*[self.at(width, quantile) for width in self.widths], strict=True))
 
     def total_s(self, workers: int, quantile: Quantile) -> float:
         return self.totals[workers][ROW[quantile]]

@@ -6,18 +6,18 @@ plain is looked at row by row, by the code that knows every case. Only rows that
 than last time are read again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, is_
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame import compiled, fields, kernels
+from laxity_scheduler.frame import compiled, fields, loops
 from laxity_scheduler.frame.arrays import Bools, Ints, carried
-from laxity_scheduler.frame.curve import ROW, Curve, Quantile, work_of
+from laxity_scheduler.frame.curve import ROW, Curve, Quantile
 from laxity_scheduler.frame.fields import EXTRA, FIELDS, KINDS, SERVICES, TROUBLES
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Promise
@@ -35,6 +35,7 @@ PLAINLY_READ: Final = {
     fields.SUBMITTED_AT: attrgetter("submitted_at"),
     fields.DUE_AT: attrgetter("deadline_at"),
 }
+Found = TypeVar("Found")
 OWN_WIDTHS: Final = attrgetter("workers", "formed", "resize_to")
 
 
@@ -192,6 +193,7 @@ class Frame:
             read.ranks,
         )
         self.plain: Bools = self.column(fields.PLAIN) > 0.0
+        self._lists: dict[Quantile, tuple[list[list[float]], list[list[list[float]]]]] = {}
 
     def column(self, field: int) -> Floats:
         return self.table[:, field]
@@ -247,15 +249,8 @@ class Frame:
     @cached_property
     def remaining_s(self) -> Floats:
         """Seconds to the end at the present width (P90), of plain jobs; others: not a number."""
-        rows = np.flatnonzero(self.plain)
-        found = np.full(len(self.jobs), np.nan)
-        if self._many:
-            from laxity_scheduler.frame import loops
-
-            found[rows] = loops.present_s(*self._arrays("p90"), rows, self.now)
-            return found
-        works = self._works(rows, "p90")
-        found[rows] = [kernels.remaining_s(work, work.own, 0.0, self.now) for work, _ in works]
+        rows, found = np.flatnonzero(self.plain), np.full(len(self.jobs), np.nan)
+        found[rows] = self._call(loops.present_s, "p90", rows)
         return found
 
     def least_in_time(self, rows: Ints, left_s: Floats) -> tuple[Floats, Floats]:
@@ -263,89 +258,42 @@ class Frame:
 
         Width 0 where none does. Shapes (len(rows),).
         """
-        if self._many:
-            from laxity_scheduler.frame import loops
-
-            return loops.least_in_time(*self._arrays("p90"), rows, left_s, self.now)
-        found = [
-            kernels.least_in_time(work, levels, len(levels), most_s, self.now)
-            for (work, levels), most_s in zip(
-                self._works(rows, "p90"), left_s.tolist(), strict=True
-            )
-        ]
-        widths = self.levels("p90")[rows, fields.WIDTH, [max(at, 0) for at, _ in found]]
-        ends_s = np.array([end_s for _, end_s in found], dtype=np.float64)
-        return np.where(ends_s < FOREVER, widths, 0.0), ends_s
+        return self._call(loops.least_in_time, "p90", rows, left_s)
 
     def slack_s(self, rows: Ints, left_s: Floats) -> tuple[Floats, Ints]:
         """Of these jobs: spare seconds on the least level in time, and which; else on the fastest."""
-        if self._many:
-            from laxity_scheduler.frame import loops
-
-            return loops.slacks_s(*self._arrays("p90"), rows, left_s, self.now)
-        found = [
-            kernels.slack_s(work, levels, len(levels), most_s, self.now)
-            for (work, levels), most_s in zip(
-                self._works(rows, "p90"), left_s.tolist(), strict=True
-            )
-        ]
-        slack, level = zip(*found, strict=True) if found else ((), ())
-        return np.array(slack, dtype=np.float64), np.array(level, dtype=np.int64)
+        return self._call(loops.slacks_s, "p90", rows, left_s)
 
     def by_level_s(self, rows: Ints, quantile: Quantile) -> Floats:
         """Of these jobs: seconds to the end on each level; inf on those that one has not."""
-        if self._many:
-            from laxity_scheduler.frame import loops
-
-            return loops.by_level_s(*self._arrays(quantile), rows, self.now)
-        found = np.full((len(rows), self.levels(quantile).shape[2] - EXTRA), FOREVER)
-        for place, (work, levels) in enumerate(self._works(rows, quantile)):
-            ends_s = [kernels.remaining_s(work, width, 0.0, self.now) for width in levels]
-            found[place, : len(ends_s)] = ends_s
-        return found
+        return self._call(loops.by_level_s, quantile, rows, self.levels(quantile).shape[2] - EXTRA)
 
     def finish_s(self, rows: Ints, level: Ints, from_s: Floats, quantile: Quantile) -> Floats:
         """Of these jobs: seconds to the end if each has one level from some time on."""
-        if self._many:
-            from laxity_scheduler.frame import loops
-
-            return loops.finishes_s(*self._arrays(quantile), rows, level, from_s, self.now)
-        found: list[float] = []
-        steps = zip(self._works(rows, quantile), level.tolist(), from_s.tolist(), strict=True)
-        for (work, levels), at, begin_s in steps:
-            course = kernels.change_width(
-                work, kernels.initial_course(work, self.now), begin_s, levels[at], self.now
-            )
-            found.append(kernels.course_end_s(work, course))
-        return np.array(found, dtype=np.float64)
+        return self._call(loops.finishes_s, quantile, rows, level, from_s)
 
     def times_s(self, quantile: Quantile) -> tuple[Floats, Floats, Floats]:
         """Of all: when it ends; when its epoch does, and when its GPUs are free if it is stopped."""
-        if self._many:
-            from laxity_scheduler.frame import loops
-
-            return loops.times_s(*self._arrays(quantile), self.now)
-        found = np.zeros((3, len(self.jobs)))
-        for row, (work, levels) in enumerate(self._works(np.arange(len(self.jobs)), quantile)):
-            job = self.jobs[row]
-            goes_on = self.curves[row].at(job.resize_to or job.workers, quantile)
-            to = goes_on if job.workers else levels[0]
-            found[0, row] = kernels.remaining_s(work, to, 0.0, self.now)
-            if job.workers:
-                found[1:, row] = kernels.boundary_s(work, self.now), kernels.freed_s(work, self.now)
-        return found[0], found[1], found[2]
+        return self._call(loops.times_s, quantile)
 
     @property
-    def _many(self) -> bool:
-        """Whether compiled loops pay: the same functions, for all rows."""
+    def many(self) -> bool:
+        """Whether machine code is worth its call; numba is loaded for it."""
         return compiled.COMPILES and len(self.jobs) >= compiled.MANY_ROWS
 
-    def _arrays(self, quantile: Quantile) -> tuple[Floats, Floats]:
-        return self.table, self.levels(quantile)
+    def tables(self, quantile: Quantile) -> tuple[Any, Any]:
+        """Rows and levels as loops want them: arrays for machine code, else nested lists."""
+        if self.many:
+            return self.table, self.levels(quantile)
+        if quantile not in self._lists:
+            self._lists[quantile] = self.table.tolist(), self.levels(quantile).tolist()
+        return self._lists[quantile]
 
-    def _works(
-        self, rows: Ints, quantile: Quantile
-    ) -> Iterator[tuple[kernels.Work, tuple[kernels.Width, ...]]]:
-        for row in rows.tolist():
-            curve = self.curves[row]
-            yield work_of(self.jobs[row], curve, quantile), curve.levels(quantile)
+    def _call(self, loop: Callable[..., Found], quantile: Quantile, *args: Any) -> Found:
+        """What a loop says of these rows at this instant."""
+        table, levels = self.tables(quantile)
+        if self.many:
+            answer: Found = compiled.compiled(loop)(table, levels, *args, self.now)
+            return answer
+        plain = [arg.tolist() if isinstance(arg, np.ndarray) else arg for arg in args]
+        return loop(table, levels, *plain, self.now)

@@ -12,14 +12,16 @@ phi is the elapsed share of the running epoch at the same quantile, at most 0.99
 predicted at P90 does not move while an epoch goes as predicted. A checkpoint's writing and reading is
 what re-forming costs as well.
 
-These are plain functions of plain numbers: Python calls them for one row, `loops` compiles the very
-same for all rows.
+These are plain functions of plain numbers: Python calls them for one row, `loops` for all rows, where
+these are many as machine code.
 """
 
 from math import inf, isnan, nan
 from typing import Any, Final, NamedTuple
 
-Levels = Any  # a job's widths, a sequence of `Width`; in `loops`, an array
+from laxity_scheduler.frame.fields import START, STOP, TOTAL, WIDTH
+
+Levels = Any  # what each width takes, (KINDS, L): nested sequences or, for machine code, an array
 TINY_S: Final = 1e-6
 MOST_OF_AN_EPOCH: Final = 0.99
 
@@ -147,9 +149,8 @@ def changed_s(work: Work, to: Width, after_s: float, now: float) -> float:
 
 
 def width_of(levels: Levels, at: int) -> Width:
-    """One of a job's widths; `loops` reads it from an array."""
-    width: Width = levels[at]
-    return width
+    """One of a job's widths."""
+    return Width(levels[WIDTH][at], levels[TOTAL][at], levels[START][at], levels[STOP][at])
 
 
 def least_in_time(

@@ -1,24 +1,22 @@
-# ruff: noqa: PLR0917 - compiled loops take arrays, by place
-"""How long jobs still take from their rows and levels: the functions of `kernels`, compiled, for all rows.
+# ruff: noqa: PLR0917 - loops that are compiled take arrays, by place
+"""How long jobs still take from their rows and levels: the functions of `kernels`, for all rows.
 
 At one quantile. A row (F,) says where the job is, its levels (4, L + 3) what each width takes; what
 they hold stands in `fields`. The last three levels are the widths that it has, that it formed at, and
-that it was asked to have.
+that it was asked to have. Tables are nested lists where these functions run in CPython, which is fast
+with plain numbers, and arrays where they are compiled (`frame.compiled`).
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame import kernels
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.compiled import jit, register_for_arrays, register_plain
 from laxity_scheduler.frame.fields import (
     ASKED,
     BEGUN_AT,
     CHANGED_AT,
-    EXTRA,
     FORMED,
     HAS_FORMED,
     LEFT,
@@ -26,50 +24,36 @@ from laxity_scheduler.frame.fields import (
     OWN,
     PARKED,
     RESUMED_AT,
-    START,
-    STOP,
     STOPPING,
-    TOTAL,
     WIDTH,
     WORKERS,
 )
 from laxity_scheduler.frame.fields import NOBODY as NO_LEVEL
-from laxity_scheduler.frame.kernels import NOBODY, Width, Work
+from laxity_scheduler.frame.kernels import (
+    NOBODY,
+    Levels,
+    Work,
+    boundary_s,
+    change_width,
+    course_end_s,
+    freed_s,
+    initial_course,
+    remaining_s,
+    slack_s,
+    width_of,
+)
+from laxity_scheduler.frame.kernels import least_in_time as least_level_in_time
 
 NEVER: Final = np.inf
+Row = Any  # the numbers of a row, (F,)
+Table = Any  # rows, (n, F)
+Depths = Any  # levels of rows, (n, KINDS, L + EXTRA)
 
 
-for kernel in (
-    kernels.epoch_s,
-    kernels.phi,
-    kernels.start_left_s,
-    kernels.boundary_s,
-    kernels.freed_s,
-    kernels.join_s,
-    kernels.resumed_s,
-    kernels.changed_s,
-    kernels.remaining_s,
-    kernels.least_in_time,
-    kernels.slack_s,
-    kernels.initial_course,
-    kernels.change_width,
-    kernels.course_end_s,
-):
-    register_plain(kernel)
-
-
-def _width_of(levels: Floats, at: int) -> Width:
-    return Width(levels[WIDTH, at], levels[TOTAL, at], levels[START, at], levels[STOP, at])
-
-
-register_for_arrays(kernels.width_of, _width_of)
-
-
-@jit
-def work_of(row: Floats, levels: Floats) -> Work:
+def work_of(row: Row, levels: Levels) -> Work:
     own, formed = NOBODY, NOBODY
     if row[WORKERS] > 0.0:
-        own, formed = kernels.width_of(levels, OWN), kernels.width_of(levels, FORMED)
+        own, formed = width_of(levels, OWN), width_of(levels, FORMED)
     return Work(
         row[LEFT],
         row[BEGUN_AT],
@@ -83,107 +67,90 @@ def work_of(row: Floats, levels: Floats) -> Work:
     )
 
 
-@jit
-def freed_s(row: Floats, levels: Floats, now: float) -> float:
-    """How long until its GPUs are free, if it is (or was) asked to stop at its epoch's end."""
-    return kernels.freed_s(work_of(row, levels), now)
-
-
-@jit
-def rest_s(row: Floats, levels: Floats, at: int, now: float) -> float:
+def rest_s(work: Work, levels: Levels, at: int, now: float) -> float:
     """Seconds from now to the end if it is to have this level from now on."""
-    return kernels.remaining_s(work_of(row, levels), kernels.width_of(levels, at), 0.0, now)
+    return remaining_s(work, width_of(levels, at), 0.0, now)
 
 
-@jit
-def end_s(row: Floats, levels: Floats, now: float, from_s: Floats, level: Ints, many: int) -> float:
+def end_s(work: Work, levels: Levels, now: float, from_s: Floats, level: Ints, many: int) -> float:
     """Seconds from now to the end of a job that has these levels at these times."""
-    work = work_of(row, levels)
-    course = kernels.initial_course(work, now)
+    course = initial_course(work, now)
     for step in range(many):
-        to = NOBODY if level[step] == NO_LEVEL else kernels.width_of(levels, level[step])
-        course = kernels.change_width(work, course, from_s[step], to, now)
-    return kernels.course_end_s(work, course)
+        to = NOBODY if level[step] == NO_LEVEL else width_of(levels, level[step])
+        course = change_width(work, course, from_s[step], to, now)
+    return course_end_s(work, course)
 
 
-@jit
-def trajectory_s(row: Floats, levels: Floats, now: float) -> float:
-    """Seconds from now to its end if nothing is decided (queued: if started now, narrowest)."""
-    return rest_s(row, levels, ASKED if row[WORKERS] else 0, now)
+def times_s(table: Table, levels: Depths, now: float) -> tuple[Floats, Floats, Floats]:
+    """Of all rows: when it ends; when its epoch does, and when its GPUs are free if it is stopped.
 
-
-@jit
-def times_s(table: Floats, levels: Floats, now: float) -> tuple[Floats, Floats, Floats]:
-    """Of all rows: when it ends; when its epoch does, and when its GPUs are free if it is stopped."""
+    It ends so if nothing is decided; a queued one, if it is started now on its narrowest width.
+    """
     ends, boundary, freed = np.zeros(len(table)), np.zeros(len(table)), np.zeros(len(table))
     for row in range(len(table)):
-        ends[row] = trajectory_s(table[row], levels[row], now)
-        if table[row, WORKERS]:
-            work = work_of(table[row], levels[row])
-            boundary[row] = kernels.boundary_s(work, now)
-            freed[row] = kernels.freed_s(work, now)
+        work = work_of(table[row], levels[row])
+        ends[row] = rest_s(work, levels[row], ASKED if table[row][WORKERS] else 0, now)
+        if table[row][WORKERS]:
+            boundary[row] = boundary_s(work, now)
+            freed[row] = freed_s(work, now)
     return ends, boundary, freed
 
 
-@jit
 def slacks_s(
-    table: Floats, levels: Floats, rows: Ints, left_s: Floats, now: float
+    table: Table, levels: Depths, rows: Ints, left_s: Floats, now: float
 ) -> tuple[Floats, Ints]:
     """Of these rows: spare seconds on the least level in time, and which; else on the fastest one."""
     slack, level = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
     for place in range(len(rows)):
         row = rows[place]
         work = work_of(table[row], levels[row])
-        slack[place], level[place] = kernels.slack_s(
-            work, levels[row], int(table[row, LEVELS]), left_s[place], now
+        slack[place], level[place] = slack_s(
+            work, levels[row], int(table[row][LEVELS]), left_s[place], now
         )
     return slack, level
 
 
-@jit
 def least_in_time(
-    table: Floats, levels: Floats, rows: Ints, left_s: Floats, now: float
+    table: Table, levels: Depths, rows: Ints, left_s: Floats, now: float
 ) -> tuple[Floats, Floats]:
     """Of these rows: the least width up to the present one that is in time (0: none), and its end."""
     width, end = np.zeros(len(rows)), np.empty(len(rows))
     for place in range(len(rows)):
         row = rows[place]
-        work, many = work_of(table[row], levels[row]), int(table[row, LEVELS])
-        at, end[place] = kernels.least_in_time(work, levels[row], many, left_s[place], now)
+        work, many = work_of(table[row], levels[row]), int(table[row][LEVELS])
+        at, end[place] = least_level_in_time(work, levels[row], many, left_s[place], now)
         if at >= 0:
-            width[place] = levels[row, WIDTH, at]
+            width[place] = levels[row][WIDTH][at]
     return width, end
 
 
-@jit
-def present_s(table: Floats, levels: Floats, rows: Ints, now: float) -> Floats:
+def present_s(table: Table, levels: Depths, rows: Ints, now: float) -> Floats:
     """Of these rows: seconds to the end at the width that each has."""
     found = np.empty(len(rows))
     for place in range(len(rows)):
-        found[place] = rest_s(table[rows[place]], levels[rows[place]], OWN, now)
+        row = rows[place]
+        found[place] = rest_s(work_of(table[row], levels[row]), levels[row], OWN, now)
     return found
 
 
-@jit
-def by_level_s(table: Floats, levels: Floats, rows: Ints, now: float) -> Floats:
-    """Of these rows: seconds to the end on each level; inf on those that one has not."""
-    found = np.full((len(rows), levels.shape[2] - EXTRA), NEVER)
+def by_level_s(table: Table, levels: Depths, rows: Ints, depth: int, now: float) -> Floats:
+    """Of these rows: seconds to the end on each of `depth` levels; inf on those that one has not."""
+    found = np.full((len(rows), depth), NEVER)
     for place in range(len(rows)):
         row = rows[place]
-        for at in range(int(table[row, LEVELS])):
-            found[place, at] = rest_s(table[row], levels[row], at, now)
+        work = work_of(table[row], levels[row])
+        for at in range(int(table[row][LEVELS])):
+            found[place, at] = rest_s(work, levels[row], at, now)
     return found
 
 
-@jit
 def finishes_s(
-    table: Floats, levels: Floats, rows: Ints, at: Ints, from_s: Floats, now: float
+    table: Table, levels: Depths, rows: Ints, at: Ints, from_s: Floats, now: float
 ) -> Floats:
     """Of these rows: seconds to the end if each has one level from some time on."""
     found = np.empty(len(rows))
     for place in range(len(rows)):
-        steps = slice(place, place + 1)
-        found[place] = end_s(
-            table[rows[place]], levels[rows[place]], now, from_s[steps], at[steps], 1
-        )
+        row, steps = rows[place], slice(place, place + 1)
+        work = work_of(table[row], levels[row])
+        found[place] = end_s(work, levels[row], now, from_s[steps], at[steps], 1)
     return found

@@ -115,7 +115,7 @@ class Forecasts:
         """Spare seconds (P90) on the least width that is in time; negative: on the fastest one."""
         curve = self.curve(job)
         work, levels = self.work(job, "p90"), curve.levels("p90")
-        slack_s, at = kernels.slack_s(work, levels, len(levels), left_s, self.now)
+        slack_s, at = kernels.slack_s(work, levels, len(curve.widths), left_s, self.now)
         return slack_s, curve.widths[at]
 
     def trajectory_s(self, job: Job, quantile: Quantile = "p90") -> float:

@@ -314,7 +314,8 @@ def _expected(bargain: Bargain, job: Job, resized: int) -> Share:
     planned = bargain.reservations.shares.get(job.id)
     start = bargain.starts.get(job.id)
     if start is not None:
-        begun = bargain.reservations.room.planner.fixed(job, ((0.0, start.workers),))
+        steps = ((0.0, start.workers),)
+        begun = Share(steps, forecasts.finish_s(job, steps))
         grows = planned is not None and planned.workers_now == start.workers
         if planned is None or not grows or begun.finish_s <= bargain.left_s(job):
             return begun

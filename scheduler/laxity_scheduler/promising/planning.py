@@ -1,17 +1,22 @@
-# ruff: noqa: FBT001, PLR0917 - compiled loops take arrays, by place
-"""Thousands of claims planned one after the other: `reserve.Planner` and `room.plan_one` as loops.
+# ruff: noqa: FBT001, PLR0917 - loops that are compiled take arrays, by place
+"""Claims planned one after the other on a profile: each the least share with which it is in time.
 
-The same shares in the same floating-point operations. A share's steps are two arrays: when each
-begins, and on which level (`fields.NOBODY`: no workers).
+The least share (algorithms.md 7.6, ascending): the smallest width with which the free slots before
+the deadline hold the job. Our reading of it differs in one thing: a plan starts once and only ever
+grows, because each stop and each restart costs what a slot of GPU time does not show. So a width
+begins in the slot after the last one that is too full for it, within the window that is looked at,
+and the window is widened until the plan ends within it.
+
+These functions run as they stand, or compiled where there is much to plan (`frame.compiled`). A
+share's steps are two arrays: when each begins, and on which level (`fields.NOBODY`: no workers).
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.compiled import jit
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.fields import (
     CHANGED_AT,
     EXTRA,
@@ -20,24 +25,16 @@ from laxity_scheduler.frame.fields import (
     NOBODY,
     OWN,
     RESUMED_AT,
-    SIZE,
     STAYS,
     STOPPING,
-    WIDTH,
     WORKERS,
 )
-from laxity_scheduler.frame.kernels import TINY_S
-from laxity_scheduler.frame.loops import NEVER, end_s, freed_s, rest_s
+from laxity_scheduler.frame.kernels import TINY_S, Work, freed_s
+from laxity_scheduler.frame.loops import NEVER, end_s, rest_s, work_of
+from laxity_scheduler.promising.reserve import Profile, add_gpus, find_end, take_gpus
 
-MOST_EXTENSIONS: Final = 12  # as in `reserve`
+MOST_EXTENSIONS: Final = 12  # how often a plan's window is widened before the whole one is taken
 IN_TIME, LATE, NONE = 0, 1, 2
-
-
-class Free(NamedTuple):
-    """GPUs that are free by slot, (S + 1,), the last of them all that comes after; edges (S + 2,)."""
-
-    edges: Floats
-    gpus: Floats
 
 
 class How(NamedTuple):
@@ -49,6 +46,25 @@ class How(NamedTuple):
     settle_epochs: float
 
 
+class Claimant(NamedTuple):
+    """One job: its row, and what each level takes and needs, of P parts and K levels."""
+
+    row: Any  # (F,): numbers, nested as `loops` has them
+    levels: Any  # (KINDS, K)
+    work: Work
+    needs: Floats  # (P, K): GPUs
+    bounded: Bools  # (P,): by this part
+
+
+class Claimants(NamedTuple):
+    """n jobs."""
+
+    rows: Any  # (n, F)
+    levels: Any  # (n, KINDS, K)
+    needs: Floats  # (n, P, K)
+    bounded: Bools  # (n, P)
+
+
 class Shares(NamedTuple):
     """n shares of up to K steps."""
 
@@ -58,88 +74,91 @@ class Shares(NamedTuple):
     finish_s: Floats  # (n,)
     found: Ints  # (n,): IN_TIME, LATE or NONE
 
-    def of(self, ones: slice) -> "Shares":
+    def of(self, places: slice) -> "Shares":
         """Some of them; what is written to these is written to all."""
-        numbers = self.level[ones], self.many[ones]
-        return Shares(self.from_s[ones], *numbers, self.finish_s[ones], self.found[ones])
+        numbers = self.level[places], self.many[places]
+        return Shares(self.from_s[places], *numbers, self.finish_s[places], self.found[places])
 
 
-@jit
-def slot_of(free: Free, at_s: float) -> int:
-    """The slot that holds this instant."""
-    found = int(np.searchsorted(free.edges, at_s + TINY_S, side="right")) - 1
-    return min(max(found, 0), len(free.gpus) - 1)
+class Full(NamedTuple):
+    """Slots that are too full for a level of one job, as far as they are known."""
+
+    slots: Ints  # (K, SLOTS + 1), the first so many of them
+    many: Ints  # (K,): -1 where nobody has looked
 
 
-@jit
-def slot_after(free: Free, at_s: float) -> int:
-    """One past the last slot that is touched before this instant."""
-    return min(int(np.searchsorted(free.edges, at_s - TINY_S)), len(free.gpus))
+def claimant(jobs: Claimants, at: int) -> Claimant:
+    work = work_of(jobs.rows[at], jobs.levels[at])
+    return Claimant(jobs.rows[at], jobs.levels[at], work, jobs.needs[at], jobs.bounded[at])
 
 
-@jit
-def add(free: Free, until_s: float, gpus: float) -> None:
-    """Change what is free from now until then; touched slots change whole."""
-    last = len(free.gpus)
-    if until_s != NEVER:
-        last = min(slot_after(free, until_s), last - 1)
-    for slot in range(slot_of(free, 0.0), last):
-        free.gpus[slot] += gpus
+def nothing_known(job: Claimant, profile: Profile) -> Full:
+    levels = job.needs.shape[1]
+    slots = np.empty((levels, profile.parts.shape[1]), dtype=np.int64)
+    return Full(slots, np.full(levels, -1, dtype=np.int64))
 
 
-@jit
-def steps_of(
-    row: Floats,
-    levels: Floats,
+def count_before(job: Claimant, at: int, profile: Profile, full: Full, end: int) -> int:
+    """How many slots before `end` are too full for a level."""
+    if full.many[at] < 0:
+        too_full = profile.parts[0] + 1e-9 < job.needs[0, at]
+        for part in range(1, len(profile.parts)):
+            if job.bounded[part] and job.needs[part, at] > 0.0:
+                too_full |= profile.parts[part] + 1e-9 < job.needs[part, at]
+        slots = np.flatnonzero(too_full)
+        full.many[at] = len(slots)
+        full.slots[at, : len(slots)] = slots
+    return int(np.searchsorted(full.slots[at, : full.many[at]], end))
+
+
+def find_steps(
+    job: Claimant,
     most: int,
     grows: bool,
-    free: Free,
+    profile: Profile,
+    full: Full,
     end: int,
     from_s: Floats,
     level: Ints,
 ) -> int:
-    """Widths by slot in a window that ends with the slot before `end`; how many, 0 if none fits."""
-    many, size = 1, row[SIZE]
-    from_s[0], level[0] = free.edges[0], NOBODY
+    """Levels by slot in a window that ends with the slot before `end`; how many, 0 if none fits."""
+    many = 1
+    from_s[0], level[0] = profile.edges[0], NOBODY
     for at in range(0 if grows else most, most + 1):
-        begins = end
-        while begins > 0 and not (
-            max(free.gpus[begins - 1], 0.0) / size + 1e-9 < levels[WIDTH, at]
-        ):
-            begins -= 1
+        before = count_before(job, at, profile, full, end)
+        begins = full.slots[at, before - 1] + 1 if before else 0
         if begins >= end:
             break
-        if from_s[many - 1] == free.edges[begins]:
+        if from_s[many - 1] == profile.edges[begins]:
             many -= 1
-        from_s[many], level[many] = free.edges[begins], at
+        from_s[many], level[many] = profile.edges[begins], at
         many += 1
     return many if level[many - 1] != NOBODY else 0
 
 
-@jit
-def at_most(
-    row: Floats,
-    levels: Floats,
+def plan_at_most(
+    job: Claimant,
     most: int,
     due_s: float,
     how: How,
-    free: Free,
+    profile: Profile,
+    full: Full,
     from_s: Floats,
     level: Ints,
 ) -> tuple[int, float]:
     """A share of at most this level: how many steps, 0 if it is not in time; and its finish."""
-    ideal_s = rest_s(row, levels, most, how.now)
+    ideal_s = rest_s(job.work, job.levels, most, how.now)
     if ideal_s > due_s + TINY_S or ideal_s == NEVER:
         return 0, NEVER
-    slots = len(free.gpus)
-    last = slots if due_s == NEVER else max(1, slot_after(free, due_s))
-    end = min(last, max(1, slot_after(free, ideal_s)))
+    slots = profile.parts.shape[1]
+    last = slots if due_s == NEVER else max(1, find_end(profile, due_s))
+    end = min(last, max(1, find_end(profile, ideal_s)))
     for attempt in range(MOST_EXTENSIONS + 1):
         if attempt == MOST_EXTENSIONS:
             end = last
-        many = steps_of(row, levels, most, how.grows, free, end, from_s, level)
-        finish_s = end_s(row, levels, how.now, from_s, level, many) if many else NEVER
-        need = slots if finish_s == NEVER else slot_after(free, finish_s)
+        many = find_steps(job, most, how.grows, profile, full, end, from_s, level)
+        finish_s = end_s(job.work, job.levels, how.now, from_s, level, many) if many else NEVER
+        need = slots if finish_s == NEVER else find_end(profile, finish_s)
         if finish_s <= due_s + TINY_S and finish_s < NEVER and need <= end:
             return many, finish_s
         if end >= last:
@@ -148,68 +167,67 @@ def at_most(
     return 0, NEVER
 
 
-@jit
-def least(
-    row: Floats, levels: Floats, due_s: float, how: How, free: Free, from_s: Floats, level: Ints
+def plan_least(
+    job: Claimant, due_s: float, how: How, profile: Profile, from_s: Floats, level: Ints
 ) -> tuple[int, float]:
-    """The share of the smallest width in time."""
-    for most in range(int(row[LEVELS])):
-        many, finish_s = at_most(row, levels, most, due_s, how, free, from_s, level)
+    """The share of the smallest width in time: how many steps, 0 if there is none; its finish."""
+    full = nothing_known(job, profile)
+    for most in range(int(job.row[LEVELS])):
+        many, finish_s = plan_at_most(job, most, due_s, how, profile, full, from_s, level)
         if many:
             return many, finish_s
     return 0, NEVER
 
 
-@jit
-def earliest(
-    row: Floats, levels: Floats, how: How, free: Free, from_s: Floats, level: Ints
+def plan_earliest(
+    job: Claimant, how: How, profile: Profile, from_s: Floats, level: Ints
 ) -> tuple[int, float]:
-    """The share that ends soonest, of equals the narrowest."""
+    """The share that ends soonest, of equals the narrowest: how many steps, and its finish."""
     best, best_s = 0, NEVER
+    full = nothing_known(job, profile)
     more_s, more = np.empty_like(from_s), np.empty_like(level)
-    for most in range(int(row[LEVELS])):
-        many, finish_s = at_most(row, levels, most, NEVER, how, free, more_s, more)
+    for most in range(int(job.row[LEVELS])):
+        many, finish_s = plan_at_most(job, most, NEVER, how, profile, full, more_s, more)
         if many and finish_s < best_s:
             best, best_s = many, finish_s
             from_s[:many], level[:many] = more_s[:many], more[:many]
     return best, best_s
 
 
-@jit
-def reserve(
-    row: Floats, levels: Floats, free: Free, from_s: Floats, level: Ints, many: int, finish_s: float
+def reserve_steps(
+    job: Claimant, profile: Profile, from_s: Floats, level: Ints, many: int, finish_s: float
 ) -> None:
     """Take a share's GPUs out."""
     for step in range(many):
         until_s = from_s[step + 1] if step + 1 < many else finish_s
-        if level[step] == NOBODY or until_s <= from_s[step]:
-            continue
-        first, last = slot_of(free, from_s[step]), slot_after(free, until_s)
-        gpus = levels[WIDTH, level[step]] * row[SIZE]
-        for slot in range(first, min(last, len(free.gpus) - 1)):
-            free.gpus[slot] -= gpus
+        if level[step] != NOBODY and until_s > from_s[step]:
+            take_gpus(profile, from_s[step], until_s, job.needs[:, level[step]])
 
 
-@jit
-def stays(row: Floats, levels: Floats, due_s: float, how: How, free: Free) -> float:
-    """When it ends on the width that it has; -1 unless it is to stay so, in time and harming nobody."""
-    if not row[WORKERS] or row[STOPPING]:
+def keep_width(job: Claimant, due_s: float, how: How, profile: Profile) -> float:
+    """When it ends on the width that it has; -1 unless it is to stay so, in time and harming nobody.
+
+    It is to stay so if plans are to leave running jobs alone, if it cannot be stopped, and if its
+    width has changed lately (algorithms.md 3.5, 3.7): else donors widen one another in turn.
+    """
+    if not job.row[WORKERS] or job.row[STOPPING]:
         return -1.0
-    if not (how.stay or row[STAYS] or just_resized(row, how)):
+    if not (how.stay or job.row[STAYS] or is_just_resized(job.row, how)):
         return -1.0
-    from_s, level = np.zeros(1), np.full(1, OWN)
-    finish_s = end_s(row, levels, how.now, from_s, level, 1)
+    finish_s = end_s(job.work, job.levels, how.now, np.zeros(1), np.full(1, OWN), 1)
     if finish_s > due_s + TINY_S:
         return -1.0
-    gpus = row[WORKERS] * row[SIZE]
-    for slot in range(min(slot_after(free, finish_s), len(free.gpus) - 1)):
-        if not free.gpus[slot] >= gpus:
+    end = min(find_end(profile, finish_s), profile.parts.shape[1] - 1)
+    for part in range(len(profile.parts)):
+        gpus = job.needs[part, OWN]
+        if part and (not job.bounded[part] or gpus == 0.0):
+            continue
+        if not (profile.parts[part, :end] >= gpus).all():
             return -1.0
     return finish_s
 
 
-@jit
-def just_resized(row: Floats, how: How) -> bool:
+def is_just_resized(row: Any, how: How) -> bool:
     """Whether its width has changed since it started, less than some epochs ago."""
     changed_at = row[CHANGED_AT]
     resumed_at = 0.0 if np.isnan(row[RESUMED_AT]) else row[RESUMED_AT]
@@ -218,65 +236,68 @@ def just_resized(row: Floats, how: How) -> bool:
     return bool(how.now < changed_at + how.settle_epochs * row[MEAN_EPOCH_S])
 
 
-@jit
-def plan_one(
-    row: Floats, levels: Floats, due_s: float, how: How, free: Free, from_s: Floats, level: Ints
+def plan_claim(
+    job: Claimant, due_s: float, how: How, profile: Profile, from_s: Floats, level: Ints
 ) -> tuple[int, float, int]:
-    """Plan a claim and take its share out: its steps, its finish, and whether it is in time."""
-    staying = 0.0 if row[STOPPING] else row[WORKERS]
-    free_s = freed_s(row, levels, how.now) if staying else 0.0
-    if staying:
-        add(free, free_s, staying * row[SIZE])
-    many, finish_s, found = 1, stays(row, levels, due_s, how, free), IN_TIME
+    """Plan a claim and take its share out: its steps, its finish, and whether it is in time.
+
+    What a running one holds until its epoch's end is its own.
+    """
+    holds = job.row[WORKERS] > 0.0 and not job.row[STOPPING]
+    own = job.needs[:, OWN] if holds else np.zeros(len(job.needs))
+    free_s = freed_s(job.work, how.now) if holds else 0.0
+    if holds:
+        add_gpus(profile, 0.0, free_s, own)
+    many, finish_s, found = 1, keep_width(job, due_s, how, profile), IN_TIME
     if finish_s >= 0.0:
         from_s[0], level[0] = 0.0, OWN
     else:
-        many, finish_s = least(row, levels, due_s, how, free, from_s, level)
+        many, finish_s = plan_least(job, due_s, how, profile, from_s, level)
     if not many:
         found = LATE
-        many, finish_s = earliest(row, levels, how, free, from_s, level)
-    surplus = staying
+        many, finish_s = plan_earliest(job, how, profile, from_s, level)
     if many:
-        reserve(row, levels, free, from_s, level, many, finish_s)
-        surplus -= 0.0 if level[0] == NOBODY else levels[WIDTH, level[0]]
+        reserve_steps(job, profile, from_s, level, many, finish_s)
     else:
         found = NONE
-    if surplus > 0.0:
-        add(free, free_s, -surplus * row[SIZE])
+    if holds:
+        kept = job.needs[:, level[0]] if many and level[0] != NOBODY else np.zeros(len(own))
+        if own[0] > kept[0]:
+            add_gpus(profile, 0.0, free_s, kept - own)
     return many, finish_s, found
 
 
-@jit
-def plan_all(
-    table: Floats, levels: Floats, order: Ints, due_s: Floats, how: How, free: Free, shares: Shares
+def plan_claims(
+    jobs: Claimants, places: Ints, due_s: Floats, how: How, profile: Profile, shares: Shares
 ) -> None:
-    """Plan claims one after the other: `order` (m,) says which rows, `due_s` (m,) until when."""
-    for place in range(len(order)):
-        one = order[place]
-        from_s, level = shares.from_s[place], shares.level[place]
-        many, finish_s, found = plan_one(
-            table[one], levels[one], due_s[place], how, free, from_s, level
+    """Plan claims one after the other: `places` (m,) says of which jobs, `due_s` (m,) until when."""
+    for place in range(len(places)):
+        job = claimant(jobs, places[place])
+        many, finish_s, found = plan_claim(
+            job, due_s[place], how, profile, shares.from_s[place], shares.level[place]
         )
         shares.many[place], shares.finish_s[place], shares.found[place] = many, finish_s, found
 
 
-@jit
-def admit_all(
-    table: Floats, levels: Floats, order: Ints, due_s: Floats, how: How, free: Free, shares: Shares
+def plan_newcomers(
+    jobs: Claimants, places: Ints, due_s: Floats, how: How, profile: Profile, shares: Shares
 ) -> int:
     """Take the shares of newcomers that wait out, one after the other, to the first that is late.
 
     How many are in time.
     """
-    for place in range(len(order)):
-        one = order[place]
-        from_s, level = shares.from_s[place], shares.level[place]
-        many, finish_s = least(table[one], levels[one], due_s[place], how, free, from_s, level)
+    for place in range(len(places)):
+        job, from_s, level = (
+            claimant(jobs, places[place]),
+            shares.from_s[place],
+            shares.level[place],
+        )
+        many, finish_s = plan_least(job, due_s[place], how, profile, from_s, level)
         if not many:
             return place
-        reserve(table[one], levels[one], free, from_s, level, many, finish_s)
+        reserve_steps(job, profile, from_s, level, many, finish_s)
         shares.many[place], shares.finish_s[place], shares.found[place] = many, finish_s, IN_TIME
-    return len(order)
+    return len(places)
 
 
 def room_for(many: int, levels: int) -> Shares:

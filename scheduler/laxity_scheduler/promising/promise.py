@@ -28,6 +28,7 @@ from laxity_scheduler.promising.queueing import (
     slack,
     unpromised,
 )
+from laxity_scheduler.promising.regions import count_fitting
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Claim, Share
 
@@ -257,8 +258,9 @@ class _Case:
 
     def _free_gpus(self, job: Job) -> int:
         """What promised jobs leave it now."""
-        room = self.reservations.profile().seen_by(job).workers(job.gpus_per_worker)
-        return int(room[0]) * job.gpus_per_worker
+        free_gpus = self.reservations.profile().parts[:, 0].tolist()
+        fitting = count_fitting(self.reservations.room.regions, job, free_gpus)
+        return fitting * job.gpus_per_worker
 
     def _refusal(
         self, why: Reason, offers: tuple[Offer, ...], *, p90_in_s: float = FOREVER

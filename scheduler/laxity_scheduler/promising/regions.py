@@ -13,9 +13,10 @@ A quota is a region as well: not of nodes but of jobs. The jobs that name it wei
 run, nobody else does, and it has as many GPUs as the quota allows. What jobs need of quotas and of
 nodes are conditions on their own: no union of both is needed.
 
-Where every job may use every node there are no regions, and a profile is a plain one.
+Where every job may use every node there are no regions.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,9 +30,9 @@ from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.remaining import stopping
 from laxity_scheduler.model.cluster import NO_NODES, ClusterState, NodeSet
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.promising.reserve import Profile, Share
 
 MOST_REGIONS: Final = 32
+MOST_WORKERS: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,12 @@ class Region:
     def sits(self, job: Job) -> int:
         """How many of its workers weigh on it now."""
         return job.workers if self.whole(job) else self._sits(job, job.workers)
+
+    def touches(self, job: Job) -> bool:
+        """Whether any of its workers may weigh on it, though not all must."""
+        if not job.workers:
+            return job.id in self.awaited
+        return not self.quota and (not job.nodes or not self.nodes.isdisjoint(job.nodes))
 
     def _sits(self, job: Job, workers: int) -> int:
         if self.quota:
@@ -192,49 +199,41 @@ class Purse:
             self._left[at] -= more * job.gpus_per_worker
 
 
-class SplitProfile(Profile):
-    """Free GPUs per slot of the whole cluster, and of each region beside it."""
+def weigh(
+    regions: Sequence[Region], jobs: Sequence[Job], widths: Floats, sizes: Floats
+) -> tuple[Floats, Bools]:
+    """GPUs that n jobs need of the cluster and of each region on K widths, (n, 1 + R, K).
 
-    def __init__(self, whole: Profile, parts: Sequence[tuple[Region, Profile]]) -> None:
-        self.edges, self.marks, self.free = whole.edges, whole.marks, whole.free
-        self.parts = tuple(parts)
-
-    def copy(self) -> "SplitProfile":
-        return SplitProfile(super().copy(), [(region, part.copy()) for region, part in self.parts])
-
-    def seen_by(self, job: Job) -> Profile:
-        """What a job finds free: the least of all regions that it cannot leave, or sits on.
-
-        Who runs on a region could perhaps go elsewhere, but only by a stop and a start.
-        """
-        mine = [
-            part.free if region.whole(job) else _around(region, part, job)
-            for region, part in self.parts
-            if region.workers(job, job.workers or 1)
-        ]
-        if not mine:
-            return self
-        found = super().copy()
-        found.free = np.minimum.reduce([self.free, *mine])
-        return found
-
-    def spend(self, share: Share, job: Job) -> None:
-        super().spend(share, job)
-        for region, part in self.parts:
-            weighed = [(at_s, region.workers(job, workers)) for at_s, workers in share.steps]
-            part.reserve(Share(tuple(weighed), share.finish_s), job.gpus_per_worker)
-
-    def change(self, until_s: float, job: Job, workers: range, sign: int) -> None:
-        super().change(until_s, job, workers, sign)
-        for region, part in self.parts:
-            many = region.workers(job, workers.stop) - region.workers(job, workers.start)
-            part.add(0.0, until_s, sign * many * job.gpus_per_worker)
+    And which of these parts bound them, (n, 1 + R). Who runs on a region could perhaps go elsewhere,
+    but only by a stop and a start; who is awaited on one is not bounded by it.
+    """
+    gpus = widths * sizes[:, None]
+    needs = np.zeros((len(jobs), 1 + len(regions), widths.shape[1]))
+    bounded = np.ones(needs.shape[:2], dtype=np.bool_)
+    needs[:, 0] = gpus
+    for part, region in enumerate(regions, 1):
+        whole = region.whole_of(jobs)
+        needs[whole, part], bounded[:, part] = gpus[whole], whole
+        for row in np.flatnonzero(~whole).tolist():
+            job = jobs[row]
+            if region.touches(job):
+                bounded[row, part] = job.workers > 0
+                needs[row, part] = [
+                    region.workers(job, int(min(width, MOST_WORKERS))) * job.gpus_per_worker
+                    for width in widths[row].tolist()
+                ]
+    return needs, bounded
 
 
-def _around(region: Region, part: Profile, job: Job) -> Floats:
-    """GPUs of its workers of whom those that sit on the region fit there; no limit if all do."""
-    sitting = [region.workers(job, workers) for workers in range(job.workers + 1)]
-    free = np.maximum(part.free, 0.0) // job.gpus_per_worker
-    most = np.searchsorted(sitting, free, side="right") - 1.0
-    found: Floats = np.where(most < job.workers, most * job.gpus_per_worker, np.inf)
-    return found
+def count_fitting(regions: Sequence[Region], job: Job, free_gpus: Sequence[float]) -> int:
+    """How many of its workers fit where so many GPUs of the cluster and of each region are free."""
+    whole, *parts = [int(max(0.0, gpus)) // job.gpus_per_worker for gpus in free_gpus]
+    fitting = whole
+    for region, workers in zip(regions, parts, strict=True):
+        if region.whole(job):
+            fitting = min(fitting, workers)
+        else:
+            sitting = [region.workers(job, most) for most in range(job.workers + 1)]
+            most = bisect_right(sitting, workers) - 1
+            fitting = min(fitting, most) if most < job.workers else fitting
+    return fitting

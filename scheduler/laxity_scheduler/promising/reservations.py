@@ -21,6 +21,7 @@ from laxity_scheduler.promising.claims import (
     aged,
 )
 from laxity_scheduler.promising.lazy_shares import LazyShares
+from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Profile, Share
 from laxity_scheduler.promising.room import Kept, Room
@@ -28,7 +29,6 @@ from laxity_scheduler.promising.tally import Tally
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints
-    from laxity_scheduler.promising.claim_plans import Plans
 
 
 class Reservations:
@@ -109,15 +109,15 @@ class Reservations:
                 return share
         profile = self.profile(claim.deadline_s).copy()
         if borrowed:
-            profile.free += borrowed
+            profile.parts[0] += borrowed
         self._own(claim.job, profile)
-        return self.room.planner.least(claim, profile.seen_by(claim.job))
+        return self.room.planner.least(claim, profile)
 
     def earliest(self, job: Job) -> Share | None:
         """The share that ends soonest behind all claims."""
         profile = self.profile(2.0 * self.forecasts.trajectory_s(job)).copy()
         self._own(job, profile)
-        return self.room.planner.earliest(job, profile.seen_by(job))
+        return self.room.planner.earliest(job, profile)
 
     def admit(self, claim: Claim) -> Share | None:
         """Count a newcomer among the claims if all of them can still be kept, perhaps replanned."""
@@ -125,10 +125,10 @@ class Reservations:
         if share is None:
             share = self.fits(claim)
             if share is not None:
-                self.room.plan_one(claim, self.profile(claim.deadline_s))
+                self.room.in_order([claim], self.profile(claim.deadline_s))
                 self._tally = None
         elif self._profile is not None:
-            self._profile.spend(share, claim.job)
+            self._profile.reserve(share, self.room.planner.needed_gpus(claim.job))
         if share is None:
             return self._replanned(claim)
         self.claims.append(claim)
@@ -148,21 +148,19 @@ class Reservations:
         self.shares.plain |= {job.id: (width, ends_s) for job, width, ends_s in rows}
         if self._profile is not None:
             for job in jobs:
-                self._profile.spend(self.shares[job.id], job)
+                needed_gpus = self.room.planner.needed_gpus(job)
+                self._profile.reserve(self.shares[job.id], needed_gpus)
         return many
 
-    def admit_behind(self, jobs: Sequence[Job], plans: "Plans", ones: slice, due_s: Floats) -> int:
+    def admit_behind(self, jobs: Sequence[Job], plans: Plans, ones: slice, due_s: Floats) -> int:
         """Count the first of these newcomers, which wait, each planned behind all claims.
 
         Until one is late, or due beyond what the profile shows. How many.
         """
         if self._tally is not None or self._profile is None or not len(due_s):
             return 0
-        from laxity_scheduler.promising.claim_plans import admit_all
-
         shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
-        rules = self.room.rules(stay=False)
-        many = admit_all(plans, ones, shown, rules, self._profile)
+        many = self.room.planner.plan_newcomers(plans, ones, shown, self._profile)
         jobs = jobs[:many]
         self.claims += construct_many(Claim, jobs, due_s[:many].tolist())
         self.shares.plan([job.id for job in jobs], plans, ones.start)
@@ -219,7 +217,7 @@ class Reservations:
     def _own(self, job: Job, profile: Profile) -> None:
         """A running newcomer's own GPUs are not in its way."""
         if job.workers and not stopping(job):
-            profile.change(self.forecasts.freed_s(job), job, range(job.workers), 1)
+            self.room.planner.release(job, self.forecasts.freed_s(job), profile)
 
     def _as_kept(self) -> list[Claim]:
         """All claims, in the order in which they are planned to start now."""

@@ -9,26 +9,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laxity_scheduler.capacity.ledger import MANY, USABLE, slots_in
-from laxity_scheduler.frame.compiled import COMPILES
+from laxity_scheduler.capacity.ledger import USABLE, slots_in
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
-from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.frame.remaining import Forecasts, stopping
 from laxity_scheduler.model.cluster import CLOSED_POOLS, NO_CAPACITY, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claim_rows import ClaimRows
 from laxity_scheduler.promising.claims import ORDERS, ClaimOrder, Terms
 from laxity_scheduler.promising.lazy_shares import LazyShares
-from laxity_scheduler.promising.regions import Region, SplitProfile, regions_of
-from laxity_scheduler.promising.reserve import SLOTS, Claim, Planner, Profile, Share, slot_edges
+from laxity_scheduler.promising.planner import Planner
+from laxity_scheduler.promising.regions import Region, regions_of
+from laxity_scheduler.promising.reserve import Claim, Profile, slot_edges
 from laxity_scheduler.promising.seats import Seats, seats_of
-
-if TYPE_CHECKING:
-    from laxity_scheduler.promising import planning
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +52,7 @@ class Room:
     @cached_property
     def planner(self) -> Planner:
         grows = self.terms.grow_anywhere or len(self.state.nodes) == 1
-        if not self._many:
-            return Planner(self.forecasts, grows=grows)
-        from laxity_scheduler.promising.claim_plans import CompiledPlanner
-
-        return CompiledPlanner(self.forecasts, grows=grows)
-
-    @property
-    def _many(self) -> bool:
-        """Whether compiled loops pay; they know one profile, not one per region."""
-        return COMPILES and len(self.state.jobs) >= MANY and not self.state.divides
-
-    def rules(self, *, stay: bool) -> "planning.How":
-        """The rules of compiled loops; `stay`: see `plan_one`."""
-        from laxity_scheduler.promising import planning
-
-        terms = self.terms
-        return planning.How(self.forecasts.now, self.planner.grows, stay, terms.settle_epochs)
+        return Planner(self.forecasts, self.regions, grows, self.terms.settle_epochs)
 
     @cached_property
     def capacity(self) -> int:
@@ -152,17 +131,17 @@ class Room:
                 until_s = np.append(until_s, hold.until_at - self.state.now)
                 gpus = np.append(gpus, hold.gpus)
         last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
-        profile = Profile(slot_edges(horizon_s, last_s), self.capacity)
+        capacities = [self.on(region).capacity for region in self.regions]
+        profile = Profile.of(slot_edges(horizon_s, last_s), self.capacity, *capacities)
         profile.occupy(until_s, gpus)
-        if not self.regions:
-            return profile
-        parts = [(region, self._empty_part(region, profile)) for region in self.regions]
-        return SplitProfile(profile, parts)
+        for part, region in enumerate(self.regions, 1):
+            profile.occupy(*self._busy_on(region), part)
+        return profile
 
-    def _empty_part(self, region: Region, whole: Profile) -> Profile:
-        """The same on one region."""
+    def _busy_on(self, region: Region) -> tuple[list[float], list[float]]:
+        """The same on one region: until when how many GPUs are busy."""
         on_it = self.on(region)
-        until_s, gpus = [on_it.terminated_s], [on_it.terminating]
+        until_s, gpus = [on_it.terminated_s], [float(on_it.terminating)]
         for row in np.flatnonzero(self.rows.runs).tolist():
             job = self.state.jobs[row]
             many = region.sits(job)
@@ -173,9 +152,7 @@ class Room:
             if hold.until_at > self.state.now and hold.job not in self.ids:
                 until_s.append(hold.until_at - self.state.now)
                 gpus.append(hold.gpus * (hold.node in region.nodes))
-        part = Profile(whole.edges, on_it.capacity)
-        part.occupy(until_s, gpus)
-        return part
+        return until_s, gpus
 
     def on(self, region: Region) -> "OnRegion":
         """What a region has."""
@@ -249,69 +226,10 @@ class Room:
         """In the order in which they are planned (`ClaimRows.ordered`)."""
         return self.rows.ordered(claims, order, self.awaited)
 
-    def plan_one(
-        self, claim: Claim, profile: Profile, *, stay: bool = False
-    ) -> tuple[Share | None, bool]:
-        """Plan a claim on a profile and take its share out of it; and whether it is in time.
-
-        `stay`: a running job keeps its width if it is in time with it; so do those whose width has
-        changed lately (algorithms.md 3.5, 3.7), else donors widen one another in turn.
-        """
-        job = claim.job
-        staying = 0 if stopping(job) else job.workers
-        freed_s = self.forecasts.freed_s(job) if staying else 0.0
-        if staying:
-            profile.change(freed_s, job, range(staying), 1)
-        stay = stay or not job.preemptible or self._just_resized(job)
-        share = self._as_it_runs(claim, profile) if stay else None
-        seen = profile.seen_by(job)
-        share = share or self.planner.least(claim, seen)
-        in_time = share is not None
-        if share is None:
-            share = self.planner.earliest(job, seen)
-        if share is not None:
-            profile.spend(share, job)
-        kept = share.workers_now if share else 0
-        if staying > kept:
-            profile.change(freed_s, job, range(kept, staying), -1)
-        return share, in_time
-
-    def _just_resized(self, job: Job) -> bool:
-        """Whether its width has changed since it started, less than some epochs ago."""
-        changed_at = job.width_changed_at
-        if not job.workers or changed_at is None or changed_at <= (job.resumed_at or 0.0):
-            return False
-        epoch_s = self.forecasts.curve(job).epoch_s(job.workers, "mean")
-        return self.state.now < changed_at + self.terms.settle_epochs * epoch_s
-
-    def _as_it_runs(self, claim: Claim, profile: Profile) -> Share | None:
-        """Its present width to the end, if that is in time and nobody planned before needs it."""
-        job = claim.job
-        if not job.workers or stopping(job):
-            return None
-        share = self.planner.fixed(job, ((0.0, job.workers),))
-        if share.finish_s > claim.deadline_s + TINY_S:
-            return None
-        free = profile.seen_by(job).free[: min(profile.end(share.finish_s), SLOTS)]
-        return share if (free >= job.gpus).all() else None
-
-    def in_order(self, order: Iterable[Claim], profile: Profile, *, stay: bool = False) -> Kept:
-        claims = list(order)
-        if self._many and len(claims) >= MANY:
-            from laxity_scheduler.promising import claim_plans
-
-            rules, frame = self.rules(stay=stay), self.forecasts.frame
-            shares, late_ones = claim_plans.plan_claims(frame, claims, rules, profile)
-            return Kept(shares, late_ones, profile)
-        shares = LazyShares()
-        late: set[str] = set()
-        for claim in claims:
-            share, in_time = self.plan_one(claim, profile, stay=stay)
-            if share is not None:
-                shares[claim.job.id] = share
-            if not in_time:
-                late.add(claim.job.id)
-        return Kept(shares, frozenset(late), profile)
+    def in_order(self, claims: Sequence[Claim], profile: Profile, *, stay: bool = False) -> Kept:
+        """All claims planned one after the other on this profile, and taken out of it."""
+        shares, late = self.planner.plan_all(claims, profile, stay=stay)
+        return Kept(shares, late, profile)
 
     def kept(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
         """The best of a few orders on a time profile. The claims come in the order `as_planned`."""

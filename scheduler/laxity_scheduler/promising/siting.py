@@ -18,9 +18,9 @@ from laxity_scheduler.capacity.placement import ALL_CELLS, NO_LIMIT, Rules
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.model.cluster import NO_NODES, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.regions import Region, SplitProfile
+from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.promising.reserve import SLOTS
+from laxity_scheduler.promising.reserve import SLOTS, Profile
 
 
 class PlacementRules:
@@ -34,17 +34,17 @@ class PlacementRules:
         self._quota_left = [*(state.quota_left[name] for name in self._quotas), NO_LIMIT]
 
     @cached_property
-    def _rest(self) -> SplitProfile | None:
-        """What claims leave over time; None where all of them run at once."""
-        profile = None if self._reservations.roomy else self._reservations.profile()
-        return profile if isinstance(profile, SplitProfile) else None
+    def _rest(self) -> Profile | None:
+        """What claims leave over time; None where all of them run at once, or may use all nodes."""
+        apart = self.regions and not self._reservations.roomy
+        return self._reservations.profile() if apart else None
 
     @cached_property
     def _left(self) -> list[int]:
         """GPUs of each region that no claim needs, by slot; where all run at once, that none ever needs."""
         if self._rest is None:
             return [self._reservations.spare_on(region) for region in self.regions]
-        return [floor(gpus) for _, part in self._rest.parts for gpus in part.free.tolist()]
+        return [floor(gpus) for part in self._rest.parts[1:].tolist() for gpus in part]
 
     @cached_property
     def _all(self) -> frozenset[str]:

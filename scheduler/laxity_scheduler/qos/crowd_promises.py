@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.compiled import COMPILES
 from laxity_scheduler.frame.fields import DUE_AT, HARD, LEFT, PROMISED_DUE_AT, SERVICE
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import PendingPromise
+from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.qos.crowd import Crowd
 
 if TYPE_CHECKING:
-    from laxity_scheduler.promising.claim_plans import Plans
     from laxity_scheduler.promising.reservations import Reservations
 
 MOST_OTHERS: Final = 10
@@ -74,15 +72,10 @@ class Newcomers:
         return found
 
     @cached_property
-    def _plans(self) -> "Plans | None":
-        """Room for their shares; None where compiled loops would not pay."""
-        if not COMPILES or len(self._jobs) < MANY or self._reservations.state.divides:
-            return None
-        from laxity_scheduler.promising.claim_plans import Plans
-
-        frame = self._reservations.forecasts.frame
-        rows = frame.rows(self._jobs)
-        return None if rows is None else Plans(frame, rows)
+    def _plans(self) -> Plans | None:
+        """Room for their shares; None where one of them is not a row of the snapshot."""
+        rows = self._reservations.forecasts.frame.rows(self._jobs)
+        return None if rows is None else Plans(self._reservations.room.planner, self._jobs)
 
     def _before(self) -> list[str]:
         return [claim.job.id for claim in self._reservations.claims[:MOST_OTHERS]]

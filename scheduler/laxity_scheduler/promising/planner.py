@@ -1,0 +1,183 @@
+"""Plans claims on a profile: thousands in one call, or one job of which somebody asks what if."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.compiled import compiled
+from laxity_scheduler.frame.curve import Curve
+from laxity_scheduler.frame.fields import NOBODY, OWN, SIZE, WIDTH
+from laxity_scheduler.frame.frame import row_of
+from laxity_scheduler.frame.loops import work_of
+from laxity_scheduler.frame.remaining import Forecasts
+from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.promising import planning
+from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
+from laxity_scheduler.promising.planning import IN_TIME, NONE, Claimant, Claimants, How
+from laxity_scheduler.promising.regions import Region, weigh
+from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
+
+Kind = tuple[int, int, str, str]  # a curve, by identity; GPUs per worker, nodes, quota
+
+
+class Plans:
+    """Shares of these jobs, which are rows of the snapshot; the first so many are made."""
+
+    def __init__(self, planner: "Planner", jobs: Sequence[Job]) -> None:
+        frame = planner.forecasts.frame
+        self._levels = frame.levels("p90")
+        self.rows, self.made = frame.known_rows(jobs), 0
+        needs, bounded = weigh(
+            planner.regions, jobs, self._levels[self.rows, WIDTH], frame.column(SIZE)[self.rows]
+        )
+        rows, levels = frame.tables("p90")
+        if not isinstance(rows, np.ndarray):
+            rows = [rows[row] for row in self.rows.tolist()]
+            levels = [levels[row] for row in self.rows.tolist()]
+        else:
+            rows, levels = rows[self.rows], levels[self.rows]
+        self.claimants = Claimants(rows, levels, needs, bounded)
+        self.shares = planning.room_for(len(self.rows), self._levels.shape[2])
+        self._outline: tuple[int, Outline, Ints] | None = None
+
+    def _known(self) -> tuple[Outline, Ints]:
+        """What is said of those that are made, and their workers by step."""
+        known = self._outline
+        if known is None or known[0] != self.made:
+            shares = self.shares.of(slice(self.made))
+            steps = np.arange(shares.level.shape[1])
+            there = (steps < shares.many[:, None]) & (shares.level != NOBODY)
+            level = np.where(there, shares.level, 0)
+            of = self._levels[self.rows[: self.made, None], WIDTH, level]
+            widths = np.where(there, of, 0.0).astype(np.int64)
+            among, first = np.arange(self.made), there.argmax(axis=1)
+            some = there.any(axis=1)
+            outline = Outline(
+                np.where(some, shares.from_s[among, first], FOREVER),
+                widths[among, first],
+                widths[:, 0],
+                widths.max(axis=1, initial=0),
+                shares.finish_s,
+                widths[:, 0],
+            )
+            known = self._outline = self.made, outline, widths
+        return known[1], known[2]
+
+    def outline(self, due_s: float) -> Outline:
+        known, widths = self._known()
+        if due_s:
+            soon = self.shares.from_s[: self.made] <= due_s
+            return known._replace(due_width=np.where(soon, widths, 0).max(axis=1, initial=0))
+        return known
+
+    def share(self, place: int) -> Share:
+        many, shares = int(self.shares.many[place]), self.shares
+        widths = self._known()[1][place, :many].tolist()
+        steps = zip(shares.from_s[place, :many].tolist(), widths, strict=True)
+        return Share(tuple(steps), float(shares.finish_s[place]))
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Finds shares on profiles of these regions; `grows`: running jobs can have more workers."""
+
+    forecasts: Forecasts
+    regions: tuple[Region, ...]
+    grows: bool
+    settle_epochs: float = 0.0
+    _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
+
+    def plan_all(
+        self, claims: Sequence[Claim], profile: Profile, *, stay: bool
+    ) -> tuple[LazyShares, frozenset[str]]:
+        """Shares of all claims, one after the other, and who is late; taken out of the profile.
+
+        `stay`: a running job keeps its width if it is in time with it.
+        """
+        plans, due_s = Plans(self, [claim.job for claim in claims]), _due_s(claims)
+        places = np.arange(len(claims))
+        how = self._how(stay=stay)
+        self._run(planning.plan_claims)(plans.claimants, places, due_s, how, profile, plans.shares)
+        plans.made = len(claims)
+        names, found = [claim.job.id for claim in claims], plans.shares.found
+        shares = LazyShares()
+        shares.plan(names, plans)
+        for place in np.flatnonzero(found == NONE).tolist():
+            del shares.planned[names[place]]
+        late = frozenset([names[place] for place in np.flatnonzero(found != IN_TIME).tolist()])
+        return shares, late
+
+    def plan_newcomers(self, plans: Plans, places: slice, due_s: Floats, profile: Profile) -> int:
+        """Plan these, which wait, one after the other to the first that is late; how many."""
+        among = np.arange(places.start, places.stop)
+        how, shares = self._how(stay=False), plans.shares.of(places)
+        made: int = self._run(planning.plan_newcomers)(
+            plans.claimants, among, due_s, how, profile, shares
+        )
+        plans.made = places.start + made
+        return made
+
+    def least(self, claim: Claim, profile: Profile) -> Share | None:
+        """The share of the smallest width in time, or None."""
+        return self._share(claim.job, planning.plan_least, claim.deadline_s, profile)
+
+    def earliest(self, job: Job, profile: Profile) -> Share | None:
+        """The share that ends soonest, or None if there is never room."""
+        return self._share(job, planning.plan_earliest, None, profile)
+
+    def release(self, job: Job, free_s: float, profile: Profile) -> None:
+        """What a running job holds until then is free for it."""
+        add_gpus(profile, 0.0, free_s, self.claimant(job).needs[:, OWN])
+
+    def needed_gpus(self, job: Job) -> Callable[[int], Floats]:
+        """GPUs of each part that so many of its workers need."""
+
+        def needs(workers: int) -> Floats:
+            widths, sizes = np.array([[workers]], float), np.array([job.gpus_per_worker], float)
+            return weigh(self.regions, [job], widths, sizes)[0][0, :, 0]
+
+        return needs
+
+    def _share(self, job: Job, plan: Any, due_s: float | None, profile: Profile) -> Share | None:
+        one = self.claimant(job)
+        depth = one.needs.shape[1]
+        from_s, level = np.zeros(depth), np.zeros(depth, dtype=np.int64)
+        args = () if due_s is None else (due_s,)
+        many, finish_s = self._run(plan)(one, *args, self._how(stay=False), profile, from_s, level)
+        widths = [0 if at == NOBODY else int(one.levels[WIDTH][at]) for at in level[:many].tolist()]
+        steps = tuple(zip(from_s[:many].tolist(), widths, strict=True))
+        return Share(steps, float(finish_s)) if many else None
+
+    def claimant(self, job: Job) -> Claimant:
+        """A job that may be in no snapshot. Waiting ones of one curve and kind are alike here."""
+        curve = self.forecasts.curve(job)
+        if job.workers or any(job.id in region.awaited for region in self.regions):
+            return self._read(job, curve)
+        kind = id(curve), job.gpus_per_worker, job.eligible, job.quota
+        if kind not in self._waiting:
+            self._waiting[kind] = curve, self._read(job, curve)
+        return self._waiting[kind][1]
+
+    def _read(self, job: Job, curve: Curve) -> Claimant:
+        row, levels = row_of(job, curve)
+        needs, bounded = weigh(self.regions, [job], levels[WIDTH][None], row[[SIZE]])
+        rows, depths = (row, levels) if self._many else (row.tolist(), levels.tolist())
+        return Claimant(rows, depths, work_of(rows, depths), needs[0], bounded[0])
+
+    def _how(self, *, stay: bool) -> How:
+        return How(self.forecasts.now, self.grows, stay, self.settle_epochs)
+
+    @property
+    def _many(self) -> bool:
+        return self.forecasts.frame.many
+
+    def _run(self, loop: Any) -> Any:
+        return compiled(loop) if self._many else loop
+
+
+def _due_s(claims: Sequence[Claim]) -> Floats:
+    return np.array([claim.deadline_s for claim in claims], dtype=np.float64)

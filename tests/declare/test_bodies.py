@@ -18,7 +18,7 @@ from tests.support.stage import until
 from tests.support.training_service import Service
 
 BODIES = Path(__file__).parents[1] / "support/programs/bodies.py"
-ROOT = str(BODIES.parents[2])
+ROOT = str(Path(__file__).parents[2])
 
 
 def work(folder: Path, function: str, **environ: str) -> tuple[int, str, Any]:

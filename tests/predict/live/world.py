@@ -21,7 +21,7 @@ from laxity_profiler.history.history import History
 from tests.support.builders import TOKEN
 
 HERE = Path(__file__).parent
-KINDS = HERE.parents[1] / "flows" / "examples" / "kinds"
+KINDS = HERE.parents[2] / "flows" / "examples" / "kinds"
 LAXITY = Path(sys.executable).with_name("laxity")
 WAIT_S = 900.0
 
@@ -66,7 +66,7 @@ class World:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(
-                filter(None, (str(HERE.parents[1]), os.environ.get("PYTHONPATH")))
+                filter(None, (str(HERE.parents[2]), os.environ.get("PYTHONPATH")))
             ),
         }
         with (home / "serve.log").open("ab") as log:

@@ -15,8 +15,7 @@ from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.promising import room
-from laxity_scheduler.qos import crowd, crowd_promises, crowd_starts, crowd_waits
+from laxity_scheduler.qos import crowd, crowd_starts, crowd_waits
 from laxity_scheduler.simulate.bench_decisions import crowd as newcomers
 from laxity_scheduler.simulate.bench_decisions import later, underway
 from laxity_scheduler.simulate.costs import costs
@@ -26,7 +25,7 @@ from tests.support.builders import Curve
 from tests.support.crowded import crowded
 from tests.support.random_states import drawn, restricted_cases
 
-PAGES = (crowd, crowd_promises, crowd_starts, crowd_waits, room)
+PAGES = (crowd, crowd_starts, crowd_waits)
 TEN_MINUTES = Curve(epoch_s=600.0, start_s=30.0, stop_s=5.0)
 POLICIES = ("qos", "elasticflow", "laxity")
 SIZES = ((40, 10), (60, 30), (60, 4))  # jobs on nodes of 8 GPUs
@@ -159,10 +158,10 @@ def test_jobs_are_placed_and_grown_in_cpython_as_compiled(monkeypatch: pytest.Mo
 def test_a_crowd_is_decided_alike_where_numba_is_not_installed(
     sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fast = list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets))
-    for page in (compiled, crowd_promises, room):
-        monkeypatch.setattr(page, "COMPILES", False)
-    assert list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets)) == fast
+    monkeypatch.setattr(compiled, "MANY_ROWS", 1)
+    compiled_plans = list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets))
+    monkeypatch.setattr(compiled, "COMPILES", False)
+    assert list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets)) == compiled_plans
 
 
 @pytest.mark.parametrize("stops", [False, True])

@@ -153,6 +153,7 @@ def test_jobs_are_placed_and_grown_in_cpython_as_compiled(monkeypatch: pytest.Mo
     assert decided() == plainly, "more cells of nodes than a mask has bits"
 
 
+@pytest.mark.slow  # compiles
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("sets", [0, 3])
 def test_a_crowd_is_decided_alike_where_numba_is_not_installed(

@@ -112,12 +112,20 @@ class Tracker:
             return self._idle
 
     def run_id(self) -> str:
-        """The run of this job, found or made; raises what MLflow raises, within seconds."""
+        """The run of this job, found or made; raises what MLflow raises, within seconds.
+
+        Whoever asks first says what is wrong: MLflow tries a broken store for ten seconds, and a
+        short training may end before the next try does.
+        """
         import_mlflow()  # before the lock: whoever imports it may be about to ask this
         with self._naming:
             if not self._run_id:
-                require_answer(self._uri)
-                self._run_id = self._await_run_id() or self._find_or_make(_client(self._uri))
+                try:
+                    require_answer(self._uri)
+                    self._run_id = self._await_run_id() or self._find_or_make(_client(self._uri))
+                except Exception as error:
+                    self._complain(error)
+                    raise
             return self._run_id
 
     def _work(self) -> None:

@@ -74,7 +74,13 @@ class Outcome:
 
 
 class ClusterApi(Protocol):
-    """List, watch, create, patch, delete. 404, 409 and 422 are ApiErrors with that status."""
+    """List, watch, create, patch, delete. 404, 409 and 422 are ApiErrors with that status.
+
+    `is_local`: its workers are processes of this machine.
+    """
+
+    @property
+    def is_local(self) -> bool: ...
 
     def list(self, kind: Kind, *, selector: str = "") -> Listing:
         """All objects of a kind, in all namespaces; `selector` is "label=value" or "label"."""

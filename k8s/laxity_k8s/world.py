@@ -23,21 +23,22 @@ from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, plan_
 from laxity_k8s.act.pod_signals import Reminders
 from laxity_k8s.act.release import release_jobs
 from laxity_k8s.act.sender import Sender
-from laxity_k8s.act.submission import check_shape, prepare_manifest, submit_job
+from laxity_k8s.act.submission import checked_manifest, submit_job
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_k8s.objects.conditions import end_instant, is_finished
+from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_k8s.steady_clock import is_clock_steady
-from laxity_scheduler.live import Manifest, Released, Reports, Signal, UnknownJobError
-from laxity_scheduler.model.cluster import ClusterState, NodeSet
+from laxity_scheduler.live import Manifest, Preview, Released, Reports, Signal, UnknownJobError
+from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Loan, Preempt, Reclaim, Resize, Wait
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
@@ -195,9 +196,10 @@ class LiveCluster:
         self._news.set()
         return job
 
-    def check(self, manifest: Manifest) -> None:
-        if self._limits is not None:
-            self._limits.check_job(prepare_manifest(manifest, now=time.time()))
+    def preview(self, manifest: Manifest, now: float) -> Preview:
+        job = checked_manifest(manifest, now=now, is_local=self.api.is_local, limits=self._limits)
+        job["metadata"]["creationTimestamp"] = format_rfc3339(int(now))
+        return self._snapshot.preview(job, now)
 
     def jobs(self) -> Sequence[Json]:
         with self._mirror.lock:
@@ -241,13 +243,6 @@ class LiveCluster:
         signal = self._signals.of(self.job(job_id))
         self._reminders.note_answer(job_id, signal)
         return signal
-
-    def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
-        check_shape(manifest)
-        return self._snapshot.eligible(json_tree.mapping_at(manifest, "spec", "template"))
-
-    def quota_of(self, namespace: str, manifest: Manifest) -> str:
-        return self._snapshot.quota_of(namespace, dict(manifest))
 
     def log_path(self, job_id: str, index: int) -> str | None:
         return self.api.log_path(job_id, index)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol
 from laxity_profiler.history.report_fold import Report as Report  # noqa: PLC0414 - what a world asks for
 from laxity_scheduler.engine import World
 from laxity_scheduler.model.cluster import NodeSet
+from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 
 Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
@@ -40,6 +42,17 @@ class Released(NamedTuple):
 
     jobs: int
     suspended: tuple[str, ...] = ()
+
+
+class Preview(NamedTuple):
+    """A Job that does not exist yet, as the next snapshot would show it.
+
+    `nodes` is the set that its row names. Where the world itself would refuse it: how.
+    """
+
+    row: Job
+    nodes: NodeSet
+    refusal: Refusal | None = None
 
 
 class UnknownJobError(KeyError):
@@ -89,8 +102,8 @@ class LiveWorld(World, Protocol):
         """Create the Job, suspended and labelled; the same idempotency key attaches to it."""
         ...
 
-    def check(self, manifest: Manifest) -> None:
-        """QoSError if `submit` would not create this Job, for what its namespace allows."""
+    def preview(self, manifest: Manifest, now: float) -> Preview:
+        """What `submit` at `now` would add to the snapshot. QoSError if it would not create the Job."""
         ...
 
     def jobs(self) -> Sequence[dict[str, Any]]:
@@ -111,14 +124,6 @@ class LiveWorld(World, Protocol):
 
     def cancel(self, job_id: str) -> None:
         """Delete the Job and its pods. A finished or unknown Job is no error."""
-        ...
-
-    def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
-        """The nodes that pods of this Job may use, and the set's name; "" if that is all nodes."""
-        ...
-
-    def quota_of(self, namespace: str, manifest: Manifest) -> str:
-        """The quota that bounds GPUs of this Job there (`ClusterState.quotas`); "" if none does."""
         ...
 
     def signal(self, job_id: str) -> Signal: ...

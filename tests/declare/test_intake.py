@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,7 +74,9 @@ def test_a_job_is_taken_in_suspended_labelled_and_with_its_time(world: LiveClust
 
 
 def test_a_function_without_an_image_is_refused_where_workers_run_on_other_machines() -> None:
-    elsewhere: Any = object()  # an API whose workers are no processes of this machine
+    elsewhere: Any = SimpleNamespace(
+        is_local=False
+    )  # an API whose workers are no processes of this machine
 
     with pytest.raises(QoSError, match="give an image that holds the project"):
         submit_job(elsewhere, (), manifest(), reports=lambda _: Report(), now=0.0)

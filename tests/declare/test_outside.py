@@ -248,7 +248,7 @@ def test_affinity_of_wrong_types_is_refused_by_its_field_at_every_door(
     with pytest.raises(ApiError, match="nodeAffinity") as refused:
         world.api.create("jobs", made)
     assert refused.value.status == 422
-    for ask in (world.submit, world.node_set):
+    for ask in (world.submit, lambda made: world.preview(made, CREATED_AT)):
         with pytest.raises(QoSError, match="is wanted") as problem:
             ask(made)
         assert problem.value.field.startswith("spec.template.spec.affinity.nodeAffinity.")

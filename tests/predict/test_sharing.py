@@ -11,10 +11,10 @@ from laxity_profiler.history.history import Epoch, History
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.model_key import model_key, model_of, pool_of
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
-from laxity_scheduler.http.job_from_manifest import job_from_manifest
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.promising.promise import judge
 from tests.support.builders import cluster
+from tests.support.rows import new_row
 from tests.support.runs import LATER_AT, epoch_line, history_in, line
 from tests.support.services import manifest
 
@@ -86,12 +86,10 @@ def test_what_another_namespace_reports_changes_no_verdict(tmp_path: Path) -> No
     state = cluster(gpus=4)
     hard = {"deadline": "10m", "epoch_estimate": "2m"}
 
-    asked = job_from_manifest(said("a", "resnet50", **hard), state)
+    asked = new_row(said("a", "resnet50", **hard), state)
 
     assert isinstance(judge(state, asked, quick), Refusal)
-    assert isinstance(
-        judge(state, job_from_manifest(said("b", "resnet50", **hard), state), quick), Promise
-    )
+    assert isinstance(judge(state, new_row(said("b", "resnet50", **hard), state), quick), Promise)
     assert quick.epoch_time(asked.workload, 1).source == "user"
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from laxity_profiler.estimate import Ask, Estimate, Estimates, Workload
-from laxity_scheduler.http.job_from_manifest import job_from_manifest
 from laxity_scheduler.http.whatif import decide_whatif, whatif_view
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
@@ -17,6 +16,7 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies import qos
 from tests.support.builders import Curve, cluster, job
 from tests.support.memory_world import MemoryWorld
+from tests.support.rows import new_row
 from tests.support.services import manifest, staged
 
 TRUTH = Curve(epoch_s=60.0)
@@ -64,28 +64,28 @@ def test_the_answer_is_the_verdict_that_the_job_then_gets(tmp_path: Path) -> Non
 def test_a_job_that_would_be_preempted_is_named_as_an_effect() -> None:
     running = job("long", epochs=1000, running=1)
     state = cluster(gpus=1, jobs=[replace(running, asked=False)], now=30.0)
-    job_from_manifest = job("urgent", epochs=2, due_at=220.0, submitted_at=30.0)
-    answer = decide_whatif(state, job_from_manifest, TRUTH, qos.decide)
-    effects = whatif_view(answer, state, job_from_manifest)["effects"]
+    newcomer = job("urgent", epochs=2, due_at=220.0, submitted_at=30.0)
+    answer = decide_whatif(state, newcomer, TRUTH, qos.decide)
+    effects = whatif_view(answer, state, newcomer)["effects"]
     assert isinstance(answer.verdict, Promise)
     assert [(effect["job"], effect["decision"]) for effect in effects] == [("team/long", "preempt")]
 
 
 def test_a_job_that_would_start_later_is_named_as_an_effect() -> None:
     state = cluster(gpus=1, jobs=[job("patient", epochs=50)], now=5.0)
-    job_from_manifest = job("urgent", epochs=2, due_at=200.0, submitted_at=5.0)
-    answer = decide_whatif(state, job_from_manifest, TRUTH, qos.decide)
-    effects = whatif_view(answer, state, job_from_manifest)["effects"]
+    newcomer = job("urgent", epochs=2, due_at=200.0, submitted_at=5.0)
+    answer = decide_whatif(state, newcomer, TRUTH, qos.decide)
+    effects = whatif_view(answer, state, newcomer)["effects"]
     assert [(effect["job"], effect["decision"]) for effect in effects] == [("team/patient", "wait")]
 
 
 def test_a_refused_job_moves_nobody() -> None:
     running = job("long", epochs=1000, running=1)
     state = cluster(gpus=1, jobs=[replace(running, asked=False)], now=30.0)
-    job_from_manifest = job("hopeless", epochs=2, due_at=37.0, submitted_at=30.0)
-    answer = decide_whatif(state, job_from_manifest, TRUTH, qos.decide)
+    newcomer = job("hopeless", epochs=2, due_at=37.0, submitted_at=30.0)
+    answer = decide_whatif(state, newcomer, TRUTH, qos.decide)
     assert isinstance(answer.verdict, Refusal)
-    assert whatif_view(answer, state, job_from_manifest)["effects"] == []
+    assert whatif_view(answer, state, newcomer)["effects"] == []
 
 
 def test_a_policy_that_gives_no_verdicts_answers_none() -> None:
@@ -114,7 +114,7 @@ def test_widths_beyond_the_cluster_are_never_asked_about() -> None:
     asked = {}
     for widths in ("1..2", "1..4096"):
         predictor = Counting(epoch_s=60.0)
-        row = job_from_manifest(manifest(deadline="2h", widths=widths), state)
+        row = new_row(manifest(deadline="2h", widths=widths), state)
         decide_whatif(state, row, predictor, qos.decide)
         asked[widths] = predictor.rows
     assert asked["1..4096"] == asked["1..2"] > 0
@@ -122,7 +122,7 @@ def test_widths_beyond_the_cluster_are_never_asked_about() -> None:
 
 def test_no_width_that_fits_is_refused_with_what_is_needed() -> None:
     state = cluster(gpus=2)
-    row = job_from_manifest(manifest(deadline="2h", widths="512..4096"), state)
+    row = new_row(manifest(deadline="2h", widths="512..4096"), state)
     told = decide_whatif(state, row, TRUTH, qos.decide).verdict
     assert isinstance(told, Refusal)
     assert told.reason.code == "does_not_fit_cluster"

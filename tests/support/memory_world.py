@@ -12,14 +12,21 @@ from typing import Any
 from laxity import names
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.http.job_from_manifest import job_from_manifest
-from laxity_scheduler.live import DuplicateJobError, Manifest, Released, Signal, UnknownJobError
+from laxity_scheduler.live import (
+    DuplicateJobError,
+    Manifest,
+    Preview,
+    Released,
+    Signal,
+    UnknownJobError,
+)
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store.codec import verdict_json
+from tests.support.rows import new_row
 
 Json = dict[str, Any]
 TERMS = (names.DEADLINE, names.CLASS, names.WIDTHS, names.EPOCHS, names.EPOCH_ESTIMATE)
@@ -105,7 +112,7 @@ class MemoryWorld:
             job: Json = json.loads(json.dumps(manifest))
             job["metadata"] |= {"uid": str(uuid.uuid4()), "namespace": spec.namespace}
             job["metadata"].setdefault("annotations", {})
-            row = job_from_manifest(job, self._snapshot())
+            row = new_row(job, self._snapshot())
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row.submitted_at))
             job["metadata"]["creationTimestamp"] = stamp
             self._jobs[spec.id] = job
@@ -113,8 +120,12 @@ class MemoryWorld:
             self._news.set()
             return job
 
-    def check(self, manifest: Manifest) -> None:
+    def preview(self, manifest: Manifest, now: float) -> Preview:
         TrainingSpec.from_manifest(manifest)
+        with self._lock:
+            return Preview(
+                new_row(manifest, replace(self._snapshot(), now=now)), NodeSet(frozenset())
+            )
 
     def jobs(self) -> Sequence[Json]:
         with self._lock:
@@ -155,13 +166,6 @@ class MemoryWorld:
             self._rows.pop(job_id, None)
             self._left_out.pop(job_id, None)
             self._news.set()
-
-    def node_set(self, manifest: Manifest) -> tuple[str, NodeSet]:
-        return "", NodeSet(frozenset(f"n{number}" for number in range(len(self._gpus))))
-
-    def quota_of(self, namespace: str, manifest: Manifest) -> str:
-        del namespace, manifest
-        return ""
 
     def signal(self, job_id: str) -> Signal:
         with self._lock:

@@ -16,7 +16,7 @@ from laxity_k8s.objects.status_annotation import (
     read_verdict,
     verdict_text,
 )
-from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 
 NOT_OURS = "pinned"
@@ -159,10 +159,11 @@ def write_refusal(job: Json, bad: Mapping[str, jobs.BadJob]) -> Tending | None:
     a forecast stands if the API server has refused what followed from it.
     """
     wrong = bad[json_tree.object_id(job)]
-    invalid: Reason = reason(wrong.code, problem="; ".join(wrong.problems)[:1000])
+    refusal = wrong.refusal
+    invalid = refusal.reason
     metadata: Json = {"annotations": {names.REASON: invalid.text}}
     if not (wrong.put_off and isinstance(read_verdict(job), Promise | Forecast)):
-        metadata["annotations"][names.VERDICT] = verdict_text(Refusal(invalid))
+        metadata["annotations"][names.VERDICT] = verdict_text(refusal)
         metadata["labels"] = {names.VERDICT_LABEL: "refused"}
         state = read_status(job)
         if state.terms:

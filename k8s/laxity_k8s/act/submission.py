@@ -53,12 +53,7 @@ def submit_job(
     DuplicateJobError if the name is taken, or if the key names a job of another declaration: in what
     they differ.
     """
-    job = prepare_manifest(manifest, now=now)
-    TrainingSpec.from_manifest(job)
-    if limits is not None:
-        limits.check_job(job)
-    if not hasattr(api, "log_path"):  # workers are no processes of this machine
-        _check_image(job)
+    job = checked_manifest(manifest, now=now, is_local=api.is_local, limits=limits)
     key = json_tree.annotations_of(job).get(names.IDEMPOTENCY_KEY)
     before = latest_attempt(jobs, str(job["metadata"]["namespace"]), key)
     if before is not None:
@@ -75,6 +70,19 @@ def submit_job(
             "or give both the same idempotency key"
         )
     return _of_key(api, job, there, reports)  # somebody was quicker
+
+
+def checked_manifest(
+    manifest: Manifest, *, now: float, is_local: bool, limits: Limits | None
+) -> Json:
+    """The Job to create. QoSError names what is wrong with it, or not allowed in its namespace."""
+    job = prepare_manifest(manifest, now=now)
+    TrainingSpec.from_manifest(job)
+    if limits is not None:
+        limits.check_job(job)
+    if not is_local:
+        _check_image(job)
+    return job
 
 
 def prepare_manifest(manifest: Manifest, *, now: float) -> Json:

@@ -242,6 +242,10 @@ class Narrowed:
     def log_left(self, job: Json, index: int) -> str:
         return self._api.log_left(job, index)
 
+    @property
+    def is_local(self) -> bool:
+        return self._api.is_local
+
     def log_path(self, job_id: str, index: int) -> str | None:
         return self._api.log_path(job_id, index)
 

@@ -53,6 +53,8 @@ class KubernetesApi:
     `may_act` is asked before every patch of `patch_many`: those are what a plan comes to.
     """
 
+    is_local = False
+
     def __init__(
         self,
         kubeconfig: Path | None = None,

@@ -43,6 +43,8 @@ __all__ = ["LocalCluster", "RowWatch", "open_world", "stop_workers"]
 class LocalCluster:
     """A ClusterApi over one home folder. One process at a time may have it open."""
 
+    is_local = True
+
     def __init__(
         self,
         home: Path,

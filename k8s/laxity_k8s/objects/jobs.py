@@ -39,6 +39,8 @@ from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import HOLD_S, Hold, Node, Pool
 from laxity_scheduler.model.job import FOREVER, Job
+from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.verdict import Refusal
 
 POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
 PRODUCT = "nvidia.com/gpu.product"
@@ -62,6 +64,11 @@ class BadJob:
     problems: tuple[str, ...]
     put_off: bool = False
     code: str = "invalid"
+
+    @property
+    def refusal(self) -> Refusal:
+        """The verdict that the Job is given."""
+        return Refusal(reason(self.code, problem="; ".join(self.problems)[:1000]))
 
 
 def is_managed(job: Json) -> bool:
@@ -100,10 +107,10 @@ def job_row(
         problems = tuple(f"{where}: {what}" for where, what in error.problems)
         return BadJob(json_tree.object_id(job), problems)
     had_time = due_at <= now or bool(displaced)
-    row = _build_row(
-        job, spec, own, report, largest=largest, had_time=had_time, displaced=displaced, now=now
-    )
-    return replace(row, eligible=eligible) if eligible else row
+    return build_row(
+        job, spec, own, report,
+        largest=largest, had_time=had_time, displaced=displaced, now=now, eligible=eligible,
+    )  # fmt: skip
 
 
 def start_instant(job: Json) -> float:
@@ -127,17 +134,19 @@ def spec_of(job: Json) -> TrainingSpec:
     return spec
 
 
-def _build_row(
+def build_row(
     job: Json,
     spec: TrainingSpec,
-    own: Sequence[Json],
-    report: Report,
+    own: Sequence[Json] = (),
+    report: Report = NO_REPORT,
     *,
     largest: int,
-    had_time: bool,
-    displaced: Mapping[int, str],
+    had_time: bool = False,
+    displaced: Mapping[int, str] = NOBODY,
     now: float,
+    eligible: str,
 ) -> Job:
+    """The row of a Job that declares `spec`; other arguments as in `job_row`."""
     state, annotations = read_status(job), json_tree.annotations_of(job)
     submitted_at, claimed_at = submitted_at_of(job, spec), submission_claim(spec)
     workers = current_width(job)
@@ -182,6 +191,7 @@ def _build_row(
         start_seen=is_observed(job) if workers else True,
         pending=pods.pending_reason(own, workers) if workers and had_time else "",
         displaced=displaced[min(displaced)] if displaced else "",
+        eligible=eligible,
     )
 
 

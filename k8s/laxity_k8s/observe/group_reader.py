@@ -13,7 +13,7 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import jobs, pods, preempted_for
 from laxity_k8s.objects.controller_seen import is_observed
 from laxity_k8s.objects.jobs import NO_REPORT, NOBODY, BadJob
-from laxity_k8s.objects.node_constraints import asks_of
+from laxity_k8s.objects.node_constraints import Asks, asks_of
 from laxity_k8s.objects.status_annotation import JobStatusRecord, read_status
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.displaced import (
@@ -29,7 +29,7 @@ from laxity_k8s.observe.namespace_bounds import Bounds
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.refused_deadlines import RefusedDeadlines
 from laxity_k8s.observe.rejections import Rejections
-from laxity_scheduler.live import Report, Reports
+from laxity_scheduler.live import Preview, Report, Reports
 from laxity_scheduler.model.job import FOREVER
 
 READ_AGAIN_S: Final = 30.0  # a group that could not be read
@@ -74,6 +74,23 @@ class GroupReader:
         if speaks is not None:
             entry = self._guard(group, self._entry, group, job, own, report, now)
         return self._unread(group, job, own, now) if entry is None else entry
+
+    def preview(self, job: Json, now: float) -> Preview:
+        """A Job that does not exist yet, as it will be read once it does. QoSError names what is wrong."""
+        asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
+        eligible, nodes = self._eligible.look_up(asks)
+        row = jobs.build_row(
+            job, jobs.spec_of(job), largest=self._largest(job, asks), now=now, eligible=eligible
+        )
+        bounded = self._bounds.limit_row(row, job)
+        if isinstance(bounded, BadJob):
+            return Preview(row, nodes, bounded.refusal)
+        return Preview(bounded, nodes)
+
+    def _largest(self, job: Json, asks: Asks) -> int:
+        """The cluster in workers of this Job."""
+        gpus_per_worker = pods.count_gpus(json_tree.mapping_at(job, "spec", "template"))
+        return self._nodes.gpus[asks.resource] // max(1, gpus_per_worker)
 
     def wait_anew(self, now: float) -> Sequence[str]:
         """Jobs with workers that do not run: they have their time again, counted from now."""
@@ -131,17 +148,13 @@ class GroupReader:
 
     def _read_row(self, entry: Entry, group: str, job: Json, own: list[Json], now: float) -> None:
         """Give the entry its row, or what is wrong with the Job."""
-        template, is_cordoned = (
-            json_tree.mapping_at(job, "spec", "template"),
-            self._nodes.is_cordoned,
-        )
-        entry.asks = asks_of(template)
+        entry.asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
         due_at = self._due_at(group, job, own, now)
         row = jobs.job_row(
             job,
             own,
             entry.report,
-            largest=self._nodes.gpus[entry.asks.resource] // max(1, pods.count_gpus(template)),
+            largest=self._largest(job, entry.asks),
             due_at=due_at,
             displaced=self._displaced(group, job, own, had_time=due_at <= now),
             now=now,
@@ -151,7 +164,7 @@ class GroupReader:
         if isinstance(row, BadJob):
             entry.bad = row
             return
-        row = preempted_for.stopping_for(row, self._mirror.job_ids, is_cordoned)
+        row = preempted_for.stopping_for(row, self._mirror.job_ids, self._nodes.is_cordoned)
         entry.row = row = self.moved_promises.apply_to(self.refused.ask_again(job, row, now), job)
         entry.due_at = min(self.refused.due_at(group), self.moved_promises.due_at(group, now))
         if row.workers and due_at > now:

@@ -83,15 +83,6 @@ class Bounds:
                 return BadJob(row.id, (problem,), put_off=True, code=CODE)
         return row if widths == row.widths else replace(row, widths=widths)
 
-    def quota_of(self, namespace: str, job: Json) -> str:
-        """The name of the quota that bounds accelerators of this Job; or ""."""
-        limits = self._limits.get(namespace)
-        return (
-            ""
-            if limits is None
-            else limits.quota_of(namespace, json_tree.mapping_at(job, "spec", "template"))
-        )
-
     def count_quotas(self, rows: Iterable[Job]) -> Mapping[str, int] | None:
         """How many accelerators the Jobs of each quota may have, by its name; None: all they like.
 

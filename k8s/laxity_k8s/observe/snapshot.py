@@ -14,7 +14,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects import jobs, preempted_for
 from laxity_k8s.objects.jobs import BadJob
-from laxity_k8s.objects.node_constraints import Asks, asks_of
+from laxity_k8s.objects.node_constraints import Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.eligible import Eligible
@@ -23,7 +23,7 @@ from laxity_k8s.observe.group_reader import GroupReader
 from laxity_k8s.observe.namespace_bounds import Bounds, namespace_of
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.quota_watch import QuotaWatch
-from laxity_scheduler.live import Reports
+from laxity_scheduler.live import Preview, Reports
 from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet
 from laxity_scheduler.model.job import FOREVER, Job
 
@@ -129,15 +129,10 @@ class Snapshot:
             busy = foreign_busy(self._entries, self._mirror.jobs)
         return sum(busy[node] for node in nodes)
 
-    def eligible(self, template: Json) -> tuple[str, NodeSet]:
-        """The set of nodes for pods of this template, and its name; "" if all do."""
+    def preview(self, job: Json, now: float) -> Preview:
+        """A Job that does not exist yet, as the next snapshot would show it. QoSError."""
         with self._mirror.lock:
-            return self._eligible.look_up(asks_of(template))
-
-    def quota_of(self, namespace: str, job: Json) -> str:
-        """The quota that bounds a Job there, by its name; or ""."""
-        with self._mirror.lock:
-            return self.bounds.quota_of(namespace, job)
+            return self._reader.preview(job, now)
 
     def _recompute_eligible(self) -> set[str]:
         """Nodes changed: Jobs that may use others now."""

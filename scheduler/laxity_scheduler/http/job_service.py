@@ -18,16 +18,16 @@ from laxity.durations import parse_deadline
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from
 from laxity.parsing import instant_at
-from laxity_scheduler.http.job_from_manifest import job_from_manifest, with_deadline
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.http.responses import Problem
-from laxity_scheduler.http.whatif import WhatIf, decide_whatif, whatif_view
+from laxity_scheduler.http.whatif import WhatIf, decide_whatif, whatif_view, with_deadline
 from laxity_scheduler.http.worker_calls import ConflictError, ReportSink, WorkerCalls
 from laxity_scheduler.live import Released
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import format_duration
 from laxity_scheduler.model.verdict import Promise, Refusal
+from laxity_scheduler.plan import Plan
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.offers import annotations_for, format_instant_ms, probe_manifest
 from laxity_scheduler.service.verdict_view import verdict_view
@@ -138,16 +138,15 @@ class JobService:
     def answer_whatif(self, manifest: Mapping[str, Any]) -> Json:
         """The verdict on a manifest and its effects on other jobs; nothing is submitted."""
         state, _ = self._service.last_snapshot
-        self._world.check(manifest)
-        now = replace(state, now=max(state.now, time.time()))
-        row, (eligible, nodes) = job_from_manifest(manifest, now), self._world.node_set(manifest)
-        row = replace(row, quota=self._world.quota_of(row.namespace, manifest))
-        if eligible:
-            row = replace(row, eligible=eligible)
-            now = replace(now, sets={**(now.sets or {}), eligible: nodes})
+        state = replace(state, now=max(state.now, time.time()))
+        row, nodes, refusal = self._world.preview(manifest, state.now)
+        if refusal is not None:
+            return whatif_view(WhatIf(refusal, Plan(), Plan()), state, row)
+        if row.eligible:
+            state = replace(state, sets={**(state.sets or {}), row.eligible: nodes})
         if row.id in state.by_id:
             row = replace(row, id=f"{row.id}-whatif")
-        return whatif_view(self._decide_with(row, now), now, row)
+        return whatif_view(self._decide_with(row, state), state, row)
 
     def pin_job(self, job_id: str) -> None:
         """Leave this running job alone from now on; its GPUs stay counted."""

@@ -51,6 +51,12 @@ def decide_whatif(
     return WhatIf(_verdict_on(after, newcomer), before, after)
 
 
+def with_deadline(job: Job, deadline_at: float) -> Job:
+    """The job as it would ask with another deadline."""
+    service_class = "hard" if job.service_class == "best_effort" else job.service_class
+    return replace(job, deadline_at=deadline_at, service_class=service_class, asked=True)
+
+
 def whatif_view(answer: WhatIf, state: ClusterState, newcomer: Job) -> Json:
     """The answer for people and programs: verdict, offers, start, and effects on others."""
     verdict = verdict_view(answer.verdict)

@@ -17,6 +17,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.laxity-setup
 UV_VERSION := 0.13.8
 
+# Containers often forbid Python to keep what it has compiled; each process would compile all anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Nothing is written to the home folder and nothing is reported to anybody.
 export PREFECT_HOME ?= $(CURDIR)/.laxity/prefect
 export PREFECT_SERVER_ANALYTICS_ENABLED := false

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,10 @@ for name in (
     "PREFECT_PROFILE",
 ):
     os.environ.pop(name, None)
+
+# Images forbid Python to keep what it has compiled; each process of a test would compile all anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A shell starts what goes to the background deaf to Control-C, and children inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

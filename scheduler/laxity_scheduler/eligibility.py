@@ -1,13 +1,22 @@
-"""Why a job that may use only some nodes can never start on them."""
+"""Which jobs the cluster's nodes can never hold, why, and which they can hold after all."""
 
 from collections.abc import Mapping
 
-from laxity_scheduler.capacity.ledger import USABLE, may_ever_start
+from laxity_scheduler.capacity.ledger import USABLE, may_ever_start, slots_in
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import Reason, reason
+from laxity_scheduler.model.verdict import Refusal, Verdict
 
 MOST_NAMED = 5
+NODE_CODES = frozenset(  # refusals for want of nodes
+    {
+        "does_not_fit_any_node",
+        "does_not_fit_cluster",
+        "does_not_fit_eligible_nodes",
+        "no_eligible_node",
+    }
+)
 CLOSED = {"cordoned": "cordoned", "inference": "kept for inference by label laxity.dev/pool"}
 
 
@@ -34,6 +43,17 @@ def misfit_reason(state: ClusterState, job: Job) -> Reason | None:
         asks=job.eligible,
         shut_out=shut_out_text,
     )
+
+
+def lacks_nodes(verdict: Verdict | None) -> bool:
+    """Whether a job was refused because no nodes would hold it."""
+    return isinstance(verdict, Refusal) and verdict.reason.code in NODE_CODES
+
+
+def has_nodes_now(state: ClusterState, job: Job) -> bool:
+    """Whether a job that was refused for want of nodes fits on those that there are now."""
+    sizes = state.training_sizes_for(job)
+    return lacks_nodes(job.verdict) and slots_in(sizes, job) >= job.widths[0]
 
 
 def _shut_out_text(state: ClusterState, job: Job) -> str:

@@ -115,7 +115,7 @@ AT_THE_DOOR = [
         "one container",
         id="no container",
     ),
-    pytest.param(put(*LIMITS, GPU, value="0"), "gpus_per_worker", "from 1", id="no GPUs"),
+    pytest.param(put(*LIMITS, GPU, value="0"), "resources", "from 1", id="no GPUs"),
     pytest.param(put(*LIMITS, GPU, value="abc"), RESOURCES, "whole", id="GPUs in letters"),
 ]
 

@@ -7,8 +7,8 @@ import pytest
 
 from laxity import names
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import ELASTIC, HARD, Ground, ground
-from tests.support.kubernetes.history import kept, width
+from tests.support.kubernetes.ground import ELASTIC, GPUS, HARD, Ground, ground
+from tests.support.kubernetes.history import kept, labels, width
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.replicas import Replica
@@ -136,6 +136,25 @@ def budget(namespace: str) -> Json:
         "metadata": {"name": "trainings", "namespace": namespace},
         "spec": {"minAvailable": 1_000_000, "selector": {"matchLabels": {"stops": "at-epochs"}}},
     }
+
+
+def test_a_job_refused_for_a_cordoned_node_is_asked_again_when_it_is_uncordoned(
+    there: Ground,
+) -> None:
+    node = next(iter(GPUS))
+    job = training_job(there.namespace, "tied", HARD, run_s=1.5)
+    job["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    kubectl(there.cluster, "cordon", node)
+    apply(there.cluster, job)
+    there.until(lambda: verdict(there) == "refused", "its refusal")
+    kubectl(there.cluster, "uncordon", node)
+    there.until(lambda: verdict(there) == "promised", "its promise")
+    there.until(lambda: there.finished(["tied"]) == 1, "it to run")
+
+
+def verdict(there: Ground) -> str:
+    job = there.history.jobs.get("tied")
+    return "" if job is None else labels(job).get(names.VERDICT_LABEL, "")
 
 
 @pytest.mark.parametrize("stop_for", ["2s", "0s"])

@@ -158,10 +158,10 @@ def test_tables_that_say_nothing_are_named_and_passed_over(tmp_path: Path) -> No
     reasons = {name.rpartition("/")[2]: reason for name, reason in judged.skipped}
     assert [table.table.rpartition("/")[2] for table in judged.tables] == ["cnn"]
     assert reasons == {
-        "few": "4 measured point(s): none is left to be held out",
+        "few": "4 measured points: none is left to be held out",
         "none": "nothing in it was measured",
         "notes": "its first line is not that of a table",
-        "one": "1 measured point(s): none is left to be held out",
+        "one": "1 measured point: none is left to be held out",
     }
     assert "few is passed over: 4 measured" in shown.stderr
     assert json.loads(shown.stdout)["passed_over"]["value"] == 4

@@ -112,6 +112,15 @@ def test_idle_gpus_go_where_they_save_most_per_gpu() -> None:
     assert resized(plan) == [("team/long", 2, "now", "grow_into_idle")]
 
 
+@pytest.mark.parametrize("running", [0, 1])
+def test_idle_gpus_stay_idle_where_every_width_takes_for_ever(running: int) -> None:
+    """By what the predictor says: then a wider one saves nothing."""
+    endless, jobs = Curve(epoch_s=float("inf")), [job("a", workers=(1, 2), running=running)]
+    plan = decide(cluster(gpus=4, jobs=jobs, now=500.0), endless)
+    assert resized(plan) == []
+    assert admitted(plan) == ({} if running else {"team/a": 1})
+
+
 def test_a_starting_job_takes_idle_gpus_at_once() -> None:
     plan = decide(cluster(gpus=8, jobs=[job("a", workers=(1, 2, 4))]), MINUTE_EPOCHS)
     assert admitted(plan) == {"team/a": 4}

@@ -323,7 +323,7 @@ def test_metrics_count_what_happened(tmp_path: Path) -> None:
     for line in (
         "laxity_promises_total 1.0",
         "laxity_promises_broken_total 0.0",
-        'laxity_verdicts_total{reason="due_first",verdict="promised"} 1.0',
+        'laxity_verdicts_total{reason="fits",verdict="promised"} 1.0',
         'laxity_outcomes_total{outcome="kept"} 1.0',
         'laxity_admission_wait_seconds_count{class="hard"} 1.0',
         'laxity_gpus{state="total"} 2.0',

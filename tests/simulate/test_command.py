@@ -225,7 +225,7 @@ def test_a_format_is_told_by_the_columns_where_the_name_says_nothing(tmp_path: P
         pytest.param("", "jobs.csv has no jobs: nothing stands below its heading", id="no line"),
         pytest.param(
             "2017-10-01 00:00:10,-60,1,60,vc\n",
-            "jobs.csv has no job that can be used: 1 line(s) set aside; the first, "
+            "jobs.csv has no job that can be used: 1 line set aside; the first, "
             "line 2: duration is '-60', not positive",
             id="bad lines alone",
         ),
@@ -244,7 +244,7 @@ def test_bad_lines_are_told_with_file_line_field_and_value(tmp_path: Path) -> No
     path.write_text(HEADING + good + good.replace(",60,1", ",six,1"))
     code, text = called("--policy", "sjf", "--trace", str(path))
     assert code == 0
-    assert "jobs.csv: 1 line(s) set aside; the first, line 3: duration is 'six'" in text
+    assert "jobs.csv: 1 line set aside; the first, line 3: duration is 'six'" in text
 
 
 @pytest.mark.parametrize(

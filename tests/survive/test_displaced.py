@@ -9,7 +9,7 @@ from laxity_k8s.observe.displaced import UNSCHEDULABLE_S, find_displacements
 from laxity_scheduler.inflight import follow_ups
 from laxity_scheduler.start_backoff import FAILED_START_CODES
 from tests.support.builders import cluster
-from tests.support.manifests import job, node, pod
+from tests.support.manifests import CREATED, EVER_SUSPENDED, job, node, pod
 from tests.support.trained_job import FIT_S, NOW, Seen, trained_for_an_hour
 
 CORDONED = "a"
@@ -106,8 +106,8 @@ def test_a_pod_without_a_node_is_waited_for_some_seconds(nominated: str, waits_s
     assert seen.look(NOW + 1.0 + waits_s).fitting_workers == 1
 
 
-def unschedulable(number: int) -> Json:
-    waiting = pod(number, phase="Pending")
+def unschedulable(number: int, *, created: str = CREATED) -> Json:
+    waiting = pod(number, phase="Pending", created=created)
     waiting["status"]["conditions"] = [
         {
             "type": "PodScheduled",
@@ -128,6 +128,18 @@ def test_a_worker_that_ran_and_vanished_at_once_has_failed_no_start() -> None:
     seen.put("pods", unschedulable(1))
     row = seen.look(NOW + 1.0 + UNSCHEDULABLE_S)
     assert row.displaced == "worker 1 has lost its place and has no node: 0/4 nodes are available"
+    (stop,) = follow_ups(cluster(gpus=8, jobs=[replace(row, nodes=("n0", "n0"), widths=(2,))]))
+    assert stop.reason.code not in FAILED_START_CODES
+
+
+def test_a_worker_that_lost_its_place_before_the_service_started_has_failed_no_start() -> None:
+    seen = Seen()
+    seen.has(EVER_SUSPENDED)
+    seen.put("pods", pod(0, node="a"))
+    seen.put("pods", unschedulable(1, created="2026-11-21T08:00:11Z"))
+    seen.look(NOW)
+    row = seen.look(NOW + FIT_S)
+    assert row.displaced.startswith("worker 1 has lost its place")
     (stop,) = follow_ups(cluster(gpus=8, jobs=[replace(row, nodes=("n0", "n0"), widths=(2,))]))
     assert stop.reason.code not in FAILED_START_CODES
 

@@ -64,7 +64,7 @@ def accelerator(pod_spec: Any) -> tuple[str, int]:
         what = (
             f"the pods ask for 0 of {written:.60}; laxity plans accelerators: ask for some, from 1"
         )
-        raise QoSError("gpus_per_worker", what)
+        raise QoSError("resources", what)
     if len(kinds) > 1:
         names = " and ".join(sorted(kinds))
         what = (

@@ -30,6 +30,17 @@ def short(annotation: str) -> str:
     return annotation.removeprefix(f"{names.DOMAIN}/")
 
 
+def as_annotated(error: QoSError) -> QoSError:
+    """The error with its fields as a Job spells them: "batch-size" for batch_size."""
+    problems = [(_spell(where), what) for where, what in error.problems]
+    return QoSError(*problems[0], *problems[1:])
+
+
+def _spell(field: str) -> str:
+    hyphened = field.replace("_", "-")
+    return hyphened if f"{names.DOMAIN}/{hyphened}" in KNOWN else _SPELLED.get(field, field)
+
+
 def write(qos: QoS) -> dict[str, str]:
     """Only what differs from the default, but class and widths, which a reader wants to see."""
     annotations = {names.CLASS: qos.service_class, names.WIDTHS: format_widths(qos.widths)}
@@ -113,8 +124,7 @@ def build_qos(
     except QoSError as error:
         unread = {problem.field for problem in problems}
         if not unread.intersection({"deadline", "class"}) or error.field != "deadline":
-            renamed = [(_SPELLED.get(where, where), what) for where, what in error.problems]
-            problems.append(QoSError(*renamed[0], *renamed[1:]))
+            problems.append(as_annotated(error))
         return QoS()
 
 
@@ -129,10 +139,5 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     ),
     names.ON_MISS: ("on_miss", str),
 }
-# What Python calls by other names than the annotations.
-_SPELLED: Final = {
-    "service_class": "class",
-    "workers": "widths",
-    "on_miss": "on-miss",
-    "epoch_estimate": "epoch-estimate",
-}
+# What Python calls by other names than a Job; the others differ in their hyphens alone.
+_SPELLED: Final = {"service_class": "class", "workers": "widths", "gpus_per_worker": "resources"}

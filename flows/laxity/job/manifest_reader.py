@@ -180,7 +180,7 @@ def _collect(problems: list[QoSError], read_one: Callable[[], T], instead: T) ->
 
 def _parallelism(spec: Mapping[str, Any]) -> int:
     workers = spec.get("parallelism", 1)
-    return check_whole("parallelism", workers, least=0, most=MOST_WORKERS, what="worker(s)")
+    return check_whole("parallelism", workers, least=0, most=MOST_WORKERS, what="workers")
 
 
 def _gpus(spec: Mapping[str, Any]) -> int:

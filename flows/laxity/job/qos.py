@@ -212,7 +212,7 @@ def _choose(value: object, choices: tuple[str, ...]) -> str:
 
 
 def check_gpus(value: object) -> int:
-    return check_whole_within(value, least=1, most=MOST_GPUS_PER_WORKER, what="GPU(s) per worker")
+    return check_whole_within(value, least=1, most=MOST_GPUS_PER_WORKER, what="GPUs per worker")
 
 
 def check_whole(where: str, value: object, *, least: int, most: int, what: str) -> int:
@@ -257,4 +257,4 @@ def _check_together(service_class: ServiceClass, deadline: object) -> None:
             "will be late",
         )
     if service_class != "best_effort" and deadline is None:
-        raise QoSError("deadline", f"a {service_class} job needs one; write deadline='2h'")
+        raise QoSError("deadline", f"a {service_class} job needs one, for example 2h")

@@ -15,10 +15,12 @@ from typing import Any, Final, cast
 
 from laxity import names
 from laxity.durations import LONGEST, aware, format_duration, format_instant
+from laxity.job.annotations import as_annotated
 from laxity.job.annotations import write as annotations_of
 from laxity.job.pod_template import check_env, check_template, literal, pod_template
 from laxity.job.qos import MOST_EPOCHS, QoS, QoSError, check_whole, raise_all
 from laxity.job.widths import WIDEST_UNNAMED
+from laxity.plurals import count_text
 
 Json = dict[str, Any]
 
@@ -125,7 +127,7 @@ class TrainingSpec:
         try:
             spec = cls(**fields)
         except QoSError as error:
-            problems.append(error)
+            problems.append(as_annotated(error))
         raise_all(problems)
         return spec
 
@@ -217,7 +219,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_text(
             "model", "as the name" if spec.model is spec.name else spec.model, longest=200
         ),
-        lambda: check_whole("epochs", spec.epochs, least=1, most=MOST_EPOCHS, what="epoch(s)"),
+        lambda: check_whole("epochs", spec.epochs, least=1, most=MOST_EPOCHS, what="epochs"),
         lambda: _check_length(spec),
         lambda: _check_entry(spec.entry),
         lambda: _json_text("parameters", spec.parameters),
@@ -227,9 +229,7 @@ def spec_errors(spec: TrainingSpec) -> list[QoSError]:
         lambda: _check_optional_text("idempotency_key", spec.idempotency_key, longest=250),
         lambda: _check_times(spec),
         lambda: _check_flag("fresh", spec.fresh),
-        lambda: check_whole(
-            "attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempt(s)"
-        ),
+        lambda: check_whole("attempt", spec.attempt, least=1, most=MOST_ATTEMPTS, what="attempts"),
         lambda: _check_optional_text("image", spec.image, longest=1024),
         lambda: check_env(spec.env),
         lambda: check_template(spec.template, spec.qos.gpus_per_worker),
@@ -276,7 +276,7 @@ def _check_length(spec: TrainingSpec) -> None:
         each = format_duration(timedelta(seconds=spec.qos.epoch_estimate_s))
         raise QoSError(
             "epoch_estimate",
-            f"{spec.epochs} epochs of {each} are more than ten years even on {widest} worker(s); "
+            f"{spec.epochs} epochs of {each} are more than ten years even on {count_text(widest, 'worker')}; "
             "give the estimate of one epoch, or fewer epochs",
         )
 

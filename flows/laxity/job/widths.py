@@ -71,7 +71,7 @@ def check_widths(value: object) -> tuple[int, ...] | None:
     if not isinstance(value, tuple) or not value:
         raise ValueError(f"{value!r} names no worker count; {HELP}")
     for width in value:
-        check_whole_within(width, least=1, most=MOST_WORKERS, what="worker(s)")
+        check_whole_within(width, least=1, most=MOST_WORKERS, what="workers")
     widths = cast("tuple[int, ...]", value)
     if widths != tuple(sorted(set(widths))):
         raise ValueError(f"{widths} is not in order without repetitions")

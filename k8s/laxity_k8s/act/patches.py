@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from laxity import names
 from laxity.parsing import calendar_instant
+from laxity.plurals import count_text
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects.affinity import affinity_patch, node_names_for
@@ -223,7 +224,7 @@ def describe_offers(offers: Sequence[Offer]) -> str:
             f"{names.DEADLINE}: {format_rfc3339(math.ceil(offer.deadline_at))}"
         ),
         "widths": lambda offer: f"{names.WIDTHS}: {','.join(map(str, offer.widths))}",
-        "borrow": lambda offer: f"{offer.gpus_borrowed} more GPU(s)",
+        "borrow": lambda offer: f"{count_text(offer.gpus_borrowed, 'more GPU')}",
         "soft": lambda _: f"{names.CLASS}: soft (a forecast, no promise)",
         "probe": lambda _: "two epochs as a probe first",
     }

@@ -19,6 +19,7 @@ from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from, queue_instant
 from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, within
 from laxity.parsing import finite_number, instant_at, whole_number
+from laxity.plurals import count_text
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
@@ -126,7 +127,7 @@ def spec_of(job: Json) -> TrainingSpec:
         spec = read_spec(job)
     except QoSError as error:
         problems = error.problems
-        if asks or any(where == "gpus_per_worker" for where, _ in problems):
+        if asks or any(where == "resources" for where, _ in problems):
             raise
         raise QoSError(*problems[0], *problems[1:], ("resources", NO_GPU)) from None
     if not asks:
@@ -240,7 +241,11 @@ def by_hand(job: Json) -> str:
         # Suspended once and running without our word: somebody let it go.
         by_hand = workers and read_condition(job, "Suspended")
         return f"started by hand on {workers}" if by_hand else ""
-    return "" if wanted == workers else f"changed by hand from {wanted} to {workers} worker(s)"
+    return (
+        ""
+        if wanted == workers
+        else f"changed by hand from {wanted} to {count_text(workers, 'worker')}"
+    )
 
 
 def is_unadopted(job: Json) -> bool:

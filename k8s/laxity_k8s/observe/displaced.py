@@ -12,6 +12,7 @@ from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
 from laxity_k8s.objects.affinity import node_names_for
+from laxity_k8s.objects.status_annotation import read_status
 from laxity_scheduler.model.job import FOREVER
 
 UNSCHEDULABLE_S: Final = 10.0  # so long the cluster's scheduler may find no node for a pod
@@ -36,14 +37,26 @@ def find_displacements(job: Json, own: Iterable[Json], is_cordoned: IsCordoned) 
     return reasons
 
 
-def without_place(job: Json, own: Iterable[Json]) -> dict[int, str]:
-    """Workers for which the cluster's scheduler finds no node, in words, by their numbers."""
-    width = jobs.current_width(job)
+def without_place(job: Json, own: Iterable[Json], *, ran: bool) -> dict[int, str]:
+    """Workers that had a node and for which none is found now, in words, by their numbers.
+
+    All had one if all of them `ran`. A service that started since has not seen that: then it is
+    those whose pod was made after the pods of the start.
+    """
+    width, started_at = jobs.current_width(job), _pods_started_at(job)
     return {
         number: f"worker {number} has lost its place and {pods.waits_for(pod)}"
         for number, pod in _find_newest(job, own).items()
-        if number < width and _unschedulable_since(pod) < FOREVER
+        if number < width
+        and _unschedulable_since(pod) < FOREVER
+        and (ran or jobs.creation_instant(pod) > started_at + UNSCHEDULABLE_S)
     }
+
+
+def _pods_started_at(job: Json) -> float:
+    """When the job controller began to make the pods of this start or width."""
+    started_at = instant_at(json_tree.get_in(job, "status", "startTime")) or FOREVER
+    return max(started_at, read_status(job).width_changed_at or 0.0)
 
 
 def unschedulable_since(job: Json, own: Iterable[Json]) -> float:

@@ -178,7 +178,7 @@ class GroupReader:
             return NOBODY
         displaced = find_displacements(job, own, self._nodes.is_cordoned)
         ran = group in self._ran and self._ran[group] == read_status(job).resumed_at
-        return displaced or (without_place(job, own) if had_time and ran else NOBODY)
+        return displaced or (without_place(job, own, ran=ran) if had_time else NOBODY)
 
     def _due_at(self, group: str, job: Json, own: list[Json], now: float) -> float:
         """Until when its workers have time to run: less where no node is found for one of them."""

@@ -7,6 +7,7 @@ changes a row once: when pods have had their time to run.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from laxity_k8s import json_tree
@@ -23,6 +24,7 @@ from laxity_k8s.observe.group_reader import GroupReader
 from laxity_k8s.observe.namespace_bounds import Bounds, namespace_of
 from laxity_k8s.observe.node_table import NodeTable
 from laxity_k8s.observe.quota_watch import QuotaWatch
+from laxity_scheduler.eligibility import has_nodes_now, lacks_nodes
 from laxity_scheduler.live import Preview, Reports
 from laxity_scheduler.model.cluster import ClusterState, Hold, NodeSet
 from laxity_scheduler.model.job import FOREVER, Job
@@ -43,6 +45,7 @@ class Snapshot:
         self._entries: dict[str, Entry] = {}
         self._memory: dict[str, Any] = {}  # of who reads the rows
         self._started: set[str] = set()  # groups whose workers may have something to say
+        self._lacking: set[str] = set()  # groups whose Job was refused for want of nodes
         self._stale: set[str] = set()  # groups whose entry has to be made anew
         self._guard = Guard()
         self._nodes = NodeTable(mirror.nodes, self._entries, self._guard)
@@ -87,7 +90,7 @@ class Snapshot:
             self._stale |= self._learn_taints(touched)
             self._renew_stale(now)
             self._nodes.renew(now)
-        return ClusterState(
+        state = ClusterState(
             now=now,
             nodes=self._nodes.rows,
             jobs=self._jobs,
@@ -97,6 +100,15 @@ class Snapshot:
             quotas=self.bounds.count_quotas(self._jobs),
             memory=self._memory,
         )
+        return self._ask_again(state)
+
+    def _ask_again(self, state: ClusterState) -> ClusterState:
+        """The state in which jobs ask again that were refused for want of nodes and have them now."""
+        lacking = [self._rows[group] for group in sorted(self._lacking)]
+        asking = {row.id: replace(row, asked=True) for row in lacking if has_nodes_now(state, row)}
+        if not asking:
+            return state
+        return replace(state, jobs=tuple([asking.get(job.id, job) for job in state.jobs]))
 
     def reject(self, job_id: str, problem: str) -> None:
         """Leave this Job out from the next look on, until somebody else changes it."""
@@ -191,6 +203,8 @@ class Snapshot:
             self._asked[entry.asks] += 1
         if entry.row.workers or entry.row.resumed_at is not None:
             self._started.add(group)
+        if lacks_nodes(entry.row.verdict):
+            self._lacking.add(group)
         if entry.state.freed_for:
             self._freed[group] = entry.state
 
@@ -203,7 +217,7 @@ class Snapshot:
             self._nodes.remove(group, old)
         for table in (self._rows, self.shown, self.bad, self._due, self._freed):
             table.pop(group, None)
-        for groups in (self._started, self.untold):
+        for groups in (self._started, self._lacking, self.untold):
             groups.discard(group)
 
     def _recompute_bounds(self, touched: set[str]) -> set[str]:

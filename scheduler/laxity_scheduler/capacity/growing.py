@@ -90,10 +90,10 @@ def offer(offers: Offers, jobs: Growers, job: int) -> int:
     first, own = offers.many[0], job * jobs.levels
     now_s, has = jobs.rest[own + jobs.base[job]], jobs.width[own + jobs.level[job]]
     for level in range(jobs.levels):
-        saved_s, more = now_s - jobs.rest[own + level], jobs.width[own + level] - has
-        if more > 0 and saved_s > 0.0:
+        rest_s, more = jobs.rest[own + level], jobs.width[own + level] - has
+        if more > 0 and rest_s < now_s:
             new = offers.many[0]
-            offers.key[new] = -saved_s / (more * jobs.gpus[job])
+            offers.key[new] = (rest_s - now_s) / (more * jobs.gpus[job])
             offers.job[new], offers.level[new] = job, level
             offers.many[0] += 1
     return int(first)

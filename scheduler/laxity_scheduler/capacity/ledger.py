@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final, Self
 
+from laxity.plurals import count_text
 from laxity_scheduler.capacity import growing, placement
 from laxity_scheduler.capacity.growing import Growers, Grown
 from laxity_scheduler.capacity.placement import ALL_CELLS, Rules
@@ -238,7 +239,9 @@ class Ledger:
                 raise LedgerError(f"node {name!r} is not in the cluster")
             if self.free[number] < workers * gpus_per_worker:
                 left = self.free[number] % gpus_per_worker
-                raise LedgerError(f"node {name} has {left} free GPU(s), {gpus_per_worker} asked")
+                raise LedgerError(
+                    f"node {name} has {count_text(left, 'free GPU')}, {gpus_per_worker} asked"
+                )
             self._change(number, -workers * gpus_per_worker)
 
     def give(self, nodes: Iterable[str], gpus_per_worker: int) -> None:

@@ -126,6 +126,17 @@ class ClusterState:
         free = sum(node.free_gpus for node in nodes)
         return SetCapacity(Counter(node.gpus for node in nodes), Counter(training), free)
 
+    @cached_property
+    def training_sizes(self) -> Mapping[int, int]:
+        """How many training nodes there are by their GPUs."""
+        return Counter(node.gpus for node in self.nodes if node.pool == "training")
+
+    def training_sizes_for(self, job: Job) -> Mapping[int, int]:
+        """How many training nodes there are that the job may use, by their GPUs."""
+        if not job.eligible:
+            return self.training_sizes
+        return self.set_capacities.get(job.eligible, NO_CAPACITY).training
+
     @property
     def in_submission_order(self) -> "ClusterState":
         """The state with its jobs in order of submission; the same object if they are."""

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Final
 
+from laxity.plurals import count_text
+
 Fact = str | int | float | None
 NAMING: Final = ("holders", "beneficiary")  # facts that are ids of jobs, separated by commas
 
@@ -247,7 +249,7 @@ class _Count(int):
     """`{workers:worker}` is "1 worker" or "2 workers"."""
 
     def __format__(self, noun: str) -> str:
-        return f"{int(self)} {noun}{'' if self == 1 else 's'}" if noun.isalpha() else str(int(self))
+        return count_text(int(self), noun) if noun.isalpha() else str(int(self))
 
 
 class _Unknown(str):

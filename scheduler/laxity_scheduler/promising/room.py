@@ -5,7 +5,6 @@ If the least widths of all claims fit at once, they fit always, and no time prof
 order that keeps everybody in time is taken, else the one with the fewest that are late (Room).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +14,7 @@ import numpy as np
 from laxity_scheduler.capacity.ledger import USABLE, slots_in
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.model.cluster import CLOSED_POOLS, NO_CAPACITY, ClusterState
+from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claim_rows import ClaimRows
 from laxity_scheduler.promising.claims import ORDERS, ClaimOrder, Terms
@@ -85,24 +84,15 @@ class Room:
         """Where claims are counted beside the whole cluster."""
         return regions_of(self.state)
 
-    @cached_property
-    def node_sizes(self) -> Mapping[int, int]:
-        """How many training nodes there are by their GPUs."""
-        return Counter(node.gpus for node in self.state.nodes if node.pool == "training")
-
-    def sizes_for(self, job: Job) -> Mapping[int, int]:
-        """The same of the nodes that it may use."""
-        if not job.eligible:
-            return self.node_sizes
-        return self.state.set_capacities.get(job.eligible, NO_CAPACITY).training
-
     def slots(self, gpus_per_worker: int) -> int:
         """How many workers of that size the empty training nodes hold."""
-        return sum(many * (gpus // gpus_per_worker) for gpus, many in self.node_sizes.items())
+        return sum(
+            many * (gpus // gpus_per_worker) for gpus, many in self.state.training_sizes.items()
+        )
 
     def slots_for(self, job: Job) -> int:
         """How many of its workers the empty training nodes hold that it may use."""
-        return slots_in(self.sizes_for(job), job)
+        return slots_in(self.state.training_sizes_for(job), job)
 
     @cached_property
     def unmoving(self) -> tuple[Job, ...]:

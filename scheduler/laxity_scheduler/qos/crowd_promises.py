@@ -112,7 +112,7 @@ def _possible(crowd: Crowd, at: Ints, reservations: "Reservations") -> NDArray[n
     possible: NDArray[np.bool_] = crowd.column(SERVICE)[at] == HARD
     possible &= promised_at == -FOREVER
     possible &= (due_at < FOREVER) & (due_at > crowd.now) & (crowd.column(LEFT)[at] > 0.0)
-    possible &= (size <= max(room.node_sizes, default=0)) & (first <= slots)
+    possible &= (size <= max(room.state.training_sizes, default=0)) & (first <= slots)
     possible &= crowd.total_s("p90")[at, 0] < FOREVER
     with np.errstate(invalid="ignore"):
         possible &= crowd.now + fastest - due_at <= 0.0

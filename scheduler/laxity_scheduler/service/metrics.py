@@ -54,7 +54,9 @@ class Metrics:
 
     jobs = Family(Gauge, "laxity_jobs", "Jobs by state", ("state", "class"))
     gpus = Family(Gauge, "laxity_gpus", "GPUs of the cluster", ("state",))
-    verdicts = Family(Counter, "laxity_verdicts", "Verdicts given", ("verdict", "reason"))
+    verdicts = Family(
+        Counter, "laxity_verdicts", "Verdicts given, by their own reason", ("verdict", "reason")
+    )
     promises = Family(Counter, "laxity_promises", "Jobs that were promised")
     broken = Family(Counter, "laxity_promises_broken", "Promises broken")
     outcomes = Family(Counter, "laxity_outcomes", "Jobs ended", ("outcome",))
@@ -142,7 +144,7 @@ class Metrics:
     def _count_verdict(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         if after["verdict"] in ("none", before.get("verdict")):
             return
-        self.verdicts.labels(after["verdict"], after["reason_code"]).inc()
+        self.verdicts.labels(after["verdict"], after["verdict_code"]).inc()
         if after["verdict"] == "promised":
             self.promises.inc()
             self.namespaces.count_event(after, "given")

@@ -21,9 +21,16 @@ VERDICT_NAMES: Final[Mapping[type, str]] = {
 def verdict_view(verdict: Verdict | None) -> Json:
     """A verdict's name, reason and figures."""
     if verdict is None:
-        return {"verdict": "none", "reason_code": "", "reason": "", "offers": []}
+        return {
+            "verdict": "none",
+            "verdict_code": "",
+            "reason_code": "",
+            "reason": "",
+            "offers": [],
+        }
     view: Json = {
         "verdict": VERDICT_NAMES[type(verdict)],
+        "verdict_code": verdict.reason.code,  # the reason may become that of a later decision
         "reason_code": verdict.reason.code,
         "reason": verdict.reason.text,
         "offers": [offer_view(offer) for offer in getattr(verdict, "offers", ())],

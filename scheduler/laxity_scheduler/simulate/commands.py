@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from laxity.cli.job_names import completing
+from laxity.plurals import count_text
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
 from laxity_scheduler.simulate.bench_commands import benches
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
@@ -216,8 +217,9 @@ def simulate(
 
 def _set_aside(source: Source, first: Figures) -> None:
     """Tell which lines of the trace could not be used."""
-    if first["bad_lines"]:
-        text = f"{first['bad_lines']} line(s) set aside; the first, {first['first_bad_line']}"
+    bad_lines = first["bad_lines"]
+    if isinstance(bad_lines, int) and bad_lines:
+        text = f"{count_text(bad_lines, 'line')} set aside; the first, {first['first_bad_line']}"
         typer.echo(f"{source.path.name}: {text}", err=True)
 
 

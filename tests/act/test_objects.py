@@ -72,7 +72,7 @@ def test_a_claimed_submission_tightens_a_deadline_and_moves_no_place_in_the_queu
 def test_a_submission_in_the_future_is_refused_in_words() -> None:
     found = job_row(job(deadline="2h", submitted_at="2090-01-01T00:00:00Z"))
     assert isinstance(found, BadJob)
-    assert found.problems == ("submitted_at: 2090-01-01T00:00:00Z lies in the future",)
+    assert found.problems == ("submitted-at: 2090-01-01T00:00:00Z lies in the future",)
 
 
 def test_an_instant_is_the_deadline_itself() -> None:

@@ -67,7 +67,7 @@ SOUND: dict[str, Any] = {
             id="an unknown class",
         ),
         pytest.param(
-            {"service_class": "hard"}, "deadline", "deadline='2h'", id="hard without a deadline"
+            {"service_class": "hard"}, "deadline", "for example 2h", id="hard without a deadline"
         ),
         pytest.param(
             {"service_class": "soft"}, "deadline", "soft job needs", id="soft without a deadline"
@@ -127,7 +127,7 @@ def test_a_qos_that_cannot_be_meant_names_its_field_and_the_remedy(
         pytest.param("parameters", "[1]", "parameters", "object", id="a list of parameters"),
         pytest.param("parameters", '{"a": NaN}', "parameters", "NaN", id="NaN in JSON"),
         pytest.param("parameters", "[" * 60_000, "parameters", "", id="60,000 brackets"),
-        pytest.param("batch-size", "-1", "batch_size", "from 1", id="a negative batch"),
+        pytest.param("batch-size", "-1", "batch-size", "from 1", id="a negative batch"),
         pytest.param(
             "samples", "9" * 30, "samples", "whole number of too many digits", id="10^30 samples"
         ),

@@ -102,9 +102,7 @@ def wrong_reason(job: Json, wrong: Collection[str], code: str, words: str) -> li
     """Why this refusal does not fit this Job."""
     expected = invalid_words(job, wrong)
     if code == "invalid":
-        # a field may be named as it is called in Python
-        told = words.replace("_", "-")
-        missing = [what for what, text in expected.items() if text.replace("_", "-") not in told]
+        missing = [what for what, text in expected.items() if text not in words]
         if not expected:
             return [f"it makes sense, and is told: {words}"]
         return [f"its {what} is not named: {words}" for what in missing]

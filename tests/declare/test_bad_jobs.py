@@ -258,7 +258,7 @@ def test_a_finish_after_the_year_9999_keeps_nobody_waiting(there: Stage) -> None
     said = ask["metadata"]["annotations"]
     said |= {names.EPOCHS: "1000000", names.EPOCH_ESTIMATE: "4d", names.CLASS: "soft"}
     status, answer = post(there, json.dumps(ask).encode())
-    assert (status, answer["error"]["field"]) == (422, "epoch_estimate")
+    assert (status, answer["error"]["field"]) == (422, "epoch-estimate")
     said[names.EPOCH_ESTIMATE] = "1s"
     far = there.client.submit(ask)
     until(lambda: there.client.job(far.id).workers > 0, limit_s=30, what="its start")

@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -41,8 +41,10 @@ def declared(*extras: str) -> set[str]:
     return {plain(re.split(r"[\[<>=!~; ]", row)[0]) for row in rows}
 
 
-def imported(folder: str) -> Iterator[tuple[str, str]]:
+@cache
+def imported(folder: str) -> frozenset[tuple[str, str]]:
     """Top-level modules of others that a floor imports, with the file."""
+    found = set()
     for path in sorted((ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names: list[str] = []
@@ -52,7 +54,8 @@ def imported(folder: str) -> Iterator[tuple[str, str]]:
                 names = [node.module or ""]
             for name in {name.partition(".")[0] for name in names}:
                 if name not in sys.stdlib_module_names and name not in OWN:
-                    yield name, path.name
+                    found.add((name, path.name))
+    return frozenset(found)
 
 
 def brought(module: str) -> set[str]:

@@ -1,6 +1,7 @@
 """From submission to finish on a virtual clock: with exact predictions no promise is ever broken."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -182,13 +183,8 @@ def runs_through(seed: int) -> None:
     assert set(world.finished) | refused == {one.id for one in world.arrivals}
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_no_promise_is_broken_while_predictions_are_right(seed: int) -> None:
-    runs_through(seed)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_no_promise_is_broken_when_waiting_jobs_are_cancelled_or_amended(seed: int) -> None:
+def is_interfered_with(seed: int) -> None:
+    """Waiting jobs are cancelled, promised ones amended."""
     rng = random.Random(f"cancelled {seed}")
     world = random_world(seed)
     for at in sorted(rng.uniform(0.0, 120.0) for _ in range(4)):
@@ -232,8 +228,7 @@ def tied_world(seed: int) -> ToyWorld:
     return world
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_no_promise_is_broken_where_jobs_may_use_some_nodes_only(seed: int) -> None:
+def keeps_to_sets(seed: int) -> None:
     world = tied_world(seed)
     world.run(POLICY)
     refused = {name for name, told in world.verdicts.items() if isinstance(told, Refusal)}
@@ -260,7 +255,7 @@ def shared_world(seed: int) -> ToyWorld:
     return world
 
 
-def keeps_to_quotas(seed: int) -> ToyWorld:
+def keeps_to_quotas(seed: int) -> None:
     world = shared_world(seed)
 
     def watched(state: ClusterState, predictor: Predictor) -> Plan:
@@ -274,16 +269,30 @@ def keeps_to_quotas(seed: int) -> ToyWorld:
     never = {one.id for one in world.arrivals if one.eligible and not may_ever_start(state, one)}
     assert world.broken() == {}
     assert set(world.finished) | refused | never == {one.id for one in world.arrivals}
-    return world
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_promises_within_the_quotas_of_namespaces_are_kept(seed: int) -> None:
-    keeps_to_quotas(seed)
+every_world = pytest.mark.parametrize(
+    "keeps_promises",
+    [
+        pytest.param(runs_through, id="predictions are right"),
+        pytest.param(is_interfered_with, id="waiting jobs are cancelled or amended"),
+        pytest.param(keeps_to_sets, id="jobs may use some nodes only"),
+        pytest.param(keeps_to_quotas, id="namespaces have quotas"),
+    ],
+)
+
+
+@every_world
+@pytest.mark.parametrize("seed", range(15))
+def test_no_promise_is_broken_where(keeps_promises: Callable[[int], None], seed: int) -> None:
+    keeps_promises(seed)
 
 
 @pytest.mark.soak
+@every_world
 @pytest.mark.parametrize("block", range(20))
-def test_no_promise_is_broken_in_thousands_of_worlds(block: int) -> None:
+def test_no_promise_is_broken_in_thousands_of_worlds_where(
+    keeps_promises: Callable[[int], None], block: int
+) -> None:
     for seed in range(100 * block, 100 * (block + 1)):
-        runs_through(seed)
+        keeps_promises(seed)

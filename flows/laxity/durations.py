@@ -89,15 +89,6 @@ def aware(instant: datetime) -> datetime:
         raise ValueError(f"{instant.isoformat()} is outside the calendar") from error
 
 
-def format_instant(instant: datetime) -> str:
-    """RFC 3339 in UTC, to the millisecond where there is one: 2026-11-21T18:00:00.250Z."""
-    in_utc = instant.astimezone(UTC)
-    exact = "seconds" if not in_utc.microsecond else "milliseconds"
-    if in_utc.microsecond % 1000:
-        exact = "microseconds"
-    return in_utc.isoformat(timespec=exact).replace("+00:00", "Z")
-
-
 def parse_deadline(text: str) -> datetime | timedelta:
     """Either of the two: what begins like a date is an instant."""
     if _LIKE_A_DATE.match(text.strip()):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from laxity.parsing import LAST_AT, calendar_instant
+from laxity.instants import LAST_AT, calendar_instant
 
 NONE: Final = "-"
 NEVER: Final = "never"

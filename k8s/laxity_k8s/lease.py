@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
+from laxity.instants import format_instant
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, Json, Kind, Patch
 
@@ -215,4 +216,4 @@ def _spec_of(lease: Json) -> Json:
 
 
 def _format_now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return format_instant(datetime.now(UTC), "microseconds")

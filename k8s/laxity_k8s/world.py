@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from laxity import names
+from laxity.instants import format_rfc3339
 from laxity_k8s import json_tree
 from laxity_k8s.act.adoption import Tending, find_correction, write_refusal
 from laxity_k8s.act.events import MOST_WORDS, EventWriter, own_pod
@@ -30,7 +31,6 @@ from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_k8s.objects.conditions import end_instant, is_finished
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror

@@ -8,11 +8,11 @@ does not see the job. Its promise stands, and is decided on again afterwards.
 from dataclasses import replace
 from typing import Final
 
+from laxity.backoff import Backoff
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 
-FIRST_S: Final = 60.0
-LONGEST_S: Final = 3600.0
+BACKOFF: Final = Backoff(first_s=60.0, longest_s=3600.0)
 FAILED_START_CODES: Final = (
     "pods_do_not_fit",
     "workers_fail",
@@ -21,9 +21,7 @@ FAILED_START_CODES: Final = (
 
 def backoff_s(failed_starts: int) -> float:
     """Seconds that a job waits after this many failed starts in a row."""
-    if failed_starts < 2:
-        return 0.0
-    return min(LONGEST_S, FIRST_S * 2.0 ** (min(failed_starts, 32) - 2))
+    return BACKOFF.delay_s(failed_starts - 1)
 
 
 def count_failed_starts(job: Job) -> int:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity.instants import format_rfc3339
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity_k8s.act.adoption import Tending
 from laxity_k8s.act.failing import MOST_FAILURES
 from laxity_k8s.act.failing import find_failure as failing_at
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_scheduler.live import Report, Reports

@@ -2,13 +2,13 @@
 
 import pytest
 
-from laxity.parsing import instant_at
+from laxity.backoff import Backoff
+from laxity.instants import format_rfc3339, instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.local.job_controller import Backoff, Step, reconcile_job
+from laxity_k8s.local.job_controller import Step, reconcile_job
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition
-from laxity_k8s.objects.instants import format_rfc3339
 from tests.support.manifests import CREATED, CREATED_AT, job, pod
 
 NOW = CREATED_AT + 100.0

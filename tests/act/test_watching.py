@@ -9,9 +9,10 @@ import orjson
 import pytest
 from aiohttp import web
 
+from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import Change
 from laxity_k8s.http import watch as watching
-from laxity_k8s.http.session import Patience, Wire
+from laxity_k8s.http.session import Wire
 from laxity_k8s.http.watch import Bell, KindWatch, keep_latest
 
 Told = tuple[str, str, str]  # type, name, resourceVersion
@@ -74,7 +75,7 @@ async def watched() -> AsyncIterator[Watched]:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    async with Wire(host, None, _nobody, Patience()) as wire:
+    async with Wire(host, None, _nobody) as wire:
         there = Watched(wire)
         running = asyncio.create_task(KindWatch(wire, "jobs", "1", there.take).run())
         try:
@@ -139,7 +140,7 @@ async def served(
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with Wire(host, None, _nobody, Patience()) as wire:
+        async with Wire(host, None, _nobody) as wire:
             yield wire
     finally:
         await runner.cleanup()
@@ -350,8 +351,7 @@ async def test_a_watch_that_is_cut_says_so_and_again_when_it_follows_before_it_t
 async def test_the_first_watch_that_is_back_wakes_those_that_wait_before_they_try_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "FIRST_PAUSE_S", 3_600.0)
-    monkeypatch.setattr(watching, "LONGEST_PAUSE_S", 3_600.0)
+    monkeypatch.setattr(watching, "BACKOFF", Backoff(3_600.0, 3_600.0))
     bell = Bell()
     async with unsteady() as (there, wire):
         there.refuses = {"pods", "nodes"}

@@ -6,7 +6,7 @@ them with `@pytest.mark.parametrize("question", LIVES, ids=named)`.
 
 from collections.abc import Callable
 
-from laxity.parsing import instant_at
+from laxity.instants import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects import pods

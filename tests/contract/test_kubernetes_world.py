@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from laxity.instants import format_rfc3339
 from laxity_k8s.act.limits import Limits
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.jobs import UNREADY_S
 from laxity_k8s.objects.seal import Seal
 from laxity_k8s.world import LiveCluster

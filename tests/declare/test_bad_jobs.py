@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity.instants import LAST_AT
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity.parsing import LAST_AT
 from laxity_profiler.history.report_values import LONGEST_S
 from tests.support.builders import bearer
 from tests.support.stage import LAXITY, Stage, stage, until

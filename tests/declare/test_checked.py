@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity.parsing import LAST_AT, MOST, calendar_instant, finite_number, whole_number
+from laxity.instants import LAST_AT, calendar_instant
+from laxity.parsing import MOST, finite_number, whole_number
 
 NO_NUMBERS = [
     "²",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity.instants import format_rfc3339
 from laxity.job.qos import QoS, QoSError
 from laxity.job.signal_file import read_parked_epoch
 from laxity.job.spec import TrainingSpec
@@ -22,7 +23,6 @@ from laxity_k8s.local.cluster import open_world, stop_workers
 from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.objects import conditions, jobs, pods, status_annotation
 from laxity_k8s.objects.attempts import attempt_number
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.node_constraints import asks_of, is_suited
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.signals import Signals

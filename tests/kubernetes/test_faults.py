@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from laxity_k8s.objects.instants import format_rfc3339
+from laxity.instants import format_rfc3339
 from tests.support.kubernetes.audit import Audit
 from tests.support.kubernetes.cluster import Cluster, simulated_node
 from tests.support.kubernetes.ground import ELASTIC, GPUS, HARD, URGENT, WHENEVER, Ground, ground

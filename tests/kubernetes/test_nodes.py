@@ -2,9 +2,9 @@
 
 import pytest
 
+from laxity.instants import format_rfc3339
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_scheduler.model.cluster import Node
 
 NOW = 1_800_000_000.0

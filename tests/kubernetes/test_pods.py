@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from laxity import DeadlineRefused, names
-from laxity.durations import format_instant
+from laxity.instants import format_instant
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.podground import PodGround, Run
 from tests.support.programs.podtrainings import weights_after

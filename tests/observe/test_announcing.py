@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from laxity import names
+from laxity.backoff import Backoff
 from laxity_scheduler.notifications.chart_points import epoch_points
 from laxity_scheduler.notifications.message import Message, events_between
 from laxity_scheduler.notifications.mlflow_sink import MlflowSink, final_metrics
@@ -120,7 +121,7 @@ def test_each_event_of_a_job_is_told_once(tmp_path: Path) -> None:
 
 def test_a_listener_who_is_away_is_told_later_everything_and_in_order(tmp_path: Path) -> None:
     listener = Listening(away=2)
-    courier = Outbox(listener, first_pause_s=0.01)
+    courier = Outbox(listener, backoff=Backoff(first_s=0.01))
     for event in ("promised", "promise_moved", "ended_kept"):
         courier.send(Message({"uid": "u"}, (event,)))
     assert courier.wait_until_empty(at_most_s=20.0)
@@ -130,7 +131,7 @@ def test_a_listener_who_is_away_is_told_later_everything_and_in_order(tmp_path: 
 
 def test_a_word_that_cannot_be_told_yet_lets_the_others_go_first_and_is_told_whole() -> None:
     listener = Early("early")
-    courier = Outbox(listener, first_pause_s=3600.0, retry_s=0.01)
+    courier = Outbox(listener, backoff=Backoff(first_s=3600.0, longest_s=3600.0), retry_s=0.01)
     for uid, event in (("early", "promised"), ("other", "refused"), ("early", "ended_kept")):
         courier.send(Message({"uid": uid}, (event,)))
     wait_until(lambda: listener.events == ["refused"], "the other to be told")
@@ -304,7 +305,7 @@ def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_word_that_always_fails_holds_up_no_other_job() -> None:
     listener = Choosy("bad")
-    courier = Outbox(listener, first_pause_s=60.0)
+    courier = Outbox(listener, backoff=Backoff(first_s=60.0))
     courier.send(Message({"uid": "bad"}))
     for number in range(20):
         courier.send(Message({"uid": f"u{number}"}))

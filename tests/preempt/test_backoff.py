@@ -19,7 +19,7 @@ from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.service.expected_times import last_reasons
 from laxity_scheduler.service.views import LastReason, view_of
 from laxity_scheduler.start_backoff import (
-    LONGEST_S,
+    BACKOFF,
     backoff_s,
     count_failed_starts,
     hide_backed_off_jobs,
@@ -44,7 +44,7 @@ def broken(**more: Any) -> Job:
 
 def test_the_first_time_it_is_tried_again_at_once_and_then_later_and_later() -> None:
     assert [backoff_s(times) for times in (0, 1, 2, 3, 4)] == [0.0, 0.0, 60.0, 120.0, 240.0]
-    assert backoff_s(9) == backoff_s(10**9) == LONGEST_S
+    assert backoff_s(9) == backoff_s(10**9) == BACKOFF.longest_s
 
 
 def test_of_a_job_stopped_for_its_failed_start_the_failure_is_the_last_word() -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from laxity.instants import format_rfc3339
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.jobs import job_row
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState

@@ -15,6 +15,7 @@ from examples.demo.models import EXECUTIONS
 from laxity.api.client import JobView
 from laxity.api.views import Json
 from laxity.cli.render.job_table import VERDICT_STYLES, outcome
+from laxity.durable_files import replace_file
 from laxity.human_time import clock, format_seconds
 
 AGEING_S: Final = 600.0  # the policy's limit for jobs as short as these
@@ -87,9 +88,7 @@ def report_of(ended: Sequence[Ended], *, wall_s: float, refused: int, offer_acce
 
 
 def write_report(path: Path, report: Json) -> None:
-    aside = path.with_suffix(".new")
-    aside.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-    aside.replace(path)
+    replace_file(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
 
 
 def widths_run(job: JobView) -> list[int]:

@@ -1,11 +1,10 @@
 """How a followed job ends, and what its verdict says, as exceptions and as Markdown."""
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from laxity.api.views import ENDED, TERMINAL_STATES, JobView, OfferView
-from laxity.durations import format_instant
 from laxity.human_time import count_noun, format_seconds, on_widths
+from laxity.instants import format_rfc3339
 from laxity.safe_text import markdown
 
 PASSING: Final = ("capacity_", "quota_")  # how the reasons begin that pass when others end
@@ -209,7 +208,7 @@ def progress_text(job: JobView) -> str:
 def instant(at: float | None) -> str:
     """RFC 3339 to the second; empty if there is none."""
     try:
-        return "" if at is None else format_instant(datetime.fromtimestamp(round(at), tz=UTC))
+        return "" if at is None else format_rfc3339(round(at))
     except (OverflowError, ValueError, OSError):
         return "never"
 

@@ -6,24 +6,24 @@ caller's patience ends; everything else only while nothing can have reached the 
 """
 
 import json
-import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from itertools import count
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from laxity.api.views import Json
+from laxity.backoff import Backoff
 from laxity.safe_text import printable
 
 AWAY_STATUS: Final = frozenset(
     {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
 )
-FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 5.0
+BACKOFF: Final = Backoff(first_s=0.1, longest_s=5.0, spread=0.5)
 BAD_ADDRESS: Final = "bad_address"
 STRANGER: Final = "no_laxity"
 ANSWER_LIMIT_BYTES: Final = 256 * 1024 * 1024
@@ -92,7 +92,7 @@ class Transport:
     def send(self, request: Request) -> Any:
         """The answer's JSON (text if it is none); ServiceError, or ServiceAwayError after a while."""
         give_up_at = self.clock() + self.patience_s
-        for pause_s in _pauses():
+        for failures in count(1):
             try:
                 return self._once(request)
             except _UnsentError as error:
@@ -101,6 +101,7 @@ class Transport:
                 if not request.repeatable:
                     raise
                 away = error
+            pause_s = BACKOFF.delay_s(failures)
             if self.clock() + pause_s >= give_up_at:
                 raise away
             self.sleep(pause_s)
@@ -166,14 +167,6 @@ def _place(url: str) -> tuple[str, str, int | None]:
         message = f"{url!r} is no address of a service: it looks like http://HOST:PORT"
         raise ServiceError(BAD_ADDRESS, message)
     return scheme, host, port
-
-
-def _pauses() -> Iterator[float]:
-    """Random pauses that double on average: many clients do not come back in one beat."""
-    longest_s = FIRST_PAUSE_S
-    while True:
-        yield random.uniform(longest_s / 2, longest_s)  # noqa: S311 - no secret
-        longest_s = min(longest_s * 2, LONGEST_PAUSE_S)
 
 
 def parse_body(content: bytes, kind: str) -> Any:

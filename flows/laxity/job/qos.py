@@ -14,11 +14,11 @@ from laxity.durations import (
     LONGEST,
     aware,
     format_duration,
-    format_instant,
     parse_deadline,
     parse_duration,
     positive,
 )
+from laxity.instants import format_instant
 from laxity.job.widths import (
     MOST_WORKERS,
     check_whole_within,

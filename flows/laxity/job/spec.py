@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from laxity import names
-from laxity.durations import LONGEST, aware, format_duration, format_instant
+from laxity.durations import LONGEST, aware, format_duration
+from laxity.instants import format_instant
 from laxity.job.annotations import as_annotated
 from laxity.job.annotations import write as annotations_of
 from laxity.job.pod_template import check_env, check_template, literal, pod_template

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from laxity import names
 from laxity.api.report_lines import ReportKind
+from laxity.durable_files import replace_file
 from laxity.stderr import say
 from laxity.worker import failure_file, prefect_context
 from laxity.worker.early_exit import no_early_success
@@ -134,9 +135,7 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
     if odd:
         say(NOT_KEPT.format(what=odd))
     if training.folder is not None:
-        aside = training.folder / f".{RESULT}-{os.getpid()}"
-        aside.write_text(json.dumps(json_result), encoding="utf-8")
-        aside.replace(training.folder / RESULT)
+        replace_file(training.folder / RESULT, json.dumps(json_result))
     with suppress(TrainingStopped), termination.defer():  # the result must get out
         _report(training, "finished", result=json_result)
         _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")

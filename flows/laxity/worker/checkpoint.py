@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from laxity.durable_files import sync
+
 FINISHED: Final = "finished"
 KEPT: Final = 2
 _NAME: Final = "epoch-{:08d}"
@@ -54,7 +56,7 @@ class Checkpoints:
             (aside / FINISHED).write_text(text, encoding="utf-8")
             _durable(aside / FINISHED)
             for part in (*(path for path in aside.rglob("*") if path.is_dir()), aside):
-                _sync_folder(part)
+                sync(part)
             self._put(aside, self.folder / _NAME.format(epoch))
         except OSError as error:
             raise CheckpointError(
@@ -91,7 +93,7 @@ class Checkpoints:
         if place.exists():
             self._clear(place)
         aside.rename(place)
-        _sync_folder(self.folder)
+        sync(self.folder)
 
     def _keep_newest(self) -> None:
         """Unfinished folders do not count as kept, and are removed once newer ones are finished."""
@@ -123,8 +125,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _durable(path: Path) -> tuple[int, int]:
     """Flush a file to the disk; its size and CRC."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    sync(path)
     return path.stat().st_size, _crc(path)
 
 
@@ -134,11 +135,3 @@ def _crc(path: Path) -> int:
         while chunk := file.read(_CHUNK_BYTES):
             crc = zlib.crc32(chunk, crc)
     return crc
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,10 +5,12 @@ gets SIGTERM: without this file it would say that it was stopped, and nobody wou
 """
 
 import json
-import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from laxity.durable_files import replace_file
 
 FILE: Final = "failure.json"
 EARLIEST_S: Final = 10.0  # workers of one start begin together, give or take this
@@ -16,13 +18,10 @@ EARLIEST_S: Final = 10.0  # workers of one start begin together, give or take th
 
 def leave(folder: Path, rank: int, error: str) -> None:
     """Write why this worker failed, whole or not at all; a full disk is no second failure."""
-    aside = folder / f".{FILE}-{os.getpid()}"
-    try:
+    with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps({"rank": rank, "error": error, "at": time.time()}), "utf-8")
-        aside.replace(folder / FILE)
-    except OSError:
-        aside.unlink(missing_ok=True)
+        text = json.dumps({"rank": rank, "error": error, "at": time.time()})
+        replace_file(folder / FILE, text)
 
 
 def read_failure(folder: Path, *, since: float) -> str:

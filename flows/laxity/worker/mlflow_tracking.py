@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity import names
+from laxity.backoff import Backoff
 from laxity.stderr import say
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ EPOCHS_PER_FLUSH: Final = 20
 FLUSH_S: Final = 10.0
 POINTS_PER_CALL: Final = 1000
 EPOCHS_KEPT: Final = 100_000
-LONGEST_PAUSE_S: Final = 60.0
+BACKOFF: Final = Backoff(first_s=1.0, longest_s=60.0)
 ANSWER_S: Final = 3.0  # a server that says nothing for so long is away
 EXPERIMENT: Final = "laxity"
 TRAINING_VIEW: Final = "workflowType=machine_learning"  # else MLflow 3 opens its view for LLMs
@@ -129,7 +130,7 @@ class Tracker:
             return self._run_id
 
     def _work(self) -> None:
-        pause = 1.0
+        failures = 0
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: not self._idle)
@@ -137,14 +138,14 @@ class Tracker:
                 batch, outcome, self._due = self._buffer, self._outcome, False
             try:
                 self._write(batch, outcome)
-                pause = 1.0
+                failures = 0
             except Exception as error:  # noqa: BLE001 - MLflow raises what its stores raise
+                failures += 1
                 self._complain(error)
                 with self._changed:
                     self._failing = True
                     self._changed.notify_all()
-                    self._changed.wait_for(lambda: self._due, pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+                    self._changed.wait_for(lambda: self._due, BACKOFF.delay_s(failures))
                 continue
             with self._changed:
                 self._failing = False

@@ -23,6 +23,8 @@ from typing import Any, Final
 
 from laxity.api.report_lines import ReportKind
 from laxity.api.transport import ANSWER_LIMIT_BYTES, answer_error
+from laxity.backoff import Backoff
+from laxity.durable_files import append_to_file
 from laxity.job import signal_file as pod_orders
 from laxity.safe_text import printable
 from laxity.stderr import say
@@ -31,8 +33,8 @@ from laxity.worker.environment import REPORTS
 ALL_REPORTS: Final = "reports*.jsonl"  # of all attempts
 POLL_S: Final = 20.0  # how long the service may hold a question
 CALL_S: Final = 10.0  # how long an answer may take otherwise
-FIRST_PAUSE_S: Final = 0.2
-LONGEST_PAUSE_S: Final = 10.0
+AWAY: Final = Backoff(first_s=0.2, longest_s=10.0)  # between calls that fail
+ANSWERED: Final = Backoff(first_s=0.2, longest_s=1.0)  # between questions answered at once
 LINES_PER_CALL: Final = 200
 ORDERS_S: Final = 1.0
 _PASSING: Final = (408, 409, 425, 429)  # answers of the 4xx kind that may change by themselves
@@ -127,7 +129,7 @@ class Outbox:
         numbered = [{"seq": last + n, **line} for n, line in enumerate(reports, 1)]
         self._unwritten += numbered
         try:
-            _append(self._path, self._unwritten)
+            append_to_file(self._path, b"".join(map(_encode, self._unwritten)))
             self._unwritten = []
         except OSError as error:
             say(f"reports cannot be kept in {self._path} ({error}); they are still sent")
@@ -192,7 +194,7 @@ class Outbox:
         return self._lines[first : first + LINES_PER_CALL]
 
     def _send(self) -> None:
-        pause = FIRST_PAUSE_S
+        failures = 0
         while not self._closed.is_set():
             with self._changed:
                 self._changed.wait_for(lambda: self._closed.is_set() or not self._all_acked())
@@ -200,13 +202,13 @@ class Outbox:
             before = self._acked
             self._ask(pending, wait_s=0.0)
             if self._acked > before:
-                pause = FIRST_PAUSE_S
+                failures = 0
                 continue
-            self._closed.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+            failures += 1
+            self._closed.wait(AWAY.delay_s(failures))
 
     def _poll(self) -> None:
-        pause = FIRST_PAUSE_S
+        repeats = 0
         wait_s = 0.0
         while not self._closed.is_set():
             began, generation = time.monotonic(), self.signal.generation
@@ -214,10 +216,10 @@ class Outbox:
             wait_s = POLL_S
             news = answered and self.signal.generation != generation
             if news or (answered and time.monotonic() - began > 1.0):
-                pause = FIRST_PAUSE_S
+                repeats = 0
                 continue
-            self._closed.wait(pause)
-            pause = min(2 * pause, 1.0 if answered else LONGEST_PAUSE_S)
+            repeats += 1
+            self._closed.wait((ANSWERED if answered else AWAY).delay_s(repeats))
 
     def _ask(self, reports: Sequence[Line], *, wait_s: float) -> bool:
         """One call. Whatever goes wrong is said once and tried again."""
@@ -325,17 +327,5 @@ def _last_epoch(lines: Sequence[Line]) -> int:
     return max((int(line["epoch"]) for line in lines if line["kind"] == "epoch"), default=0)
 
 
-def _append(path: Path, lines: Sequence[Line]) -> None:
-    """Write all lines or none, and flush them to the disk."""
-    content = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    before = os.fstat(descriptor).st_size
-    try:
-        with os.fdopen(os.dup(descriptor), "ab") as file:
-            file.write(content)
-        os.fsync(descriptor)
-    except OSError:
-        os.truncate(path, before)
-        raise
-    finally:
-        os.close(descriptor)
+def _encode(line: Line) -> bytes:
+    return json.dumps(line, allow_nan=False).encode() + b"\n"

@@ -19,11 +19,11 @@ from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Final
 
+from laxity.instants import format_rfc3339
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.lease import own_namespace
-from laxity_k8s.objects.instants import format_rfc3339
 
 MOST_WAITING = 20_000  # two of each of 10,000 Jobs
 MOST_REMEMBERED: Final = 20_000

@@ -15,12 +15,11 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from laxity import names
-from laxity.parsing import calendar_instant
+from laxity.instants import calendar_instant, format_rfc3339
 from laxity.plurals import count_text
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects.affinity import affinity_patch, node_names_for
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.jobs import is_elastic
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,

@@ -6,12 +6,12 @@ refusal it asks again, and the refused Job, which has run nothing, gives way to 
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
 from laxity import names
+from laxity.instants import format_rfc3339
 from laxity.job.accelerators import GPU, accelerator
 from laxity.job.complete_manifest import complete
 from laxity.job.pod_template import DEFAULT_IMAGE
@@ -100,8 +100,7 @@ def prepare_manifest(manifest: Manifest, *, now: float) -> Json:
     annotations = {
         k: v for k, v in _copy_object(metadata, "annotations").items() if k not in NOT_SAID
     }
-    submitted_at = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-    annotations.setdefault(names.SUBMITTED_AT, submitted_at.replace("+00:00", "Z"))
+    annotations.setdefault(names.SUBMITTED_AT, format_rfc3339(now, "milliseconds"))
     metadata["annotations"] = annotations
     job["spec"] = {**_copy_object(job, "spec"), "suspend": True}
     job.pop("status", None)

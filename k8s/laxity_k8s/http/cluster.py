@@ -23,7 +23,7 @@ from laxity_k8s.act.limits import Limits
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
 from laxity_k8s.http.paths import collection_path, object_path, whole_items
-from laxity_k8s.http.session import STRATEGIC_PATCH, Patience, Wire
+from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, Pace, own_namespace, replica_name
@@ -270,10 +270,9 @@ class _Brief:
         )  # fmt: skip
 
     def _call_json(self, method: str, where: str, **said: Any) -> Json:
-        once = Patience(attempts=1)
         return self._api.run_call(
             lambda wire: wire.call_json(
-                method, where, timeout_s=self._timeout_s, patience=once, **said
+                method, where, timeout_s=self._timeout_s, attempts=1, **said
             )
         )
 
@@ -354,7 +353,7 @@ async def open_session(kubeconfig: Path | None, context: str | None) -> Wire:
         token = await settings.get_api_key_with_prefix("BearerToken")
         return {"Authorization": token.replace("bearer ", "Bearer ", 1)} if token else {}
 
-    return Wire(settings.host, _build_tls(settings), authorize, Patience())
+    return Wire(settings.host, _build_tls(settings), authorize)
 
 
 def _in_a_pod() -> bool:

@@ -5,12 +5,10 @@ takes five seconds, this a tenth of one.
 """
 
 import asyncio
-import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -19,6 +17,7 @@ from weakref import WeakSet
 import aiohttp
 import orjson
 
+from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import NOT_ALLOWED, ApiError, Json
 from laxity_k8s.http.patch_connections import Lines
 
@@ -33,41 +32,23 @@ CLOSE_LOOK_S: Final = 0.002
 # Connections opened while patches are still being decided on. Each takes milliseconds of the one
 # interpreter that decides; the others open while what was decided is written to the journal's disk.
 EARLY: Final = 8
+ATTEMPTS: Final = 6  # of a call, in all
+BACKOFF: Final = Backoff(first_s=0.15, longest_s=5.0, spread=0.5)
 Authorize = Callable[[], Awaitable[Mapping[str, str]]]
 Allowed = Callable[[], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a call is tried: `attempts` in all, waiting `first_s`, then twice as long each time.
-
-    Waits are spread by up to half, so that many clients do not come back together.
-    """
-
-    attempts: int = 6
-    first_s: float = 0.1
-    longest_s: float = 5.0
-
-    def wait_s(self, attempt: int, rng: random.Random) -> float:
-        """Before attempt number `attempt` (1 is the first retry)."""
-        return float(min(self.longest_s, self.first_s * 2 ** (attempt - 1)) * (0.5 + rng.random()))
 
 
 class Wire:
     """One session to one API server. Made and used on one event loop."""
 
-    def __init__(
-        self, host: str, tls: ssl.SSLContext | None, authorize: Authorize, patience: Patience
-    ) -> None:
+    def __init__(self, host: str, tls: ssl.SSLContext | None, authorize: Authorize) -> None:
         self._host = host.rstrip("/")
         self._authorize = authorize
-        self._patience = patience
         self.acting = 0  # who sends patches now: what is read here otherwise had better wait
         self.awaited = 0  # patches that were announced and are not out yet
         self.unread = 0  # watches that have left something unread meanwhile
         self._at_rest = set_event()
         self._caught_up = set_event()
-        self._rng = random.Random()  # noqa: S311 - spreads retries; nothing is decided by it
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(
             limit=0, ssl=tls if tls is not None else True, socket_factory=self._make_socket
@@ -77,7 +58,7 @@ class Wire:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """For calls that want none of the patience below; paths begin with `host`."""
+        """For calls that want none of the retries below; paths begin with `host`."""
         return self._session
 
     @property
@@ -168,7 +149,7 @@ class Wire:
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
         timeout_s: float = 30.0,
-        patience: Patience | None = None,
+        attempts: int = ATTEMPTS,
         allowed: Allowed = lambda: True,
     ) -> Json:
         """One call; what may be repeated is repeated. ApiError says the status and the message.
@@ -177,7 +158,7 @@ class Wire:
         """
         text = await self.call_bytes(
             method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s,
-            patience=patience, allowed=allowed,
+            attempts=attempts, allowed=allowed,
         )  # fmt: skip
         answer: Json = orjson.loads(text)
         return answer
@@ -191,12 +172,11 @@ class Wire:
         body: Mapping[str, Any] | None = None,
         content_type: str = "application/json",
         timeout_s: float = 30.0,
-        patience: Patience | None = None,
+        attempts: int = ATTEMPTS,
         allowed: Allowed = lambda: True,
     ) -> bytes:
         """As `call_json`, the bytes as they came. A POST is not repeated once it may have arrived."""
         sent = encode_body(body, f"{method} {path}") if body is not None else None
-        patience = patience or self._patience
         attempt = 0
         while True:
             if not allowed():
@@ -209,9 +189,9 @@ class Wire:
             attempt += 1
             lost = status == 0 and method == "POST"
             may_retry = status in RETRIED or (status == 0 and not lost)
-            if not may_retry or attempt >= patience.attempts:
+            if not may_retry or attempt >= attempts:
                 raise ApiError(_error_message(method, path, status, answer), status=status)
-            await asyncio.sleep(max(wait_s, patience.wait_s(attempt, self._rng)))
+            await asyncio.sleep(max(wait_s, BACKOFF.delay_s(attempt)))
 
     async def _send_once(
         self,

@@ -18,9 +18,10 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
+from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, ignore_cut
 from laxity_k8s.http.paths import collection_path, object_id, whole_items
-from laxity_k8s.http.session import Patience, Wire
+from laxity_k8s.http.session import Wire
 from laxity_k8s.objects import pods
 
 LOG = logging.getLogger("laxity.k8s.watch")
@@ -28,8 +29,7 @@ GONE: Final = 410
 SERVER_TIMEOUT_S: Final = 300
 SILENCE_S: Final = 330.0
 STEADY_S: Final = 1.0  # a watch that was open for so long is opened again at once
-FIRST_PAUSE_S: Final = 0.1
-LONGEST_PAUSE_S: Final = 5.0
+BACKOFF: Final = Backoff(first_s=0.1, longest_s=5.0)
 # While patches are sent, each comes back as several changes. They are read together afterwards, the
 # latest of each object alone: that costs far less, and what waits is let in for a moment before.
 HELD_BACK_S: Final = 2.0
@@ -96,7 +96,7 @@ class KindWatch:
 
     async def run(self) -> None:
         """Forever; ends by cancellation only."""
-        pause_s = 0.0
+        failures = 0
         while True:
             self._opened_at = float("inf")
             ended_well = await self._follow_once()
@@ -104,9 +104,9 @@ class KindWatch:
             if steady and ended_well:  # as every few minutes
                 continue
             self._tell_cut(cut=True)
-            pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S + 2 * (0.0 if steady else pause_s))
-            if await self._bell.wait_for_ring(pause_s):
-                pause_s = 0.0
+            failures = 1 if steady else failures + 1
+            if await self._bell.wait_for_ring(BACKOFF.delay_s(failures)):
+                failures = 0
 
     async def _follow_once(self) -> bool:
         """Follow as long as it goes; whether the API server ended it in good order."""
@@ -223,9 +223,7 @@ class KindWatch:
         The newest there is: an older list would lack what was seen already, as if it were deleted.
         """
         try:
-            answer = await self._wire.call_json(
-                "GET", self._path, timeout_s=120.0, patience=Patience(attempts=1)
-            )
+            answer = await self._wire.call_json("GET", self._path, timeout_s=120.0, attempts=1)
         except ApiError as error:
             LOG.info("%s: %s", self._path, error)
             return

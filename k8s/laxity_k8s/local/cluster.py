@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import names
+from laxity.backoff import Backoff
 from laxity.flow.project import environment
+from laxity.instants import format_rfc3339, instant_at
 from laxity.job.accelerators import GPU
-from laxity.parsing import instant_at
 from laxity.private_files import private_folder
 from laxity_k8s import json_tree
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.admission import admit_job, apply_patch, with_status
-from laxity_k8s.local.job_controller import Backoff
 from laxity_k8s.local.kubelet import Kit
 from laxity_k8s.local.loop import Controller
 from laxity_k8s.local.processes import Processes
@@ -30,7 +30,6 @@ from laxity_k8s.local.shutdown import lock_home, stop_workers
 from laxity_k8s.local.store import Rows
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import is_finished
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Reports
 

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from laxity.parsing import instant_at
+from laxity.instants import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.local.kubelet import Kit
 from laxity_k8s.local.store import Rows

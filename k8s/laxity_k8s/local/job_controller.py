@@ -11,29 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from laxity.parsing import instant_at
+from laxity.backoff import Backoff
+from laxity.instants import format_rfc3339, instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import is_finished, read_condition
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.pods import COMPLETION_INDEX, end_instant
 
 TRACKED = "batch.kubernetes.io/job-tracking"
 KEPT_FAILURES = 10  # pods of one index that are kept to be looked at
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long a failed index waits for its next pod: `first_s` doubled up to `longest_s`."""
-
-    first_s: float = 1.0
-    longest_s: float = 60.0
-
-    def delay_s(self, failures: int) -> float:
-        return (
-            min(self.longest_s, self.first_s * 2.0 ** (min(failures, 30) - 1)) if failures else 0.0
-        )
 
 
 @dataclass(slots=True)

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Final
 
 from laxity import names
+from laxity.backoff import Backoff
+from laxity.instants import format_rfc3339
 from laxity.private_files import private_folder
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.local.job_controller import Backoff
 from laxity_k8s.local.launch import ADDRESS, build_launch
 from laxity_k8s.local.processes import Processes, Seen
 from laxity_k8s.local.store import Rows
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.attempts import origin_of
-from laxity_k8s.objects.instants import format_rfc3339
 from laxity_k8s.objects.nodes import is_ready
 
 LOST_CODE: Final = 137

@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
+from laxity.instants import format_rfc3339
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
@@ -24,7 +25,6 @@ from laxity_k8s.local.processes import Processes
 from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.local.store import Rows
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.instants import format_rfc3339
 
 LOG: Final = logging.getLogger(__name__)
 RETRY_S = 0.5  # after something went wrong

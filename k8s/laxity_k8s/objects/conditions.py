@@ -1,6 +1,6 @@
 """Conditions in a Job's status: whether it is finished, why, since when."""
 
-from laxity.parsing import instant_at
+from laxity.instants import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_scheduler.model.job import FOREVER

@@ -12,13 +12,14 @@ from itertools import count
 from types import MappingProxyType
 
 from laxity import names
+from laxity.instants import instant_at
 from laxity.job import manifest_reader
 from laxity.job.accelerators import GPU
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from, queue_instant
 from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, within
-from laxity.parsing import finite_number, instant_at, whole_number
+from laxity.parsing import finite_number, whole_number
 from laxity.plurals import count_text
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json

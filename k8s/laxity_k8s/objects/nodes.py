@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from laxity import names
-from laxity.parsing import instant_at
+from laxity.instants import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects.node_constraints import KEEPS_OFF, PASSING

@@ -4,8 +4,9 @@ import signal
 from collections.abc import Iterable
 from typing import Final
 
+from laxity.instants import instant_at
 from laxity.job.accelerators import GPU, accelerators
-from laxity.parsing import instant_at, whole_number
+from laxity.parsing import whole_number
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from laxity import names
+from laxity.backoff import Backoff
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import format_utc
 
 OURS = frozenset({*names.OUTPUTS, names.VERDICT_LABEL, names.CLASS_LABEL})
-FIRST_S: Final = 60.0
-LONGEST_S: Final = 3600.0
+BACKOFF: Final = Backoff(first_s=60.0, longest_s=3600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,7 @@ class Rejections:
             if new == old:
                 return False
         if tries_again and (old is None or new.times != old.times or new.asked != old.asked):
-            wait_s = min(LONGEST_S, FIRST_S * 2.0 ** min(new.times - 1, 32))
-            new = replace(new, again_at=now + wait_s)
+            new = replace(new, again_at=now + BACKOFF.delay_s(new.times))
         self._found[job_id] = new
         return True
 

@@ -15,7 +15,8 @@ from typing import Any, Final, Self
 import orjson
 
 from laxity.api.report_lines import REPORT_KINDS
-from laxity.parsing import LAST_AT, finite_number
+from laxity.instants import LAST_AT
+from laxity.parsing import finite_number
 from laxity_profiler.estimate import NO_PROGRESS, Progress
 from laxity_profiler.history.report_values import (
     SHORTEST_S,

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
 
-from laxity.durations import format_instant
+from laxity.instants import format_rfc3339
 
 PARAM_LIMIT: Final = 500
 QUANTILES: Final = ("p10_s", "p50_s", "mean_s", "p90_s")
@@ -54,7 +53,7 @@ def join_numbers(values: tuple[int, ...]) -> str:
 
 def instant_text(at: float) -> str:
     """In UTC; "" for an instant that is not known."""
-    return format_instant(datetime.fromtimestamp(at, UTC)) if at > 0.0 else ""
+    return format_rfc3339(at) if at > 0.0 else ""
 
 
 def own_version() -> str:

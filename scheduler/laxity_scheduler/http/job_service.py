@@ -15,9 +15,9 @@ import orjson
 
 from laxity import names
 from laxity.durations import parse_deadline
+from laxity.instants import instant_at
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from
-from laxity.parsing import instant_at
 from laxity.plurals import count_text
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.http.responses import Problem

@@ -6,10 +6,10 @@ the product; an unknown code is a programming error.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Final
 
+from laxity.instants import calendar_instant, format_instant
 from laxity.plurals import count_text
 
 Fact = str | int | float | None
@@ -225,10 +225,8 @@ def format_duration(seconds: float) -> str:
 
 def format_utc(instant: float) -> str:
     """An instant as 2026-11-25T06:00:00Z."""
-    try:
-        return f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (OSError, OverflowError, ValueError):  # none, or beyond all calendars
-        return f"at {UNKNOWN_TIME}"
+    at_utc = calendar_instant(instant)
+    return f"at {UNKNOWN_TIME}" if at_utc is None else format_instant(at_utc, "seconds")
 
 
 def _placeholder(name: str) -> str:

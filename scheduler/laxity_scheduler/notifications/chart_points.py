@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import Final
 
 from laxity import names
+from laxity.instants import calendar_instant
 from laxity.job.qos import MOST_EPOCHS
-from laxity.parsing import calendar_instant
 from laxity.worker import mlflow_tracking
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.job import Job

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Final, Protocol
 
+from laxity.backoff import Backoff
 from laxity_scheduler.notifications.message import Message
 
 LOG: Final = logging.getLogger(__name__)
-MAX_PAUSE_S: Final = 60.0
 RETRY_S: Final = 2.0
 MAX_WAITING: Final = 10_000
 
@@ -48,12 +48,12 @@ class Outbox:
         sink: Sink,
         *,
         on_delivered: Callable[[Message], None] = lambda _message: None,
-        first_pause_s: float = 1.0,
+        backoff: Backoff = Backoff(first_s=1.0, longest_s=60.0),  # noqa: B008 - frozen
         retry_s: float = RETRY_S,
     ) -> None:
         self._sink = sink
         self._on_delivered = on_delivered
-        self._first_pause_s = first_pause_s
+        self._backoff = backoff
         self._retry_s = retry_s
         self._waiting: OrderedDict[str, Message] = OrderedDict()
         self._due_at: dict[str, float] = {}  # of messages to retry, by uid
@@ -100,7 +100,7 @@ class Outbox:
         self._thread.join(timeout=at_most_s)
 
     def _run_loop(self) -> None:
-        pause_s = self._first_pause_s
+        failures = 0
         while (message := self._next_message()) is not None:
             try:
                 self._sink.deliver(message)
@@ -113,10 +113,10 @@ class Outbox:
                 LOG.warning("%s was not told of %s: %s", sink, job, error, extra={"job": job})
                 self.problem = str(error) or type(error).__name__
                 if self._is_sink_down(message):
-                    self._retry_after(message, pause_s)
-                    pause_s = min(2 * pause_s, MAX_PAUSE_S)
+                    failures += 1
+                    self._retry_after(message, self._backoff.delay_s(failures))
                 continue
-            pause_s, self.problem = self._first_pause_s, ""
+            failures, self.problem = 0, ""
             self._failures.pop(message.uid, None)
             self._failed_last = ""
             self._notify_delivered(message)
@@ -129,8 +129,7 @@ class Outbox:
         if before and before != uid:
             return True
         self._failures[uid] = self._failures.get(uid, 0) + 1
-        grown_s = self._first_pause_s * 2.0 ** min(self._failures[uid] - 1, 10)
-        self._set_aside(message, min(grown_s, MAX_PAUSE_S))
+        self._set_aside(message, self._backoff.delay_s(self._failures[uid]))
         return False
 
     def _notify_delivered(self, message: Message) -> None:

@@ -14,6 +14,7 @@ from laxity.api.outcome import (
     standing_text,
 )
 from laxity.api.views import JobView, job_view
+from laxity.instants import format_instant
 from laxity_scheduler.service.view_fields import Json
 
 REFUSAL_PREFIX: Final = "DeadlineRefused: "  # of the message of a run that the service ended
@@ -91,7 +92,7 @@ def log_lines(run_id: str, events: Iterable[str], view: Mapping[str, Any]) -> It
             "name": "laxity",
             "level": logging.WARNING if event in WARNING_EVENTS else logging.INFO,
             "message": f"{event}: {text}"[:MAX_MESSAGE_LENGTH],
-            "timestamp": datetime.now(UTC).isoformat(),
+            "timestamp": format_instant(datetime.now(UTC)),
             "flow_run_id": run_id,
         }
 

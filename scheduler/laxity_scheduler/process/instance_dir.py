@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from laxity.durable_files import replace_file
 from laxity.private_files import private_folder
 
 
@@ -75,12 +76,20 @@ class InstanceDir:
             message = f"{who} already serves {self.path}; stop it with: laxity down"
             raise InstanceDirBusyError(message) from None
         self._lock = lock
-        _write_json(self.pid_file, {"pid": os.getpid(), "started": _start_ticks(os.getpid())})
+        replace_file(
+            self.pid_file,
+            json.dumps({"pid": os.getpid(), "started": _start_ticks(os.getpid())}),
+            mode=0o600,
+        )
         return self
 
     def publish_address(self, url: str, token: str) -> None:
         """Write where the service listens, for clients that may read the folder."""
-        _write_json(self.service_file, {"url": url, "token": token, "pid": os.getpid()})
+        replace_file(
+            self.service_file,
+            json.dumps({"url": url, "token": token, "pid": os.getpid()}),
+            mode=0o600,
+        )
 
     def last_port(self) -> int:
         """The port of the last service of this folder, 0 if there was none."""
@@ -88,7 +97,7 @@ class InstanceDir:
         return port if isinstance(port, int) and 0 < port < 65_536 else 0
 
     def keep_port(self, port: int) -> None:
-        _write_json(self._port_file, {"port": port})
+        replace_file(self._port_file, json.dumps({"port": port}), mode=0o600)
 
     def release_lock(self) -> None:
         """Remove the files that name this process, and release the lock."""
@@ -131,15 +140,6 @@ def _alive_without_proc(pid: int) -> str:
     except OSError:
         return ""
     return "" if Path("/proc/self").exists() else "alive"
-
-
-def _write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write a new file and rename it, readable by the owner only: no reader sees half a file."""
-    aside = path.with_suffix(f".{os.getpid()}")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(document, file)
-    aside.replace(path)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

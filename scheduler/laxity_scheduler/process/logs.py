@@ -7,8 +7,9 @@ loggers. Libraries stay at INFO or above: at DEBUG some of them print requests w
 import json
 import logging
 import threading
-from datetime import UTC, datetime
 from typing import Final, Literal, get_args
+
+from laxity.instants import format_rfc3339
 
 Format = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -24,9 +25,8 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message; job and exception where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        logged_at = datetime.fromtimestamp(record.created, UTC)
         line = {
-            "time": logged_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": format_rfc3339(record.created, "milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

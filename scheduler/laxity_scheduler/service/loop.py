@@ -17,6 +17,7 @@ from functools import partial
 from threading import Event, Lock
 from typing import Final, Protocol
 
+from laxity.backoff import Backoff
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.inflight import with_follow_ups
@@ -43,8 +44,7 @@ from laxity_scheduler.store.journal import Journal
 from laxity_scheduler.store.store import StaleServiceError, Store, StoreError
 
 LOG: Final = logging.getLogger(__name__)
-FIRST_PAUSE_S: Final = 0.5
-MAX_PAUSE_S: Final = 30.0
+BACKOFF: Final = Backoff(first_s=0.5, longest_s=30.0)
 CLEANUP_EVERY: Final = 500  # cycles
 GC_THRESHOLD: Final = 200_000  # objects made and not let go, while a cycle runs
 
@@ -163,7 +163,7 @@ class Service:
         except StaleServiceError as error:
             self._count_failure("stale", str(error))
             self._resync_journal()
-            self._wake_at = time.time() + FIRST_PAUSE_S
+            self._wake_at = time.time() + BACKOFF.first_s
             return True
         except StoreError as error:
             self._record_failure("store", str(error))
@@ -349,7 +349,7 @@ class Service:
         """Sleep until something happens or `wake_at`; after failures with growing pauses."""
         pause_s = self.settings.least_interval_s - (time.monotonic() - began)
         if failures:
-            pause_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10))
+            pause_s = BACKOFF.delay_s(failures)
         if pause_s > 0:
             self._stopping.wait(pause_s)
         if self._stopping.is_set() or failures:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from laxity import names
+from laxity.instants import instant_at
 from laxity.job.submission import queue_instant
-from laxity.parsing import instant_at
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.service.verdict_view import (
     parse_refused_deadline,

@@ -1,14 +1,13 @@
 """Counter-offers that are accepted: the annotations, or the probe, that ask for what was offered."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
 
 from laxity import names
+from laxity.instants import LAST_AT, format_rfc3339
 from laxity.job.spec import TrainingSpec
-from laxity.parsing import LAST_AT
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.verdict import Offer
 from laxity_scheduler.service.view_fields import Json
@@ -59,7 +58,7 @@ def format_instant_ms(instant: float) -> str:
     Instants beyond the calendar become its last instant.
     """
     milliseconds = -int(-max(0.0, min(instant, LAST_AT)) * 1000 // 1)
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    return format_rfc3339(milliseconds / 1000, "milliseconds")
 
 
 def annotations_for(offer: Offer) -> dict[str, str | None]:

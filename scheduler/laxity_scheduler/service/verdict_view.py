@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from laxity import names
-from laxity.parsing import instant_at
+from laxity.instants import instant_at
 from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Verdict
 from laxity_scheduler.service.view_fields import Json, finite_or_none, mapping_or_empty
 from laxity_scheduler.store.codec import load_verdict

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from laxity import names
-from laxity.parsing import instant_at
+from laxity.instants import instant_at
 from laxity_profiler.model_key import model_of
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job

@@ -25,7 +25,7 @@ from examples.demo.servers import free_ports
 from laxity import deadline_flow, names
 from laxity.api.client import Client
 from laxity.api.views import JobView
-from laxity.durations import format_instant
+from laxity.instants import format_instant
 from tests.support.builders import TOKEN
 from tests.support.kubernetes.cluster import DIES_WITH_US, MUTATES, Cluster
 from tests.support.kubernetes.kubectl import kubectl

@@ -1,0 +1,23 @@
+"""How long to wait before something that failed is tried again."""
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that double from `first_s` up to `longest_s`.
+
+    `spread` is the share of each wait that is random: many clients do not come back in one beat.
+    """
+
+    first_s: float = 1.0
+    longest_s: float = 60.0
+    spread: float = 0.0
+
+    def delay_s(self, failures: int) -> float:
+        """Seconds to wait after so many failures in a row; none after none."""
+        if failures < 1:
+            return 0.0
+        delay_s = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 64))
+        return delay_s * random.uniform(1.0 - self.spread, 1.0)  # noqa: S311 - no secret

@@ -1,0 +1,43 @@
+"""Files that a crash leaves whole: the old content or the new, and on the disk."""
+
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, text: str, *, mode: int = 0o666) -> None:
+    """Write a file of which no reader sees half. OSError leaves the old one, and nothing beside it."""
+    aside = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def append_to_file(path: Path, content: bytes) -> None:
+    """Append all of the content or, with OSError, none of it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    before = os.fstat(descriptor).st_size
+    try:
+        with os.fdopen(os.dup(descriptor), "ab") as file:
+            file.write(content)
+        os.fsync(descriptor)
+    except OSError:
+        os.truncate(path, before)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

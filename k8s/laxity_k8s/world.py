@@ -14,6 +14,7 @@ from functools import partial
 
 from laxity import names
 from laxity.instants import format_rfc3339
+from laxity.job.signal import Signal
 from laxity_k8s import json_tree
 from laxity_k8s.act.adoption import Tending, find_correction, write_refusal
 from laxity_k8s.act.events import MOST_WORDS, EventWriter, own_pod
@@ -37,7 +38,7 @@ from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import QuotaWatch
 from laxity_k8s.observe.snapshot import Snapshot
 from laxity_k8s.steady_clock import is_clock_steady
-from laxity_scheduler.live import Manifest, Preview, Released, Reports, Signal, UnknownJobError
+from laxity_scheduler.live import Manifest, Preview, Released, Reports, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Loan, Preempt, Reclaim, Resize, Wait
 from laxity_scheduler.model.reasons import reason

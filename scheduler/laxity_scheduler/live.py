@@ -1,9 +1,9 @@
 """The live World as the service asks for it, and what workers and the service tell each other."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from laxity.job.signal import Signal
 from laxity_profiler.history.report_fold import Report as Report  # noqa: PLC0414 - what a world asks for
 from laxity_scheduler.engine import World
 from laxity_scheduler.model.cluster import NodeSet
@@ -15,26 +15,6 @@ Manifest = Mapping[str, Any]  # JSON of a batch/v1 Job
 
 
 Reports = Callable[[str], Report]  # by the Job's uid
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """What a job's workers should do: stop at the epoch's end, or re-form at another width."""
-
-    stop: bool = False
-    workers: int = 0  # width to run at; 0: not known
-    run_id: str = ""  # the job's MLflow run
-    flow_run: str = ""  # id of the Prefect flow run that follows the job, the one that came last
-    generation: int = 0  # grows with every change of this signal
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "stop": self.stop,
-            "workers": self.workers,
-            "run_id": self.run_id,
-            "flow_run": self.flow_run,
-            "generation": self.generation,
-        }
 
 
 class Released(NamedTuple):

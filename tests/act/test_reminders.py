@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from laxity import names
-from laxity.job.signal_file import format_parked_line
+from laxity.job.signal import format_parked_line
 from laxity_k8s import json_tree
 from laxity_k8s.act.pod_signals import PATIENCE_S, Reminders
 from laxity_k8s.cluster_api import ClusterApi, Json, Listing

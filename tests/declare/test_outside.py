@@ -11,7 +11,7 @@ import pytest
 from laxity import names
 from laxity.instants import format_rfc3339
 from laxity.job.qos import QoS, QoSError
-from laxity.job.signal_file import read_parked_epoch
+from laxity.job.signal import read_parked_epoch
 from laxity.job.spec import TrainingSpec
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import json_tree

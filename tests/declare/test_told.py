@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.job import signal_file
+from laxity.job import signal
 from laxity.job.complete_manifest import WORKER_SECRET, complete
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
@@ -64,7 +64,7 @@ def test_its_workers_are_told_the_job_its_epochs_model_and_parameters() -> None:
     assert container["envFrom"] == [{"secretRef": {"name": WORKER_SECRET, "optional": True}}]
     (mount,) = container["volumeMounts"]
     (volume,) = job["spec"]["template"]["spec"]["volumes"]
-    assert (mount["mountPath"], mount["name"]) == (signal_file.FOLDER, volume["name"])
+    assert (mount["mountPath"], mount["name"]) == (signal.FOLDER, volume["name"])
 
 
 def test_the_users_own_lines_stay_and_may_refer_to_laxitys() -> None:

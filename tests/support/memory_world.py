@@ -10,16 +10,10 @@ from threading import Event, RLock
 from typing import Any
 
 from laxity import names
+from laxity.job.signal import Signal
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Progress
-from laxity_scheduler.live import (
-    DuplicateJobError,
-    Manifest,
-    Preview,
-    Released,
-    Signal,
-    UnknownJobError,
-)
+from laxity_scheduler.live import DuplicateJobError, Manifest, Preview, Released, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
@@ -172,7 +166,7 @@ class MemoryWorld:
             job, row = self.job(job_id), self._rows.get(job_id)
             told = Signal(
                 stop=row is None or row.stop_requested_at is not None or not row.workers,
-                workers=0 if row is None else row.resize_to or row.workers,
+                workers=None if row is None else row.resize_to or row.workers or None,
                 run_id=job["metadata"]["annotations"].get(names.RUN_ID, "").rpartition("/")[2],
             )
             before = self._signals.get(job_id, Signal())

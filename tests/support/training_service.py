@@ -103,6 +103,7 @@ class Service:
                 body = json.dumps(error if answer is None else answer).encode()
                 try:
                     self.send_response(status if answer is None else 200)
+                    self.send_header("Content-Type", "application/json")
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body)

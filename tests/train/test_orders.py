@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.job.signal_file import format_parked_line, read_orders, read_parked_epoch
+from laxity.job.signal import format_parked_line, read_parked_epoch, read_signal_file
 from laxity.worker.reports import Outbox
 from tests.support.crew import Crew
 
@@ -56,7 +56,7 @@ def test_a_file_without_a_signal_says_nothing(tmp_path: Path, file: Path, text: 
 
 def test_no_file_no_thread(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path, orders=tmp_path / "none")
-    assert read_orders(tmp_path / "none") is None
+    assert read_signal_file(tmp_path / "none") is None
     outbox.close()
 
 

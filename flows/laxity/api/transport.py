@@ -97,6 +97,7 @@ class Transport:
                 return self._once(request)
             except _UnsentError as error:
                 away = ServiceAwayError(self._absent(error))
+                away.__cause__ = error
             except ServiceAwayError as error:
                 if not request.repeatable:
                     raise

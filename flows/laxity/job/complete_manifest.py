@@ -9,7 +9,7 @@ the container, all else stays; a Job that is no training is left alone.
 from typing import Any, Final
 
 from laxity import names
-from laxity.job import signal_file
+from laxity.job import signal
 from laxity.job.pod_template import (
     LAST_WORDS,
     ORDERS,
@@ -79,7 +79,7 @@ def _add_orders(container: Json, pod: Json) -> None:
     mounts, volumes = _rows(container, "volumeMounts"), _rows(pod, "volumes")
     if mounts is None or volumes is None:
         return
-    is_mounted = any(row.get("mountPath") == signal_file.FOLDER for row in mounts)
+    is_mounted = any(row.get("mountPath") == signal.FOLDER for row in mounts)
     if is_mounted or any(row.get("name") == ORDERS for row in volumes):
         return
     container["volumeMounts"] = [*mounts, orders_mount()]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from laxity import names
-from laxity.job import signal_file
+from laxity.job import signal
 from laxity.job.accelerators import GPU, accelerators
 from laxity.job.qos import QoSError
 
@@ -113,13 +113,13 @@ def pod_template(
 def orders_volume() -> Json:
     """The pod's signal annotation as a file, for when the service is out of its reach."""
     annotation = {"fieldPath": f"metadata.annotations['{names.SIGNAL}']"}
-    item = {"path": signal_file.FILE, "fieldRef": annotation}
+    item = {"path": signal.FILE, "fieldRef": annotation}
     return {"name": ORDERS, "downwardAPI": {"items": [item]}}
 
 
 def orders_mount() -> Json:
     """Where the worker finds it."""
-    return {"name": ORDERS, "mountPath": signal_file.FOLDER, "readOnly": True}
+    return {"name": ORDERS, "mountPath": signal.FOLDER, "readOnly": True}
 
 
 def own_fields() -> list[Json]:

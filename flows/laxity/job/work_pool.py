@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from laxity import names
-from laxity.job import signal_file
+from laxity.job import signal
 from laxity.job.accelerators import GPU
 from laxity.job.pod_template import DEFAULT_GRACE_S, FROM_THE_POD, ORDERS, orders_volume
 
@@ -119,7 +119,7 @@ def _pod() -> Json:
                 },
                 "volumeMounts": [
                     {"name": "checkpoints", "mountPath": CHECKPOINTS},
-                    {"name": ORDERS, "mountPath": signal_file.FOLDER, "readOnly": True},
+                    {"name": ORDERS, "mountPath": signal.FOLDER, "readOnly": True},
                 ],
             }
         ],

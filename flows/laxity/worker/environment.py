@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from laxity import names
-from laxity.job import signal_file as orders
+from laxity.job import signal as orders
 
 CHECKPOINTS: Final = Path("/checkpoints")  # where pods have them if nothing else is said
 REPORTS: Final = "reports.jsonl"

@@ -6,27 +6,20 @@ once). The service may be away for any time: training goes on and the lines wait
 cannot reach it at all, a third thread reads what to do from a file.
 """
 
-import http.client
 import json
 import os
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from laxity.api.report_lines import ReportKind
-from laxity.api.transport import ANSWER_LIMIT_BYTES, answer_error
+from laxity.api.transport import Request, ServiceError, Transport
 from laxity.backoff import Backoff
 from laxity.durable_files import append_to_file
-from laxity.job import signal_file as pod_orders
-from laxity.safe_text import printable
+from laxity.job.signal import Signal, format_parked_line, read_signal_file
 from laxity.stderr import say
 from laxity.worker.environment import REPORTS
 
@@ -38,31 +31,8 @@ ANSWERED: Final = Backoff(first_s=0.2, longest_s=1.0)  # between questions answe
 LINES_PER_CALL: Final = 200
 ORDERS_S: Final = 1.0
 _PASSING: Final = (408, 409, 425, 429)  # answers of the 4xx kind that may change by themselves
-_LOCAL: Final = ("127.0.0.1", "::1", "localhost")
 
 Line = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """What the service wants. `workers` is the width to have, None while nobody has said."""
-
-    stop: bool = False
-    workers: int | None = None
-    run_id: str = ""
-    flow_run: str = ""  # id of the one that follows the job
-    generation: int = 0
-
-    @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> "Signal":
-        workers = answer.get("workers")
-        return cls(
-            stop=bool(answer.get("stop")),
-            workers=int(workers) if workers else None,
-            run_id=str(answer.get("run_id") or ""),
-            flow_run=str(answer.get("flow_run") or ""),
-            generation=int(answer.get("generation") or 0),
-        )
 
 
 class Outbox:
@@ -95,8 +65,10 @@ class Outbox:
         self._away = False
         self._problem = ""  # of the last call that failed, until all reports are taken
         self._closed = threading.Event()
-        self._sender = _Caller(job, uid, url, token) if url and job else None
-        if self._sender is not None:
+        self._path_of_signal, self._uid = f"/v1/jobs/{job}/signal", uid
+        self._service: Transport | None = None
+        if url and job:
+            self._service = Transport(url, lambda: token, timeout_s=CALL_S, patience_s=0.0)
             self._spawn("send", self._send)
             self._spawn("poll", self._poll)
         if orders is not None and orders.exists():
@@ -114,8 +86,8 @@ class Outbox:
     def say_parked(self, epoch: int) -> int:
         """Say in the log, where nobody takes reports, that the training waits; told by which signal."""
         generation = self.signal.generation
-        if self._away or self._sender is None:
-            say(pod_orders.format_parked_line(epoch=epoch, generation=generation))
+        if self._away or self._service is None:
+            say(format_parked_line(epoch=epoch, generation=generation))
         return generation
 
     def append_all(self, reports: Sequence[Line]) -> None:
@@ -152,13 +124,13 @@ class Outbox:
 
     def first_answer(self, *, at_most_s: float) -> None:
         """Wait until the service was asked once, with or without an answer."""
-        if self._sender is not None:
+        if self._service is not None:
             with self._changed:
                 self._changed.wait_for(lambda: self.tried, at_most_s)
 
     def drain(self, *, at_most_s: float) -> bool:
         """Wait until every line is acknowledged; False if that took too long or was refused."""
-        if self._sender is None:
+        if self._service is None:
             return True
         with self._changed:
             self._changed.wait_for(lambda: self._refused or self._all_acked(), at_most_s)
@@ -176,13 +148,9 @@ class Outbox:
     def _obey(self, orders: Path) -> None:
         """Take a signal from the file when it is newer than what the service said last."""
         while not self._closed.wait(ORDERS_S):
-            signal_document = pod_orders.read_orders(orders)
-            try:
-                signal = Signal.of(signal_document or {})
-            except (TypeError, ValueError):
-                continue  # written by hand
+            signal = read_signal_file(orders)
             with self._changed:
-                if signal.generation > self.signal.generation:
+                if signal is not None and signal.generation > self.signal.generation:
                     self.signal = signal
                     self._changed.notify_all()
 
@@ -223,11 +191,11 @@ class Outbox:
 
     def _ask(self, reports: Sequence[Line], *, wait_s: float) -> bool:
         """One call. Whatever goes wrong is said once and tried again."""
-        assert self._sender is not None  # noqa: S101 - the threads run only with one
+        assert self._service is not None  # noqa: S101 - the threads run only with one
         try:
-            answer = self._sender.call(reports, generation=self.signal.generation, wait_s=wait_s)
-            signal, acked = Signal.of(answer), int(answer.get("acked") or 0)
-        except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
+            answer = self._service.send(self._request(reports, wait_s))
+            signal, acked = Signal.from_json(answer), int(answer.get("acked") or 0)
+        except (ServiceError, ValueError, TypeError) as error:
             self._note_failure(error)
             return False
         with self._changed:
@@ -239,67 +207,34 @@ class Outbox:
             self._changed.notify_all()
         return True
 
+    def _request(self, reports: Sequence[Line], wait_s: float) -> Request:
+        body = {
+            "uid": self._uid,
+            "worker": 0,
+            "generation": self.signal.generation,
+            "reports": reports,
+            "wait_s": wait_s,
+        }
+        return Request("POST", self._path_of_signal, body=body, answer_s=wait_s)
+
     def _note_failure(self, error: Exception) -> None:
-        code = error.code if isinstance(error, urllib.error.HTTPError) else 0
+        status = error.status if isinstance(error, ServiceError) else 0
         problem = _failure(error)
         with self._changed:
             is_new = not self._away and problem != self._problem
             self._away, self._problem = True, problem
-            self._refused = 400 <= code < 500 and code not in _PASSING
+            self._refused = 400 <= status < 500 and status not in _PASSING
             self.tried = True
             self._changed.notify_all()
         if is_new:
             say(f"the service {problem}; training goes on")
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
-    """The signal call of one job."""
-
-    job: str
-    uid: str
-    url: str
-    token: str
-
-    def call(self, reports: Sequence[Line], *, generation: int, wait_s: float) -> Line:
-        body = {
-            "uid": self.uid,
-            "worker": 0,
-            "generation": generation,
-            "reports": reports,
-            "wait_s": wait_s,
-        }
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        place = f"{self.url}/v1/jobs/{urllib.parse.quote(self.job)}/signal"
-        request = urllib.request.Request(  # noqa: S310 - http(s) only, see the next lines
-            place, data=json.dumps(body).encode(), headers=headers, method="POST"
-        )
-        if request.type not in ("http", "https"):
-            raise ValueError(f"{self.url} is not an http address")
-        with self._opener().open(request, timeout=wait_s + CALL_S) as response:
-            answer = json.load(response)
-        if not isinstance(answer, dict):
-            raise TypeError("the answer is not a JSON object")
-        return answer
-
-    def _opener(self) -> urllib.request.OpenerDirector:
-        """A service on this machine is not asked through a proxy."""
-        if urllib.parse.urlsplit(self.url).hostname in _LOCAL:
-            return urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        return urllib.request.build_opener()
-
-
 def _failure(error: Exception) -> str:
     """What went wrong with a call, in the service's own words where it has said any."""
-    if not isinstance(error, urllib.error.HTTPError):
-        return f"does not answer ({error})"
-    content = b""
-    with suppress(OSError, http.client.HTTPException):
-        content = error.read(ANSWER_LIMIT_BYTES)
-    message = answer_error(error.code, error.reason, content, error.url).message
-    return f"answers {error.code} ({printable(message)})"
+    if isinstance(error, ServiceError) and error.status:
+        return f"answers {error.status} ({error.message})"
+    return f"does not answer ({error.__cause__ or error})"
 
 
 def _read_lines(path: Path, *, cut: bool = True) -> list[Line]:

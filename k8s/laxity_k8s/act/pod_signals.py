@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 from laxity import names
-from laxity.job.signal_file import read_parked_epoch
+from laxity.job.signal import Signal, read_parked_epoch
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror
-from laxity_scheduler.live import Report, Reports, Signal
+from laxity_scheduler.live import Report, Reports
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Final
 
 from laxity import names
+from laxity.job.signal import Signal
 from laxity.parsing import whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_scheduler.live import Signal
 
 _LAST_ID: Final = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/?")
 
@@ -31,9 +31,9 @@ class Signals:
         resize_to = whole_number(annotations.get(names.RESIZE_TO))
         now = Signal(
             stop=names.STOP in annotations or bool(json_tree.get_in(job, "spec", "suspend")),
-            workers=pods.count_of(json_tree.get_in(job, "spec", "parallelism"))
-            if resize_to is None
-            else resize_to,
+            workers=resize_to
+            or pods.count_of(json_tree.get_in(job, "spec", "parallelism"))
+            or None,
             run_id=annotations.get(names.RUN_ID, "").rpartition("/")[2],
             flow_run=_flow_run(annotations.get(names.FOLLOWED_BY, "")),
             generation=json_tree.revision_of(job),

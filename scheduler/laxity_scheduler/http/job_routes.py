@@ -157,7 +157,7 @@ async def signal(
         while job_signal.generation == generation and loop_time() < end_at:
             await wait_for_change(service, changed, end_at)
             job_signal = await run_in_threadpool(job_service.workers.signal_for, job_id)
-    answer = job_signal.to_json() | {"workers": job_signal.workers or None, "acked": acked}
+    answer = job_signal.to_json() | {"acked": acked}
     return JsonResponse(answer)
 
 

@@ -6,11 +6,12 @@ from typing import Protocol
 
 from laxity import names
 from laxity.job.qos import QoSError
+from laxity.job.signal import Signal
 from laxity.job.spec import TrainingSpec
 from laxity_profiler.estimate import Workload
 from laxity_profiler.model_key import model_key
 from laxity_scheduler.http.job_views import JobViews
-from laxity_scheduler.live import Signal, UnknownJobError
+from laxity_scheduler.live import UnknownJobError
 from laxity_scheduler.service.loop import Service
 from laxity_scheduler.service.view_fields import Json
 

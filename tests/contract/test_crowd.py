@@ -1,4 +1,4 @@
-"""Many jobs are decided at once as they are one by one: the same plans, byte for byte."""
+"""Many jobs are decided alike with machine code and without: the same plans, byte for byte."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,20 +15,13 @@ from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.policies.registry import find
-from laxity_scheduler.qos import crowd, crowd_starts, crowd_waits
 from laxity_scheduler.simulate.bench_decisions import crowd as newcomers
 from laxity_scheduler.simulate.bench_decisions import later, underway
 from laxity_scheduler.simulate.costs import costs
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.store import codec
-from tests.support.builders import Curve
-from tests.support.crowded import crowded
-from tests.support.random_states import drawn, restricted_cases
+from tests.support.random_states import restricted_cases
 
-PAGES = (crowd, crowd_starts, crowd_waits)
-TEN_MINUTES = Curve(epoch_s=600.0, start_s=30.0, stop_s=5.0)
-POLICIES = ("qos", "elasticflow", "laxity")
-SIZES = ((40, 10), (60, 30), (60, 4))  # jobs on nodes of 8 GPUs
 Kinds = list[Callable[[Job, float], Job]]
 
 ODD: Kinds = [
@@ -87,52 +80,7 @@ def tied(state: ClusterState, draw: np.random.Generator, *, sets: int) -> Cluste
     return replace(state, jobs=tuple(rows), sets=known)
 
 
-def every_plan(policy: str) -> list[bytes]:
-    found = [
-        plan
-        for seed in range(4)
-        for jobs, nodes in SIZES
-        for sets in (0, 1, 4)
-        for plan in plans(policy, seed=seed, jobs=jobs, nodes=nodes, sets=sets)
-    ]
-    decide = find(policy).policy()
-    found += [codec.plan_bytes(decide(case.state, case.predictor)) for case in restricted_cases(60)]
-    found += [codec.plan_bytes(decide(case.state, case.predictor)) for case in drawn(60)]
-    return found + [codec.plan_bytes(decide(crowded(seed), TEN_MINUTES)) for seed in range(80)]
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One job is many."""
-    for page in PAGES:
-        monkeypatch.setattr(page, "MANY", 1)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", POLICIES)
-def test_a_crowd_is_decided_as_its_jobs_are_one_by_one(
-    policy: str, request: pytest.FixtureRequest
-) -> None:
-    one_by_one = every_plan(policy)
-    request.getfixturevalue("at_once")
-    assert every_plan(policy) == one_by_one
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3])
-def test_claims_that_do_not_fit_together_are_planned_as_one_by_one(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hundreds, on GPUs for one in twenty at its widest; `seed` 3 has odd ones among them."""
-    together = list(plans("qos", seed=seed, jobs=700, nodes=35))
-    assert b"capacity_promised_to_others" in together[0], "else all run at once"
-    for page in PAGES:
-        monkeypatch.setattr(page, "MANY", 1_000_000)
-    assert list(plans("qos", seed=seed, jobs=700, nodes=35)) == together
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("at_once")
 def test_jobs_are_placed_and_grown_in_cpython_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ((1, 60, 30, 0), (2, 40, 10, 0), (1, 60, 30, 3), (2, 60, 30, 3))
 
@@ -154,7 +102,6 @@ def test_jobs_are_placed_and_grown_in_cpython_as_compiled(monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow  # compiles
-@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("sets", [0, 3])
 def test_a_crowd_is_decided_alike_where_numba_is_not_installed(
     sets: int, monkeypatch: pytest.MonkeyPatch

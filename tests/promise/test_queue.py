@@ -14,8 +14,8 @@ from laxity_scheduler.policies import edf
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.policies.registry import find
 from laxity_scheduler.promising.claims import Terms
-from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.reservations import Reservations
+from laxity_scheduler.promising.waiting_table import build_queue, build_waiting_table
 from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job, promise, promised
 
 
@@ -42,9 +42,10 @@ def test_the_order_is_promised_aged_soft_hopeless_then_best_effort() -> None:
         promised("tight", 1500.0, submitted_at=500.0),
     ]
     state = cluster(gpus=8, jobs=jobs, now=700.0)
-    reservations = Reservations(state, Forecasts(state, MINUTE_EPOCHS), Terms())
-    found = [one.job.id.removeprefix("team/") for one in queue_of(list(jobs), reservations)]
-    assert found == [
+    forecasts = Forecasts(state, MINUTE_EPOCHS)
+    reservations = Reservations(state, forecasts, Terms())
+    queue = build_queue(build_waiting_table(forecasts), jobs, reservations)
+    assert [waiting.job.id.removeprefix("team/") for waiting in queue] == [
         "tight", "slack", "aged", "soft-soon", "soft-late", "hopeless", "short", "long",
     ]  # fmt: skip
 

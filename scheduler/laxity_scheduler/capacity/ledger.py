@@ -14,7 +14,7 @@ A job that may use some nodes only is placed `among` these. None stands for all 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Final, Self
+from typing import Self
 
 from laxity.plurals import count_text
 from laxity_scheduler.capacity import growing, placement
@@ -25,7 +25,6 @@ from laxity_scheduler.frame.compiled import run
 from laxity_scheduler.model.cluster import NO_CAPACITY, ClusterState, Pool
 from laxity_scheduler.model.job import Job
 
-MANY: Final = 500  # from so many jobs on, those of whom nothing special is to be said go at once
 USABLE: tuple[Pool, ...] = ("training", "loaned")  # pools that training may use
 Among = frozenset[str] | None  # nodes; None: all
 

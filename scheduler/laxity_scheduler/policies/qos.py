@@ -51,16 +51,16 @@ from laxity_scheduler.promising.promise import forecast_of, promise_of
 from laxity_scheduler.promising.queueing import Waiting, expected_starts
 from laxity_scheduler.promising.reserve import Share
 from laxity_scheduler.qos.bargain import Bargain, Rules
-from laxity_scheduler.qos.crowd_promises import Newcomers
-from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S
-from laxity_scheduler.qos.crowd_words import (
+from laxity_scheduler.qos.batch_messages import (
     admissions,
     forecasts_said,
     never_said,
     plans_said,
     promises_said,
 )
+from laxity_scheduler.qos.batch_waits import LOOK_AGAIN_S
 from laxity_scheduler.qos.idle_growth import grow_into_idle
+from laxity_scheduler.qos.newcomers import Newcomers
 from laxity_scheduler.qos.planned_sizes import as_told
 from laxity_scheduler.qos.sizing import defend, hasten, narrow
 from laxity_scheduler.qos.starting import Starts
@@ -137,11 +137,8 @@ def _verdicts(bargain: Bargain) -> None:
     for job in amended:
         _judge(bargain, job)
     others = [job for job in asking if not isinstance(job.verdict, Promise)]
-    if bargain.crowd is None:
-        for job in others:
-            _judge(bargain, job)
-    else:
-        _judge_all(bargain, Newcomers(bargain.crowd, others, bargain.reservations), others)
+    if others:
+        _judge_all(bargain, Newcomers(bargain.waiting, others, bargain.reservations), others)
 
 
 def _judge_all(bargain: Bargain, newcomers: Newcomers, jobs: Sequence[Job]) -> None:

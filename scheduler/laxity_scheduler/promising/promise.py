@@ -20,17 +20,16 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Runs, Verdict
-from laxity_scheduler.promising.claims import Terms, promised, wants_promise
+from laxity_scheduler.promising.claims import Terms, promised
 from laxity_scheduler.promising.queueing import (
     Waiting,
     expected_starts,
-    in_order,
     slack,
-    unpromised,
 )
 from laxity_scheduler.promising.regions import count_fitting
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Claim, Share
+from laxity_scheduler.promising.waiting_table import WaitingTable, build_queue
 
 TERMS: Final = Terms()
 PROBE_EPOCHS: Final = 2
@@ -92,22 +91,9 @@ class Judge:
 
     def _queue(self, newcomer: Job) -> list[Waiting]:
         others = (job for job in self.state.queued if job.id != newcomer.id)
-        return queue_of([*others, newcomer], self.reservations)
-
-
-def queue_of(jobs: list[Job], reservations: Reservations) -> list[Waiting]:
-    """All that may start, in order; hard jobs that have no verdict yet are left out."""
-    forecasts, now = reservations.forecasts, reservations.state.now
-    aged = frozenset(job.id for job in reservations.aged)
-    queue: list[Waiting] = []
-    for job in jobs:
-        share = reservations.shares.get(job.id)
-        if share is not None and job.id not in aged:
-            slack_s, _ = slack(job, forecasts)
-            queue.append(Waiting(job, "promised", slack_s, share.workers, slack_s))
-        elif not wants_promise(job, now):
-            queue.append(unpromised(job, forecasts, aged=job.id in aged))
-    return in_order(queue)
+        jobs = [*others, newcomer]
+        table = WaitingTable(self.forecasts, self.forecasts.frame.known_rows(jobs))
+        return build_queue(table, jobs, self.reservations)
 
 
 def forecast_of(job: Job, forecasts: Forecasts, starts_s: float, *, workers: int = 0) -> Forecast:

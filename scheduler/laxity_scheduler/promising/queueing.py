@@ -1,9 +1,4 @@
-"""In which order waiting jobs are served, and when each may expect to start.
-
-Promised jobs come first, least slack first; then those that have waited too long; then soft jobs
-that can still be in time, least slack first; soft jobs that cannot, shortest first, since each
-second late costs the same whoever is late; then best effort, shortest first.
-"""
+"""The place of a waiting job in the queue, and when each may expect to start."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,29 +30,6 @@ class Waiting:
     key: float  # least first within a rank
     workers: int
     slack_s: float = FOREVER
-
-
-def in_order(waiting: Iterable[Waiting]) -> list[Waiting]:
-    return sorted(
-        waiting, key=lambda one: (RANKS[one.rank], one.key, one.job.submitted_at, one.job.id)
-    )
-
-
-def unpromised(job: Job, forecasts: Forecasts, *, aged: bool) -> Waiting:
-    """Its place by class; a hard job whose deadline has passed counts as soft."""
-    curve = forecasts.curve(job)
-    least = curve.least
-    slack_s, width = slack(job, forecasts)
-    if aged:
-        return Waiting(job, "aged", job.queued_at, least, slack_s)
-    if job.deadline_at == FOREVER or job.service_class == "best_effort":
-        mean_s = curve.total_s(least, "mean") * least * job.gpus_per_worker
-        return Waiting(job, "best_effort", mean_s, least)
-    if slack_s >= 0.0:
-        return Waiting(job, "soft", slack_s, width, slack_s)
-    best = curve.widths[-1]
-    rest_s = curve.total_s(best, "mean") * best * job.gpus_per_worker
-    return Waiting(job, "hopeless", rest_s, least, slack_s)
 
 
 def slack(job: Job, forecasts: Forecasts) -> tuple[float, int]:

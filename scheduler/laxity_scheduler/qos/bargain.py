@@ -23,8 +23,8 @@ from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.siting import PlacementRules
+from laxity_scheduler.promising.waiting_table import WaitingTable, build_waiting_table
 from laxity_scheduler.qos.coming import Coming
-from laxity_scheduler.qos.crowd import Crowd, crowd_of
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Bargain:
         self.shrunk: dict[str, int] = {}  # who gives workers in this decision, and what it keeps
 
     @cached_property
-    def crowd(self) -> Crowd | None:
-        """The waiting jobs as columns, if they are many."""
-        return crowd_of(self.forecasts)
+    def waiting(self) -> WaitingTable:
+        """The waiting jobs as columns."""
+        return build_waiting_table(self.forecasts)
 
     @cached_property
     def sites(self) -> PlacementRules:
@@ -95,6 +95,11 @@ class Bargain:
     @property
     def reservations(self) -> Reservations:
         return self.judge.reservations
+
+    @property
+    def starts_at_once(self) -> bool:
+        """Whether all claims run at once and nothing is held for anybody."""
+        return self.reservations.roomy and not self.state.holds
 
     @property
     def grows(self) -> bool:

@@ -15,13 +15,12 @@ from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.promising.promise import queue_of
 from laxity_scheduler.promising.queueing import RANKS, Waiting, ages_at, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile
+from laxity_scheduler.promising.waiting_table import build_queue
 from laxity_scheduler.qos.bargain import Bargain, Start
-from laxity_scheduler.qos.crowd import queue_at_once
-from laxity_scheduler.qos.crowd_starts import start_claimed, start_others
-from laxity_scheduler.qos.crowd_waits import LOOK_AGAIN_S, kept_out, planned_later
+from laxity_scheduler.qos.batch_starts import start_claimed, start_others
+from laxity_scheduler.qos.batch_waits import LOOK_AGAIN_S, kept_out, planned_later
 from laxity_scheduler.qos.donors import carry_out, choose
 from laxity_scheduler.qos.yielding import make_way
 
@@ -41,12 +40,7 @@ class Starts:
             self._rest = self._reservations.profile().copy()
         for name in bargain.coming.asked_for:
             self._share_surplus(bargain.state.by_id[name])
-        crowd, jobs = bargain.crowd, _startable(bargain)
-        self.queue = (
-            queue_of(jobs, self._reservations)
-            if crowd is None
-            else queue_at_once(crowd, jobs, self._reservations)
-        )
+        self.queue = build_queue(bargain.waiting, _startable(bargain), self._reservations)
         last = RANKS["aged"]
         self._claims = bisect_right(self.queue, last, key=lambda one: RANKS[one.rank])
 
@@ -150,21 +144,16 @@ class Starts:
         return False
 
     def _can_wait(self, one: Waiting) -> bool:
-        """Whether it needs nobody to stop yet."""
+        """Whether it needs nobody to stop yet; who is planned to start later is not asked."""
         bargain, job = self._bargain, one.job
-        share = self._reservations.shares.get(job.id)
-        if one.rank == "aged":
-            return not self._reservations.roomy and bool(share and share.starts_s > 0.0)
-        if share is None:
+        if one.rank == "aged" or job.id not in self._reservations.shares:
             return False
-        drain_s = self._reservations.room.drain_s
         if not self._reservations.roomy:
-            ahead_s = share.starts_s - self._reservations.reach_s
-            may = ahead_s > TINY_S
-            again_s = ahead_s if may else self._reservations.profile().first_slot_s
-            bargain.wake(bargain.now + max(again_s, LOOK_AGAIN_S))
-            return may
+            again_s = max(self._reservations.profile().first_slot_s, LOOK_AGAIN_S)
+            bargain.wake(bargain.now + again_s)
+            return False
         window_s = bargain.deadline_at(job) - job.submitted_at
+        drain_s = self._reservations.room.drain_s
         least_s = max(bargain.rules.patience * window_s, 2.0 * drain_s)
         bargain.wake(bargain.now + one.slack_s - least_s)
         return one.slack_s > least_s

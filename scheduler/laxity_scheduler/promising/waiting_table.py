@@ -1,8 +1,9 @@
-"""Hundreds of waiting jobs in a roomy cluster, judged, ordered and started all at once.
+"""The waiting jobs of a snapshot as columns, and the queue that they make.
 
-What the QoS policy does job by job (`promise`, `queueing`, `starting`, `sizing`), on columns, for
-those of whom nothing special is to be said: no holds, no budgets, room for all claims at once. Each
-step does the first so many jobs and says how many; from there on it goes job by job.
+Promised jobs come first, least slack first; then those that have waited too long; then soft jobs
+that can still be in time, least slack first; soft jobs that cannot, shortest first, since each
+second late costs the same whoever is late; then best effort, shortest first. A hard job whose
+deadline has passed counts as soft.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.capacity.ledger import MANY
-from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.arrays import Bools, Ints
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.curve import Quantile
 from laxity_scheduler.frame.fields import (
@@ -25,6 +25,7 @@ from laxity_scheduler.frame.fields import (
     HARD,
     LEFT,
     PROMISED_DUE_AT,
+    QUEUED_AT,
     SERVICE,
     SIZE,
     START,
@@ -37,7 +38,7 @@ from laxity_scheduler.frame.fields import (
 )
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting, in_order, unpromised
+from laxity_scheduler.promising.queueing import RANKS, Rank, Waiting
 
 if TYPE_CHECKING:
     from laxity_scheduler.promising.reservations import Reservations
@@ -47,8 +48,8 @@ PROMISED, AGED, SOFT, HOPELESS, LEAST = range(5)
 NAME: Final = attrgetter("id")
 
 
-class Crowd:
-    """The waiting jobs of a snapshot, as columns."""
+class WaitingTable:
+    """Waiting jobs, a row of the frame each; columns of shape (n,)."""
 
     def __init__(self, forecasts: Forecasts, rows: Ints) -> None:
         self.frame, self.rows, self.now = forecasts.frame, rows, forecasts.now
@@ -107,58 +108,64 @@ class Crowd:
         return self.frame.slack_s(self.rows, self.in_force_at - self.now)
 
 
-def crowd_of(forecasts: Forecasts) -> Crowd | None:
-    """The waiting jobs if they are many."""
+def build_waiting_table(forecasts: Forecasts) -> WaitingTable:
+    """Of the jobs of a snapshot that may be started."""
     rows = np.flatnonzero(forecasts.frame.column(WAITING) > 0.0)
-    return Crowd(forecasts, rows) if len(rows) >= MANY else None
+    return WaitingTable(forecasts, rows)
 
 
-def queue_at_once(crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations") -> list[Waiting]:
-    """As `promise.queue_of`."""
-    aged = frozenset(job.id for job in reservations.aged)
+def build_queue(
+    table: WaitingTable, jobs: Sequence[Job], reservations: "Reservations"
+) -> list[Waiting]:
+    """All of these that may start, in order; hard jobs that have no verdict yet are left out."""
     names = [job.id for job in jobs]
-    planned = reservations.shares.outline(names).workers
-    held = planned >= 0
-    at = crowd.at(jobs)
-    wants = (crowd.column(SERVICE) == HARD) & (crowd.column(DUE_AT) < FOREVER)
-    wants &= (crowd.column(WANTS) > 0.0) & ~(crowd.column(PROMISED_DUE_AT) >= crowd.now)
-    kept = held | ~wants[at]
-    if aged:
-        kept &= np.array([name not in aged for name in names], dtype=np.bool_)
-    rank, key, workers, slack = _ranked(crowd)
-    mine = kept & held
-    rank[at[mine]], key[at[mine]] = PROMISED, slack[at[mine]]
-    workers[at[mine]] = planned[mine]
-    slack[rank == LEAST] = FOREVER
-    at = at[kept]
-    submitted_at = crowd.column(SUBMITTED_AT)[at]
-    at = at[np.lexsort((crowd.by_id[at], submitted_at, key[at], rank[at]))]
-    found = construct_many(
+    places, widths = table.at(jobs), reservations.shares.outline(names).workers
+    aged = _are_aged(names, reservations)
+    claimed = (widths >= 0) & ~aged
+    wants = (table.column(SERVICE) == HARD) & (table.column(DUE_AT) < FOREVER)
+    wants &= (table.column(WANTS) > 0.0) & ~(table.column(PROMISED_DUE_AT) >= table.now)
+    rank, key, workers, slack_s = _ranked(table)
+    mine = places[claimed]
+    rank[mine], key[mine], workers[mine] = PROMISED, slack_s[mine], widths[claimed]
+    mine = places[aged]
+    rank[mine], key[mine] = AGED, table.column(QUEUED_AT)[mine]
+    workers[mine] = table.width[mine, 0]
+    slack_s[rank == LEAST] = FOREVER
+    places = places[claimed | aged | ~wants[places]]
+    submitted_at = table.column(SUBMITTED_AT)[places]
+    keys = (table.by_id[places], submitted_at, key[places], rank[places])
+    places = places[np.lexsort(keys)]
+    return construct_many(
         Waiting,
-        [crowd.jobs[row] for row in at.tolist()],
-        [NAMES[one] for one in rank[at].tolist()],
-        key[at].tolist(),
-        workers[at].tolist(),
-        slack[at].tolist(),
+        [table.jobs[place] for place in places.tolist()],
+        [NAMES[number] for number in rank[places].tolist()],
+        key[places].tolist(),
+        workers[places].tolist(),
+        slack_s[places].tolist(),
     )
-    forecasts = reservations.forecasts
-    others = [unpromised(job, forecasts, aged=True) for job in jobs if job.id in aged]
-    return in_order([*found, *others]) if others else found
 
 
-def _ranked(crowd: Crowd) -> tuple[Ints, Floats, Ints, Floats]:
-    """Rank, key, width and slack of each job as if it had no claim (`queueing.unpromised`)."""
-    slack, level = crowd.slack()
+def _are_aged(names: Sequence[str], reservations: "Reservations") -> Bools:
+    """Which of these have waited too long, (len(names),)."""
+    aged = frozenset(job.id for job in reservations.aged)
+    if not aged:
+        return np.zeros(len(names), dtype=np.bool_)
+    return np.array([name in aged for name in names], dtype=np.bool_)
+
+
+def _ranked(table: WaitingTable) -> tuple[Ints, Floats, Ints, Floats]:
+    """Rank, key, width and slack of each job as if it had no claim."""
+    slack, level = table.slack()
     rows = np.arange(len(slack))
-    least = crowd.width[:, 0]
-    last = (crowd.width > 0).sum(axis=1) - 1
-    widest, total_s = crowd.width[rows, last], crowd.total_s("mean")
-    best_effort = (crowd.column(DUE_AT) == FOREVER) | (crowd.column(SERVICE) == BEST_EFFORT)
+    least = table.width[:, 0]
+    last = (table.width > 0).sum(axis=1) - 1
+    widest, total_s = table.width[rows, last], table.total_s("mean")
+    best_effort = (table.column(DUE_AT) == FOREVER) | (table.column(SERVICE) == BEST_EFFORT)
     with np.errstate(invalid="ignore"):
-        narrow_s = total_s[:, 0] * least * crowd.size
-        wide_s = total_s[rows, last] * widest * crowd.size
+        narrow_s = total_s[:, 0] * least * table.size
+        wide_s = total_s[rows, last] * widest * table.size
     soft = slack >= 0.0
     rank = np.where(best_effort, LEAST, np.where(soft, SOFT, HOPELESS))
     key = np.where(best_effort, narrow_s, np.where(soft, slack, wide_s))
-    workers = np.where(best_effort | ~soft, least, crowd.width[rows, level])
+    workers = np.where(best_effort | ~soft, least, table.width[rows, level])
     return rank, key, workers, slack

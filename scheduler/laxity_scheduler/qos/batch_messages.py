@@ -1,4 +1,4 @@
-"""What hundreds of jobs that start are told, in one go: see `crowd`."""
+"""What hundreds of jobs that start are told, in one go: see `waiting_table`."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,29 +16,29 @@ from laxity_scheduler.qos.bargain import Bargain
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints
-    from laxity_scheduler.qos.crowd import Crowd
+    from laxity_scheduler.promising.waiting_table import WaitingTable
 
 
 def promises_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
     """New promises of jobs that start now, as `policies.qos` says them one by one."""
-    crowd, newly, shares = bargain.crowd, bargain.newly, bargain.reservations.shares
-    if crowd is None or not newly:
+    table, newly, shares = bargain.waiting, bargain.newly, bargain.reservations.shares
+    if not newly:
         return {}
     plain, starts = shares.plain, bargain.starts
     jobs = [job for job in jobs if job.id in newly and job.id in starts and job.id in plain]
-    jobs, at, level = _starting(bargain, crowd, jobs)
+    jobs, at, level = _starting(bargain, table, jobs)
     if not jobs:
         return {}
     given = [newly[job.id] for job in jobs]
     due_at = np.array([one.deadline_at for one in given])
-    rows, now_s = crowd.rows[at], np.zeros(len(at))
-    finish_s = crowd.frame.finish_s(rows, level, now_s, "p90")
+    rows, now_s = table.rows[at], np.zeros(len(at))
+    finish_s = table.frame.finish_s(rows, level, now_s, "p90")
     planned = np.array([plain[job.id] for job in jobs])
-    workers = crowd.width[at, level]
-    sooner = (planned[:, 0] == workers) & (finish_s > due_at - crowd.now)
+    workers = table.width[at, level]
+    sooner = (planned[:, 0] == workers) & (finish_s > due_at - table.now)
     finish_s = np.where(sooner, np.minimum(finish_s, planned[:, 1]), finish_s)
-    p90 = crowd.now + finish_s
-    p50 = np.minimum(p90, crowd.now + crowd.frame.finish_s(rows, level, now_s, "p50"))
+    p90 = table.now + finish_s
+    p50 = np.minimum(p90, table.now + table.frame.finish_s(rows, level, now_s, "p50"))
     bargain.wake_first(due_at + 1e-3)
     why = _kept(p90, p90 - due_at, workers)
     p90_at = p90.tolist()
@@ -51,29 +51,29 @@ def promises_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
 
 def plans_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Promised]:
     """New promises of jobs that are planned to start later, on one width to the end."""
-    crowd, newly, starts = bargain.crowd, bargain.newly, bargain.starts
-    if crowd is None or not newly or bargain.reservations.roomy:
+    table, newly, starts = bargain.waiting, bargain.newly, bargain.starts
+    if not newly or bargain.reservations.roomy:
         return {}
     jobs = [job for job in jobs if job.id in newly and job.id not in starts]
-    at = crowd.at(jobs)
+    at = table.at(jobs)
     plans = bargain.reservations.shares.outline([job.id for job in jobs[: len(at)]])
     plain = (plans.workers > 0) & (plans.workers == plans.widest)
-    plain &= (crowd.column(LEFT)[at] > 0.0) & (plans.finish_s < FOREVER)
+    plain &= (table.column(LEFT)[at] > 0.0) & (plans.finish_s < FOREVER)
     rows = np.flatnonzero(plain)
     if not len(rows):
         return {}
     jobs, at, plans = [jobs[row] for row in rows.tolist()], at[rows], plans.at(rows)
-    level = (crowd.width[at] == plans.workers[:, None]).argmax(axis=1)
-    median_s = crowd.frame.finish_s(crowd.rows[at], level, plans.starts_s, "p50")
+    level = (table.width[at] == plans.workers[:, None]).argmax(axis=1)
+    median_s = table.frame.finish_s(table.rows[at], level, plans.starts_s, "p50")
     given = [newly[job.id] for job in jobs]
     due_at = np.array([one.deadline_at for one in given])
-    p90 = crowd.now + plans.finish_s
-    p50 = np.minimum(p90, crowd.now + median_s)
+    p90 = table.now + plans.finish_s
+    p50 = np.minimum(p90, table.now + median_s)
     bargain.wake_first(due_at + 1e-3)
     why = _kept(p90, p90 - due_at, plans.workers)
-    begins, p90_at = (crowd.now + plans.starts_s).tolist(), p90.tolist()
+    begins, p90_at = (table.now + plans.starts_s).tolist(), p90.tolist()
     runs = [
-        ((begin, 0), (end, width)) if begin > crowd.now else ((end, width),)
+        ((begin, 0), (end, width)) if begin > table.now else ((end, width),)
         for begin, end, width in zip(begins, p90_at, plans.workers.tolist(), strict=True)
     ]
     rests_on = [one.rests_on for one in given]
@@ -96,18 +96,16 @@ def _kept(p90_at: Floats, late_s: Floats, workers: "Ints") -> list[Reason]:
 
 def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecasted]:
     """Forecasts of jobs that start now and want one, as `promise.forecast_of` makes each."""
-    crowd, starts = bargain.crowd, bargain.starts
-    if crowd is None:
-        return {}
+    table, starts = bargain.waiting, bargain.starts
     jobs = [job for job in jobs if job.id in starts and (job.asked or job.verdict is None)]
-    jobs, at, level = _starting(bargain, crowd, jobs)
+    jobs, at, level = _starting(bargain, table, jobs)
     if not jobs:
         return {}
-    due = crowd.column(DUE_AT)[at]
+    due = table.column(DUE_AT)[at]
     each = np.arange(len(at))
-    p50_s = crowd.frame.by_level_s(crowd.rows[at], "p50")[each, level]
-    p90_s = crowd.rest_s[at, level]
-    p90 = crowd.now + p90_s
+    p50_s = table.frame.by_level_s(table.rows[at], "p50")[each, level]
+    p90_s = table.rest_s[at, level]
+    p90 = table.now + p90_s
     with np.errstate(invalid="ignore"):
         late = np.where(due < FOREVER, np.maximum(0.0, p90 - due), 0.0).tolist()
     frame = [
@@ -117,7 +115,7 @@ def forecasts_said(bargain: Bargain, jobs: Sequence[Job]) -> dict[str, Forecaste
     why = construct_many(
         Reason, ["forecast_late" if late_s else "forecast" for late_s in late], frame
     )
-    forecasts = construct_many(Forecast, (crowd.now + p50_s).tolist(), p90.tolist(), late, why)
+    forecasts = construct_many(Forecast, (table.now + p50_s).tolist(), p90.tolist(), late, why)
     names = [job.id for job in jobs]
     return dict(zip(names, construct_many(Forecasted, names, forecasts, why), strict=True))
 
@@ -126,18 +124,18 @@ def never_said(
     bargain: Bargain, jobs: Sequence[Job], starts_s: Mapping[str, float]
 ) -> dict[str, Forecasted]:
     """Forecasts of jobs that want one and of which nobody knows when they start."""
-    crowd, starts = bargain.crowd, bargain.starts
-    if crowd is None or not bargain.blocked:
+    table, starts = bargain.waiting, bargain.starts
+    if not bargain.blocked:
         return {}
     jobs = [
         job
         for job in jobs
-        if job.id in crowd.place
+        if job.id in table.place
         and job.id not in starts
         and starts_s.get(job.id, FOREVER) == FOREVER
         and (job.asked or job.verdict is None)
     ]
-    left = crowd.column(LEFT)[crowd.at(jobs)] > 0.0
+    left = table.column(LEFT)[table.at(jobs)] > 0.0
     jobs = [job for job, some in zip(jobs, left.tolist(), strict=True) if some]
     never = reason("forecast", p90_at=FOREVER, late_s=0.0)
     late = reason("forecast_late", p90_at=FOREVER, late_s=FOREVER)
@@ -152,15 +150,15 @@ def never_said(
 
 
 def _starting(
-    bargain: Bargain, crowd: "Crowd", jobs: Sequence[Job]
+    bargain: Bargain, table: "WaitingTable", jobs: Sequence[Job]
 ) -> tuple[list[Job], "Ints", "Ints"]:
-    """Those with epochs left, their places in the crowd and the levels that they start on."""
-    at = crowd.at(jobs)
-    left = crowd.column(LEFT)[at] > 0.0
+    """Those with epochs left, their places in the table and the levels that they start on."""
+    at = table.at(jobs)
+    left = table.column(LEFT)[at] > 0.0
     found = [job for job, some in zip(jobs, left.tolist(), strict=False) if some]
     at = at[left]
     held = np.array([bargain.starts[job.id].workers for job in found], dtype=np.int64)
-    return found, at, (crowd.width[at] == held[:, None]).argmax(axis=1)
+    return found, at, (table.width[at] == held[:, None]).argmax(axis=1)
 
 
 def admissions(bargain: Bargain) -> list[Admit]:

@@ -1,10 +1,9 @@
-"""Hundreds of waiting jobs started, and widened into idle GPUs, in one go: see `crowd`."""
+"""Hundreds of waiting jobs started, and widened into idle GPUs, in one go: see `waiting_table`."""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.construct import construct_many
 from laxity_scheduler.frame.fields import DUE_AT
@@ -13,36 +12,28 @@ from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.qos.bargain import Bargain, Start
-from laxity_scheduler.qos.crowd import Crowd
-
-
-def _plain_crowd(bargain: Bargain, ones: Sequence[Waiting]) -> Crowd | None:
-    """The crowd, if all claims run at once and nothing is held for anybody."""
-    if bargain.state.holds or len(ones) < MANY or not bargain.reservations.roomy:
-        return None
-    return bargain.crowd
 
 
 def start_claimed(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     """Start the first of these promised jobs, as `Starts` does one by one; how many."""
-    crowd, shares = _plain_crowd(bargain, ones), bargain.reservations.shares
-    if crowd is None:
+    if not (ones and bargain.starts_at_once):
         return 0
+    table, shares = bargain.waiting, bargain.reservations.shares
     names = [one.job.id for one in ones]
     plain = [
         name in shares.plain and one.rank == "promised"
         for name, one in zip(names, ones, strict=True)
     ]
-    at = crowd.at([one.job for one in ones[: _first_false(plain)]])
+    at = table.at([one.job for one in ones[: _first_false(plain)]])
     new = np.array([name in bargain.newly for name in names[: len(at)]], dtype=np.bool_)
-    left_s = np.where(new, crowd.column(DUE_AT)[at], crowd.in_force_at[at]) - crowd.now
-    rest, width = crowd.rest_s[at], crowd.width[at]
+    left_s = np.where(new, table.column(DUE_AT)[at], table.in_force_at[at]) - table.now
+    rest, width = table.rest_s[at], table.width[at]
     there = width > 0
     safe = there & (rest <= ((1.0 - bargain.rules.margin) * left_s)[:, None])
     in_time = there & (rest <= (left_s + TINY_S)[:, None])
     many = _first_false(in_time.max(axis=1).tolist())
     tries = np.column_stack([_first(width, safe), _first(width, in_time)])[:many]
-    jobs, sizes = [one.job for one in ones[:many]], crowd.size[at[:many]]
+    jobs, sizes = [one.job for one in ones[:many]], table.size[at[:many]]
     placed = bargain.sites.place_all(bargain.ledger, jobs, tries, sizes, claimed=True)
     first = np.where(tries[:, 0] > 0, tries[:, 0], tries[:, 1])
     _start(bargain, ones, placed, first, [_due(one) for one in ones[: len(placed)]])
@@ -51,17 +42,17 @@ def start_claimed(bargain: Bargain, ones: Sequence[Waiting]) -> int:
 
 def start_others(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     """Start the first of these jobs without a claim; how many. They can be stopped for claims."""
-    crowd = _plain_crowd(bargain, ones)
-    if crowd is None:
+    if not (ones and bargain.starts_at_once):
         return 0
+    table = bargain.waiting
     stops = [one.job.preemptible for one in ones]
-    at = crowd.at([one.job for one in ones[: _first_false(stops)]])
+    at = table.at([one.job for one in ones[: _first_false(stops)]])
     wanted = np.array([one.workers for one in ones[: len(at)]], dtype=np.int64)
-    least, mean_s = crowd.width[at, 0], crowd.total_s("mean")[at]
+    least, mean_s = table.width[at, 0], table.total_s("mean")[at]
     soft = np.array([one.rank == "soft" for one in ones[: len(at)]], dtype=np.bool_)
     second = np.where(soft & (least < wanted) & bargain.grows, least, 0)
     tries = np.column_stack([wanted, second])
-    jobs, sizes = [one.job for one in ones[: len(at)]], crowd.size[at]
+    jobs, sizes = [one.job for one in ones[: len(at)]], table.size[at]
     placed = bargain.sites.place_all(bargain.ledger, jobs, tries, sizes, claimed=False)
     terms, many = bargain.rules.terms, len(placed)
     queued_at = np.array([one.job.queued_at for one in ones[:many]])
@@ -69,7 +60,7 @@ def start_others(bargain: Bargain, ones: Sequence[Waiting]) -> int:
     bargain.wake_first(queued_at + np.maximum(terms.ageing_s, runs_s))
     slack_s = np.array([one.slack_s for one in ones[:many]])
     bargain.wake_first(bargain.now + slack_s[soft[:many]])
-    levels = (crowd.width[at[:many]] == _widths(placed)[:, None]).argmax(axis=1)
+    levels = (table.width[at[:many]] == _widths(placed)[:, None]).argmax(axis=1)
     totals_s = mean_s[np.arange(many), levels].tolist()
     why = [_other(one, total_s) for one, total_s in zip(ones, totals_s, strict=False)]
     _start(bargain, ones, placed, wanted, why)

@@ -1,4 +1,4 @@
-"""Hundreds of newcomers promised their deadlines in one go: see `crowd`."""
+"""Hundreds of newcomers promised their deadlines in one go: see `waiting_table`."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,7 +13,7 @@ from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import PendingPromise
 from laxity_scheduler.promising.planner import Plans
-from laxity_scheduler.qos.crowd import Crowd
+from laxity_scheduler.promising.waiting_table import WaitingTable
 
 if TYPE_CHECKING:
     from laxity_scheduler.promising.reservations import Reservations
@@ -25,18 +25,20 @@ CHUNK: Final = 512  # so many are planned in one call
 class Newcomers:
     """Hard jobs that ask for a promise, in order, up to the first that does not wait."""
 
-    def __init__(self, crowd: Crowd, jobs: Sequence[Job], reservations: "Reservations") -> None:
-        self._crowd, self._reservations = crowd, reservations
-        at = self._at = crowd.at(jobs)
+    def __init__(
+        self, table: WaitingTable, jobs: Sequence[Job], reservations: "Reservations"
+    ) -> None:
+        self._table, self._reservations = table, reservations
+        at = self._at = table.at(jobs)
         self._jobs = jobs[: len(at)]
-        self._size = crowd.size[at]
-        self._due_s = crowd.column(DUE_AT)[at] - crowd.now
-        rest, width = crowd.rest_s[at], crowd.width[at]
+        self._size = table.size[at]
+        self._due_s = table.column(DUE_AT)[at] - table.now
+        rest, width = table.rest_s[at], table.width[at]
         in_time = (rest <= self._due_s[:, None] + TINY_S) & (rest < FOREVER) & (width > 0)
         level, among = in_time.argmax(axis=1), np.arange(len(at))
         self._width, self._rest_s = width[among, level], rest[among, level]
         may = np.full(len(at), not reservations.state.budgets)
-        may &= _possible(crowd, at, reservations)
+        may &= _possible(table, at, reservations)
         self._odd = np.flatnonzero(~(may & in_time.any(axis=1)))
 
     def promise(self, first: int) -> dict[str, PendingPromise]:
@@ -83,8 +85,8 @@ class Newcomers:
     def _given(self, first: int, many: int, before: Sequence[str]) -> dict[str, PendingPromise]:
         """Promises that rest on the first claims of all: those before, then one another."""
         ones, begun = slice(first, first + many), len(before)
-        frame, jobs = self._crowd.frame, self._jobs[ones]
-        rows = self._crowd.rows[self._at[ones]].tolist()
+        frame, jobs = self._table.frame, self._jobs[ones]
+        rows = self._table.rows[self._at[ones]].tolist()
         sources = [frame.curves[row].source for row in rows]
         others = [*before, *(job.id for job in jobs[: MOST_OTHERS - begun])]
         known = {source: (source, *others) for source in set(sources)}
@@ -98,22 +100,22 @@ class Newcomers:
         }
 
 
-def _possible(crowd: Crowd, at: Ints, reservations: "Reservations") -> NDArray[np.bool_]:
+def _possible(table: WaitingTable, at: Ints, reservations: "Reservations") -> NDArray[np.bool_]:
     """Whether none of the refusals applies that no order of claims can change."""
-    room, due_at = reservations.room, crowd.column(DUE_AT)[at]
-    size, width, jobs = crowd.size[at], crowd.width[at], [crowd.jobs[row] for row in at.tolist()]
+    room, due_at = reservations.room, table.column(DUE_AT)[at]
+    size, width, jobs = table.size[at], table.width[at], [table.jobs[row] for row in at.tolist()]
     kinds = list(zip([job.eligible for job in jobs], size.tolist(), strict=True))
     known = {kind: room.slots_for(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()}
     slots = np.array([known[kind] for kind in kinds], dtype=np.int64)
     there = (width > 0) & (width <= slots[:, None])
-    fastest = np.where(there, crowd.rest_s[at], FOREVER).min(axis=1)
-    promised_at = crowd.column(PROMISED_DUE_AT)[at]
+    fastest = np.where(there, table.rest_s[at], FOREVER).min(axis=1)
+    promised_at = table.column(PROMISED_DUE_AT)[at]
     first = np.array([job.widths[0] for job in jobs], dtype=np.int64)
-    possible: NDArray[np.bool_] = crowd.column(SERVICE)[at] == HARD
+    possible: NDArray[np.bool_] = table.column(SERVICE)[at] == HARD
     possible &= promised_at == -FOREVER
-    possible &= (due_at < FOREVER) & (due_at > crowd.now) & (crowd.column(LEFT)[at] > 0.0)
+    possible &= (due_at < FOREVER) & (due_at > table.now) & (table.column(LEFT)[at] > 0.0)
     possible &= (size <= max(room.state.training_sizes, default=0)) & (first <= slots)
-    possible &= crowd.total_s("p90")[at, 0] < FOREVER
+    possible &= table.total_s("p90")[at, 0] < FOREVER
     with np.errstate(invalid="ignore"):
-        possible &= crowd.now + fastest - due_at <= 0.0
+        possible &= table.now + fastest - due_at <= 0.0
     return possible

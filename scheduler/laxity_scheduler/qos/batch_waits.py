@@ -1,4 +1,4 @@
-"""Hundreds of waiting jobs that cannot start, seen at once: see `crowd`.
+"""Hundreds of waiting jobs that cannot start, seen at once: see `waiting_table`.
 
 Where claims are planned over time most of the queue waits for its turn. Who neither starts now nor
 needs anybody to stop is found in columns; the others are looked at one by one, in their place.
@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from laxity_scheduler.capacity.ledger import MANY
 from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.frame.fields import DUE_AT, SUBMITTED_AT
 from laxity_scheduler.frame.kernels import TINY_S
@@ -24,14 +23,9 @@ LOOK_AGAIN_S: Final = 1.0  # least time between two looks at a plan that slides 
 def planned_later(bargain: Bargain, ones: Sequence[Waiting]) -> tuple[list[Waiting], list[bool]]:
     """Claimed jobs, those planned to start now first; and which plainly wait, as planned.
 
-    They need nobody to stop yet: `Starts._can_wait`, of all of them.
+    They need nobody to stop yet.
     """
     reservations = bargain.reservations
-    if len(ones) < MANY:
-        shares = reservations.shares
-        now = [one.job.id in shares and shares[one.job.id].workers_now > 0 for one in ones]
-        order = sorted(range(len(ones)), key=lambda place: not now[place])
-        return [ones[place] for place in order], [False] * len(ones)
     plans = reservations.shares.outline([one.job.id for one in ones])
     places = np.argsort(plans.workers_now <= 0, kind="stable")
     plans = plans.at(places)
@@ -50,23 +44,23 @@ def kept_out(bargain: Bargain, ones: Sequence[Waiting], rest: Profile | None) ->
     `rest` is what claims leave; it only shrinks while jobs start. Soft ones about to be late are not
     among them.
     """
-    crowd = bargain.crowd
-    if crowd is None or rest is None or len(ones) < MANY:
+    if rest is None or not ones:
         return [False] * len(ones)
-    at = crowd.at([one.job for one in ones])
+    table = bargain.waiting
+    at = table.at([one.job for one in ones])
     terms = bargain.rules.terms
     stops = np.array([one.job.preemptible for one in ones], dtype=np.bool_)
-    held_s = np.where(crowd.held_s[at] < FOREVER, crowd.held_s[at], terms.ageing_s)
-    held_s = np.where(stops, held_s, crowd.rest_s[at, 0])
+    held_s = np.where(table.held_s[at] < FOREVER, table.held_s[at], terms.ageing_s)
+    held_s = np.where(stops, held_s, table.rest_s[at, 0])
     ends = np.minimum(np.searchsorted(rest.edges, held_s - TINY_S), len(rest.free))
     least_free = np.append(FOREVER, np.minimum.accumulate(rest.free))
-    out: Bools = least_free[ends] < crowd.width[at, 0] * crowd.size[at]
+    out: Bools = least_free[ends] < table.width[at, 0] * table.size[at]
     soft = np.array([one.rank == "soft" for one in ones], dtype=np.bool_)
     slack_s = np.array([one.slack_s for one in ones])
-    window_s = np.maximum(0.0, crowd.column(DUE_AT)[at] - crowd.column(SUBMITTED_AT)[at])
+    window_s = np.maximum(0.0, table.column(DUE_AT)[at] - table.column(SUBMITTED_AT)[at])
     out &= ~soft | (slack_s >= bargain.rules.theta * window_s)
     queued_at = np.array([one.job.queued_at for one in ones])
-    mean_s = crowd.total_s("mean")[at, 0]
+    mean_s = table.total_s("mean")[at, 0]
     runs_s = terms.ageing_runs * np.where(mean_s < FOREVER, mean_s, 0.0)
     bargain.wake_first((queued_at + np.maximum(terms.ageing_s, runs_s))[out])
     bargain.wake_first(bargain.now + slack_s[out & soft])

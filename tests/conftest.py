@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest.register_assert_rewrite("tests.contract")  # exams are plain modules
 pytest_plugins = ["tests.support.kubernetes.fixtures"]
 
 STATE = Path(tempfile.mkdtemp(prefix="laxity-tests-"))

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from laxity_k8s.http.watch import KindWatch
-from tests.act.test_watching import line, next_of, served
+from tests.support.watched_server import line, next_of, served
 
 OLD = ("same", "changed", "gone")  # what was seen before it was cut
 

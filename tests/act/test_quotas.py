@@ -9,19 +9,15 @@ import pytest
 from laxity import names
 from laxity_k8s.act.adoption import write_refusal
 from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Watch
-from laxity_k8s.objects.jobs import NO_REPORT
 from laxity_k8s.objects.quotas import limits_of, parse_quantity
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
-from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.quota_watch import KINDS, QuotaWatch
-from laxity_k8s.observe.snapshot import Snapshot
-from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Refusal
 from tests.support.builders import promise
-from tests.support.empty_cluster import Nothing
-from tests.support.manifests import CREATED_AT, job, node, pod
+from tests.support.manifests import CREATED_AT, job, pod
+from tests.support.quota_place import Place
 
 WHY = reason("order", policy="test")
 GPUS = "requests.nvidia.com/gpu"
@@ -40,35 +36,6 @@ def limit_range(scope: str, **most: str) -> Json:
         "max": {key.replace("gpus", "nvidia.com/gpu"): most[key] for key in most},
     }
     return {"metadata": {"namespace": "default", "name": "small"}, "spec": {"limits": [limit]}}
-
-
-class Place:
-    """A snapshot of two nodes with four GPUs each, in whose namespace quotas may come and go."""
-
-    def __init__(self, *things: Json) -> None:
-        self.mirror, self.revision = Mirror(Nothing(), lambda: None), 10  # type: ignore[arg-type]
-        self.quotas = SimpleNamespace(found=((), ()))
-        self.snapshot = Snapshot(
-            self.mirror, lambda _: NO_REPORT, fit_within_s=60.0,
-            quotas=self.quotas,  # type: ignore[arg-type]
-        )  # fmt: skip
-        self.put(node("a"), node("b"), *things)
-
-    def put(self, *things: Json) -> None:
-        for thing in things:
-            self.revision += 1
-            meta = {**thing["metadata"], "resourceVersion": str(self.revision)}
-            kind: Kind = f"{thing['kind'].lower()}s"  # type: ignore[assignment]
-            self.mirror.put_object(kind, {**thing, "metadata": meta})
-
-    def look(self, *quotas: Json, ranges: tuple[Json, ...] = ()) -> ClusterState:
-        self.quotas.found = (quotas, ranges)
-        with self.mirror.take_dirty() as (touched, nodes):
-            return self.snapshot.take_state(touched, nodes=nodes, now=CREATED_AT + 10.0, cycle=1)
-
-    @property
-    def words(self) -> str:
-        return self.snapshot.bad["default/job"].problems[0]
 
 
 def foreign(gpus: str) -> Json:

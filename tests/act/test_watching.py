@@ -1,11 +1,10 @@
 """Watched changes wait while patches are sent; watches that are cut say so, and come back together."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import orjson
 import pytest
 from aiohttp import web
 
@@ -14,19 +13,9 @@ from laxity_k8s.cluster_api import Change
 from laxity_k8s.http import watch as watching
 from laxity_k8s.http.session import Wire
 from laxity_k8s.http.watch import Bell, KindWatch, keep_latest
+from tests.support.watched_server import _nobody, line, next_of, served
 
 Told = tuple[str, str, str]  # type, name, resourceVersion
-
-
-def line(kind: str, name: str, revision: int, *, uid: str = "") -> bytes:
-    """As an API server writes it."""
-    meta = {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"}
-    thing: dict[str, Any] = {
-        "kind": "Job",
-        "apiVersion": "batch/v1",
-        "metadata": {**meta, "resourceVersion": str(revision)},
-    }
-    return orjson.dumps({"type": kind, "object": thing})
 
 
 class Watched:
@@ -88,10 +77,6 @@ async def watched() -> AsyncIterator[Watched]:
             await runner.cleanup()
 
 
-async def _nobody() -> dict[str, str]:
-    return {}
-
-
 @pytest.mark.asyncio
 async def test_while_patches_are_sent_changes_wait_and_the_latest_of_each_is_told() -> None:
     async with watched() as there:
@@ -126,24 +111,6 @@ async def test_at_rest_every_change_is_told() -> None:
         while len(told) < 5:
             told += await there.batch()
         assert told == [("MODIFIED", "a", str(revision)) for revision in range(2, 7)]
-
-
-@asynccontextmanager
-async def served(
-    answer: Callable[[web.Request], Awaitable[web.StreamResponse]],
-) -> AsyncIterator[Wire]:
-    """A wire to a server that answers every GET so."""
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with Wire(host, None, _nobody) as wire:
-            yield wire
-    finally:
-        await runner.cleanup()
 
 
 class Reopened:
@@ -193,10 +160,6 @@ async def reopened() -> AsyncIterator[tuple[Reopened, Wire]]:
             there.opens.set()
             there.over.set()
             await asyncio.gather(running, return_exceptions=True)
-
-
-async def next_of(queue: asyncio.Queue[Any]) -> Any:
-    return await asyncio.wait_for(queue.get(), 30.0)
 
 
 def announced(wire: Wire, patches: int) -> None:

@@ -1,10 +1,5 @@
-"""Exams are plain modules; their asserts explain themselves all the same."""
+"""One API server for all exams of this folder."""
 
-import pytest
+from tests.contract.real_stage import control_plane, real_stage
 
-EXAMS = (
-    "api_answer_exam", "cluster_bench", "job_life_exam", "live_world_exam", "policy_exam",
-    "predictor_exam", "world_exam",
-)  # fmt: skip
-for exam in EXAMS:
-    pytest.register_assert_rewrite(f"tests.contract.{exam}")
+__all__ = ["control_plane", "real_stage"]  # fixtures

@@ -112,6 +112,7 @@ def test_a_crowd_is_decided_alike_where_numba_is_not_installed(
     assert list(plans("qos", seed=1, jobs=60, nodes=30, sets=sets)) == compiled_plans
 
 
+@pytest.mark.slow  # compiles
 @pytest.mark.parametrize("stops", [False, True])
 def test_placing_all_is_placing_one_after_the_other(
     *, stops: bool, monkeypatch: pytest.MonkeyPatch

@@ -3,33 +3,38 @@
 import pytest
 
 from laxity_scheduler.model.decision import Admit, Resize
-from tests.contract.test_kubernetes_world import RealStage, control_plane, stage
+from tests.contract.real_stage import RealStage
 from tests.contract.world_exam import WHY, do, free, row
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-__all__ = ["control_plane", "stage"]  # fixtures
 
 
 def test_one_that_grows_to_three_and_shrinks_to_two_leaves_others_what_is_theirs(
-    stage: RealStage,
+    real_stage: RealStage,
 ) -> None:
-    busy = [stage.submit(f"busy-{node}", widths=(2,)) for node in "ab"]
-    job, other = stage.submit("elastic", widths=(1, 2, 3, 8)), stage.submit("other", widths=(1,))
-    stage.until(lambda state: len(state.jobs) == 4, "all are seen")
-    do(stage, *(Admit(name, 2, (node, node), WHY) for name, node in zip(busy, "ab", strict=True)))
-    do(stage, Admit(job, 1, ("a",), WHY))
-    stage.until(lambda state: free(state) == {"a": 1, "b": 2}, "both nodes to be half full")
+    busy = [real_stage.submit(f"busy-{node}", widths=(2,)) for node in "ab"]
+    job, other = (
+        real_stage.submit("elastic", widths=(1, 2, 3, 8)),
+        real_stage.submit("other", widths=(1,)),
+    )
+    real_stage.until(lambda state: len(state.jobs) == 4, "all are seen")
+    do(
+        real_stage,
+        *(Admit(name, 2, (node, node), WHY) for name, node in zip(busy, "ab", strict=True)),
+    )
+    do(real_stage, Admit(job, 1, ("a",), WHY))
+    real_stage.until(lambda state: free(state) == {"a": 1, "b": 2}, "both nodes to be half full")
 
     grows = Resize(job, 3, ("a", "b", "b"), "now", WHY)
-    do(stage, grows, Admit(other, 1, ("a",), WHY))
-    assert row(stage.world.observe(), job).workers == 1, "its pods would rather go to a"
-    state = stage.until(lambda state: row(state, other).workers == 1, "the other one runs")
+    do(real_stage, grows, Admit(other, 1, ("a",), WHY))
+    assert row(real_stage.world.observe(), job).workers == 1, "its pods would rather go to a"
+    state = real_stage.until(lambda state: row(state, other).workers == 1, "the other one runs")
     assert row(state, other).nodes == ("a",)
 
-    do(stage, grows)
-    state = stage.until(lambda state: row(state, job).workers == 3, "it has grown")
+    do(real_stage, grows)
+    state = real_stage.until(lambda state: row(state, job).workers == 3, "it has grown")
     assert row(state, job).nodes == ("a", "b", "b")
     assert free(state) == {"a": 0, "b": 0}
-    do(stage, Resize(job, 2, ("a", "b"), "now", WHY))
-    state = stage.until(lambda state: free(state) == {"a": 0, "b": 1}, "it has shrunk")
+    do(real_stage, Resize(job, 2, ("a", "b"), "now", WHY))
+    state = real_stage.until(lambda state: free(state) == {"a": 0, "b": 1}, "it has shrunk")
     assert row(state, job).nodes == ("a", "b")

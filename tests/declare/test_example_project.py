@@ -15,7 +15,7 @@ import pytest
 
 from examples.demo.processes import stop_marked
 from laxity import names
-from tests.declare.test_projects import Served
+from tests.support.served_project import Served
 from tests.support.stage import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]

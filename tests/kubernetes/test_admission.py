@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from laxity import names
+from tests.support.kubernetes.any_job import job
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubectl import kubectl, tried
 
@@ -217,30 +218,6 @@ def test_a_namespace_can_cap_the_class_of_service(
     soft = job("soft", annotations={"laxity.dev/deadline": "2h", "laxity.dev/class": "soft"})
     assert "above what namespace" in refused(cluster, namespace, hard)
     assert create(cluster, namespace, soft)
-
-
-def job(
-    name: str,
-    *,
-    labels: dict[str, str] | None = None,
-    annotations: dict[str, str] | None = None,
-    suspend: bool = True,
-) -> dict[str, Any]:
-    ours = {"laxity.dev/managed": "true"} if labels is None else labels
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": ours, "annotations": annotations or {}},
-        "spec": {
-            "suspend": suspend,
-            "completionMode": "Indexed",
-            "parallelism": 1,
-            "completions": 1,
-            "template": {
-                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}
-            },
-        },
-    }
 
 
 def as_user(user: str) -> list[str]:

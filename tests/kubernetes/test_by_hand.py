@@ -7,36 +7,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from laxity import names
-from tests.kubernetes.test_admission import job as any_job
 from tests.support.builders import TOKEN
+from tests.support.kubernetes.any_job import job as any_job
+from tests.support.kubernetes.documented import EPOCHS, Json, at_home, documented_job, laid_out
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.podground import MANIFESTS, PATIENCE_S, PodGround
-from tests.support.kubernetes.realnode import IMAGE
 from tests.support.kubernetes.service import LAXITY
 from tests.support.programs.podtrainings import weights_after
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parents[2]
-EPOCHS = 90  # as docs/manifest.md says
 POLICIES = [MANIFESTS / "mutating-v1beta1" / f"{name}.yaml" for name in ("environment", "suspend")]
-TRAIN = """
-import sys
-
-sys.path.append({root!r})
-from tests.support.programs.podtrainings import paced
-
-
-def resnet(training):
-    return paced(training, {folder!r})
-"""
-Json = dict[str, Any]
 
 
 @pytest.mark.parametrize("how", ["kubectl apply", "laxity submit"])
@@ -117,50 +103,6 @@ def kept_its_promise(ground: PodGround, place: str, folder: Path) -> None:
         ground.cluster, "-n", place, "get", "job", "nightly", "-o", "jsonpath={.metadata.uid}"
     )
     assert [one.name for one in (folder / "checkpoints").iterdir()] == [uid]
-
-
-def laid_out(ground: PodGround, place: str) -> Path:
-    """The folder with what is trained, beside the secret that tells workers where the service is."""
-    folder = ground.folder / place
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "train.py").write_text(TRAIN.format(folder=str(folder), root=str(ROOT)))
-    (folder / "pace").write_text("0")
-    url = f"--from-literal={names.ENV_URL}={ground.url}"
-    kubectl(ground.cluster, "-n", place, "create", "secret", "generic", "laxity-worker", url)
-    return folder
-
-
-def documented_job() -> Json:
-    """The YAML of the section on kubectl, as it stands there."""
-    text = (ROOT / "docs/manifest.md").read_text(encoding="utf-8")
-    _, _, section = text.partition("## With kubectl alone")
-    found = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
-    assert found
-    job: Json = yaml.safe_load(found[1])
-    assert job["metadata"]["annotations"][names.EPOCHS] == str(EPOCHS)
-    return job
-
-
-def at_home(job: Json, ground: PodGround, folder: Path, place: str) -> Json:
-    """With the image, volumes and namespace of this cluster, which a reader too would fill in."""
-    job["metadata"]["namespace"] = place
-    pod = job["spec"]["template"]["spec"]
-    (container,), (volume,) = pod["containers"], pod["volumes"]
-    template = ground.template()
-    container |= {"image": template["image"], "imagePullPolicy": template["imagePullPolicy"]}
-    container["resources"]["requests"] = template["resources"]["requests"]
-    container["volumeMounts"] += template["volumeMounts"]
-    del volume["persistentVolumeClaim"]
-    volume["hostPath"] = {"path": str(folder / "checkpoints")}
-    pod["volumes"] += template["volumes"]
-    pod |= {"hostNetwork": True, "nodeSelector": template["nodeSelector"]}
-    for row in container["env"]:
-        if row["name"] == names.ENV_JOB:
-            row["value"] = f"{place}/nightly"
-    container["env"].append({"name": "PATH", "value": ground.host.path})
-    container["workingDir"] = str(folder)
-    assert container["image"] == IMAGE
-    return job
 
 
 def untold(job: Json) -> Json:

@@ -1,36 +1,15 @@
 """A CronJob goes on after a run that was refused, whatever its concurrency policy."""
 
 import json
-from typing import Any
 
 import pytest
 
 from laxity import names
+from tests.support.kubernetes.cron import condition, cron_job
 from tests.support.kubernetes.place import HARD, Place, annotations
-from tests.support.kubernetes.service import Json, training_job, verdict_of
+from tests.support.kubernetes.service import Json, verdict_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
-
-
-def cron_job(there: Place, policy: str, deadline: str) -> Json:
-    job = training_job(there.namespace, "nightly", {**HARD, "deadline": deadline}, run_s=1.0)
-    metadata = {key: job["metadata"][key] for key in ("labels", "annotations")}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {"name": "nightly", "namespace": there.namespace},
-        "spec": {
-            "schedule": "0 0 1 1 *",
-            "concurrencyPolicy": policy,
-            "failedJobsHistoryLimit": 1,
-            "jobTemplate": {"metadata": metadata, "spec": job["spec"]},
-        },
-    }
-
-
-def condition(job: Json, kind: str) -> dict[str, Any]:
-    found = (one for one in job["status"].get("conditions", []) if one["type"] == kind)
-    return next((dict(one) for one in found if one["status"] == "True"), {})
 
 
 def test_the_refused_run_of_a_cron_job_ends_and_lets_the_next_one_come(there: Place) -> None:

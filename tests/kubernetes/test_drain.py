@@ -11,12 +11,12 @@ from tests.support.kubernetes.ground import ELASTIC, GPUS, HARD, Ground, ground
 from tests.support.kubernetes.history import kept, labels, width
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.mortal import Nursery
+from tests.support.kubernetes.priority import FOREIGN, priority_class
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 SOON_S = 25.0  # on a busy machine; pods have 60 s to come up
-FOREIGN = "urgent-inference"
 
 
 @pytest.fixture(scope="module")
@@ -175,15 +175,6 @@ def test_a_job_whose_pod_was_preempted_by_priority_starts_elsewhere(
         kubectl(there.cluster, "-n", there.namespace, "delete", "pod", FOREIGN)
     assert "WorkerDisplaced" in reasons(there, name)
     assert kept(there.named(name)).get("failed_starts", 0) == 0
-
-
-def priority_class() -> Json:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": FOREIGN},
-        "value": 1_000,
-    }
 
 
 def urgent_pod(namespace: str, node: str) -> Json:

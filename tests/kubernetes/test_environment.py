@@ -12,7 +12,7 @@ import yaml
 from laxity import names
 from laxity.job.complete_manifest import WORKER_SECRET, complete
 from laxity.job.pod_template import LAST_WORDS
-from tests.kubernetes.test_admission import job
+from tests.support.kubernetes.any_job import job
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.fixtures import MANIFESTS
 from tests.support.kubernetes.kubectl import kubectl, tried

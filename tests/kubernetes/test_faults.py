@@ -10,7 +10,16 @@ import pytest
 from laxity.instants import format_rfc3339
 from tests.support.kubernetes.audit import Audit
 from tests.support.kubernetes.cluster import Cluster, simulated_node
-from tests.support.kubernetes.ground import ELASTIC, GPUS, HARD, URGENT, WHENEVER, Ground, ground
+from tests.support.kubernetes.ground import (
+    ELASTIC,
+    GPUS,
+    HARD,
+    URGENT,
+    WHENEVER,
+    Ground,
+    elapse,
+    ground,
+)
 from tests.support.kubernetes.history import kept, width
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.mortal import Nursery
@@ -175,11 +184,6 @@ def test_jobs_of_a_node_that_is_lost_go_on_elsewhere(there: Ground) -> None:
     assert {kept(job)["preemptions"] for job in there.jobs(hit)} == {1}
     assert there.running() == 16, "no other job was touched"
     assert there.problems({**GPUS, "shaky": 4}) == []
-
-
-def elapse(seconds: float) -> None:
-    """The fault itself lasts: there is no condition to wait for."""
-    time.sleep(seconds)
 
 
 def end(there: Ground, called: Sequence[str]) -> None:

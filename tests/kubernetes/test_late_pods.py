@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes.test_faults import elapse
 from tests.support.kubernetes.cluster import Cluster
-from tests.support.kubernetes.ground import GPUS, HARD, WHENEVER, Ground, ground
+from tests.support.kubernetes.ground import GPUS, HARD, WHENEVER, Ground, elapse, ground
 from tests.support.kubernetes.history import kept, width
 from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.mortal import Nursery

@@ -9,17 +9,17 @@ import pytest
 import yaml
 
 from laxity import names
-from tests.kubernetes.test_by_hand import EPOCHS, ROOT, at_home, documented_job, laid_out
-from tests.kubernetes.test_cron_jobs import condition, cron_job
-from tests.kubernetes.test_pods import trained
-from tests.kubernetes.test_restore import Sqlite, outcomes
+from tests.support.kubernetes.cron import condition, cron_job
+from tests.support.kubernetes.documented import EPOCHS, ROOT, at_home, documented_job, laid_out
 from tests.support.kubernetes.history import annotations
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.morning import FIXED, Morning, end, furnished
 from tests.support.kubernetes.place import complete, running
 from tests.support.kubernetes.podground import PodGround, Run
 from tests.support.kubernetes.realnode import NODE
+from tests.support.kubernetes.restoring import Sqlite, outcomes
 from tests.support.kubernetes.service import Json, verdict_of
+from tests.support.kubernetes.trained import trained
 from tests.support.programs.podtrainings import weights_after
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak, pytest.mark.timeout(900)]

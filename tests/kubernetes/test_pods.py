@@ -1,8 +1,6 @@
 """Real pods train: flows with deadlines, in containers on a real node, with a real MLflow server."""
 
-import math
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -10,22 +8,9 @@ from laxity import DeadlineRefused, names
 from laxity.instants import format_instant
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.podground import PodGround, Run
-from tests.support.programs.podtrainings import weights_after
+from tests.support.kubernetes.trained import QUICK, each_once, right, starts, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
-QUICK = 0.0
-
-
-def each_once(epochs: int) -> list[int]:
-    return list(range(1, epochs + 1))
-
-
-def trained(run: Run) -> list[int]:
-    return [one["epoch"] for one in run.notes("trained")]
-
-
-def starts(run: Run) -> set[int]:
-    return {one["start"] for one in run.notes("began")}
 
 
 def logged(ground: PodGround, run: Run) -> list[int]:
@@ -35,12 +20,6 @@ def logged(ground: PodGround, run: Run) -> list[int]:
     client = MlflowClient(tracking_uri=ground.tracking_uri)
     history = client.get_metric_history(run.view().run_id, names.EPOCH_ACTUAL)
     return sorted(one.step for one in history)
-
-
-def right(result: Any, epochs: int) -> bool:
-    """As if it had never been disturbed, on one worker."""
-    pairs = zip(result["weights"], weights_after(epochs), strict=True)
-    return all(math.isclose(one, other, rel_tol=1e-9) for one, other in pairs)
 
 
 def test_a_job_that_cannot_make_it_is_refused_with_offers(ground: PodGround, place: str) -> None:

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from laxity import names
-from tests.kubernetes.test_pods import starts, trained
 from tests.support.kubernetes.kubectl import kubectl
 from tests.support.kubernetes.podground import PodGround, Run
+from tests.support.kubernetes.trained import starts, trained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -3,10 +3,7 @@
 The copy is older than the cluster: after it was taken jobs end, come and are promised.
 """
 
-import json
-import shutil
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,11 +12,11 @@ from typing import Protocol
 import pytest
 
 from laxity import names
-from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import Cluster
 from tests.support.kubernetes.place import HARD, Place, annotations, complete, running
 from tests.support.kubernetes.postgres import WHY_NOT, postgresql, programs
-from tests.support.kubernetes.service import Json, Service, verdict_of
+from tests.support.kubernetes.restoring import Sqlite, outcomes
+from tests.support.kubernetes.service import Service, verdict_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -31,24 +28,6 @@ class Stored(Protocol):
     def back_up(self) -> None: ...
     def lose_and_restore(self) -> str:
         """The home to go on with."""
-
-
-class Sqlite:
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.copy = folder, folder / "copy"
-
-    def service(self, cluster: Cluster, folder: Path) -> Service:
-        return Service(cluster, folder)
-
-    def back_up(self) -> None:
-        self.copy.mkdir()
-        command = f".backup {self.copy}/laxity.db"
-        subprocess.run(["sqlite3", f"{self.folder}/home/laxity.db", command], check=True)
-
-    def lose_and_restore(self) -> str:
-        shutil.rmtree(self.folder / "home")
-        self.copy.rename(self.folder / "restored")
-        return "restored"
 
 
 class Postgres:
@@ -112,12 +91,3 @@ def test_a_restored_store_keeps_promises_and_history(
             assert [len(there.pods(name)) for name in ("before", "since")] == [1, 1]
         finally:
             service.stop()
-
-
-def outcomes(service: Service, namespace: str) -> dict[str, str]:
-    """By name, of all jobs of the namespace that the service knows; "" while they run."""
-    url = f"http://127.0.0.1:{service.port}/v1/jobs?namespace={namespace}"
-    asked = urllib.request.Request(url, headers=bearer())
-    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
-        rows: list[Json] = json.load(reply)["jobs"]
-    return {row["id"].partition("/")[2]: row["outcome"] for row in rows}

@@ -17,12 +17,12 @@ from laxity_k8s.act.pod_security import find_violations
 from laxity_k8s.objects.status_annotation import JobStatusRecord, digest_terms, verdict_text
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
-from tests.declare.test_limits import BASELINE, RESTRICTED, template
 from tests.support.builders import bearer
 from tests.support.kubernetes.cluster import ACCOUNT, Cluster
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
 from tests.support.kubernetes.mortal import Nursery
 from tests.support.kubernetes.service import Json, Service, training_job
+from tests.support.pod_security import BASELINE, RESTRICTED, template
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -15,9 +15,9 @@ import pytest
 from laxity import names
 from laxity.job.work_pool import pool_template
 from laxity.worker.sigterm import EXIT_STOPPED
-from tests.kubernetes.test_pods import QUICK, each_once, right
 from tests.support.kubernetes.podground import PodGround, Run
 from tests.support.kubernetes.poolrun import PoolRun, made_pool, rendered
+from tests.support.kubernetes.trained import QUICK, each_once, right
 from tests.support.programs import poolflows
 
 ROOT = Path(__file__).parents[2]

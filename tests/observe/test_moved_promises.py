@@ -14,9 +14,9 @@ from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit, Decision, Promised, Wait
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.service.verdict_view import shows_verdict_of, verdict_fields
-from tests.act.test_quotas import Place
 from tests.support.builders import promise
 from tests.support.manifests import CREATED_AT, job, node
+from tests.support.quota_place import Place
 
 WAITS = Wait("default/job", reason("no_free_gpus", needed_gpus=1, gpus_per_worker=1, free_gpus=0))
 STARTS = Admit("default/job", 1, ("a",), reason("due_first", slack_s=9.0, workers=1))

@@ -1,19 +1,14 @@
 """A tenant who reads his Job learns no name of a Job in another namespace, whatever is done for it."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Patch
-from laxity_k8s.local.cluster import open_world, stop_workers
-from laxity_k8s.objects import status_annotation
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.inflight import with_follow_ups
-from laxity_scheduler.live import Report
 from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
@@ -21,22 +16,10 @@ from laxity_scheduler.policies.qos import decide
 from tests.support.breaking import put, seen
 from tests.support.builders import MINUTE_EPOCHS
 from tests.support.manifests import EVER_SUSPENDED, SUSPENDED, job
+from tests.support.still_cluster import RUNNING, opened
 
 MINE, THEIRS = "alice/mine", "bob/secret"
 WHY = reason("preempt_for", beneficiary=THEIRS, gpus=1)
-RUNNING = status_annotation.JobStatusRecord(
-    resumed_at=1.0, width_changed_at=1.0, wanted=1, terms="x"
-)
-
-
-@contextmanager
-def opened(home: Path) -> Iterator[LiveCluster]:
-    """A cluster whose controller stands still: no worker is started or stopped."""
-    made = open_world(home, lambda _: Report(), nodes={"a": 4})
-    made.api.controller.pass_over = lambda _: set()  # type: ignore[attr-defined]
-    yield made
-    made.close()
-    stop_workers(home)
 
 
 def of(namespace: str, name: str, **said: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,56 +24,13 @@ from laxity_profiler.history.history import History
 from laxity_profiler.learning.learner import Learner
 from laxity_profiler.model.traffic import NotBelieved, Reading, TrafficFit, epoch_from_reading
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
+from tests.support.first_epoch import DATA_BYTES, Link, read_line, told, unseen, within
 from tests.support.runs import LATER_AT, epoch_line, history_in, line
-
-DATA_BYTES = 12_000_000_000
-CHUNK = 4 << 20
-EPOCH_S = 120.0
-
-
-class Link:
-    """A storage link of a given rate, on a clock of its own: reading is what makes time pass."""
-
-    def __init__(self, *, epoch_s: float = EPOCH_S, seed: int = 0, jitter: float = 0.3) -> None:
-        self.now = 1_000.0
-        self.fetched = 0
-        self._rate = DATA_BYTES / epoch_s
-        self._random = np.random.default_rng(seed)
-        self._jitter = jitter
-
-    def chunks(self, *, cached_until: float = 0.0) -> Iterator[int]:
-        """One pass over the data; the first part of it may come out of a cache, at once."""
-        read = 0
-        while read < DATA_BYTES:
-            cached = read < cached_until * DATA_BYTES
-            took_s = CHUNK / self._rate * self._random.lognormal(0.0, self._jitter)
-            self.now += 0.01 * took_s if cached else took_s
-            self.fetched += 0 if cached else CHUNK
-            read += CHUNK
-            yield CHUNK
-
-
-def told(link: Link, *, width: int = 1, **how: Any) -> tuple[list[dict[str, Any]], float]:
-    """The lines of worker 0 in an epoch that it reads a part of, and how long the epoch took."""
-    meter = Meter(clock=lambda: link.now, storage=lambda: link.fetched)
-    meter.begin()
-    began, looked, lines = link.now, link.now, []
-    for n, size in enumerate(link.chunks(**how)):
-        if n % width == 0:
-            meter.count(size, of_file=True)
-        if link.now - looked > 0.5:
-            looked = link.now
-            lines += [fields for fields in [meter.look()] if fields]
-    return lines, link.now - began
 
 
 def reading(fields: dict[str, Any], width: int = 1) -> Reading:
     lists = {name: tuple(fields[name]) for name in ("read_s", "read_bytes")}
     return Reading(width, **fields | lists)
-
-
-def within(lines: list[dict[str, Any]], limit_s: float) -> dict[str, Any]:
-    return [fields for fields in lines if fields["read_s"][-1] <= limit_s][-1]
 
 
 @pytest.mark.parametrize("epoch_s", [80.0, 240.0, 3_600.0])
@@ -206,14 +162,6 @@ def test_a_control_group_tells_what_all_its_devices_read(tmp_path: Path) -> None
 
 
 # --- from a worker's line to a prediction ---
-
-
-def unseen(**fields: Any) -> Workload:
-    return Workload("unseen", 10, **{"dataset_bytes": DATA_BYTES} | fields)
-
-
-def read_line(seq: int, fields: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return line(seq, "read", epoch=1, width=1, **fields | more)
 
 
 def after(history: History, *lines: object, workload: Workload | None = None) -> None:

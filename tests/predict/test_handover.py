@@ -8,7 +8,7 @@ import pytest
 from laxity_profiler.estimate import Progress
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.process.start import RefreshingLearner, catching_up_first
-from tests.predict.test_first_epoch import Link, read_line, told, unseen, within
+from tests.support.first_epoch import Link, read_line, told, unseen, within
 from tests.support.runs import LATER_AT, epoch_line, history_in, line, trained, workload
 
 MLP = workload("mlp", epochs=6)

@@ -25,7 +25,6 @@ from tests.support.crowded import crowded
 from tests.support.random_states import cases
 
 STATES, FEWER = 200, {"chronus": 20, "edf_elastic": 50}
-CROWDED = 300
 MOST_CYCLES = 8
 WIDTHS = (1, 2, 4, 8)
 TEN_MINUTE_EPOCHS = Curve(epoch_s=600.0, start_s=60.0)
@@ -96,9 +95,11 @@ def test_deciding_again_on_the_same_clock_comes_to_rest(name: str) -> None:
     assert {seed: many for seed, many in took.items() if many > MOST_CYCLES} == {}
 
 
-def test_promised_jobs_do_not_widen_at_each_other_s_cost_for_ever() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("states", [300, pytest.param(30_000, marks=pytest.mark.soak)])
+def test_promised_jobs_do_not_widen_at_each_other_s_cost_for_ever(states: int) -> None:
     """Of these states one in a hundred never came to rest before; two jobs were enough."""
-    took = {seed: cycles(qos.decide, crowded(seed), TEN_MINUTE_EPOCHS) for seed in range(CROWDED)}
+    took = {seed: cycles(qos.decide, crowded(seed), TEN_MINUTE_EPOCHS) for seed in range(states)}
     assert {seed: many for seed, many in took.items() if many > MOST_CYCLES} == {}
 
 

@@ -12,8 +12,8 @@ from laxity_scheduler.plan import Plan
 from laxity_scheduler.policies.qos import decide
 from laxity_scheduler.promising.claims import Terms
 from laxity_scheduler.promising.promise import Judge
-from tests.promise.test_restricted_promises import drawn, newcomers, workers_at
 from tests.support.builders import MINUTE_EPOCHS, cluster, job, promised
+from tests.support.restricted_states import drawn, newcomers, workers_at
 
 TEAM = "team/gpus"
 STATES = 100

@@ -1,6 +1,7 @@
 """A namespace full of work, one service that may be harmed, and what must have held all along."""
 
 import json
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -116,3 +117,8 @@ def ground(cluster: Cluster, namespace: str, *replicas: Replica) -> Iterator[Gro
 
 def done(job: Json) -> bool:
     return bool(job["status"].get("succeeded"))
+
+
+def elapse(seconds: float) -> None:
+    """The fault itself lasts: there is no condition to wait for."""
+    time.sleep(seconds)

@@ -9,12 +9,12 @@ from typing import Final
 
 from laxity import names
 from laxity_k8s.objects.conditions import end_instant
-from tests.kubernetes.test_drain import FOREIGN, priority_class
 from tests.support.kubernetes.as_written import changed
 from tests.support.kubernetes.history import GPU, History, annotations, lost, misread
 from tests.support.kubernetes.kubectl import apply, kubectl, tried
 from tests.support.kubernetes.place import MANIFESTS, Place
 from tests.support.kubernetes.podground import PodGround
+from tests.support.kubernetes.priority import FOREIGN, priority_class
 from tests.support.kubernetes.service import Json, training_job, verdict_of
 
 POLICIES: Final = ("base/admission", "mutating-v1beta1/applied")

@@ -41,7 +41,7 @@ from laxity_k8s.steady_clock import is_clock_steady
 from laxity_scheduler.live import Manifest, Preview, Released, Reports, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Decision, Loan, Preempt, Reclaim, Resize, Wait
-from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.plan import Plan
 
 LOG = logging.getLogger(__name__)
@@ -113,6 +113,10 @@ class LiveCluster:
 
     def reject(self, job_id: str, problem: str) -> None:
         self._snapshot.reject(job_id, problem)
+
+    def left_out(self) -> Mapping[str, Reason]:
+        with self._mirror.lock:
+            return {job_id: bad.refusal.reason for job_id, bad in self._snapshot.bad.items()}
 
     def expect_answers(self, jobs: int) -> None:
         if jobs:

@@ -8,6 +8,7 @@ from laxity_profiler.history.report_fold import Report as Report  # noqa: PLC041
 from laxity_scheduler.engine import World
 from laxity_scheduler.model.cluster import NodeSet
 from laxity_scheduler.model.job import Job
+from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 
@@ -68,6 +69,10 @@ class LiveWorld(World, Protocol):
 
         The problem is its reason on the Job.
         """
+        ...
+
+    def left_out(self) -> Mapping[str, Reason]:
+        """Why Jobs are left out of what was observed last, by their ids."""
         ...
 
     def expect_answers(self, jobs: int) -> None:

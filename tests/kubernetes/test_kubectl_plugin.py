@@ -64,6 +64,16 @@ def test_kubectl_laxity_gets_explains_and_offers_without_the_service(
     assert (code, "not found" in missing) == (1, True)
 
 
+def test_a_job_without_a_verdict_is_told_what_may_be_missing(there: Place, plugin: Path) -> None:
+    waits = there.job("waits", HARD)
+    waits["metadata"]["labels"] = {}  # laxity does not look at it
+    there.apply(waits)
+    _, shown = laxity(there, plugin, "get", "waits")
+    assert "kubectl laxity explain NAME" in shown
+    _, why = laxity(there, plugin, "explain", "waits")
+    assert f"kubectl -n {there.namespace} create rolebinding laxity" in why
+
+
 def test_whatif_tells_a_verdict_and_creates_nothing(
     there: Place, plugin: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import DuplicateJobError, Manifest, Preview, Released, UnknownJobError
 from laxity_scheduler.model.cluster import ClusterState, Node, NodeSet
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.model.reasons import reason
+from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.model.verdict import Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.store.codec import verdict_json
@@ -73,6 +73,9 @@ class MemoryWorld:
 
     def warn(self, problem: str, job_id: str = "") -> None:
         self.warned.append((problem, job_id))
+
+    def left_out(self) -> Mapping[str, Reason]:
+        return {}
 
     def expect_answers(self, jobs: int) -> None:
         self.asked.append(jobs)

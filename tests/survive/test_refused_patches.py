@@ -122,6 +122,8 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
             assert ids(world.observe()) == []
     assert sorted(set(sent)) == [BAD, GOOD]
     assert len(sent) <= 4, "the start, and the reason on the Job"
+    for why in (world.left_out()[BAD], world.left_out()[GOOD]):
+        assert "kubectl -n default create rolebinding laxity" in why.text
     ((code, words),) = [(code, words) for kind, code, words in told if kind == "Pod"]
     assert code == "namespace_not_bound"
     assert "kubectl -n default create rolebinding laxity" in words

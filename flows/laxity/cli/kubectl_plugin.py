@@ -63,9 +63,10 @@ def get(name: str, flags: Sequence[str]) -> int:
         f"DEADLINE:{_path('annotations', names.PROMISED_DEADLINE)}",
         f"P90:{_path('annotations', names.P90_FINISH)}",
     ]
-    sys.stdout.write(
-        _kubectl("get", "jobs", *which, "-o", f"custom-columns={','.join(columns)}", *flags)
-    )
+    table = _kubectl("get", "jobs", *which, "-o", f"custom-columns={','.join(columns)}", *flags)
+    sys.stdout.write(table)
+    if any(line.split()[len(where) + 1] == "<none>" for line in table.splitlines()[1:]):
+        sys.stderr.write("some have no verdict: kubectl laxity explain NAME says more\n")
     return 0
 
 
@@ -74,7 +75,7 @@ def explain(name: str, flags: Sequence[str]) -> int:
     metadata = _job(name, flags)["metadata"]
     labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
     lines = [
-        ("verdict", labels.get(names.VERDICT_LABEL)),
+        ("verdict", labels.get(names.VERDICT_LABEL) or _none_yet(metadata["namespace"])),
         ("reason", annotations.get(names.REASON)),
         ("deadline", annotations.get(names.PROMISED_DEADLINE) or annotations.get(names.DEADLINE)),
         ("P50 finish", annotations.get(names.P50_FINISH)),
@@ -86,6 +87,15 @@ def explain(name: str, flags: Sequence[str]) -> int:
     shown = ["-o", f"custom-columns={columns}", "--sort-by=.lastTimestamp"]
     sys.stdout.write(_kubectl("get", "events", "--field-selector", about, *shown, *flags))
     return 0
+
+
+def _none_yet(namespace: str) -> str:
+    """What to look at where no verdict comes: without rights laxity can write nothing on the Job."""
+    return (
+        "none yet. If none comes, see that the service runs, and that laxity has rights here: "
+        f"kubectl -n {namespace} create rolebinding laxity --clusterrole=laxity-namespace "
+        f"--serviceaccount={SERVICE_NAMESPACE}:laxity"
+    )
 
 
 def offers(name: str, flags: Sequence[str]) -> int:

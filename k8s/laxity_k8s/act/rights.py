@@ -27,7 +27,7 @@ class Rights:
         namespace = outcome.patch.id.partition("/")[0]
         if outcome.ok:
             self._without.discard(namespace)
-        elif outcome.status != FORBIDDEN or NO_RIGHT not in outcome.message:
+        elif not _is_without_right(outcome):
             LOG.warning(
                 "the API server refuses a patch of %s: %s", outcome.patch.id, outcome.message
             )
@@ -38,6 +38,17 @@ class Rights:
             )
             LOG.warning("%s", message)
             self._events.add_event(own_pod(), "namespace_not_bound", message, warning=True)
+
+
+def refusal_text(outcome: Outcome) -> str:
+    """Why the patch of a Job was refused: what to do where rights are missing, else the server's words."""
+    if not _is_without_right(outcome):
+        return outcome.message
+    return no_rights(outcome.patch.id.partition("/")[0], own_namespace())
+
+
+def _is_without_right(outcome: Outcome) -> bool:
+    return outcome.status == FORBIDDEN and NO_RIGHT in outcome.message
 
 
 def no_rights(namespace: str, own: str) -> str:

@@ -12,7 +12,7 @@ from laxity_k8s.act.adoption import Tending
 from laxity_k8s.act.events import EventWriter
 from laxity_k8s.act.patches import JobPatch, in_batches
 from laxity_k8s.act.resend import at_revision, is_alike, onto_revision, reset_patch
-from laxity_k8s.act.rights import Rights
+from laxity_k8s.act.rights import Rights, refusal_text
 from laxity_k8s.cluster_api import (
     CONFLICT,
     NOT_FOUND,
@@ -139,7 +139,7 @@ class Sender:
         outcome = self._once_more(first) if first.status == CONFLICT else first
         if _is_refused(outcome):
             # Of the very object that was decided on: it would be refused in each cycle.
-            self._put_off(outcome.patch.id, outcome.message, time.time())
+            self._put_off(outcome.patch.id, refusal_text(outcome), time.time())
         if outcome.patch.kind == "jobs" and (outcome.ok or outcome.status in REFUSED):
             self._rights.note_outcome(outcome)
         self.sent["done" if outcome.ok else str(outcome.status)] += 1

@@ -95,6 +95,9 @@ class Publisher:
             job: last for job, last in self._last_reasons.items() if job in state.by_id
         }
         self._last_reasons |= expected_times.last_reasons(plan)
+        self._last_reasons |= {
+            job: LastReason(why.code, why.text) for job, why in self._world.left_out().items()
+        }
         cycle_input = CycleInput(
             manifests=self._world.jobs(),
             state=last_snapshot,

@@ -25,13 +25,14 @@ from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, plan_
 from laxity_k8s.act.pod_signals import Reminders
 from laxity_k8s.act.release import release_jobs
 from laxity_k8s.act.sender import Sender
-from laxity_k8s.act.submission import checked_manifest, submit_job
+from laxity_k8s.act.submission import check_manifest, submit_job
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.accelerator_nodes import machine_name
 from laxity_k8s.objects.conditions import end_instant, is_finished
+from laxity_k8s.objects.nodes import POOL
 from laxity_k8s.objects.seal import Seal, clear_outputs
 from laxity_k8s.objects.signals import Signals
 from laxity_k8s.observe.cluster_cache import Mirror
@@ -103,8 +104,7 @@ class LiveCluster:
         self.stale_reason = ""
 
     @property
-    def sent(self) -> Mapping[str, int]:
-        """Patches by what became of them: "done", or the status that refused them."""
+    def patch_outcomes(self) -> Mapping[str, int]:
         return self._sender.sent
 
     def observe(self) -> ClusterState:
@@ -176,7 +176,7 @@ class LiveCluster:
         self._list_jobs()
 
     def adopt(self, knows: Callable[[Json], bool]) -> None:
-        """Where the seal's key is new: seal the outputs of Jobs whose verdict somebody knows."""
+        """Where the seal's key is new: seal the outputs of Jobs whose verdict is known."""
         if self._seal is None or not self._seal.is_new:
             return
         for job in self.api.list("jobs", selector=names.MANAGED).items:
@@ -202,7 +202,7 @@ class LiveCluster:
         return job
 
     def preview(self, manifest: Manifest, now: float) -> Preview:
-        job = checked_manifest(manifest, now=now, is_local=self.api.is_local, limits=self._limits)
+        job = check_manifest(manifest, now=now, is_local=self.api.is_local, limits=self._limits)
         job["metadata"]["creationTimestamp"] = format_rfc3339(int(now))
         return self._snapshot.preview(job, now)
 
@@ -393,5 +393,5 @@ class LiveCluster:
         )
 
     def _move_nodes(self, nodes: Iterable[str], pool: str) -> None:
-        body = {"metadata": {"labels": {objects.POOL: pool}}}
+        body = {"metadata": {"labels": {POOL: pool}}}
         self._sender.send_all([Patch("nodes", node, body) for node in {*map(machine_name, nodes)}])

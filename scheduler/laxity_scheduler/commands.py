@@ -248,11 +248,11 @@ def down(
     """Stop the service on this machine, and the workers of its jobs."""
     from laxity.human_time import count_noun
     from laxity_scheduler.process import daemon
-    from laxity_scheduler.process.start import world_entry
+    from laxity_scheduler.process.start import world_module
     from laxity_scheduler.service.settings import Settings, SettingsError
 
     try:
-        world_entry(world)
+        world_module(world)
     except SettingsError as error:
         raise CommandError(str(error), code=USAGE) from error
     if not Settings(**_home_setting(home)).home.exists():
@@ -317,11 +317,7 @@ def _instance_dir(home: Path | None) -> Any:
 
 
 def _stop_workers(world: str, home: Path) -> int:
-    """Ask the world's own module; one without workers of this machine has nothing to stop."""
-    from importlib import import_module
-
-    from laxity_scheduler.process.start import world_entry
+    from laxity_scheduler.process.start import world_module
 
     os.environ.setdefault("LAXITY_HOME", str(home))
-    stop = getattr(import_module(world_entry(world).module), "stop_workers", None)
-    return int(stop(home)) if stop is not None else 0
+    return world_module(world).stop_workers(home)

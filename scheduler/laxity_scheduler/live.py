@@ -1,6 +1,7 @@
 """The live World as the service asks for it, and what workers and the service tell each other."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from laxity.job.signal import Signal
@@ -36,6 +37,23 @@ class Preview(NamedTuple):
     refusal: Refusal | None = None
 
 
+class WorldModule(Protocol):
+    """The module of an installed world, which an entry point names."""
+
+    def open_world(
+        self, home: Path, reports: Reports, *,
+        slots: int | None, url: str, worker_token: Callable[[str], str], fit_within_s: float,
+    ) -> "LiveWorld": ...  # fmt: skip
+
+    def open_lease(self, world: Any, *, lease_s: float) -> Any:
+        """Elect one of several replicas; None: the store's lock decides who acts."""
+        ...
+
+    def stop_workers(self, home: Path) -> int:
+        """Stop the workers on this machine; how many there were."""
+        ...
+
+
 class UnknownJobError(KeyError):
     """No job of that name."""
 
@@ -63,6 +81,15 @@ class LiveWorld(World, Protocol):
 
     cycle: int
     stale_reason: str
+
+    @property
+    def patch_outcomes(self) -> Mapping[str, int]:
+        """How many patches were sent, by what became of them: "done", or the status of a refusal."""
+        ...
+
+    def adopt(self, knows: Callable[[dict[str, Any]], bool]) -> None:
+        """Take over Jobs whose verdicts were written before the world's key; `knows` such a verdict."""
+        ...
 
     def reject(self, job_id: str, problem: str) -> None:
         """Leave this Job out of what is observed until its object is changed by somebody else.

@@ -8,6 +8,7 @@ import pytest
 from laxity import names
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs
+from laxity_k8s.objects.nodes import node_rows
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
 )
@@ -143,7 +144,7 @@ def test_gpus_are_held_until_whom_they_were_freed_for_has_started() -> None:
     ],
 )
 def test_a_node_has_the_gpus_that_may_be_used(made: Json, want: int | None) -> None:
-    found = jobs.node_rows(made, {"n": 1})
+    found = node_rows(made, {"n": 1})
     assert [row.free_gpus for row in found] == ([] if want is None else [want])
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from laxity.instants import format_rfc3339
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.objects import jobs
+from laxity_k8s.objects.nodes import UNREADY_S, node_rows
 from laxity_scheduler.model.cluster import Node
 
 NOW = 1_800_000_000.0
@@ -27,26 +27,26 @@ def taint(name: str, effect: str = "NoSchedule") -> Json:
 @pytest.mark.parametrize("status", ["False", "Unknown"])
 @pytest.mark.parametrize(
     ("away_s", "there"),
-    [(0.0, True), (jobs.UNREADY_S - 1, True), (jobs.UNREADY_S, False), (3600.0, False)],
+    [(0.0, True), (UNREADY_S - 1, True), (UNREADY_S, False), (3600.0, False)],
 )
 def test_a_node_is_lost_when_it_is_away_for_long(status: str, away_s: float, there: bool) -> None:
-    found = jobs.node_rows(node(status, NOW - away_s), {"a": 1}, now=NOW)
+    found = node_rows(node(status, NOW - away_s), {"a": 1}, now=NOW)
     assert bool(found) is there
 
 
 def test_a_node_that_is_away_takes_no_new_workers() -> None:
-    assert jobs.node_rows(node("Unknown", NOW), {"a": 1}, now=NOW) == [Node("a", 4, 0)]
+    assert node_rows(node("Unknown", NOW), {"a": 1}, now=NOW) == [Node("a", 4, 0)]
 
 
 def test_a_node_that_is_back_is_as_before_however_long_ago_it_went() -> None:
-    assert jobs.node_rows(node("True", NOW - 3600.0), {"a": 1}, now=NOW) == [Node("a", 4, 3)]
+    assert node_rows(node("True", NOW - 3600.0), {"a": 1}, now=NOW) == [Node("a", 4, 3)]
 
 
 @pytest.mark.parametrize("since", [None, "yesterday", 7])
 def test_a_node_that_does_not_say_since_when_it_is_away_is_lost(since: object) -> None:
     away = node("False", None)
     away["status"]["conditions"][0]["lastTransitionTime"] = since
-    assert jobs.node_rows(away, {}, now=NOW) == []
+    assert node_rows(away, {}, now=NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def test_a_node_that_does_not_say_since_when_it_is_away_is_lost(since: object) -
 def test_a_node_that_is_emptied_or_in_trouble_takes_no_new_workers(
     spec: Json, pool: str, free: int
 ) -> None:
-    (row,) = jobs.node_rows({**node("True", NOW), "spec": spec}, {"a": 1}, now=NOW)
+    (row,) = node_rows({**node("True", NOW), "spec": spec}, {"a": 1}, now=NOW)
     assert (row.pool, row.free_gpus) == (pool, free)

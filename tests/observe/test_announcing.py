@@ -305,10 +305,9 @@ def test_a_run_that_does_not_name_the_job_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_word_that_always_fails_holds_up_no_other_job() -> None:
     listener = Choosy("bad")
-    courier = Outbox(listener, backoff=Backoff(first_s=60.0))
-    courier.send(Message({"uid": "bad"}))
-    for number in range(20):
-        courier.send(Message({"uid": f"u{number}"}))
+    courier = Outbox(listener, backoff=Backoff(60.0))
+    for uid in ("bad", *(f"u{number}" for number in range(20))):
+        courier.send(Message({"uid": uid}))
     wait_until(lambda: len(listener.words) == 20, "all others")
     assert listener.tries == 1
     courier.close(at_most_s=0.1)

@@ -214,3 +214,18 @@ def test_two_replicas_start_at_once_on_an_empty_database(url: str) -> None:
     for replica in replicas:
         replica.join(60.0)
     assert found == [""] * 2 * STARTS
+
+
+def test_a_history_opens_while_another_replica_leads(url: str) -> None:
+    leader = Store.open(url)
+    assert leader.try_lead()
+    opened = threading.Event()
+
+    def open_history() -> None:
+        database.open_engine(url).dispose()
+        opened.set()
+
+    threading.Thread(target=open_history, daemon=True).start()
+    in_time = opened.wait(30.0)
+    leader.close()
+    assert in_time

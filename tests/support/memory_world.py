@@ -4,7 +4,7 @@ import itertools
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Event, RLock
 from typing import Any
@@ -51,6 +51,12 @@ class MemoryWorld:
         self._news = Event()
         self._revisions = itertools.count(1)
         self._signals: dict[str, Signal] = {}
+
+    @property
+    def patch_outcomes(self) -> Mapping[str, int]:
+        return {}
+
+    def adopt(self, knows: Callable[[Json], bool]) -> None: ...
 
     def observe(self) -> ClusterState:
         with self._lock:

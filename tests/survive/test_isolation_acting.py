@@ -199,7 +199,7 @@ def test_a_node_that_cannot_be_read_is_left_out_alone(world: LiveCluster, breaks
     put(world, node("bad"), "nodes")
     while "bad" not in world._mirror.nodes:
         assert world.wait(10.0)
-    breaks(objects, "node_rows")
+    breaks(node_table, "node_rows")
     assert [one.id for one in world.observe().nodes] == ["a", "b"]
 
 

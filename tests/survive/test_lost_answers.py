@@ -123,8 +123,8 @@ def test_a_patch_that_was_refused_for_good_holds_up_nobody(
     world.observe()
     wire.delete("jobs", "default/first")
     start(world, "default/first")
-    assert world.sent["404"] == 1
+    assert world.patch_outcomes["404"] == 1
     wire.away = True
     world.observe()
     start(world, "default/second")
-    assert world.sent["done"] == 1
+    assert world.patch_outcomes["done"] == 1

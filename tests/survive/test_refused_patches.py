@@ -128,7 +128,7 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
     assert code == "namespace_not_bound"
     assert "kubectl -n default create rolebinding laxity" in words
     assert sum("create rolebinding" in line.message for line in caplog.records) == 1
-    assert world.sent["403"] == len(sent)
+    assert world.patch_outcomes["403"] == len(sent)
 
 
 def test_a_promise_stands_while_the_job_waits_to_be_tried_again() -> None:

@@ -92,29 +92,20 @@ def submit(
     """
     from laxity.api.client import Client
     from laxity.cli.github import report
-    from laxity.cli.job_source import job_manifests
+    from laxity.cli.job_source import job_manifests, option_annotations
     from laxity.cli.render.job_panel import print_job
 
     timeout_s = _timeout_s(timeout, follow=follow)
     annotations = {
-        names.DEADLINE: deadline,
-        names.CLASS: service_class,
-        names.WIDTHS: workers,
-        names.EPOCHS: None if epochs is None else str(epochs),
-        names.MODEL: model,
-        names.EPOCH_ESTIMATE: estimate,
+        **option_annotations(deadline, service_class, workers, epochs, model, estimate),
         names.IDEMPOTENCY_KEY: key,
         names.FRESH: "true" if fresh else None,
     }
     client = Client(patience_s=5.0)
     manifests = job_manifests(
-        source,
-        annotations,
-        name=name,
-        namespace=namespace,
-        params=param or [],
-        pass_env=pass_env or (),
-    )
+        source, annotations,
+        name=name, namespace=namespace, params=param or [], pass_env=pass_env or (),
+    )  # fmt: skip
     code = OK
     for manifest in manifests:
         job = _verdict(client, client.submit(manifest).id)

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from laxity import names
 from laxity.cli.commands_jobs import (
     AsJson,
     Deadline,
@@ -55,18 +54,11 @@ def whatif(
 ) -> None:
     """Say what verdict a job would get; nothing is submitted."""
     from laxity.api.client import Client
-    from laxity.cli.job_source import job_manifests
+    from laxity.cli.job_source import job_manifests, option_annotations
     from laxity.cli.render.job_panel import print_json, whatif_lines
     from laxity.cli.render.job_table import console
 
-    annotations = {
-        names.DEADLINE: deadline,
-        names.CLASS: service_class,
-        names.WIDTHS: workers,
-        names.EPOCHS: None if epochs is None else str(epochs),
-        names.MODEL: model,
-        names.EPOCH_ESTIMATE: estimate,
-    }
+    annotations = option_annotations(deadline, service_class, workers, epochs, model, estimate)
     client, code = Client(patience_s=0), OK
     for manifest in job_manifests(
         source, annotations, name=name, namespace=namespace, params=param or []

@@ -24,6 +24,12 @@ MANIFEST_ENDINGS: Final = (".yaml", ".yml", ".json")
 SCRIPT_ENDINGS: Final = (".py", ".py:")
 
 
+def option_annotations(*options: str | int | None) -> dict[str, str | None]:
+    """Annotations from options, which are given in the order of OPTION; None: not given."""
+    texts = (None if option is None else str(option) for option in options)
+    return dict(zip(OPTION, texts, strict=False))
+
+
 def job_manifests(
     source: str,
     given: Mapping[str, str | None],

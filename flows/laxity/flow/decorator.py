@@ -71,43 +71,45 @@ def deadline_flow(
     the allowed widths: 3, (1, 2, 4), "1..4", or "auto" to let laxity choose; more than one needs
     `training.average` (or DDP) in the function. A deadline that is a duration counts from the
     flow run's scheduled start, which a retry keeps. QoSError says at once what cannot be meant.
-    Each run of the flow, also one of a deployment, takes another deadline as its parameter
-    `deadline`, unless the function has a parameter of that name.
+    Each run takes another deadline as its parameter `deadline`, unless the function has one.
 
-    The function runs in a worker process of its own, in the context of the flow run: `get_run_logger`,
+    The function runs in a worker process, in the context of the flow run: `get_run_logger`,
     `log_prints` and tasks work there if the worker reaches the Prefect API. What needs the flow's own
     process does not: Python objects as parameters, `pause_flow_run`, timeouts (`on_miss="stop"`).
 
-    Runs with one idempotency key are one job: a later one attaches to it, alive or finished, and
-    after a failure starts its next attempt, which goes on from the last finished epoch, or from the
-    first with `fresh`; after a refusal it asks again. The key is `idempotency_key`, which may name parameters
-    in braces ("nightly-{seed}"); else LAXITY_IDEMPOTENCY_KEY of the environment (for CI: repository,
-    commit, data version) with flow and parameters; else the flow run's id, so that a retry, or
-    executing the same run again, attaches.
+    Runs with one idempotency key are one job: a later one attaches to it, after a failure starts its
+    next attempt (at the first epoch with `fresh`), after a refusal asks again. The key may name
+    parameters in braces ("nightly-{seed}"); without one it is LAXITY_IDEMPOTENCY_KEY with flow and
+    parameters, else the flow run's id.
 
-    Workers run in the caller's working directory, with its import path and the variables that
-    laxity.flow.project lists. `pass_env` names further ones ("DATA_*" for several); a secret is passed
-    only by its whole name. `env` sets variables. With an image, the image is the project.
+    Workers run in the caller's directory, with its import path. `env` sets variables, `pass_env`
+    names those to pass on ("DATA_*"; a secret by its whole name). An image is the project itself.
     """
     options = {key: value for key, value in locals().items() if key in OPTIONS}
     options["workers"] = workers if isinstance(workers, int | str) else tuple(workers)
     options["tags"] = tuple(tags)
     options["pass_env"] = pass_env if isinstance(pass_env, str) else tuple(pass_env)
 
-    def declare(function: Callable[Concatenate["Training", P], R]) -> "DeadlineFlow[P, R]":
-        check_function(function)
-        title = name or function.__name__.replace("_", "-")
-        declared = Declaration.of(title, options)
-        if light():
-            return cast("DeadlineFlow[P, R]", PlainFlow(function, declared))
-        # Prefect's own server, started where there is none, needs longer than 20 s the first time.
-        os.environ.setdefault(*_PATIENCE)
-        from laxity.flow.prefect_flow import make_deadline_flow
+    return lambda function: _make_flow(function, name, options, flow_options)
 
-        made = make_deadline_flow(function, declared, {"name": title, **flow_options})
-        return cast("DeadlineFlow[P, R]", made)
 
-    return declare
+def _make_flow(
+    function: Callable[Concatenate["Training", P], R],
+    name: str | None,
+    options: dict[str, Any],
+    flow_options: dict[str, Any],
+) -> "DeadlineFlow[P, R]":
+    check_function(function)
+    title = name or function.__name__.replace("_", "-")
+    declared = Declaration.of(title, options)
+    if light():
+        return cast("DeadlineFlow[P, R]", PlainFlow(function, declared))
+    # Prefect's own server, started where there is none, needs longer than 20 s the first time.
+    os.environ.setdefault(*_PATIENCE)
+    from laxity.flow.prefect_flow import make_deadline_flow
+
+    made = make_deadline_flow(function, declared, {"name": title, **flow_options})
+    return cast("DeadlineFlow[P, R]", made)
 
 
 def light() -> bool:

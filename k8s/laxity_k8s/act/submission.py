@@ -53,7 +53,7 @@ def submit_job(
     DuplicateJobError if the name is taken, or if the key names a job of another declaration: in what
     they differ.
     """
-    job = checked_manifest(manifest, now=now, is_local=api.is_local, limits=limits)
+    job = check_manifest(manifest, now=now, is_local=api.is_local, limits=limits)
     key = json_tree.annotations_of(job).get(names.IDEMPOTENCY_KEY)
     before = latest_attempt(jobs, str(job["metadata"]["namespace"]), key)
     if before is not None:
@@ -72,7 +72,7 @@ def submit_job(
     return _of_key(api, job, there, reports)  # somebody was quicker
 
 
-def checked_manifest(
+def check_manifest(
     manifest: Manifest, *, now: float, is_local: bool, limits: Limits | None
 ) -> Json:
     """The Job to create. QoSError names what is wrong with it, or not allowed in its namespace."""

@@ -24,6 +24,7 @@ from laxity_k8s.http.paths import collection_path
 from laxity_k8s.http.session import Wire
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects.conditions import read_condition
+from laxity_k8s.objects.nodes import node_rows
 
 LABEL: Final = f"{names.DOMAIN}/bench"
 NAMESPACES: Final = "/api/v1/namespaces"
@@ -129,7 +130,7 @@ class Ground:
         running = self.call_api("GET", collection_path("pods")).get("items") or []
         busy = objects.pods_busy(running)
         nodes = self.call_api("GET", collection_path("nodes")).get("items") or []
-        return sum(row.free_gpus for node in nodes for row in objects.node_rows(node, busy))
+        return sum(row.free_gpus for node in nodes for row in node_rows(node, busy))
 
     def create_jobs(self, namespace: str, jobs: int, *, within_s: float = 120.0) -> list[str]:
         """So many waiting Jobs; their names, once the job controller has seen them all."""

@@ -253,6 +253,10 @@ def open_world(
     )
 
 
+def open_lease(world: LiveCluster, *, lease_s: float) -> None:
+    """No other replica has this folder open: nobody is elected."""
+
+
 def ambient_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What workers get of the service's own environment: how to run here, and where to log.
 

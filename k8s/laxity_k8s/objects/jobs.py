@@ -24,11 +24,11 @@ from laxity.plurals import count_text
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
-from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
+from laxity_k8s.objects.accelerator_nodes import site_name
 from laxity_k8s.objects.attempts import epochs_done
 from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.controller_seen import is_observed, may_come
-from laxity_k8s.objects.nodes import is_cordoned, is_usable, read_assigned_nodes, unready_at
+from laxity_k8s.objects.nodes import read_assigned_nodes
 from laxity_k8s.objects.spec_cache import read_spec
 from laxity_k8s.objects.status_annotation import (
     JobStatusRecord,
@@ -39,14 +39,11 @@ from laxity_k8s.objects.status_annotation import (
 )
 from laxity_profiler.estimate import Progress, Workload
 from laxity_scheduler.live import Report
-from laxity_scheduler.model.cluster import HOLD_S, Hold, Node, Pool
+from laxity_scheduler.model.cluster import HOLD_S, Hold
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Refusal
 
-POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
-PRODUCT = "nvidia.com/gpu.product"
-UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 NO_REPORT = Report()
 NOBODY: Mapping[int, str] = MappingProxyType({})
 NO_GPU = (
@@ -340,37 +337,6 @@ def due_workers(job: Json) -> int:
 def intern_workload(workload: Workload) -> Workload:
     """Equal workloads are one object: predictors compare them often."""
     return workload
-
-
-def loss_instant(node: Json) -> float:
-    """When a node that is not ready counts as lost: a restarted kubelet is back before that."""
-    since = unready_at(node)
-    return FOREVER if since is None else since + UNREADY_S
-
-
-def node_rows(node: Json, busy: Mapping[str, int], *, now: float = 0.0) -> list[Node]:
-    """A machine that is there, once for each kind of accelerator; `busy` ones are by site.
-
-    One not ready takes no new workers.
-    """
-    if loss_instant(node) <= now or json_tree.get_in(node, "metadata", "deletionTimestamp"):
-        return []
-    labels, name, has_room = json_tree.labels_of(node), json_tree.object_id(node), is_usable(node)
-    pool: Pool = "cordoned" if is_cordoned(node) else _pool_of(labels.get(POOL, ""))
-    return [
-        Node(
-            id=(mine := site_name(name, resource)),
-            gpus=gpus,
-            free_gpus=gpus - busy.get(mine, 0) if has_room else 0,
-            gpu_type=labels.get(PRODUCT, "") if resource == GPU else resource,
-            pool=pool,
-        )
-        for resource, gpus in count_offered(node).items()
-    ]
-
-
-def _pool_of(said: str) -> Pool:
-    return said if said in {"training", "inference", "loaned"} else "training"  # type: ignore[return-value]
 
 
 def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:

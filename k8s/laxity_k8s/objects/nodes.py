@@ -1,14 +1,22 @@
-"""What a Node says of itself: ready, cordoned, in trouble; and the nodes that a Job was sent to."""
+"""Nodes: ready, cordoned, in trouble; their rows; and the nodes that a Job was sent to."""
 
 import json
+from collections.abc import Mapping
 from typing import Final
 
 from laxity import names
 from laxity.instants import instant_at
+from laxity.job.accelerators import GPU
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.objects.accelerator_nodes import count_offered, site_name
 from laxity_k8s.objects.node_constraints import KEEPS_OFF, PASSING
+from laxity_scheduler.model.cluster import Node, Pool
+from laxity_scheduler.model.job import FOREVER
 
+POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
+PRODUCT = "nvidia.com/gpu.product"
+UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
 MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
 
 
@@ -42,6 +50,37 @@ def unready_at(node: Json) -> float | None:
             since = instant_at(row.get("lastTransitionTime"))
             return float("-inf") if since is None else since
     return None
+
+
+def loss_instant(node: Json) -> float:
+    """When a node that is not ready counts as lost: a restarted kubelet is back before that."""
+    since = unready_at(node)
+    return FOREVER if since is None else since + UNREADY_S
+
+
+def node_rows(node: Json, busy: Mapping[str, int], *, now: float = 0.0) -> list[Node]:
+    """A machine that is there, once for each kind of accelerator; `busy` ones are by site.
+
+    One not ready takes no new workers.
+    """
+    if loss_instant(node) <= now or json_tree.get_in(node, "metadata", "deletionTimestamp"):
+        return []
+    labels, name, has_room = json_tree.labels_of(node), json_tree.object_id(node), is_usable(node)
+    pool: Pool = "cordoned" if is_cordoned(node) else _pool_of(labels.get(POOL, ""))
+    return [
+        Node(
+            id=(mine := site_name(name, resource)),
+            gpus=gpus,
+            free_gpus=gpus - busy.get(mine, 0) if has_room else 0,
+            gpu_type=labels.get(PRODUCT, "") if resource == GPU else resource,
+            pool=pool,
+        )
+        for resource, gpus in count_offered(node).items()
+    ]
+
+
+def _pool_of(said: str) -> Pool:
+    return said if said in {"training", "inference", "loaned"} else "training"  # type: ignore[return-value]
 
 
 def read_assigned_nodes(job: Json) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
-from laxity_k8s.objects import jobs
 from laxity_k8s.objects.accelerator_nodes import count_offered, machine_name
-from laxity_k8s.objects.nodes import is_cordoned
+from laxity_k8s.objects.nodes import is_cordoned, loss_instant, node_rows
 from laxity_k8s.observe.entries import Entry, find_unplaced
 from laxity_k8s.observe.unplaced import Unplaced, set_aside
 from laxity_scheduler.model.cluster import Node
@@ -115,7 +114,7 @@ class NodeTable:
                 table.pop(mine, None)
         self._sites.pop(name, None)
         node = self._machines.get(name)
-        rows = [] if node is None else jobs.node_rows(node, self._busy, now=now)
+        rows = [] if node is None else node_rows(node, self._busy, now=now)
         if not rows or node is None:
             return
         self._sites[name] = [row.id for row in rows]
@@ -124,8 +123,8 @@ class NodeTable:
             if over:
                 self._over[row.id] = over
             self._nodes[row.id] = replace(row, free_gpus=row.free_gpus + over) if over else row
-        if jobs.loss_instant(node) < FOREVER:
-            self._gone_at[name] = jobs.loss_instant(node)
+        if loss_instant(node) < FOREVER:
+            self._gone_at[name] = loss_instant(node)
 
     def _find_unplaced(self) -> tuple[Unplaced, ...]:
         return tuple(find_unplaced(self._entries, self._unseen, self._over, self._nodes))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import (
-    URL,
     BigInteger,
     Connection,
     Engine,
@@ -38,7 +37,7 @@ from laxity.private_files import private_file
 
 DATABASE_ERRORS: Final = (SQLAlchemyError,)  # what MLflow on a database raises, too
 ROWS_PER_INSERT: Final = 10_000
-TABLES_LOCK: Final = 0x6C617870
+TABLES_LOCK: Final = 0x6C617868  # not that of a leader (0x6C617870), who holds it while he leads
 _RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER keys
 
 
@@ -147,7 +146,7 @@ class StoredSetting(Table, table=True):
 def open_engine(url: str) -> Engine:
     """Open `sqlite:///path` or `postgresql://user:password@host/name`; the tables are made."""
     try:
-        engine = _engine_of(make_url(url))
+        engine = create_database_engine(url)
     except ArgumentError as error:  # its text may hold a password
         message = "the store's URL is none; write sqlite:///PATH or postgresql://USER@HOST/NAME"
         raise HistoryError(message) from error
@@ -155,7 +154,9 @@ def open_engine(url: str) -> Engine:
     return engine
 
 
-def _engine_of(where: URL) -> Engine:
+def create_database_engine(url: str) -> Engine:
+    """SQLite in WAL mode, its folder made if need be, or PostgreSQL. ArgumentError: no URL."""
+    where = make_url(url)
     if where.drivername in ("postgres", "postgresql"):
         where = where.set(drivername="postgresql+psycopg")
     if where.get_backend_name() != "sqlite":

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from importlib.metadata import entry_points
+from typing import Any, Final, cast
 
 from laxity import names
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.http.job_service import JobService
-from laxity_scheduler.live import LiveWorld, Report
+from laxity_scheduler.live import LiveWorld, Report, WorldModule
 from laxity_scheduler.notifications.dispatcher import Dispatcher
 from laxity_scheduler.notifications.poller import Poller
 from laxity_scheduler.policies.registry import UnknownPolicyError, find
@@ -72,8 +72,7 @@ def open_service(
             else catching_up_first(leads, learner.reload_outcomes),
         )
         service.leader = elected.holder if elected else service.leader
-        if (adopt := getattr(world, "adopt", None)) is not None:
-            adopt(service.view_cache.shows_verdict)
+        world.adopt(service.view_cache.shows_verdict)
         teller = Dispatcher(service.view_cache, service.metrics, create_sinks(settings, world))
         stack.callback(teller.close)
         service.notifications = teller
@@ -131,10 +130,11 @@ def create_leadership(
     settings: Settings, store: Store, world: LiveWorld, stack: ExitStack
 ) -> Leadership | None:
     """Elects one of several replicas where the world can; None: the store's lock decides who acts."""
-    elect = getattr(import_module(world_entry(settings.world).module), "open_lease", None)
-    if store.is_exclusive or elect is None:
+    if store.is_exclusive:
         return None
-    election = elect(world, lease_s=settings.lease_s)
+    election = world_module(settings.world).open_lease(world, lease_s=settings.lease_s)
+    if election is None:
+        return None
     stack.callback(election.close)
     return Leadership(store, election)
 
@@ -202,7 +202,7 @@ def open_world(
     worker_token: Callable[[str], str],
 ) -> LiveWorld:
     """The world of the settings' name, by entry point."""
-    world: LiveWorld = world_entry(settings.world).load()(
+    return world_module(settings.world).open_world(
         settings.home,
         reports,
         slots=settings.slots,
@@ -210,15 +210,14 @@ def open_world(
         fit_within_s=settings.pods_within_s,
         worker_token=worker_token,
     )
-    return world
 
 
-def world_entry(name: str) -> EntryPoint:
-    """SettingsError names the worlds that are installed."""
+def world_module(name: str) -> WorldModule:
+    """The module of a world; SettingsError names the worlds that are installed."""
     worlds = {entry.name: entry for entry in entry_points(group=WORLDS)}
     if name not in worlds:
         raise SettingsError(f"world {name!r} is not installed; known: {', '.join(sorted(worlds))}")
-    return worlds[name]
+    return cast("WorldModule", import_module(worlds[name].module))
 
 
 def find_policy(name: str) -> Policy:

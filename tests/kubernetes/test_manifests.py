@@ -119,3 +119,20 @@ def built_with(cluster: Cluster, tmp_path: Path, kind: str, component: str) -> l
     chosen = {"resources": root[:1], "components": root[1:]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(chosen))
     return list(yaml.safe_load_all(kubectl(cluster, "kustomize", str(tmp_path))))
+
+
+def test_the_shipped_role_may_write_events_about_laxity_itself(cluster: Cluster) -> None:
+    """Of a namespace without rights, and of cycles that fail, there is nothing else to write on."""
+    (role,) = (
+        document
+        for document in yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text())
+        if document["kind"] == "Role"
+    )
+    rights = {
+        (r, verb) for rule in role["rules"] for r in rule["resources"] for verb in rule["verbs"]
+    }
+    assert {("events", "create"), ("events", "patch")} <= rights
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "namespace.yaml"))
+    kubectl(cluster, "apply", "-f", str(MANIFESTS / "base" / "rbac.yaml"))
+    asked = ["--as=system:serviceaccount:laxity:laxity", "-n", "laxity"]
+    assert kubectl(cluster, "auth", "can-i", "create", "events", *asked).strip() == "yes"

@@ -55,7 +55,7 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PatchResult:
     """What became of a patch: 200 and the new object, or 404, 409, 422, ... and the message."""
 
     patch: Patch
@@ -111,7 +111,7 @@ class ClusterApi(Protocol):
 
     def patch(self, patch: Patch) -> Json: ...
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
         """Many merge patches, several in flight, one at a time per object; outcomes in order.
 
         Returns when all are answered. Patches may still be being made while the first are sent. No

@@ -40,7 +40,7 @@ class Brief(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LeaseTimings:
     """How long a silent holder is waited for, and what follows from it."""
 
     lease_s: float = 15.0
@@ -80,7 +80,7 @@ class Lease:
         *,
         namespace: str,
         me: str,
-        pace: Pace,
+        pace: LeaseTimings,
         fence: Fence,
         on_change: Callable[[], None],
         clock: Callable[[], float] = boot_s,

@@ -114,7 +114,7 @@ class LiveCluster:
     def reject(self, job_id: str, problem: str) -> None:
         self._snapshot.reject(job_id, problem)
 
-    def left_out(self) -> Mapping[str, Reason]:
+    def find_left_out(self) -> Mapping[str, Reason]:
         with self._mirror.lock:
             return {job_id: bad.refusal.reason for job_id, bad in self._snapshot.bad.items()}
 
@@ -135,7 +135,7 @@ class LiveCluster:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
             now, later = plan_patches(
-                [self._explain_decision(one) for one in plan.decisions],
+                [self._explain_decision(decision) for decision in plan.decisions],
                 state,
                 self._snapshot,
                 self._waits,
@@ -160,12 +160,14 @@ class LiveCluster:
         """With what forbids the pods of a Job that has none, where nobody else says why."""
         if not isinstance(decision, Preempt | Resize) or self._limits is None:
             return decision
-        why, job = decision.reason, self._snapshot.shown.get(decision.job)
-        if why.code != "pods_do_not_fit" or why.fact("why") or job is None:
+        its_reason, job = decision.reason, self._snapshot.shown.get(decision.job)
+        if its_reason.code != "pods_do_not_fit" or its_reason.fact("why") or job is None:
             return decision
         forbidden = self._limits.forbids_pods(job)
-        facts = dict(why.facts) | {"why": f": the pod template {forbidden}" if forbidden else ""}
-        return replace(decision, reason=reason(why.code, **facts))
+        facts = dict(its_reason.facts) | {
+            "why": f": the pod template {forbidden}" if forbidden else ""
+        }
+        return replace(decision, reason=reason(its_reason.code, **facts))
 
     def fence(self, jobs: Sequence[str], term: int) -> None:
         """Let nothing land any more that was decided on these Jobs before; see all that did."""

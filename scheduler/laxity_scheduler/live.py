@@ -98,7 +98,7 @@ class LiveWorld(World, Protocol):
         """
         ...
 
-    def left_out(self) -> Mapping[str, Reason]:
+    def find_left_out(self) -> Mapping[str, Reason]:
         """Why Jobs are left out of what was observed last, by their ids."""
         ...
 

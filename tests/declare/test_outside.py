@@ -171,7 +171,7 @@ def test_an_instant_that_is_none_is_survived(text: Any) -> None:
     made = job(status={"conditions": [{"type": "Failed", "status": "True"}, 5]})
     made["status"]["conditions"][0]["lastTransitionTime"] = text
     made["metadata"]["creationTimestamp"] = text
-    assert jobs.submitted_at_of(made, TrainingSpec(name="a", qos=QoS())) == 0.0
+    assert jobs.submission_instant(made, TrainingSpec(name="a", qos=QoS())) == 0.0
     assert conditions.end_instant(made) == float("inf"), "it is not removed"
 
 

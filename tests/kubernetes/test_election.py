@@ -7,12 +7,12 @@ import pytest
 
 from laxity_k8s.cluster_api import ApiError, Json, Kind, Patch
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.lease import Brief, Lease, Pace
+from laxity_k8s.lease import Brief, Lease, LeaseTimings
 from tests.support.kubernetes.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
-PACE = Pace(15.0)
+PACE = LeaseTimings(15.0)
 
 
 @dataclass

@@ -80,7 +80,7 @@ class MemoryWorld:
     def warn(self, problem: str, job_id: str = "") -> None:
         self.warned.append((problem, job_id))
 
-    def left_out(self) -> Mapping[str, Reason]:
+    def find_left_out(self) -> Mapping[str, Reason]:
         return {}
 
     def expect_answers(self, jobs: int) -> None:

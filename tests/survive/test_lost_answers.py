@@ -7,7 +7,16 @@ import pytest
 
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
+from laxity_k8s.cluster_api import (
+    ApiError,
+    Change,
+    Json,
+    Kind,
+    Listing,
+    Patch,
+    PatchResult,
+    ignore_cut,
+)
 from laxity_k8s.local.cluster import LocalCluster, RowWatch, stop_workers
 from laxity_k8s.objects.conditions import read_condition
 from laxity_k8s.world import LiveCluster
@@ -47,10 +56,12 @@ class BrokenWire(LocalCluster):
         del since, on_change, on_cut
         return super().watch(kind, since=str(10**9), on_change=lambda _: None)
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
         done = list(super().patch_many(patches))
         lost = self.lost
-        return [Outcome(one.patch, lost) if one.ok and lost is not None else one for one in done]
+        return [
+            PatchResult(one.patch, lost) if one.ok and lost is not None else one for one in done
+        ]
 
     def suspended(self, name: str) -> bool:
         return bool(read_condition(self.rows.get("jobs", f"default/{name}"), "Suspended"))

@@ -9,7 +9,7 @@ import pytest
 
 from laxity import names
 from laxity_k8s.act.adoption import write_refusal
-from laxity_k8s.cluster_api import ApiError, Outcome, Patch
+from laxity_k8s.cluster_api import ApiError, Patch, PatchResult
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects.status_annotation import verdict_text
 from laxity_k8s.world import LiveCluster
@@ -68,11 +68,11 @@ def test_a_job_whose_patch_is_refused_is_told_and_tried_again_later_and_later(
     world.observe()
     patch_many, sent = world.api.patch_many, []
 
-    def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
+    def refuse(patches: Iterable[Patch]) -> Iterator[PatchResult]:
         for patch in patches:
             sent.append(patch.id)
             if patch.id == BAD and (everything or "spec" in patch.body):
-                yield Outcome(patch, status, message="denied by policy")
+                yield PatchResult(patch, status, message="denied by policy")
             else:
                 yield from patch_many([patch])
 
@@ -104,10 +104,10 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
     right = 'jobs.batch is forbidden: User laxity cannot patch resource "jobs" in API group'
     sent: list[str] = []
 
-    def refuse(patches: Iterable[Patch]) -> Iterator[Outcome]:
+    def refuse(patches: Iterable[Patch]) -> Iterator[PatchResult]:
         for patch in patches:
             sent.append(patch.id)
-            yield Outcome(patch, 403, message=right)
+            yield PatchResult(patch, 403, message=right)
 
     monkeypatch.setattr(world.api, "patch_many", refuse)
     told: list[tuple[str, str, str]] = []
@@ -122,7 +122,7 @@ def test_a_namespace_without_rights_is_told_once_with_what_to_do(
             assert ids(world.observe()) == []
     assert sorted(set(sent)) == [BAD, GOOD]
     assert len(sent) <= 4, "the start, and the reason on the Job"
-    for why in (world.left_out()[BAD], world.left_out()[GOOD]):
+    for why in (world.find_left_out()[BAD], world.find_left_out()[GOOD]):
         assert "kubectl -n default create rolebinding laxity" in why.text
     ((code, words),) = [(code, words) for kind, code, words in told if kind == "Pod"]
     assert code == "namespace_not_bound"

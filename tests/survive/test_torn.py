@@ -7,7 +7,16 @@ from typing import Any, cast
 import pytest
 
 from laxity import names
-from laxity_k8s.cluster_api import ApiError, Change, ClusterApi, Json, Kind, Listing, Outcome, Patch
+from laxity_k8s.cluster_api import (
+    ApiError,
+    Change,
+    ClusterApi,
+    Json,
+    Kind,
+    Listing,
+    Patch,
+    PatchResult,
+)
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
@@ -51,7 +60,7 @@ class Scripted:
         self.while_listing()
         return Listing(tuple(self.there[kind].values()), str(self.revision))
 
-    def patch_many(self, patches: Iterable[Patch]) -> tuple[Outcome, ...]:
+    def patch_many(self, patches: Iterable[Patch]) -> tuple[PatchResult, ...]:
         """They are noted, and nobody does them."""
         self.patched += patches
         return ()

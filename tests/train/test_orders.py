@@ -8,7 +8,7 @@ import pytest
 
 from laxity import names
 from laxity.job.signal import format_parked_line, read_parked_epoch, read_signal_file
-from laxity.worker.reports import Outbox
+from laxity.worker.reports import ReportChannel
 from tests.support.crew import Crew
 
 PATIENCE_S = 60.0
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_signal_in_the_file_is_taken_when_it_is_newer(tmp_path: Path, file: Path) -> None:
-    outbox = Outbox(tmp_path, orders=file)
+    outbox = ReportChannel(tmp_path, orders=file)
     written(file, stop=True, generation=7)
     assert outbox.wait_until(lambda signal: signal.stop, at_most_s=PATIENCE_S)
     written(file, stop=False, generation=6)
@@ -45,7 +45,7 @@ def test_a_signal_in_the_file_is_taken_when_it_is_newer(tmp_path: Path, file: Pa
     ids=["empty", "garbled", "a list", "a text", "null", "no number"],
 )
 def test_a_file_without_a_signal_says_nothing(tmp_path: Path, file: Path, text: str) -> None:
-    outbox = Outbox(tmp_path, orders=file)
+    outbox = ReportChannel(tmp_path, orders=file)
     file.write_text(text)
     written(file.with_name("other"), stop=True, generation=9)
     assert not outbox.wait_until(lambda signal: signal.generation > 0, at_most_s=1.5)
@@ -55,7 +55,7 @@ def test_a_file_without_a_signal_says_nothing(tmp_path: Path, file: Path, text: 
 
 
 def test_no_file_no_thread(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path, orders=tmp_path / "none")
+    outbox = ReportChannel(tmp_path, orders=tmp_path / "none")
     assert read_signal_file(tmp_path / "none") is None
     outbox.close()
 
@@ -63,7 +63,7 @@ def test_no_file_no_thread(tmp_path: Path) -> None:
 def test_a_worker_that_waits_unheard_says_so_in_its_log(
     tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outbox = Outbox(tmp_path, orders=file)
+    outbox = ReportChannel(tmp_path, orders=file)
     written(file, stop=True, generation=41)
     assert outbox.wait_until(lambda signal: signal.stop, at_most_s=PATIENCE_S)
     assert outbox.say_parked(6) == 41

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from laxity.worker.reports import Outbox
+from laxity.worker.reports import ReportChannel
 from tests.support.training_service import Service
 
 
 def test_numbers_go_on_over_starts(tmp_path: Path) -> None:
-    Outbox(tmp_path).append("started", worker_pid=1)
-    second = Outbox(tmp_path)
+    ReportChannel(tmp_path).append("started", worker_pid=1)
+    second = ReportChannel(tmp_path)
 
     second.append_all([{"kind": "epoch", "at": 1.0, "epoch": 7}, {"kind": "saved", "at": 2.0}])
 
-    third = Outbox(tmp_path)
+    third = ReportChannel(tmp_path)
     assert [
         line["seq"] for kind in ("started", "epoch", "saved") for line in third.lines(kind)
     ] == [
@@ -29,11 +29,11 @@ def test_numbers_go_on_over_starts(tmp_path: Path) -> None:
 def test_a_damaged_line_is_passed_over_and_a_torn_one_cut_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Outbox(tmp_path).append("started", worker_pid=1)
+    ReportChannel(tmp_path).append("started", worker_pid=1)
     path = tmp_path / "reports.jsonl"
     path.write_text(path.read_text() + "\0\0\0\n" + '{"seq": 2, "ki')
 
-    outbox = Outbox(tmp_path)
+    outbox = ReportChannel(tmp_path)
     outbox.append("parked", epoch=3)
 
     assert [line["seq"] for line in outbox.lines("parked")] == [2]
@@ -44,7 +44,7 @@ def test_a_damaged_line_is_passed_over_and_a_torn_one_cut_off(
 def test_reports_that_the_file_does_not_take_are_sent_and_written_later(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outbox = Outbox(tmp_path)
+    outbox = ReportChannel(tmp_path)
     path = tmp_path / "reports.jsonl"
     path.mkdir()  # a file that cannot be written
     outbox.append("started", worker_pid=1)
@@ -59,7 +59,7 @@ def test_reports_that_the_file_does_not_take_are_sent_and_written_later(
 
 def test_a_new_service_without_memory_gets_everything_again(tmp_path: Path) -> None:
     first = Service()
-    outbox = Outbox(tmp_path, job="team/a", url=first.url)
+    outbox = ReportChannel(tmp_path, job="team/a", url=first.url)
     outbox.append("started", worker_pid=1)
     assert outbox.drain(at_most_s=30)
     port = first.port
@@ -79,7 +79,7 @@ def test_what_the_service_says_against_a_report_is_told_once(
 ) -> None:
     service = Service()
     service.turn_away("epoch", status=400, words="reports.0.epoch_s: \x1b[2Jtoo large")
-    outbox = Outbox(tmp_path, job="team/a", url=service.url)
+    outbox = ReportChannel(tmp_path, job="team/a", url=service.url)
     outbox.append("epoch", epoch=1, epoch_s=1e300)
 
     assert not outbox.drain(at_most_s=30)
@@ -99,7 +99,7 @@ def test_what_the_service_says_against_a_report_is_told_once(
 
 def test_an_order_arrives_at_once(tmp_path: Path) -> None:
     service = Service()
-    outbox = Outbox(tmp_path, job="team/a", url=service.url)
+    outbox = ReportChannel(tmp_path, job="team/a", url=service.url)
     outbox.first_answer(at_most_s=30)
 
     service.order(stop=True, workers=3, run_id="r1")
@@ -111,12 +111,12 @@ def test_an_order_arrives_at_once(tmp_path: Path) -> None:
 
 
 def test_a_later_attempt_reports_for_itself_and_no_epoch_twice(tmp_path: Path) -> None:
-    first = Outbox(tmp_path)
+    first = ReportChannel(tmp_path)
     first.append_all([{"kind": "epoch", "at": 1.0, "epoch": epoch} for epoch in (1, 2, 3)])
     with (tmp_path / "reports.jsonl").open("a") as file:
         file.write('{"seq": 4, "ki')  # torn by a kill: it is the first attempt's to cut off
 
-    second = Outbox(tmp_path, file="reports-uid-2.jsonl")
+    second = ReportChannel(tmp_path, file="reports-uid-2.jsonl")
     second.append("started", worker_pid=2)
 
     assert second.last_epoch == 3

@@ -102,7 +102,7 @@ def _entry_job(source: str, options: Json, *, name: str | None, params: Sequence
     try:
         check_function(function)
         declared = declared or Declaration.of(function.__name__.replace("_", "-"), {})
-        before, declared = declared, declared.changed(name=name, **options)
+        before, declared = declared, declared.with_changes(name=name, **options)
         if before.qos.deadline is not None and declared.qos.deadline is None:
             say(f"best_effort has no deadline: {before.qos.deadline_text} is left out")
         arguments = arguments_of(function, params)

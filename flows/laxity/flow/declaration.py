@@ -83,7 +83,7 @@ class Declaration:
     def epochs(self) -> int:
         return int(self.said.get("epochs", 1))
 
-    def changed(self, *, name: str | None = None, **options: Any) -> "Declaration":
+    def with_changes(self, *, name: str | None = None, **options: Any) -> "Declaration":
         """The same with other options; the class follows the rule again if it was not named.
 
         `name` is what its jobs are called; their history stays that of the model. best_effort

@@ -149,7 +149,7 @@ class PlainFlow(Generic[P, R]):
         self.__laxity__ = declared
         self.name = declared.title
         for hook in _HOOKS:
-            setattr(self, hook, unchanged_hook)
+            setattr(self, hook, keep_hook)
 
     @property
     def function(self) -> Callable[..., R]:
@@ -179,8 +179,8 @@ class PlainFlow(Generic[P, R]):
         return self
 
     def with_qos(self, **options: Any) -> "PlainFlow[P, R]":
-        return PlainFlow(self.function, self.__laxity__.changed(**options))
+        return PlainFlow(self.function, self.__laxity__.with_changes(**options))
 
 
-def unchanged_hook(hook: R) -> R:
+def keep_hook(hook: R) -> R:
     return hook

@@ -70,7 +70,7 @@ class DeadlineFlow(Flow[P, R]):
         job_variables = options.get("job_variables") or {}
         declared = self.declaration
         if job_variables.get("service_class") == "best_effort":
-            declared = declared.changed(service_class="best_effort")
+            declared = declared.with_changes(service_class="best_effort")
         options["job_variables"] = {**declared.job_variables(), **job_variables}
         return super().deploy(name, *args, **options)
 
@@ -80,7 +80,7 @@ class DeadlineFlow(Flow[P, R]):
         Takes the options of `deadline_flow` that are not Prefect's; QoSError if they cannot be meant.
         """
         changed = as_deadline_flow(super().with_options())
-        changed.fn = cast("Any", _body(self._function, self.declaration.changed(**options)))
+        changed.fn = cast("Any", _body(self._function, self.declaration.with_changes(**options)))
         return changed
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:

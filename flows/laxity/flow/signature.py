@@ -68,7 +68,7 @@ def take_deadline(
         return declared, dict(kwargs)
     arguments = {name: value for name, value in kwargs.items() if name != DEADLINE}
     deadline = kwargs.get(DEADLINE)
-    return (declared.changed(deadline=deadline) if deadline else declared), arguments
+    return (declared.with_changes(deadline=deadline) if deadline else declared), arguments
 
 
 def visible_signature(function: Callable[..., object]) -> inspect.Signature:

@@ -37,11 +37,11 @@ def accelerators(pod_spec: Any) -> dict[str, int]:
     peak: Counter[str] = Counter()
     for container in _containers(pod_spec, "initContainers"):
         is_sidecar = container.get("restartPolicy") == "Always"
-        beside = together + requested_counts(container)
+        beside = together + count_requests(container)
         peak |= beside
         together = beside if is_sidecar else together
     for container in _containers(pod_spec, "containers"):
-        together += requested_counts(container)
+        together += count_requests(container)
     return dict(together | peak) if peak else dict(together)
 
 
@@ -74,7 +74,7 @@ def accelerator(pod_spec: Any) -> tuple[str, int]:
     return next(iter(kinds.items()), (GPU, 0))
 
 
-def requested_counts(container: Mapping[str, Any]) -> Counter[str]:
+def count_requests(container: Mapping[str, Any]) -> Counter[str]:
     return Counter(
         {
             name: count

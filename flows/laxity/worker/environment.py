@@ -48,7 +48,9 @@ class WorkerEnvironment:
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> "WorkerEnvironment":
         job = environ.get(names.ENV_JOB, "")
-        folder = environ.get(names.ENV_CHECKPOINTS, "") or (mounted_folder(environ) if job else "")
+        folder = environ.get(names.ENV_CHECKPOINTS, "") or (
+            find_mounted_folder(environ) if job else ""
+        )
         if job and not folder:
             raise AssignmentError(
                 f"{names.ENV_JOB}={job} but {names.ENV_CHECKPOINTS} is not set, and there is no "
@@ -72,7 +74,7 @@ class WorkerEnvironment:
         )
 
 
-def mounted_folder(environ: Mapping[str, str]) -> str:
+def find_mounted_folder(environ: Mapping[str, str]) -> str:
     """The training's folder on the volume that is mounted for checkpoints; "" if there is none."""
     uid = environ.get(names.ENV_TRAINING) or environ.get(names.ENV_JOB_UID, "")
     return str(CHECKPOINTS / uid) if uid and CHECKPOINTS.is_dir() else ""

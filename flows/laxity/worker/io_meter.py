@@ -91,11 +91,11 @@ class Meter:
         began_s, counted, of_files, stored = self._began
         by_itself = self._counted > counted
         base, column = (counted, 1) if by_itself else (stored, 2)
-        read = [look[column] - base for look in self._looks]
+        read = [reading[column] - base for reading in self._looks]
         if max(read) <= 0:
             return None
         return {
-            "read_s": [round(look[0] - began_s, 3) for look in self._looks],
+            "read_s": [round(reading[0] - began_s, 3) for reading in self._looks],
             "read_bytes": read,
             "by": "training" if by_itself else "kernel",
             "file_bytes": self._from_files - of_files,

@@ -16,7 +16,7 @@ from laxity.worker.checkpoint import Checkpoint
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import Point, Tracker
 from laxity.worker.progress import TrainingState
-from laxity.worker.reports import Line, Outbox
+from laxity.worker.reports import Line, ReportChannel
 from laxity.worker.sigterm import Superseded
 from laxity.worker.state import OBJECTS
 
@@ -38,7 +38,7 @@ class Leader:
         course: TrainingState,
         *,
         group: GroupServer | None = None,
-        outbox: Outbox | None = None,
+        outbox: ReportChannel | None = None,
         tracker: Tracker | None = None,
     ) -> None:
         self._course = course

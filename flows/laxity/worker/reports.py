@@ -35,7 +35,7 @@ _PASSING: Final = (408, 409, 425, 429)  # answers of the 4xx kind that may chang
 Line = dict[str, Any]
 
 
-class Outbox:
+class ReportChannel:
     """The reports of one job. Without a `url` they are only written."""
 
     def __init__(

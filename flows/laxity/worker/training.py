@@ -31,7 +31,7 @@ from laxity.worker.io_meter import Meter
 from laxity.worker.leader import Leader
 from laxity.worker.mlflow_tracking import PATIENCE, Point, Tracker
 from laxity.worker.progress import TrainingState
-from laxity.worker.reports import Outbox
+from laxity.worker.reports import ReportChannel
 from laxity.worker.shards import shard
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
 from laxity.worker.state import States
@@ -88,7 +88,7 @@ class Training:
             termination=termination,
             total=assignment.epochs or 0,
         )
-        self.outbox: Outbox | None = None
+        self.outbox: ReportChannel | None = None
         self.tracker: Tracker | None = None
         self._active_run: ActiveRun | None = None
         self._role: Leader | Follower | None = None
@@ -117,7 +117,7 @@ class Training:
     def _open_outbox(self) -> None:
         assignment = self._course.assignment
         if assignment.folder is not None:
-            self.outbox = Outbox(
+            self.outbox = ReportChannel(
                 assignment.folder,
                 file=assignment.reports_file,
                 job=assignment.job,

@@ -141,8 +141,10 @@ def _end_refused(job: Json, now: float) -> Tending | None:
     if asks_again or jobs.count_leaving(job, (), 0):
         return None
     message = refused.reason.text[:LONGEST_REASON]
-    told = f"this run of a CronJob ends refused: {message}"
-    return Tending(failure_patch(job, names.REFUSED, message, now=now), "refused_run_ended", told)
+    event_text = f"this run of a CronJob ends refused: {message}"
+    return Tending(
+        failure_patch(job, names.REFUSED, message, now=now), "refused_run_ended", event_text
+    )
 
 
 def _is_of_cron_job(job: Json) -> bool:
@@ -180,12 +182,12 @@ def failure_patch(job: Json, why: str, words: str, *, now: float) -> Patch:
     The job controller ends what pods it has, and then says Failed in the words of FailureTarget. It
     wants a start time, also of a Job that has never run.
     """
-    at = format_rfc3339(int(now))
+    now_text = format_rfc3339(int(now))
     target = {
-        "type": TARGET, "status": "True", "reason": why, "message": words, "lastTransitionTime": at,
+        "type": TARGET, "status": "True", "reason": why, "message": words, "lastTransitionTime": now_text,
     }  # fmt: skip
     others = json_tree.list_at(job, "status", "conditions")
-    start = json_tree.get_in(job, "status", "startTime") or at
+    start = json_tree.get_in(job, "status", "startTime") or now_text
     body = {
         "metadata": {"annotations": {names.REASON: words}},
         "status": {"startTime": start, "conditions": [*others, target]},

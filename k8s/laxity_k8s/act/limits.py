@@ -57,8 +57,8 @@ class Limits:
             level = self._read_labels(job).get(ENFORCED, LEVELS[0])
         except (ApiError, QoSError):
             return ""
-        found = _find_security_errors(json_tree.mapping_at(job, "spec", "template"), level)
-        return found[0].problems[0][1] if found else ""
+        errors = _find_security_errors(json_tree.mapping_at(job, "spec", "template"), level)
+        return errors[0].problems[0][1] if errors else ""
 
     def check_class(self, job: Json, notes: Json) -> None:
         """QoSError if the Job with these annotations is of a class above its namespace's."""

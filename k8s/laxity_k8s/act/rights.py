@@ -8,7 +8,7 @@ import logging
 from typing import Final
 
 from laxity_k8s.act.events import EventWriter, own_pod
-from laxity_k8s.cluster_api import FORBIDDEN, Outcome
+from laxity_k8s.cluster_api import FORBIDDEN, PatchResult
 from laxity_k8s.lease import own_namespace
 
 LOG: Final = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class Rights:
         self._events = events
         self._without: set[str] = set()
 
-    def note_outcome(self, outcome: Outcome) -> None:
+    def note_outcome(self, outcome: PatchResult) -> None:
         """Note what became of a patch of a Job that was refused or done."""
         namespace = outcome.patch.id.partition("/")[0]
         if outcome.ok:
@@ -40,14 +40,14 @@ class Rights:
             self._events.add_event(own_pod(), "namespace_not_bound", message, warning=True)
 
 
-def refusal_text(outcome: Outcome) -> str:
+def refusal_text(outcome: PatchResult) -> str:
     """Why the patch of a Job was refused: what to do where rights are missing, else the server's words."""
     if not _is_without_right(outcome):
         return outcome.message
     return no_rights(outcome.patch.id.partition("/")[0], own_namespace())
 
 
-def _is_without_right(outcome: Outcome) -> bool:
+def _is_without_right(outcome: PatchResult) -> bool:
     return outcome.status == FORBIDDEN and NO_RIGHT in outcome.message
 
 

@@ -20,8 +20,8 @@ from laxity_k8s.cluster_api import (
     ApiError,
     ClusterApi,
     Json,
-    Outcome,
     Patch,
+    PatchResult,
 )
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.conditions import is_finished
@@ -83,7 +83,7 @@ class Sender:
     def write_corrections(self, found: Sequence[Tending]) -> None:
         """What Jobs need before they are decided on, and the news about it."""
         news = {correction.patch.id: correction for correction in found}
-        refused: list[Outcome] = []
+        refused: list[PatchResult] = []
         for done in [*self.send_all([correction.patch for correction in found], refused), *refused]:
             correction = news[done.patch.id]
             with self._mirror.lock:
@@ -96,8 +96,8 @@ class Sender:
             self._events.add_event(job, code, text)
 
     def send_all(
-        self, patches: Iterable[Patch], refused: list[Outcome] | None = None
-    ) -> list[Outcome]:
+        self, patches: Iterable[Patch], refused: list[PatchResult] | None = None
+    ) -> list[PatchResult]:
         """Outcomes that went well; most others lost a race, and the next cycle sees who won.
 
         Those of Jobs that the API server refuses are put into `refused`.
@@ -134,7 +134,7 @@ class Sender:
         with self._mirror.lock:
             return self._seal.seal_patch(patch, self._mirror.jobs.get(patch.id))
 
-    def _send_again(self, first: Outcome) -> Outcome:
+    def _send_again(self, first: PatchResult) -> PatchResult:
         """What became of a patch in the end; the mirror knows it."""
         outcome = self._once_more(first) if first.status == CONFLICT else first
         if _is_refused(outcome):
@@ -149,7 +149,7 @@ class Sender:
             self.unsure |= outcome.may_have_landed
         return outcome
 
-    def _once_more(self, lost: Outcome) -> Outcome:
+    def _once_more(self, lost: PatchResult) -> PatchResult:
         """Send a patch again if only the Job's status moved: what was decided on still holds."""
         latest = self._read_latest(lost.patch)
         if (
@@ -174,6 +174,6 @@ class Sender:
         return latest
 
 
-def _is_refused(outcome: Outcome) -> bool:
+def _is_refused(outcome: PatchResult) -> bool:
     """Refused for what the Job is, or by who is asked about its changes."""
     return outcome.patch.kind == "jobs" and outcome.status in REFUSED

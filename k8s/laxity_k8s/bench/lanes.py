@@ -30,8 +30,8 @@ from laxity_k8s.cluster_api import (
     Json,
     Kind,
     Listing,
-    Outcome,
     Patch,
+    PatchResult,
     Watch,
     ignore_cut,
 )
@@ -208,7 +208,7 @@ class Narrowed:
 
         return self._api.watch(kind, since=since, on_change=pass_on, on_cut=on_cut)
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
         answers = self._api.patch_many(patches)
         self.acked_at, self.cpu_at = time.perf_counter(), time.process_time()
         outcomes = tuple(answers)

@@ -21,12 +21,21 @@ import uvloop
 
 from laxity_k8s.act.limits import Limits
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
-from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
+from laxity_k8s.cluster_api import (
+    ApiError,
+    Change,
+    Json,
+    Kind,
+    Listing,
+    Patch,
+    PatchResult,
+    ignore_cut,
+)
 from laxity_k8s.http.paths import collection_path, object_path, whole_items
 from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.http.watch_thread import WatchThread
-from laxity_k8s.lease import Lease, Pace, own_namespace, replica_name
+from laxity_k8s.lease import Lease, LeaseTimings, own_namespace, replica_name
 from laxity_k8s.objects.seal import Seal, open_seal
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Reports
@@ -118,7 +127,7 @@ class KubernetesApi:
         answer: Json = orjson.loads(self._wait_for(self._send_patch(patch, lambda: True)))
         return answer
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
         """Patches that are still being made go out one by one; answers are read when asked for."""
         return map(_outcome_of, self._wait_for(self._patch_all(iter(patches))))
 
@@ -241,13 +250,13 @@ class KubernetesApi:
         self._loop.close()
 
 
-def _outcome_of(one: Sent) -> Outcome:
+def _outcome_of(one: Sent) -> PatchResult:
     if one.error is not None:
-        return Outcome(one.patch, one.error.status, message=str(one.error))
+        return PatchResult(one.patch, one.error.status, message=str(one.error))
     try:
-        return Outcome(one.patch, 200, orjson.loads(one.answer))
+        return PatchResult(one.patch, 200, orjson.loads(one.answer))
     except orjson.JSONDecodeError as error:  # of somebody in between: it may have landed
-        return Outcome(one.patch, 0, message=f"the answer is no JSON: {error}")
+        return PatchResult(one.patch, 0, message=f"the answer is no JSON: {error}")
 
 
 class _Brief:
@@ -281,7 +290,7 @@ def open_lease(world: LiveCluster, *, lease_s: float) -> Lease:
     """A campaign for acting on this cluster; the world sends no decision without the lease."""
     api = world.api
     assert isinstance(api, KubernetesApi)  # noqa: S101 - `open_world` of this module made it
-    pace = Pace(lease_s)
+    pace = LeaseTimings(lease_s)
     lease = Lease(
         _Brief(api, pace.retry_s),
         namespace=own_namespace(),

@@ -20,7 +20,16 @@ from laxity.job.accelerators import GPU
 from laxity.private_files import private_folder
 from laxity_k8s import json_tree
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
-from laxity_k8s.cluster_api import ApiError, Change, Json, Kind, Listing, Outcome, Patch, ignore_cut
+from laxity_k8s.cluster_api import (
+    ApiError,
+    Change,
+    Json,
+    Kind,
+    Listing,
+    Patch,
+    PatchResult,
+    ignore_cut,
+)
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.admission import admit_job, apply_patch, with_status
 from laxity_k8s.local.kubelet import Kit
@@ -109,7 +118,7 @@ class LocalCluster:
                 raise ApiError(message, status=409)
             return self.rows.put(patch.kind, merge_patch(old, patch))
 
-    def patch_many(self, patches: Iterable[Patch]) -> Iterable[Outcome]:
+    def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
         return [self._outcome(patch) for patch in patches]
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
@@ -164,14 +173,14 @@ class LocalCluster:
         self.rows.close()
         os.close(self._lock)
 
-    def _outcome(self, patch: Patch) -> Outcome:
+    def _outcome(self, patch: Patch) -> PatchResult:
         try:
             made = self._guard(patch.id, self.patch, patch)
         except ApiError as error:
-            return Outcome(patch, error.status, None, str(error))
+            return PatchResult(patch, error.status, None, str(error))
         if made is None:
-            return Outcome(patch, 422, None, self._guard.problems[patch.id])
-        return Outcome(patch, 200, made)
+            return PatchResult(patch, 422, None, self._guard.problems[patch.id])
+        return PatchResult(patch, 200, made)
 
     def _lay_out(self, nodes: Mapping[str, int]) -> None:
         """The nodes as they were asked for; those of an earlier time are gone."""

@@ -147,7 +147,7 @@ def build_row(
 ) -> Job:
     """The row of a Job that declares `spec`; other arguments as in `job_row`."""
     state, annotations = read_status(job), json_tree.annotations_of(job)
-    submitted_at, claimed_at = submitted_at_of(job, spec), submission_claim(spec)
+    submitted_at, claimed_at = submission_instant(job, spec), submission_claim(spec)
     workers = current_width(job)
     heard = workers > 0 and (report.since >= (state.resumed_at or 0.0) or report.formed > 0)
     stop = parse_mapping(annotations.get(names.STOP))
@@ -159,7 +159,7 @@ def build_row(
         submitted_at=submitted_at,
         deadline_at=spec.qos.deadline_at(counts_from(claimed_at, creation_instant(job))),
         service_class=spec.qos.service_class,
-        widths=allowed_widths(spec.qos, job, largest),
+        widths=find_allowed_widths(spec.qos, job, largest),
         gpus_per_worker=spec.qos.gpus_per_worker,
         workers=workers,
         nodes=find_places(job, own, workers),
@@ -200,7 +200,7 @@ def _read_progress(job: Json, report: Report) -> Progress:
     return progress if done == progress.epochs_done else replace(progress, epochs_done=done)
 
 
-def submitted_at_of(job: Json, spec: TrainingSpec) -> float:
+def submission_instant(job: Json, spec: TrainingSpec) -> float:
     """When the Job took its place in the queue."""
     return queue_instant(submission_claim(spec), creation_instant(job))
 
@@ -214,7 +214,7 @@ def creation_instant(job: Json) -> float:
     return instant_at(json_tree.get_in(job, "metadata", "creationTimestamp")) or 0.0
 
 
-def allowed_widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
+def find_allowed_widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
     """What the user allows and the cluster holds; without a word, powers of two up to that.
 
     A width that runs is among them also where the cluster has become smaller.

@@ -104,8 +104,8 @@ def has_failed(pod: Json) -> bool:
 
 def worker_failure(pod: Json) -> str:
     """Why a worker failed: its exit code or signal, and the last line that it wrote."""
-    found = json_tree.list_at(pod, "status", "containerStatuses")
-    ends: list[Json] = [json_tree.mapping_at(status, "state", "terminated") for status in found]
+    statuses = json_tree.list_at(pod, "status", "containerStatuses")
+    ends: list[Json] = [json_tree.mapping_at(status, "state", "terminated") for status in statuses]
     end = next((status for status in ends if status.get("exitCode")), {})
     lines = [line.strip() for line in str(end.get("message") or "").splitlines() if line.strip()]
     killed = kill_reason(end)  # from outside: what it wrote last is not why

@@ -86,7 +86,7 @@ def find_unplaced(
     `groups` have workers that were not seen, `over` are GPUs more than a site has.
     """
     for group in sorted(groups):
-        yield Unplaced(entries[group].unseen_gpus, _allowed_sites(entries[group], sites))
+        yield Unplaced(entries[group].unseen_gpus, _find_allowed_sites(entries[group], sites))
     for name, gpus in sorted(over.items()):
         left = gpus
         for group in sorted(entries):
@@ -94,10 +94,10 @@ def find_unplaced(
             moved = min(left, entry.sent[name])
             if moved > 0:
                 left -= moved
-                yield Unplaced(moved, _allowed_sites(entry, sites))
+                yield Unplaced(moved, _find_allowed_sites(entry, sites))
 
 
-def _allowed_sites(entry: Entry, sites: Iterable[str]) -> frozenset[str]:
+def _find_allowed_sites(entry: Entry, sites: Iterable[str]) -> frozenset[str]:
     """Sites where its pods may be: on any machine, it is its own kind of accelerator."""
     resource = entry.asks.resource
     if entry.may is None:

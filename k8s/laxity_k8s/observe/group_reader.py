@@ -115,7 +115,7 @@ class GroupReader:
     ) -> Entry:
         busy = jobs.pods_busy(all_pods)
         if job is None or not jobs.is_live(job):
-            return self._ended(group, job, all_pods, busy)
+            return self._read_ended(group, job, all_pods, busy)
         uid, own = str(job["metadata"].get("uid")), own_pods(job, all_pods)
         entry = Entry(uid, None, read_status(job), busy, report, FOREVER)
         if problem := self.rejections.problem(job, now):
@@ -130,7 +130,7 @@ class GroupReader:
         count_missing(entry, job, entry.row.nodes, entry.row.gpus_per_worker, own)
         return entry
 
-    def _ended(
+    def _read_ended(
         self, group: str, job: Json | None, all_pods: list[Json], busy: Counter[str]
     ) -> Entry:
         self._forget_job(group)
@@ -156,7 +156,7 @@ class GroupReader:
             entry.report,
             largest=self._largest(job, entry.asks),
             due_at=due_at,
-            displaced=self._displaced(group, job, own, had_time=due_at <= now),
+            displaced=self._find_displaced(group, job, own, had_time=due_at <= now),
             now=now,
             eligible=self._eligible.name_of(entry.asks),
         )
@@ -170,7 +170,7 @@ class GroupReader:
         if row.workers and due_at > now:
             entry.due_at = min(entry.due_at, due_at)
 
-    def _displaced(
+    def _find_displaced(
         self, group: str, job: Json, own: list[Json], *, had_time: bool
     ) -> Mapping[int, str]:
         """Workers that cannot come back, by number. Where all have run, the start did not fail."""

@@ -47,8 +47,8 @@ class MovedPromises:
         (move,) = moves
         if not isinstance(move, Promised) or move.reason.code != CODE:
             return False
-        known = self._held.get(row.id)
-        since = now if known is None else known.since
+        held = self._held.get(row.id)
+        since = now if held is None else held.since
         if now >= since + WITHIN_S:
             return False
         self._held[row.id] = Moved(_read_verdict(job), move, since)
@@ -105,8 +105,8 @@ class MovedPromises:
 
 def _find_move(written: Promise, decision: Promised) -> Promised:
     promise = decision.promise
-    why = reason(CODE, moved_s=promise.p90_at - written.p90_at, p90_at=promise.p90_at)
-    return replace(decision, promise=replace(promise, reason=why), reason=why)
+    move_reason = reason(CODE, moved_s=promise.p90_at - written.p90_at, p90_at=promise.p90_at)
+    return replace(decision, promise=replace(promise, reason=move_reason), reason=move_reason)
 
 
 def _read_verdict(job: Json) -> str:

@@ -67,14 +67,14 @@ class Bounds:
             return BadJob(row.id, (problem,), put_off=True, code=CODE)
         is_refused = isinstance(row.verdict, Refusal)  # for its own reason: it does not start
         if not (row.workers or row.terminating_workers or row.asked or is_refused):
-            asked = demand_of(template)
+            demand = demand_of(template)
             if row.promise is not None:  # its accelerators are planned for when the quota has them
-                asked = {
+                demand = {
                     key: each
-                    for key, each in asked.items()
+                    for key, each in demand.items()
                     if key not in _list_accelerators(template)
                 }
-            room, resource = limits.find_room(asked, self._used.get(row.namespace, {}))
+            room, resource = limits.find_room(demand, self._used.get(row.namespace, {}))
             if room < widths[0]:
                 problem = (
                     f"quota {limits.left[resource][2]} of its namespace leaves no {resource}: "
@@ -95,12 +95,15 @@ class Bounds:
         }
         if not left:
             return None
-        seen: Counter[str] = Counter()
+        gpus_by_quota: Counter[str] = Counter()
         for row in rows:
-            seen[row.quota] += (row.workers + row.terminating_workers) * row.gpus_per_worker
+            gpus_by_quota[row.quota] += (
+                row.workers + row.terminating_workers
+            ) * row.gpus_per_worker
         return {
             name: int(
-                most - max(0.0, self._used.get(namespace, {}).get(resource, 0.0) - seen[name])
+                most
+                - max(0.0, self._used.get(namespace, {}).get(resource, 0.0) - gpus_by_quota[name])
             )
             for name, (namespace, resource, most) in left.items()
         }

@@ -74,10 +74,10 @@ class QuotaWatch:
             self._watches.append(self._follow(kind, since=since, on_change=self._take_change))
 
     def _take_change(self, change: Change) -> None:
-        known = change.type != "DELETED" and any(
-            _strip_status(change.object) in one for one in self.found
+        is_known = change.type != "DELETED" and any(
+            _strip_status(change.object) in specs for specs in self.found
         )
-        if change.type != "BOOKMARK" and not known:
+        if change.type != "BOOKMARK" and not is_known:
             self._changed.set()
 
 

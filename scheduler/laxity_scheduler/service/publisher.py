@@ -96,7 +96,8 @@ class Publisher:
         }
         self._last_reasons |= expected_times.last_reasons(plan)
         self._last_reasons |= {
-            job: LastReason(why.code, why.text) for job, why in self._world.left_out().items()
+            job: LastReason(left_out_reason.code, left_out_reason.text)
+            for job, left_out_reason in self._world.find_left_out().items()
         }
         cycle_input = CycleInput(
             manifests=self._world.jobs(),

@@ -149,11 +149,11 @@ def _row_writer(items: Sequence[Write]) -> Write:
 def _record_writer(record: type) -> Write:
     """Fields that count, in their order; those that have their default are left out."""
     hints = get_type_hints(record)
-    known = [field for field in fields(record) if field.compare]
-    names = tuple(field.name for field in known)
+    compared = [field for field in fields(record) if field.compare]
+    names = tuple(field.name for field in compared)
     values = attrgetter(*names) if len(names) > 1 else lambda row: (getattr(row, names[0]),)
     writers = tuple(_writer_for(hints[name]) for name in names)
-    defaults = tuple(_UNSET if field.default is MISSING else field.default for field in known)
+    defaults = tuple(_UNSET if field.default is MISSING else field.default for field in compared)
     texts = tuple(
         default if default is _UNSET else write(default)
         for default, write in zip(defaults, writers, strict=True)

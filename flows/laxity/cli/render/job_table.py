@@ -115,8 +115,8 @@ def job_cells(job: JobView, now: float) -> list[Text]:
         Text(state(job), style=STATE_STYLES.get(job.state, "")),
         Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "dim")),
         Text(clock(job.deadline_at, now)),
-        Text(expected_end(job, job.p50_at, now)),
-        Text(expected_end(job, job.p90_at, now)),
+        Text(format_expected_end(job, job.p50_at, now)),
+        Text(format_expected_end(job, job.p90_at, now)),
         _laxity(job),
         Text(width(job)),
         Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
@@ -159,7 +159,7 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def expected_end(job: JobView, at: float | None, now: float) -> str:
+def format_expected_end(job: JobView, at: float | None, now: float) -> str:
     if job.finished_at is not None:
         return clock(job.finished_at, now)
     return relative(at, now)

@@ -36,6 +36,7 @@ PLAINLY_READ: Final = {
     fields.DUE_AT: attrgetter("deadline_at"),
 }
 Found = TypeVar("Found")
+Steps = Sequence[tuple[float, int]]  # (seconds from now, workers from then on)
 OWN_WIDTHS: Final = attrgetter("workers", "formed", "resize_to")
 
 
@@ -233,6 +234,12 @@ class Frame:
         return self.column(fields.PROMISED_DUE_AT) >= self.now
 
     @property
+    def in_force_at(self) -> Floats:
+        """The deadline that was promised, else the one that is asked for."""
+        due_at = self.column(fields.PROMISED_DUE_AT)
+        return np.where(due_at > -FOREVER, due_at, self.column(fields.DUE_AT))
+
+    @property
     def epoch_s(self) -> Floats:
         """Seconds of an epoch at the present width (P90)."""
         total_s = self.levels("p90")[:, fields.TOTAL, fields.OWN]
@@ -250,7 +257,8 @@ class Frame:
     def remaining_s(self) -> Floats:
         """Seconds to the end at the present width (P90), of plain jobs; others: not a number."""
         rows, found = np.flatnonzero(self.plain), np.full(len(self.jobs), np.nan)
-        found[rows] = self._call(loops.present_s, "p90", rows)
+        own, at_once = np.full(len(rows), fields.OWN), np.zeros(len(rows))
+        found[rows] = self.rest_s(rows, own, at_once, "p90")
         return found
 
     def least_in_time(self, rows: Ints, left_s: Floats) -> tuple[Floats, Floats]:
@@ -268,9 +276,27 @@ class Frame:
         """Of these jobs: seconds to the end on each level; inf on those that one has not."""
         return self._call(loops.by_level_s, quantile, rows, self.levels(quantile).shape[2] - EXTRA)
 
-    def finish_s(self, rows: Ints, level: Ints, from_s: Floats, quantile: Quantile) -> Floats:
-        """Of these jobs: seconds to the end if each has one level from some time on."""
-        return self._call(loops.finishes_s, quantile, rows, level, from_s)
+    def levels_of(self, rows: Ints, workers: Ints) -> Ints:
+        """On which levels these jobs have so many workers, (len(rows), ...): the first that is so."""
+        known = self.levels("p90")[rows, fields.WIDTH]
+        known = known.reshape(len(rows), *[1] * (workers.ndim - 1), known.shape[1])
+        found: Ints = (known == workers[..., None]).argmax(axis=-1)
+        return found
+
+    def rest_s(self, rows: Ints, level: Ints, after_s: Floats, quantile: Quantile) -> Floats:
+        """Of these jobs: seconds to the end if each is to have one level `after_s` from now on."""
+        return self._call(loops.rests_s, quantile, rows, level, after_s)
+
+    def finish_s(self, rows: Ints, plans: Sequence[Steps], quantile: Quantile) -> Floats:
+        """Of these jobs: seconds to the end if each has these workers from these times on."""
+        many = np.array(list(map(len, plans)), dtype=np.int64)
+        from_s = np.zeros((len(rows), many.max(initial=1)))
+        workers = np.zeros(from_s.shape, dtype=np.int64)
+        for place, steps in enumerate(plans):
+            for step, (at_s, width) in enumerate(steps):
+                from_s[place, step], workers[place, step] = at_s, width
+        level = np.where(workers > 0, self.levels_of(rows, workers), fields.NOBODY)
+        return self._call(loops.finishes_s, quantile, rows, level, from_s, many)
 
     def times_s(self, quantile: Quantile) -> tuple[Floats, Floats, Floats]:
         """Of all: when it ends; when its epoch does, and when its GPUs are free if it is stopped."""

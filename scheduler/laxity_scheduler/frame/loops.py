@@ -124,12 +124,15 @@ def least_in_time(
     return width, end
 
 
-def present_s(table: Table, levels: Depths, rows: Ints, now: float) -> Floats:
-    """Of these rows: seconds to the end at the width that each has."""
+def rests_s(
+    table: Table, levels: Depths, rows: Ints, at: Ints, after_s: Floats, now: float
+) -> Floats:
+    """Of these rows: seconds to the end if each is to have one level `after_s` from now on."""
     found = np.empty(len(rows))
     for place in range(len(rows)):
         row = rows[place]
-        found[place] = rest_s(work_of(table[row], levels[row]), levels[row], OWN, now)
+        to = width_of(levels[row], at[place])
+        found[place] = remaining_s(work_of(table[row], levels[row]), to, after_s[place], now)
     return found
 
 
@@ -145,12 +148,12 @@ def by_level_s(table: Table, levels: Depths, rows: Ints, depth: int, now: float)
 
 
 def finishes_s(
-    table: Table, levels: Depths, rows: Ints, at: Ints, from_s: Floats, now: float
+    table: Table, levels: Depths, rows: Ints, at: Ints, from_s: Floats, many: Ints, now: float
 ) -> Floats:
-    """Of these rows: seconds to the end if each has one level from some time on."""
+    """Of these rows: seconds to the end if each has some levels, one after the other, (n, K)."""
     found = np.empty(len(rows))
     for place in range(len(rows)):
-        row, steps = rows[place], slice(place, place + 1)
+        row = rows[place]
         work = work_of(table[row], levels[row])
-        found[place] = end_s(work, levels[row], now, from_s[steps], at[steps], 1)
+        found[place] = end_s(work, levels[row], now, from_s[place], at[place], many[place])
     return found

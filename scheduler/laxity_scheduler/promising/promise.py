@@ -9,31 +9,41 @@ stands, and its deadline stays the one in force (`plan.verdict_after`). A job th
 promise is not refused but told a forecast: it runs on as soft.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from laxity_profiler.estimate import Predictor
 from laxity_profiler.model_key import model_of
 from laxity_scheduler.eligibility import misfit_reason
+from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.curve import Quantile
+from laxity_scheduler.frame.fields import ASKED, DUE_AT, WORKERS
 from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.model.verdict import Forecast, Offer, Promise, Refusal, Runs, Verdict
-from laxity_scheduler.promising.claims import Terms, promised
-from laxity_scheduler.promising.queueing import (
-    Waiting,
-    expected_starts,
-    slack,
+from laxity_scheduler.model.verdict import (
+    Forecast,
+    Offer,
+    PendingPromise,
+    Promise,
+    Refusal,
+    Runs,
+    Verdict,
 )
+from laxity_scheduler.promising.claims import Terms, promised
+from laxity_scheduler.promising.queueing import Waiting, expected_starts
 from laxity_scheduler.promising.regions import count_fitting
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Claim, Share
 from laxity_scheduler.promising.waiting_table import WaitingTable, build_queue
 
 TERMS: Final = Terms()
-PROBE_EPOCHS: Final = 2
 MOST_WIDTH_OFFERS: Final = 8
+QUANTILES: Final[tuple[Quantile, Quantile]] = ("p50", "p90")
 
 
 def judge(state: ClusterState, job: Job, predictor: Predictor, *, terms: Terms = TERMS) -> Verdict:
@@ -84,10 +94,10 @@ class Judge:
     def forecast(self, job: Job) -> Forecast:
         """When it will be done, if all goes as predicted."""
         if job.workers:
-            return forecast_of(job, self.forecasts, 0.0)
+            return forecasts_of([job], self.forecasts, [0.0], [0])[0]
         queue = self._queue(job)
         starts = expected_starts(queue, self.reservations, self.state)
-        return forecast_of(job, self.forecasts, starts[job.id])
+        return forecasts_of([job], self.forecasts, [starts[job.id]], [0])[0]
 
     def _queue(self, newcomer: Job) -> list[Waiting]:
         others = (job for job in self.state.queued if job.id != newcomer.id)
@@ -96,36 +106,60 @@ class Judge:
         return build_queue(table, jobs, self.reservations)
 
 
-def forecast_of(job: Job, forecasts: Forecasts, starts_s: float, *, workers: int = 0) -> Forecast:
-    """The forecast of a job that starts so many seconds from now; on the width it would choose."""
-    if job.workers:
-        p50_s, p90_s = forecasts.trajectory_s(job, "p50"), forecasts.trajectory_s(job)
-    else:
-        width = workers or slack(job, forecasts)[1]
-        p50_s = forecasts.rest_s(job, width, "p50", after_s=starts_s)
-        p90_s = forecasts.rest_s(job, width, after_s=starts_s)
-    now = forecasts.now
-    late_s = max(0.0, now + p90_s - job.deadline_at) if job.deadline_at < FOREVER else 0.0
-    code = "forecast_late" if late_s else "forecast"
-    return Forecast(
-        now + p50_s, now + p90_s, late_s, reason(code, p90_at=now + p90_s, late_s=late_s)
-    )
+def forecasts_of(
+    jobs: Sequence[Job], forecasts: Forecasts, starts_s: Sequence[float], workers: Sequence[int]
+) -> list[Forecast]:
+    """The forecasts of jobs that start so many seconds from now, or run.
+
+    On so many workers each; 0: on the width that it would choose, or has.
+    """
+    frame, now = forecasts.frame, forecasts.now
+    rows, width = frame.known_rows(jobs), np.array(workers, dtype=np.int64)
+    due_at, runs = frame.column(DUE_AT)[rows], frame.column(WORKERS)[rows] > 0.0
+    level, after_s = frame.levels_of(rows, width), np.where(runs, 0.0, starts_s)
+    level[runs], chooses = ASKED, ~runs & (width == 0)
+    left_s = frame.in_force_at[rows[chooses]] - now
+    level[chooses] = frame.slack_s(rows[chooses], left_s)[1]
+    p50_at, p90_at = (now + frame.rest_s(rows, level, after_s, q) for q in QUANTILES)
+    with np.errstate(invalid="ignore"):
+        late_s = np.where(due_at < FOREVER, np.maximum(0.0, p90_at - due_at), 0.0).tolist()
+    figures = zip(p90_at.tolist(), late_s, strict=True)
+    facts = [(("p90_at", p90), ("late_s", late)) for p90, late in figures]
+    codes = ["forecast_late" if late else "forecast" for late in late_s]
+    why = construct_many(Reason, codes, facts)
+    return construct_many(Forecast, p50_at.tolist(), p90_at.tolist(), late_s, why)
 
 
-def promise_of(job: Job, share: Share, deadline_at: float, forecasts: Forecasts) -> Promise:
-    """The promise that a share allows."""
-    now = forecasts.now
-    finish_at = now + share.finish_s
-    p50_at = min(finish_at, now + forecasts.finish_s(job, share.steps, "p50"))
-    late_s = finish_at - deadline_at
-    why = (
-        reason("promise_in_danger", p90_at=finish_at, late_s=late_s, workers=share.workers)
-        if late_s > 0.0
-        else reason("fits", p90_at=finish_at, slack_s=-late_s, workers=share.workers)
-    )
-    source = forecasts.curve(job).source
-    runs = runs_of(share, now) or ((finish_at, share.workers),)  # all its epochs are done
-    return Promise(deadline_at, p50_at, finish_at, runs, why, (source,))
+def promises_of(
+    jobs: Sequence[Job],
+    shares: Sequence[Share],
+    given: Sequence[PendingPromise],
+    forecasts: Forecasts,
+    reasons: Sequence[Reason | None],
+) -> list[Promise]:
+    """The promises that these shares allow; why, if there is nothing special to be said."""
+    frame, now = forecasts.frame, forecasts.now
+    p50_s = frame.finish_s(frame.known_rows(jobs), [share.steps for share in shares], "p50")
+    p90_at = [now + share.finish_s for share in shares]
+    due_at = [pending.deadline_at for pending in given]
+    fits = _fits(p90_at, due_at, [share.workers for share in shares])
+    why = [special or usual for special, usual in zip(reasons, fits, strict=True)]
+    runs = [
+        runs_of(share, now) or ((ends_at, share.workers),)  # all its epochs are done
+        for share, ends_at in zip(shares, p90_at, strict=True)
+    ]
+    p50_at = np.minimum(p90_at, now + p50_s).tolist()
+    rests_on = [pending.rests_on for pending in given]
+    return construct_many(Promise, due_at, p50_at, p90_at, runs, why, rests_on)
+
+
+def _fits(p90_at: Sequence[float], due_at: Sequence[float], workers: Sequence[int]) -> list[Reason]:
+    late_s = [ends_at - due for ends_at, due in zip(p90_at, due_at, strict=True)]
+    spare = [("late_s", late) if late > 0.0 else ("slack_s", -late) for late in late_s]
+    codes = ["promise_in_danger" if late > 0.0 else "fits" for late in late_s]
+    rows = zip(p90_at, spare, workers, strict=True)
+    facts = [(("p90_at", ends_at), fact, ("workers", width)) for ends_at, fact, width in rows]
+    return construct_many(Reason, codes, facts)
 
 
 def runs_of(share: Share, now: float) -> Runs:
@@ -170,8 +204,9 @@ class _Case:
         if share is None:
             return self._no_room(claim)
         forecasts = self.reservations.forecasts
-        promise = promise_of(self.job, share, self.job.deadline_at, forecasts)
-        return replace(promise, rests_on=promise.rests_on + others)
+        source = forecasts.curve(self.job).source
+        given = PendingPromise(self.job.deadline_at, (source, *others))
+        return promises_of([self.job], [share], [given], forecasts, [None])[0]
 
     def _impossible(self) -> Refusal | None:
         """What no order of claims can change."""

@@ -45,7 +45,10 @@ class Share:
     @property
     def workers(self) -> int:
         """The first width that is not 0."""
-        return next((workers for _, workers in self.steps if workers), 0)
+        for _, workers in self.steps:
+            if workers:
+                return workers
+        return 0
 
     @property
     def widest(self) -> int:

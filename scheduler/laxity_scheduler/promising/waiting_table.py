@@ -95,8 +95,7 @@ class WaitingTable:
     @cached_property
     def in_force_at(self) -> Floats:
         """The deadline that was promised, else the one that is asked for."""
-        due_at = self.column(PROMISED_DUE_AT)
-        return np.where(due_at > -FOREVER, due_at, self.column(DUE_AT))
+        return self.frame.in_force_at[self.rows]
 
     @cached_property
     def by_id(self) -> Ints:

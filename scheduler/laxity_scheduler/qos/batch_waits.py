@@ -59,10 +59,5 @@ def kept_out(bargain: Bargain, ones: Sequence[Waiting], rest: Profile | None) ->
     slack_s = np.array([one.slack_s for one in ones])
     window_s = np.maximum(0.0, table.column(DUE_AT)[at] - table.column(SUBMITTED_AT)[at])
     out &= ~soft | (slack_s >= bargain.rules.theta * window_s)
-    queued_at = np.array([one.job.queued_at for one in ones])
-    mean_s = table.total_s("mean")[at, 0]
-    runs_s = terms.ageing_runs * np.where(mean_s < FOREVER, mean_s, 0.0)
-    bargain.wake_first((queued_at + np.maximum(terms.ageing_s, runs_s))[out])
-    bargain.wake_first(bargain.now + slack_s[out & soft])
     flags: list[bool] = out.tolist()
     return flags

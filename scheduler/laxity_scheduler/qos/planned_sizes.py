@@ -1,29 +1,18 @@
 """Hundreds of running promised jobs beside their plans: who has what is planned, and who has not.
 
-`sizing.defend` and `policies.qos` ask each promised job whether it is as planned, and nearly always
-it is. Here columns answer, where claims are planned over time.
+`sizing.defend` asks each promised job whether it is as planned, and nearly always it is. Here columns
+answer, where claims are planned over time.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import fields
-from laxity_scheduler.frame.arrays import Bools, Ints
-from laxity_scheduler.frame.fields import (
-    DUE_AT,
-    PROMISED_DUE_AT,
-    PROMISED_P90_AT,
-    SUBMITTED_AT,
-    TROUBLED,
-    WORKERS,
-)
-from laxity_scheduler.frame.frame import Frame
-from laxity_scheduler.frame.kernels import TINY_S
+from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.promising.lazy_shares import Outline
 from laxity_scheduler.qos.bargain import Bargain
 
 
@@ -47,8 +36,7 @@ def defended(bargain: Bargain) -> Defended | None:
         return None
     formed = _formed(bargain, claims, frame.table[rows])
     rows, jobs = rows[formed], [claims[at] for at in np.flatnonzero(formed).tolist()]
-    due_at = frame.column(PROMISED_DUE_AT)[rows]
-    due_at = np.where(due_at > -FOREVER, due_at, frame.column(DUE_AT)[rows])
+    due_at = frame.in_force_at[rows]
     slack_s, _ = frame.slack_s(rows, due_at - bargain.now)
     names, late = [job.id for job in jobs], reservations.late
     plans = reservations.shares.outline(names, due_s=reservations.reach_s)
@@ -87,36 +75,3 @@ def _last_epoch_s(table: Floats, levels: Floats) -> Floats:
     epoch_s = levels[:, fields.TOTAL, fields.FORMED] / np.maximum(1.0, left)
     found: Floats = (left - 0.99) * epoch_s
     return found
-
-
-def as_told(bargain: Bargain, frame: Frame, told: Collection[str]) -> Bools:
-    """Which promises of waiting jobs stand as they were said, (n,): planned to end about then.
-
-    Those that were `told` something in this decision are not among them.
-    """
-    reservations = bargain.reservations
-    found = np.zeros(len(frame.jobs), dtype=np.bool_)
-    due_at, waits = frame.column(PROMISED_DUE_AT), frame.column(WORKERS) == 0.0
-    rows = np.flatnonzero(waits & (due_at >= frame.now) & (frame.column(TROUBLED) == 0.0))
-    if reservations.roomy or not len(rows):
-        return found
-    names = [job.id for job in frame.at(rows)]
-    plans = reservations.shares.outline(names)
-    apart = {*bargain.starts, *bargain.newly, *told}
-    stands = np.array([name not in apart for name in names], dtype=np.bool_)
-    stands &= (plans.workers > 0) & (frame.table[rows, fields.LEFT] > 0.0)
-    finish_s, due_at = plans.finish_s, due_at[rows]
-    with np.errstate(invalid="ignore"):
-        stands &= finish_s - (due_at - frame.now) <= _two_slots_s(bargain, plans)
-        moved_s = np.abs(frame.now + finish_s - frame.column(PROMISED_P90_AT)[rows])
-        stands &= moved_s <= bargain.rules.moved * (due_at - frame.column(SUBMITTED_AT)[rows])
-    found[rows[stands]] = True
-    return found
-
-
-def _two_slots_s(bargain: Bargain, plans: Outline) -> Floats:
-    """As `policies.qos._tolerance_s`."""
-    profile = bargain.reservations.profile()
-    slot: Ints = np.searchsorted(profile.edges, plans.starts_s + TINY_S, side="right") - 1
-    slot = np.minimum(np.clip(slot, 0, len(profile.free) - 1), len(profile.marks) - 3)
-    return 2.0 * (profile.edges[slot + 1] - profile.edges[slot])

@@ -7,21 +7,28 @@ cannot wait, running jobs are told to stop at the end of their epochs, cheapest 
 
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from laxity_scheduler.allocation.victims import Need, Victim, gpus_freed_by, gpus_of
 from laxity_scheduler.capacity.ledger import may_ever_start
+from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.fields import WAITING
-from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.model.reasons import Reason, reason
-from laxity_scheduler.promising.queueing import RANKS, Waiting, ages_at, slack
+from laxity_scheduler.promising.queueing import RANKS, Waiting, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile
 from laxity_scheduler.promising.waiting_table import build_queue
 from laxity_scheduler.qos.bargain import Bargain, Start
-from laxity_scheduler.qos.batch_starts import start_claimed, start_others
 from laxity_scheduler.qos.batch_waits import LOOK_AGAIN_S, kept_out, planned_later
 from laxity_scheduler.qos.donors import carry_out, choose
+from laxity_scheduler.qos.start_widths import (
+    claimed_tries,
+    start_reasons,
+    unclaimed_tries,
+    wake_for_unclaimed,
+)
 from laxity_scheduler.qos.yielding import make_way
 
 
@@ -64,21 +71,13 @@ class Starts:
 
     def first(self) -> None:
         """Jobs with a claim: those that are planned to start now before those that must wait."""
-        bargain = self._bargain
         claimed = self.queue[: self._claims]
         waits = [False] * len(claimed)
         if not self._reservations.roomy:
-            claimed, waits = planned_later(bargain, claimed)
-        begun = start_claimed(bargain, claimed)
-        for one, plainly in zip(claimed[begun:], waits[begun:], strict=True):
-            if plainly:
-                bargain.blocked.append(one)
-            else:
-                self._claimed(one)
-
-    def _starts_now(self, job: Job) -> bool:
-        share = self._reservations.shares.get(job.id)
-        return share is not None and share.workers_now > 0
+            claimed, waits = planned_later(self._bargain, claimed)
+        tries = claimed_tries(self._bargain, claimed)
+        for one in self._start_in_order(claimed, tries, waits, [True] * len(claimed)):
+            self._hold_claimed(one)
 
     def yields(self) -> None:
         """Promised jobs that, as planned, make way for others and start again later, in time."""
@@ -87,61 +86,84 @@ class Starts:
     def others(self) -> None:
         """Jobs without one."""
         others = self.queue[self._claims :]
-        others = others[start_others(self._bargain, others) :]
-        for one, out in zip(others, kept_out(self._bargain, others, self._rest), strict=True):
-            if out:
-                self._bargain.blocked.append(one)
-            else:
-                self._unclaimed(one)
+        wake_for_unclaimed(self._bargain, others)
+        tries, out = (
+            unclaimed_tries(self._bargain, others),
+            kept_out(self._bargain, others, self._rest),
+        )
+        for one in self._start_in_order(
+            others, tries, out, [one.job.preemptible for one in others]
+        ):
+            self._hold_unclaimed(one)
 
-    def _claimed(self, one: Waiting) -> None:
-        if self._start(one, self._claimed_widths(one)):
-            return
+    def _start_in_order(
+        self, ones: Sequence[Waiting], tries: Ints, waits: Sequence[bool], together: Sequence[bool]
+    ) -> Iterator[Waiting]:
+        """Start what fits, and yield who does not, unless it `waits` anyway; each in its turn.
+
+        Those that may start `together` are placed at once, twice as many each time.
+        """
+        done, most = 0, len(ones)
+        while done < len(ones):
+            many = 1
+            if self._bargain.starts_at_once and together[done]:
+                ahead = together[done : done + most]
+                many = ahead.index(False) if False in ahead else len(ahead)
+            mine = slice(done, done + many)
+            started = 0 if waits[done] else self._start(ones[mine], tries[mine])
+            done, most = done + started, 2 * many if started == many else 1
+            if started < many:
+                self._bargain.blocked.append(ones[done])
+                if not waits[done]:
+                    yield ones[done]
+                done += 1
+
+    def _start(self, ones: Sequence[Waiting], tries: Ints) -> int:
+        """Start the first of these, each on its first width that fits; how many until one has none."""
+        bargain, jobs = self._bargain, [one.job for one in ones]
+        claimed = _claimed(ones[0])
+        if not claimed and not self._leaves_claims(jobs[0]):
+            return 0
+        if bargain.starts_at_once:
+            sizes = np.array([job.gpus_per_worker for job in jobs], dtype=np.int64)
+            placed = bargain.sites.place_all(bargain.ledger, jobs, tries, sizes, claimed=claimed)
+        else:
+            placed = self._place_held(ones[0], tries[0].tolist())
+        started, widths = ones[: len(placed)], list(map(len, placed))
+        if started:
+            reasons = start_reasons(bargain, started, widths, tries[: len(placed)])
+            starts = map(Start, started, widths, placed, reasons)
+            bargain.starts.update(zip([job.id for job in jobs], starts, strict=False))
+        if not claimed:
+            for job, width in zip(jobs, widths, strict=False):
+                self._count(job, width)
+        return len(placed)
+
+    def _place_held(self, one: Waiting, widths: Sequence[int]) -> list[tuple[str, ...]]:
+        """Its nodes on the first of these widths that fits; its holds count for it alone."""
         bargain, job = self._bargain, one.job
-        bargain.blocked.append(one)
-        if self._can_wait(one):
-            if self._reservations.roomy:
-                # where its quota is used up free GPUs help it no sooner: others may have them
-                most = bargain.sites.quota_left(job) // job.gpus_per_worker
-                self._set_aside(job, int(min(one.workers, most)))
-            return
-        self._displace(one)
-
-    def _claimed_widths(self, one: Waiting) -> list[int]:
-        """The least width in time with a margin, without, then narrower if it may grow later."""
-        job, bargain = one.job, self._bargain
-        curve = self._forecasts.curve(job)
-        if one.rank == "aged":
-            return [curve.least] if self._reservations.roomy or self._starts_now(job) else []
-        left_s = bargain.left_s(job)
-        share = self._reservations.shares.get(job.id)
-        if share is None or (not self._reservations.roomy and not share.workers_now):
-            return []  # the free GPUs are for promises that are due before
-        rests = {width: self._forecasts.rest_s(job, width) for width in curve.widths}
-        safe = [width for width in rests if rests[width] <= (1.0 - bargain.rules.margin) * left_s]
-        in_time = [width for width in rests if rests[width] <= left_s + TINY_S]
-        if not in_time:
-            best = min(rests, key=lambda width: rests[width])
-            return [width for width in reversed(curve.widths) if width <= best]
-        widths = [*safe[:1], *in_time[:1]]
-        if self._bargain.grows and share.workers_now and share.workers_now < in_time[0]:
-            widths.append(share.workers_now)
-        return widths
-
-    def _start(self, one: Waiting, widths: list[int]) -> bool:
-        """Place it on the first of these widths that fits; its holds count for it alone."""
-        ledger, job = self._bargain.ledger, one.job
-        ledger.open_holds(job.id)
-        sites, claimed = self._bargain.sites, _claimed(one)
-        for width in widths:
+        bargain.ledger.open_holds(job.id)
+        for width in filter(None, widths):
             hold_s = self._hold_s(one, width)
-            nodes = sites.place(ledger, job, width, hold_s, claimed=claimed)
+            nodes = bargain.sites.place(bargain.ledger, job, width, hold_s, claimed=_claimed(one))
             if nodes is not None:
-                why = _why(one, width, widths, self._bargain)
-                self._bargain.starts[job.id] = Start(one, width, nodes, why)
-                return True
-        ledger.close_holds(job.id)
-        return False
+                return [nodes]
+        bargain.ledger.close_holds(job.id)
+        return []
+
+    def _hold_claimed(self, one: Waiting) -> None:
+        """Keep free what a blocked job with a claim will need, or have others stopped for it."""
+        if not self._can_wait(one):
+            self._displace(one)
+        elif self._reservations.roomy:
+            # where its quota is used up free GPUs help it no sooner: others may have them
+            most = self._bargain.sites.quota_left(one.job) // one.job.gpus_per_worker
+            self._set_aside(one.job, int(min(one.workers, most)))
+
+    def _hold_unclaimed(self, one: Waiting) -> None:
+        """The same for a soft one that is about to be late; the others wait."""
+        if one.rank == "soft" and one.slack_s < self._bargain.rules.theta * _window_s(one.job):
+            self._displace_for_soft(one)
 
     def _can_wait(self, one: Waiting) -> bool:
         """Whether it needs nobody to stop yet; who is planned to start later is not asked."""
@@ -240,22 +262,6 @@ class Starts:
                 gpus -= freed
         return gpus
 
-    def _unclaimed(self, one: Waiting) -> None:
-        bargain, job = self._bargain, one.job
-        bargain.wake(ages_at(job, self._forecasts, bargain.rules.terms))
-        widths = [one.workers]
-        least = self._forecasts.curve(job).least
-        if one.rank == "soft":
-            bargain.wake(bargain.now + one.slack_s)
-            if bargain.grows and least < one.workers:
-                widths.append(least)
-        if self._leaves_claims(job, least) and self._start(one, widths):
-            self._count(job, bargain.starts[job.id].workers)
-            return
-        bargain.blocked.append(one)
-        if one.rank == "soft" and one.slack_s < bargain.rules.theta * _window_s(job):
-            self._displace_for_soft(one)
-
     def _displace_for_soft(self, one: Waiting) -> None:
         """Stop best-effort jobs for a soft one that is about to be late, if it gains by that."""
         bargain, job = self._bargain, one.job
@@ -280,8 +286,9 @@ class Starts:
             left = self._set_aside(job, one.workers)
             bargain.keep_parts(need, gpus_freed_by(chosen), left)
 
-    def _leaves_claims(self, job: Job, workers: int) -> bool:
+    def _leaves_claims(self, job: Job) -> bool:
         """Whether claims are kept although this job starts: it can be stopped before they need it."""
+        workers = self._forecasts.curve(job).least
         gpus = workers * job.gpus_per_worker
         if self._rest is None:
             return job.preemptible or gpus <= self._spare
@@ -322,18 +329,3 @@ def _claimed(one: Waiting) -> bool:
 
 def _window_s(job: Job) -> float:
     return max(0.0, job.deadline_at - job.submitted_at)
-
-
-def _why(one: Waiting, width: int, widths: list[int], bargain: Bargain) -> Reason:
-    job = one.job
-    if one.rank == "aged":
-        limit_s = ages_at(job, bargain.forecasts, bargain.rules.terms) - job.queued_at
-        return reason("aged", waited_s=bargain.now - job.queued_at, limit_s=limit_s)
-    if one.rank in ("promised", "soft"):
-        if width < min(widths[:1]):
-            return reason("planned_growth", workers=width)
-        return reason("due_first", slack_s=one.slack_s, workers=width)
-    if one.rank == "hopeless":
-        return reason("hopeless")
-    remaining_s = bargain.forecasts.curve(job).total_s(width, "mean")
-    return reason("shortest_first", remaining_s=remaining_s)

@@ -1,26 +1,61 @@
-"""Why waiting jobs wait, for whom, and until when; thousands of them say one of a few things."""
+"""Who starts, and why the others wait, for whom, and until when.
+
+Thousands of those that wait are told one of a few things.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Final
 
+from laxity_scheduler.eligibility import misfit_reason
 from laxity_scheduler.frame.construct import construct_many
+from laxity_scheduler.frame.fields import WAITING
 from laxity_scheduler.model.cluster import NO_CAPACITY
-from laxity_scheduler.model.decision import Wait
+from laxity_scheduler.model.decision import Admit, Refuse, Wait
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.order import never_starts
-from laxity_scheduler.promising.queueing import Waiting
+from laxity_scheduler.promising.queueing import Waiting, expected_starts
 from laxity_scheduler.qos.bargain import Bargain
 
+MOST_EXPECTED: Final = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS: Final = 5
 Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for
 
 
-def waits_said(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
-    """Of all that are blocked."""
+def say_starts(bargain: Bargain) -> None:
+    """All that start, on the widths and nodes that they have in the end."""
+    starts = bargain.starts.values()
+    columns = zip(*((one.workers, one.nodes, one.reason) for one in starts), strict=True)
+    bargain.decisions += construct_many(Admit, bargain.starts, *columns) if starts else ()
+
+
+def expect_starts(bargain: Bargain, queue: Sequence[Waiting]) -> dict[str, float]:
+    """In how many seconds those that are blocked may expect to start."""
+    if not bargain.blocked:
+        return {}
+    return expected_starts(queue[:MOST_EXPECTED], bargain.reservations, bargain.state)
+
+
+def say_waits(bargain: Bargain, starts_s: Mapping[str, float]) -> None:
+    """Of those that no node will ever do for, then of all that are blocked."""
+    if bargain.state.sets:
+        bargain.decisions += _never(bargain)
+    if bargain.blocked:
+        bargain.decisions += _waits(bargain, starts_s)
+
+
+def _never(bargain: Bargain) -> list[Wait]:
+    frame = bargain.forecasts.frame
+    told = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
+    waiting = [job for job in frame.where(frame.column(WAITING) > 0.0) if not job.refused]
+    found = [(job.id, misfit_reason(bargain.state, job)) for job in waiting if job.id not in told]
+    return [Wait(name, why) for name, why in found if why is not None]
+
+
+def _waits(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
     state = bargain.state
     held = _held_for_promises(bargain)
 

@@ -114,7 +114,7 @@ def test_fewer_objects_in_the_checkpoint_than_asked_for_is_an_error(tmp_path: Pa
     newest = checkpoints.newest()
     assert newest is not None
 
-    with pytest.raises(CheckpointError, match=r"holds 1 object\(s\), but 2 were given"):
+    with pytest.raises(CheckpointError, match=r"holds 1 object, but 2 were given"):
         States([np.zeros(2), np.zeros(2)]).read(newest.path)
 
 

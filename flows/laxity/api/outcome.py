@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from laxity.api.views import ENDED, TERMINAL_STATES, JobView, OfferView
 from laxity.human_time import count_noun, format_seconds, on_widths
-from laxity.instants import format_rfc3339
+from laxity.instants import calendar_instant, format_rfc3339
 from laxity.safe_text import markdown
 
 PASSING: Final = ("capacity_", "quota_")  # how the reasons begin that pass when others end
@@ -207,10 +207,9 @@ def progress_text(job: JobView) -> str:
 
 def instant(at: float | None) -> str:
     """RFC 3339 to the second; empty if there is none."""
-    try:
-        return "" if at is None else format_rfc3339(round(at))
-    except (OverflowError, ValueError, OSError):
-        return "never"
+    if at is None:
+        return ""
+    return "never" if calendar_instant(at) is None else format_rfc3339(round(at))
 
 
 def _because(job: JobView) -> str:

@@ -12,6 +12,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 JOBS ?= 2
+CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.laxity-setup
@@ -65,12 +66,12 @@ check: setup ## format, lint, types and import contracts
 
 test: unit integration ## all tests but the soak
 
-# Quick tests side by side; afterwards, file by file, what starts servers, processes or a browser.
+# Quick tests side by side on all cores; afterwards, file by file, what starts servers, processes or a browser.
 INTEGRATION := slow or cluster or browser
 RESULTS := .laxity/test
 
 unit: setup ## the quick tests
-	@$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not (soak or $(INTEGRATION))" \
+	@$(BIN)/pytest -n $(CORES) --dist worksteal -m "not (soak or $(INTEGRATION))" \
 		--junitxml=$(RESULTS)/unit.xml $(ARGS)
 
 integration: setup ## the tests that start servers, processes, a cluster or a browser

@@ -55,6 +55,18 @@ def test_of_two_jobs_that_a_quota_holds_one_at_a_time_both_are_promised_only_one
     assert told(plan, Wait) == {"later": "quota_used_up"}
 
 
+def test_a_job_without_a_quota_is_not_told_that_one_is_used_up() -> None:
+    """Although others without one start in the same decision, and some namespace has a quota."""
+    jobs = [
+        job("starts"),
+        job("full", running=1, nodes=("n1",), gpus_per_worker=2),
+        job("waits", gpus_per_worker=2),
+    ]
+    plan = decide(cluster(gpus=(1, 2), jobs=jobs, quotas={TEAM: 4}), MINUTE_EPOCHS)
+    assert told(plan, Admit).keys() == {"starts"}
+    assert set(told(plan, Wait).values()) == {"no_free_gpus"}
+
+
 def test_a_job_of_the_same_quota_makes_room_for_a_promise_and_no_other() -> None:
     mine = job("mine", running=1, quota=TEAM, epochs=50)
     others = [job(f"other{number}", running=1, epochs=50) for number in range(3)]

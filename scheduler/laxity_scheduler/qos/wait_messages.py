@@ -128,5 +128,6 @@ def _quota_left(bargain: Bargain) -> Mapping[str, int]:
     """GPUs that quotas leave when all that start now have started."""
     left = Counter(bargain.state.quota_left)
     for start in bargain.starts.values():
-        left[start.waiting.job.quota] -= start.workers * start.waiting.job.gpus_per_worker
+        if start.waiting.job.quota in left:
+            left[start.waiting.job.quota] -= start.workers * start.waiting.job.gpus_per_worker
     return left

@@ -10,7 +10,7 @@ from tests.support.builders import cluster, job
 
 VIEW: dict[str, Any] = {
     "class": "hard", "verdict": "promised", "reason_code": "", "broken": False, "outcome": "",
-    "width_history": [], "submitted_at": 0.0, "state": "running", "finished_at": None,
+    "verdict_code": "fits", "width_history": [], "submitted_at": 0.0, "state": "running", "finished_at": None,
 }  # fmt: skip
 
 

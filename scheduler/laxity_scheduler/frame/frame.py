@@ -315,6 +315,14 @@ class Frame:
             self._lists[quantile] = self.table.tolist(), self.levels(quantile).tolist()
         return self._lists[quantile]
 
+    def tables_of(self, rows: Ints, quantile: Quantile) -> tuple[Any, Any]:
+        """The same of these rows alone."""
+        table, levels = self.tables(quantile)
+        if self.many:
+            return table[rows], levels[rows]
+        places = rows.tolist()
+        return [table[row] for row in places], [levels[row] for row in places]
+
     def _call(self, loop: Callable[..., Found], quantile: Quantile, *args: Any) -> Found:
         """What a loop says of these rows at this instant."""
         table, levels = self.tables(quantile)

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.compiled import compiled
+from laxity_scheduler.frame.compiled import Loop, compiled
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.fields import NOBODY, OWN, SIZE, WIDTH
 from laxity_scheduler.frame.frame import row_of
@@ -21,6 +20,7 @@ from laxity_scheduler.promising.planning import IN_TIME, NONE, Claimant, Claiman
 from laxity_scheduler.promising.regions import Region, weigh
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
 
+PlanOne = Callable[[Claimant, float, How, Profile, Floats, Ints], tuple[int, float]]
 Kind = tuple[int, int, str, str]  # a curve, by identity; GPUs per worker, nodes, quota
 
 
@@ -34,12 +34,7 @@ class Plans:
         needs, bounded = weigh(
             planner.regions, jobs, self._levels[self.rows, WIDTH], frame.column(SIZE)[self.rows]
         )
-        rows, levels = frame.tables("p90")
-        if not isinstance(rows, np.ndarray):
-            rows = [rows[row] for row in self.rows.tolist()]
-            levels = [levels[row] for row in self.rows.tolist()]
-        else:
-            rows, levels = rows[self.rows], levels[self.rows]
+        rows, levels = frame.tables_of(self.rows, "p90")
         self.claimants = Claimants(rows, levels, needs, bounded)
         self.shares = planning.room_for(len(self.rows), self._levels.shape[2])
         self._outline: tuple[int, Outline, Ints] | None = None
@@ -115,9 +110,8 @@ class Planner:
         """Plan these, which wait, one after the other to the first that is late; how many."""
         among = np.arange(places.start, places.stop)
         how, shares = self._how(stay=False), plans.shares.of(places)
-        made: int = self._run(planning.plan_newcomers)(
-            plans.claimants, among, due_s, how, profile, shares
-        )
+        plan = self._run(planning.plan_newcomers)
+        made = plan(plans.claimants, among, due_s, how, profile, shares)
         plans.made = places.start + made
         return made
 
@@ -127,7 +121,7 @@ class Planner:
 
     def earliest(self, job: Job, profile: Profile) -> Share | None:
         """The share that ends soonest, or None if there is never room."""
-        return self._share(job, planning.plan_earliest, None, profile)
+        return self._share(job, planning.plan_earliest, FOREVER, profile)
 
     def release(self, job: Job, free_s: float, profile: Profile) -> None:
         """What a running job holds until then is free for it."""
@@ -142,12 +136,11 @@ class Planner:
 
         return needs
 
-    def _share(self, job: Job, plan: Any, due_s: float | None, profile: Profile) -> Share | None:
-        one = self.claimant(job)
+    def _share(self, job: Job, plan: PlanOne, due_s: float, profile: Profile) -> Share | None:
+        one, how = self.claimant(job), self._how(stay=False)
         depth = one.needs.shape[1]
         from_s, level = np.zeros(depth), np.zeros(depth, dtype=np.int64)
-        args = () if due_s is None else (due_s,)
-        many, finish_s = self._run(plan)(one, *args, self._how(stay=False), profile, from_s, level)
+        many, finish_s = self._run(plan)(one, due_s, how, profile, from_s, level)
         widths = [0 if at == NOBODY else int(one.levels[WIDTH][at]) for at in level[:many].tolist()]
         steps = tuple(zip(from_s[:many].tolist(), widths, strict=True))
         return Share(steps, float(finish_s)) if many else None
@@ -175,7 +168,7 @@ class Planner:
     def _many(self) -> bool:
         return self.forecasts.frame.many
 
-    def _run(self, loop: Any) -> Any:
+    def _run(self, loop: Loop) -> Loop:
         return compiled(loop) if self._many else loop
 
 

@@ -180,14 +180,14 @@ def plan_least(
 
 
 def plan_earliest(
-    job: Claimant, how: How, profile: Profile, from_s: Floats, level: Ints
+    job: Claimant, due_s: float, how: How, profile: Profile, from_s: Floats, level: Ints
 ) -> tuple[int, float]:
-    """The share that ends soonest, of equals the narrowest: how many steps, and its finish."""
+    """The share in time that ends soonest, of equals the narrowest: how many steps, and its finish."""
     best, best_s = 0, NEVER
     full = nothing_known(job, profile)
     more_s, more = np.empty_like(from_s), np.empty_like(level)
     for most in range(int(job.row[LEVELS])):
-        many, finish_s = plan_at_most(job, most, NEVER, how, profile, full, more_s, more)
+        many, finish_s = plan_at_most(job, most, due_s, how, profile, full, more_s, more)
         if many and finish_s < best_s:
             best, best_s = many, finish_s
             from_s[:many], level[:many] = more_s[:many], more[:many]
@@ -255,7 +255,7 @@ def plan_claim(
         many, finish_s = plan_least(job, due_s, how, profile, from_s, level)
     if not many:
         found = LATE
-        many, finish_s = plan_earliest(job, how, profile, from_s, level)
+        many, finish_s = plan_earliest(job, NEVER, how, profile, from_s, level)
     if many:
         reserve_steps(job, profile, from_s, level, many, finish_s)
     else:

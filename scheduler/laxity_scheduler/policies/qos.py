@@ -21,11 +21,11 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.stop_requests import needless_stops, withdraw_stops
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.qos.bargain import Bargain, Rules
+from laxity_scheduler.qos.context import DecisionContext, Rules
 from laxity_scheduler.qos.forecast_messages import say_forecasts
 from laxity_scheduler.qos.idle_growth import grow_into_idle
 from laxity_scheduler.qos.promise_messages import say_promises
-from laxity_scheduler.qos.sizing import defend, hasten, narrow
+from laxity_scheduler.qos.sizing import grow_late_soft, grow_promised, shrink_for_waiting
 from laxity_scheduler.qos.starting import Starts
 from laxity_scheduler.qos.verdicts import give_verdicts, stop_missed
 from laxity_scheduler.qos.wait_messages import expect_starts, say_starts, say_waits
@@ -48,26 +48,26 @@ class QosPolicy(Rules):
         return Plan(tuple(decisions), wake_at)
 
     def _decide(self, state: ClusterState, predictor: Predictor) -> tuple[list[Decision], float]:
-        bargain = Bargain(state, Forecasts(state, predictor), self)
-        give_verdicts(bargain)
-        stop_missed(bargain)
-        starts = Starts(bargain)
-        starts.restarts()
-        defend(bargain)
-        starts.first()
-        starts.yields()
-        starts.others()
-        hasten(bargain)
-        narrow(bargain)
-        grow_into_idle(bargain)
-        say_promises(bargain)
-        say_starts(bargain)
-        starts_s = expect_starts(bargain, starts.queue)
-        say_forecasts(bargain, starts_s)
-        say_waits(bargain, starts_s)
+        context = DecisionContext(state, Forecasts(state, predictor), self)
+        give_verdicts(context)
+        stop_missed(context)
+        starts = Starts(context)
+        starts.reserve_for_restarts()
+        grow_promised(context)
+        starts.start_claimed()
+        starts.preempt_as_planned()
+        starts.start_unclaimed()
+        grow_late_soft(context)
+        shrink_for_waiting(context)
+        grow_into_idle(context)
+        say_promises(context)
+        say_starts(context)
+        starts_s = expect_starts(context, starts.queue)
+        say_forecasts(context, starts_s)
+        say_waits(context, starts_s)
         for hold in state.holds:
-            bargain.wake(hold.until_at)
-        return bargain.decisions, bargain.wake_at
+            context.wake(hold.until_at)
+        return context.decisions, context.wake_at
 
 
 def decide(state: ClusterState, predictor: Predictor) -> Plan:

@@ -20,12 +20,12 @@ from laxity_scheduler.promising.claims import (
     Terms,
     aged,
 )
+from laxity_scheduler.promising.concurrent_fit import ConcurrentFit
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.planner import Plans
 from laxity_scheduler.promising.regions import Region
 from laxity_scheduler.promising.reserve import Claim, Profile, Share
 from laxity_scheduler.promising.room import Kept, Room
-from laxity_scheduler.promising.tally import Tally
 
 if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints
@@ -64,7 +64,7 @@ class Reservations:
         self.claims = self.room.ordered(claims, AS_PLANNED)
         self.shares = LazyShares()
         self.late: frozenset[str] = frozenset()
-        self._tally: Tally | None = None
+        self._together: ConcurrentFit | None = None
         self._profile: Profile | None = None
         self._known_horizon_s: float | None = None
         self._first = tuple(self.claims)
@@ -80,7 +80,7 @@ class Reservations:
     @property
     def roomy(self) -> bool:
         """Whether all claims run at once, so that no time profile was needed."""
-        return self._tally is not None
+        return self._together is not None
 
     @property
     def reach_s(self) -> float:
@@ -95,16 +95,16 @@ class Reservations:
     @property
     def spare_gpus(self) -> int:
         """GPUs that no claim will need, whatever happens; meant for jobs that cannot be stopped."""
-        return self._tally.left if self._tally is not None else 0
+        return self._together.left if self._together is not None else 0
 
     def spare_on(self, region: Region) -> int:
         """The same on a region."""
-        return self._tally.left_on(region) if self._tally is not None else 0
+        return self._together.left_on(region) if self._together is not None else 0
 
     def fits(self, claim: Claim, *, borrowed: int = 0) -> Share | None:
         """The share with which a newcomer would be in time behind all claims; nothing is kept."""
-        if self._tally is not None and not borrowed:
-            share = self._tally.add(claim, keep=False)
+        if self._together is not None and not borrowed:
+            share = self._together.add(claim, keep=False)
             if share is not None:
                 return share
         profile = self.profile(claim.deadline_s).copy()
@@ -121,12 +121,12 @@ class Reservations:
 
     def admit(self, claim: Claim) -> Share | None:
         """Count a newcomer among the claims if all of them can still be kept, perhaps replanned."""
-        share = self._tally.add(claim, keep=True) if self._tally is not None else None
+        share = self._together.add(claim, keep=True) if self._together is not None else None
         if share is None:
             share = self.fits(claim)
             if share is not None:
                 self.room.in_order([claim], self.profile(claim.deadline_s))
-                self._tally = None
+                self._together = None
         elif self._profile is not None:
             self._profile.reserve(share, self.room.planner.needed_gpus(claim.job))
         if share is None:
@@ -139,9 +139,9 @@ class Reservations:
         self, jobs: Sequence[Job], due_s: Floats, widths: "Ints", finish_s: Floats, sizes: "Ints"
     ) -> int:
         """Count the first of these newcomers, each on one width, as long as all run at once."""
-        if self._tally is None:
+        if self._together is None:
             return 0
-        many = self._tally.count(jobs, widths * sizes)
+        many = self._together.count(jobs, widths * sizes)
         jobs = jobs[:many]
         self.claims += construct_many(Claim, jobs, due_s[:many].tolist())
         rows = zip(jobs, widths[:many].tolist(), finish_s[:many].tolist(), strict=True)
@@ -157,7 +157,7 @@ class Reservations:
 
         Until one is late, or due beyond what the profile shows. How many.
         """
-        if self._tally is not None or self._profile is None or not len(due_s):
+        if self._together is not None or self._profile is None or not len(due_s):
             return 0
         shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
         many = self.room.planner.plan_newcomers(plans, ones, shown, self._profile)
@@ -177,16 +177,16 @@ class Reservations:
         return known
 
     def _keep_all(self) -> None:
-        tally = Tally(self.room)
-        shares = tally.add_all(self.claims)
+        together = ConcurrentFit(self.room)
+        shares = together.add_all(self.claims)
         if shares is None:
             self._take(self.room.kept(self.claims, self._horizon_s))
         else:
-            self._tally, self.shares = tally, shares
+            self._together, self.shares = together, shares
 
     def _take(self, kept: Kept) -> None:
         self.shares, self.late, self._profile = kept.shares, kept.late, kept.profile
-        self._tally = None
+        self._together = None
 
     def _replanned(self, claim: Claim) -> Share | None:
         """Other orders of all claims, in which nobody is late who is in time now."""

@@ -1,7 +1,7 @@
 """The room that claims have on a cluster, and how all of them together are kept in it.
 
 If the least widths of all claims fit at once, they fit always, and no time profile is needed
-(`tally`). Otherwise they are planned one after the other on a profile, in a few orders; the first
+(`concurrent_fit`). Otherwise they are planned one after the other on a profile, in a few orders; the first
 order that keeps everybody in time is taken, else the one with the fewest that are late (Room).
 """
 
@@ -19,10 +19,10 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claim_rows import ClaimRows
 from laxity_scheduler.promising.claims import ORDERS, ClaimOrder, Terms
 from laxity_scheduler.promising.lazy_shares import LazyShares
+from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner
 from laxity_scheduler.promising.regions import Region, regions_of
 from laxity_scheduler.promising.reserve import Claim, Profile, slot_edges
-from laxity_scheduler.promising.seats import Seats, seats_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,23 +156,23 @@ class Room:
         return dict(found)
 
     @cached_property
-    def seats(self) -> Seats:
+    def occupancy(self) -> Occupancy:
         """On which regions running jobs sit."""
-        return seats_of(self.state, tuple([region.nodes for region in self.regions]))
+        return read_occupancy(self.state, tuple([region.nodes for region in self.regions]))
 
     def _looked_at(self) -> Iterable["OnRegion"]:
         """Busy GPUs that no worker explains are of pods that terminate, first.
 
         A row says how many pods terminate, not where; the rest is other people's.
         """
-        nodes, frame, seats = self.state.nodes, self.forecasts.frame, self.seats
+        nodes, frame, occupancy = self.state.nodes, self.forecasts.frame, self.occupancy
         gpus, free = (
             np.array([getattr(node, name) for node in nodes]) for name in ("gpus", "free_gpus")
         )
         usable = np.array([node.pool in USABLE for node in nodes], dtype=np.bool_)
         training = np.array([node.pool == "training" for node in nodes], dtype=np.bool_)
         runs = np.where(frame.column(WORKERS) > 0.0, frame.column(SIZE), 0.0)
-        ours = (seats.workers * runs[:, None]).sum(axis=0).tolist()
+        ours = (occupancy.workers * runs[:, None]).sum(axis=0).tolist()
         gone = frame.column(TERMINATING)
         going = int((gone * frame.column(SIZE)).sum())
         terminated_s = float(self.rows.ended_s[gone > 0.0].max(initial=0.0))
@@ -180,7 +180,7 @@ class Room:
             if region.quota:
                 yield self._of_quota(region, terminated_s)
                 continue
-            mine = seats.member[:-1, at]
+            mine = occupancy.member[:-1, at]
             busy = int((gpus - free)[mine & usable].sum())
             unexplained = max(0, busy - int(ours[at]))
             yield OnRegion(

@@ -8,13 +8,13 @@ from laxity_scheduler.model.decision import Forecasted, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.verdict import Forecast
 from laxity_scheduler.promising.promise import forecasts_of
-from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.qos.context import DecisionContext
 
 
-def say_forecasts(bargain: Bargain, starts_s: Mapping[str, float]) -> None:
+def say_forecasts(context: DecisionContext, starts_s: Mapping[str, float]) -> None:
     """Those that moved much, or turned late or in time, are said anew."""
-    refused = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
-    frame, starts = bargain.forecasts.frame, bargain.starts
+    refused = {d.job for d in context.decisions if isinstance(d, Refuse)}
+    frame, starts = context.forecasts.frame, context.starts
     service = frame.column(SERVICE)
     told = (service != HARD) & ((frame.column(WANTS) > 0.0) | (service == SOFT))
     jobs = [
@@ -27,13 +27,13 @@ def say_forecasts(bargain: Bargain, starts_s: Mapping[str, float]) -> None:
         0.0 if width else starts_s.get(job.id, FOREVER)
         for job, width in zip(jobs, widths, strict=True)
     ]
-    forecasts = forecasts_of(jobs, bargain.forecasts, after_s, widths)
+    forecasts = forecasts_of(jobs, context.forecasts, after_s, widths)
     said = [
         (job.id, new, new.reason)
         for job, new in zip(jobs, forecasts, strict=True)
-        if _asks(job) or _turned(job, new, bargain.rules.moved)
+        if _asks(job) or _turned(job, new, context.rules.moved)
     ]
-    bargain.decisions += construct_many(Forecasted, *zip(*said, strict=True)) if said else ()
+    context.decisions += construct_many(Forecasted, *zip(*said, strict=True)) if said else ()
 
 
 def _asks(job: Job) -> bool:

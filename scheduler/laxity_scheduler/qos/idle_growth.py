@@ -13,85 +13,85 @@ from laxity_scheduler.model.decision import Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.reserve import Profile
-from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.qos.spreading import waited_for
+from laxity_scheduler.qos.context import DecisionContext
+from laxity_scheduler.qos.growth_placement import waited_for
 
 Levels = tuple[Ints, Floats]  # widths, of which 0 is none, and seconds to the end; (n, L)
 
 
-def grow_into_idle(bargain: Bargain) -> None:
+def grow_into_idle(context: DecisionContext) -> None:
     """Widen those that start, and running ones whose width may change now."""
-    taken = waited_for(bargain)
-    if taken is None or not bargain.ledger.total_free:
+    taken = waited_for(context)
+    if taken is None or not context.ledger.total_free:
         return
-    starting = [start.waiting.job for start in bargain.starts.values()]
-    running = [job for job in _may_grow(bargain) if taken.isdisjoint(job.nodes) or bargain.grows]
+    starting = [start.waiting.job for start in context.starts.values()]
+    running = [job for job in _may_grow(context) if taken.isdisjoint(job.nodes) or context.grows]
     jobs, rest = [*starting, *running], None
     held_s = [0.0] * len(jobs)
-    if not bargain.reservations.roomy:
-        rest = bargain.reservations.profile()
-        held_s = [_held_s(bargain, job) for job in jobs]
+    if not context.reservations.roomy:
+        rest = context.reservations.profile()
+        held_s = [_held_s(context, job) for job in jobs]
     known = [one for one in zip(jobs, held_s, strict=True) if one[1] < FOREVER]
     if known:
         known.sort(key=lambda one: one[0].id)
         jobs, held_s = [job for job, _ in known], [job_s for _, job_s in known]
-        growers = _growers(bargain, jobs, _levels(bargain, jobs), rest, held_s)
-        rules = bargain.sites.rules(bargain.ledger, jobs, held_s, claimed=False, without=taken)
-        for at, level, more in bargain.ledger.grow(growers, rules):
-            _widen(bargain, jobs[at], growers.width[at * growers.levels + level], more)
+        growers = _growers(context, jobs, _levels(context, jobs), rest, held_s)
+        rules = context.placement.rules(context.ledger, jobs, held_s, claimed=False, without=taken)
+        for at, level, more in context.ledger.grow(growers, rules):
+            _widen(context, jobs[at], growers.width[at * growers.levels + level], more)
 
 
-def _may_grow(bargain: Bargain) -> list[Job]:
+def _may_grow(context: DecisionContext) -> list[Job]:
     """Running jobs whose width may change now, but those that plainly have their widest one."""
-    frame, found = bargain.forecasts.frame, []
+    frame, found = context.forecasts.frame, []
     widest = frame.plain & (frame.widest <= frame.column(WORKERS))
-    just = frame.column(RESUMED_AT) >= bargain.now
+    just = frame.column(RESUMED_AT) >= context.now
     for job in frame.where((frame.column(WORKERS) > 0.0) & (~widest | just)):
         if (
             len(job.widths) > 1
-            and bargain.formed(job)
-            and bargain.forecasts.curve(job).widths[-1] > job.workers
-            and _has_room(bargain, job)
+            and context.formed(job)
+            and context.forecasts.curve(job).widths[-1] > job.workers
+            and _has_room(context, job)
         ):
-            bargain.wake(bargain.cooled_at(job))
-            if bargain.cooled_at(job) <= bargain.now:
+            context.wake(context.cooled_at(job))
+            if context.cooled_at(job) <= context.now:
                 found.append(job)
     return found
 
 
-def _has_room(bargain: Bargain, job: Job) -> bool:
-    free_on = bargain.ledger.free_on
-    return bargain.grows or any(free_on(node) >= job.gpus_per_worker for node in job.nodes)
+def _has_room(context: DecisionContext, job: Job) -> bool:
+    free_on = context.ledger.free_on
+    return context.grows or any(free_on(node) >= job.gpus_per_worker for node in job.nodes)
 
 
-def _held_s(bargain: Bargain, job: Job) -> float:
+def _held_s(context: DecisionContext, job: Job) -> float:
     """How long a job holds further workers until it can give them back."""
-    curve = bargain.forecasts.curve(job)
+    curve = context.forecasts.curve(job)
     return curve.start_s(curve.least, "p90") + 2.0 * curve.epoch_s(curve.least, "p90")
 
 
-def _levels(bargain: Bargain, jobs: Sequence[Job]) -> Levels:
+def _levels(context: DecisionContext, jobs: Sequence[Job]) -> Levels:
     """What each has first, then all levels that are worth having; of running jobs, those that pay."""
-    frame, forecasts = bargain.forecasts.frame, bargain.forecasts
+    frame, forecasts = context.forecasts.frame, context.forecasts
     rows = frame.known_rows(jobs)
     width = frame.levels("mean")[rows, WIDTH, :-EXTRA]
     width = np.where(np.isfinite(width), width, 0.0).astype(np.int64)
     ends_s = frame.by_level_s(rows, "mean")
-    held = [job.workers or bargain.starts[job.id].workers for job in jobs]
+    held = [job.workers or context.starts[job.id].workers for job in jobs]
     own = (width == np.array(held, dtype=np.int64)[:, None]).argmax(axis=1)
     own_s = ends_s[np.arange(len(jobs)), own]
     for row, job in enumerate(jobs):
         if job.workers:
             own_s[row] = forecasts.rest_s(job, job.workers, "mean")
             paying = [
-                one > job.workers and pays(bargain, job, one) for one in forecasts.curve(job).widths
+                one > job.workers and pays(context, job, one) for one in forecasts.curve(job).widths
             ]
             width[row, : len(paying)] *= paying
     return np.column_stack([held, width]), np.column_stack([own_s, ends_s])
 
 
 def _growers(
-    bargain: Bargain,
+    context: DecisionContext,
     jobs: Sequence[Job],
     levels: Levels,
     rest: Profile | None,
@@ -99,7 +99,7 @@ def _growers(
 ) -> Growers:
     width, ends_s = levels
     own = [
-        bargain.ledger.numbers(job.nodes) if job.workers and not bargain.grows else []
+        context.ledger.numbers(job.nodes) if job.workers and not context.grows else []
         for job in jobs
     ]
     return Growers(
@@ -117,26 +117,26 @@ def _growers(
     )
 
 
-def _widen(bargain: Bargain, job: Job, width: int, more: tuple[str, ...]) -> None:
-    start = bargain.starts.get(job.id)
+def _widen(context: DecisionContext, job: Job, width: int, more: tuple[str, ...]) -> None:
+    start = context.starts.get(job.id)
     if start is not None:
         start.workers, start.nodes = width, start.nodes + more
         start.reason = start.reason.on_workers(width)
         return
-    saved_s = bargain.forecasts.rest_s(job, job.workers, "mean")
-    saved_s -= bargain.forecasts.rest_s(job, width, "mean")
+    saved_s = context.forecasts.rest_s(job, job.workers, "mean")
+    saved_s -= context.forecasts.rest_s(job, width, "mean")
     why = reason("grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s)
-    bargain.change(Resize(job.id, width, job.nodes + more, "now", why))
+    context.change(Resize(job.id, width, job.nodes + more, "now", why))
 
 
-def pays(bargain: Bargain, job: Job, width: int) -> bool:
+def pays(context: DecisionContext, job: Job, width: int) -> bool:
     """Hysteresis: re-forming is cheap against what it saves, and a restart's time is left."""
-    forecasts, curve = bargain.forecasts, bargain.forecasts.curve(job)
+    forecasts, curve = context.forecasts, context.forecasts.curve(job)
     now_s = forecasts.rest_s(job, job.workers, "mean")
     saved_s = now_s - forecasts.rest_s(job, width, "mean")
     cost_s = curve.reform_s(width, "mean")
     return (
         saved_s > 0.0
-        and cost_s < bargain.rules.scale_share * (saved_s + cost_s)
+        and cost_s < context.rules.scale_share * (saved_s + cost_s)
         and (now_s > curve.start_s(width, "mean"))
     )

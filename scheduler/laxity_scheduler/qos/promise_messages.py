@@ -27,7 +27,7 @@ from laxity_scheduler.model.verdict import PendingPromise, Promise
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.promise import promises_of
 from laxity_scheduler.promising.reserve import Profile, Share
-from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.qos.context import DecisionContext
 
 IN_TIME: Final = frozenset({"fits", "promise_moved"})
 NO_DANGER_S: Final = 1e-3
@@ -54,46 +54,46 @@ class Outlook(NamedTuple):
         return found
 
 
-def say_promises(bargain: Bargain) -> None:
+def say_promises(context: DecisionContext) -> None:
     """Of all that hold a promise or get one, what has changed."""
-    outlook = _look_ahead(bargain)
-    bargain.wake_first(outlook.due_at + 1e-3)
+    outlook = _look_ahead(context)
+    context.wake_first(outlook.due_at + 1e-3)
     said: list[tuple[Job, Share, PendingPromise, Reason | None]] = []
-    places = np.flatnonzero(_may_have_changed(bargain, outlook))
-    shares = outlook.shares(places, bargain.reservations.shares)
+    places = np.flatnonzero(_may_have_changed(context, outlook))
+    shares = outlook.shares(places, context.reservations.shares)
     for place, share in zip(places.tolist(), shares, strict=True):
         job, why = outlook.jobs[place], None
-        new, old = bargain.newly.get(job.id), job.verdict
+        new, old = context.newly.get(job.id), job.verdict
         if new is None and isinstance(old, Promise):
-            why = _change(bargain, job, old, share, float(outlook.tolerance_s[place]))
+            why = _change(context, job, old, share, float(outlook.tolerance_s[place]))
             new = PendingPromise(old.deadline_at, old.rests_on) if why else None
         if new and why and why.code in IN_TIME:  # late by slots, which is no danger
-            in_time_s = min(share.finish_s, bargain.left_s(job))
+            in_time_s = min(share.finish_s, context.left_s(job))
             said.append((job, Share(share.steps, in_time_s), new, why))
         elif new:
             said.append((job, share, new, why))
     if said:
         jobs, kept, given, reasons = zip(*said, strict=True)
-        promises = promises_of(jobs, kept, given, bargain.forecasts, reasons)
+        promises = promises_of(jobs, kept, given, context.forecasts, reasons)
         names = [job.id for job in jobs]
         whys = [promise.reason for promise in promises]
-        bargain.decisions += construct_many(Promised, names, promises, whys)
+        context.decisions += construct_many(Promised, names, promises, whys)
 
 
-def _look_ahead(bargain: Bargain) -> Outlook:
+def _look_ahead(context: DecisionContext) -> Outlook:
     """Of those that are told nothing else: they go on as they run or start, if that is in time."""
-    frame, newly = bargain.forecasts.frame, bargain.newly
-    told = {d.job for d in bargain.decisions if isinstance(d, Refuse | Forecasted)}
+    frame, newly = context.forecasts.frame, context.newly
+    told = {d.job for d in context.decisions if isinstance(d, Refuse | Forecasted)}
     promised = (frame.column(PROMISED_DUE_AT) > -FOREVER) | _among(newly, frame.jobs)
     rows = np.flatnonzero(promised)
     rows = rows[~_among(told, frame.at(rows))]
     jobs, due_at = frame.at(rows), frame.column(PROMISED_DUE_AT)[rows]
     given = _among(newly, jobs)
     due_at[given] = [newly[job.id].deadline_at for job in frame.at(rows[given])]
-    width, finish_s = _on_one_width(bargain, rows, jobs)
+    width, finish_s = _on_one_width(context, rows, jobs)
     tolerance_s, planned = np.full(len(rows), NO_DANGER_S), np.zeros(len(rows), dtype=np.bool_)
     outlook = Outlook(rows, jobs, due_at, given, width, finish_s, planned, tolerance_s)
-    _plan_late(bargain, outlook, np.flatnonzero(finish_s > due_at - bargain.now))
+    _plan_late(context, outlook, np.flatnonzero(finish_s > due_at - context.now))
     return outlook
 
 
@@ -102,10 +102,10 @@ def _among(names: Collection[str], jobs: Sequence[Job]) -> Bools:
     return np.array(flags, dtype=np.bool_)
 
 
-def _on_one_width(bargain: Bargain, rows: Ints, jobs: list[Job]) -> tuple[Ints, Floats]:
+def _on_one_width(context: DecisionContext, rows: Ints, jobs: list[Job]) -> tuple[Ints, Floats]:
     """The width that each starts on, has or is to have (0: it waits), and when it ends on that."""
-    frame, starts = bargain.forecasts.frame, bargain.starts
-    changed = {d.job: d.workers for d in bargain.decisions if isinstance(d, Resize)}
+    frame, starts = context.forecasts.frame, context.starts
+    changed = {d.job: d.workers for d in context.decisions if isinstance(d, Resize)}
     begun = np.array([starts[job.id].workers if job.id in starts else 0 for job in jobs], int)
     resized = np.array([changed.get(job.id, 0) for job in jobs], dtype=np.int64)
     held, widths = frame.column(WORKERS)[rows], frame.levels("p90")[rows, WIDTH]
@@ -122,16 +122,16 @@ def _on_one_width(bargain: Bargain, rows: Ints, jobs: list[Job]) -> tuple[Ints, 
     return width, finish_s
 
 
-def _plan_late(bargain: Bargain, outlook: Outlook, late: Ints) -> None:
+def _plan_late(context: DecisionContext, outlook: Outlook, late: Ints) -> None:
     """Those that are late on one width go on as planned, if that is sooner."""
-    reservations, jobs = bargain.reservations, [outlook.jobs[place] for place in late.tolist()]
+    reservations, jobs = context.reservations, [outlook.jobs[place] for place in late.tolist()]
     plans = reservations.shares.outline([job.id for job in jobs])
     width, finish_s = outlook.workers[late], outlook.finish_s[late]
     planned = (plans.workers >= 0) & ((plans.finish_s < finish_s) | (width == 0))
-    planned &= ~_among(bargain.starts, jobs) | (plans.workers_now == width)
+    planned &= ~_among(context.starts, jobs) | (plans.workers_now == width)
     outlook.planned[late] = planned
     outlook.finish_s[late] = np.where(planned, plans.finish_s, finish_s)
-    slots = bargain.forecasts.frame.column(WORKERS)[outlook.rows[late]] == 0.0
+    slots = context.forecasts.frame.column(WORKERS)[outlook.rows[late]] == 0.0
     slots &= (plans.workers >= 0) & (not reservations.roomy)
     if slots.any():
         tolerance_s = _two_slots_s(reservations.profile(), plans.starts_s[slots])
@@ -145,22 +145,22 @@ def _two_slots_s(profile: Profile, starts_s: Floats) -> Floats:
     return 2.0 * (profile.edges[slot + 1] - profile.edges[slot])
 
 
-def _may_have_changed(bargain: Bargain, outlook: Outlook) -> Bools:
+def _may_have_changed(context: DecisionContext, outlook: Outlook) -> Bools:
     """All but those of whom the promise stands as it was said."""
-    frame, rows, now = bargain.forecasts.frame, outlook.rows, bargain.now
+    frame, rows, now = context.forecasts.frame, outlook.rows, context.now
     window_s = outlook.due_at - frame.column(SUBMITTED_AT)[rows]
     with np.errstate(invalid="ignore"):
         moved_s = np.abs(now + outlook.finish_s - frame.column(PROMISED_P90_AT)[rows])
         stands = outlook.finish_s - (outlook.due_at - now) <= outlook.tolerance_s
-        stands &= moved_s <= bargain.rules.moved * window_s
+        stands &= moved_s <= context.rules.moved * window_s
     return outlook.given | ~stands | (frame.column(TROUBLED)[rows] > 0.0)
 
 
 def _change(
-    bargain: Bargain, job: Job, old: Promise, share: Share, tolerance_s: float
+    context: DecisionContext, job: Job, old: Promise, share: Share, tolerance_s: float
 ) -> Reason | None:
     """Why a promise must be said anew; None if it stands as it was said."""
-    left_s, finish_at = old.deadline_at - bargain.now, bargain.now + share.finish_s
+    left_s, finish_at = old.deadline_at - context.now, context.now + share.finish_s
     if left_s < 0.0:
         late = reason("promise_broken", due_at=old.deadline_at)
         return late if old.reason.code != "promise_broken" else None
@@ -173,6 +173,6 @@ def _change(
     if was:
         return reason("fits", p90_at=p90_at, slack_s=old.deadline_at - p90_at, workers=workers)
     moved_s = finish_at - old.p90_at
-    if abs(moved_s) > bargain.rules.moved * (old.deadline_at - job.submitted_at):
+    if abs(moved_s) > context.rules.moved * (old.deadline_at - job.submitted_at):
         return reason("promise_moved", moved_s=moved_s, p90_at=p90_at)
     return None

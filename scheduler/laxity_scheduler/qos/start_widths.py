@@ -12,24 +12,24 @@ from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Fact, Reason
 from laxity_scheduler.promising.queueing import Waiting, ages_at
-from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.qos.context import DecisionContext
 
 Facts = tuple[tuple[str, Fact], ...]
 
 
-def claimed_tries(bargain: Bargain, ones: Sequence[Waiting]) -> Ints:
+def claimed_tries(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
     """Widths for jobs with a claim, (n, K), the first that fits counts; 0 is none.
 
     The least width in time with a margin, without, then narrower if it may grow later; where none is
     in time, the fastest and those below it. None where the free GPUs are for others that are due before.
     """
-    table, reservations = bargain.waiting, bargain.reservations
+    table, reservations = context.waiting, context.reservations
     at = table.at([one.job for one in ones])
     plans = reservations.shares.outline([one.job.id for one in ones])
-    given = np.array([one.job.id in bargain.newly for one in ones], dtype=np.bool_)
+    given = np.array([one.job.id in context.newly for one in ones], dtype=np.bool_)
     due_at = np.where(given, table.column(DUE_AT)[at], table.in_force_at[at])
     starts_now = (plans.workers_now > 0) | reservations.roomy
-    tries = _in_time(bargain, at, due_at - table.now, plans.workers_now)
+    tries = _in_time(context, at, due_at - table.now, plans.workers_now)
     tries[~((plans.workers >= 0) & starts_now)] = 0
     aged = np.array([one.rank == "aged" for one in ones], dtype=np.bool_)
     tries[aged] = 0
@@ -37,13 +37,13 @@ def claimed_tries(bargain: Bargain, ones: Sequence[Waiting]) -> Ints:
     return tries
 
 
-def _in_time(bargain: Bargain, at: Ints, left_s: Floats, planned: Ints) -> Ints:
-    rest, width = bargain.waiting.rest_s[at], bargain.waiting.width[at]
+def _in_time(context: DecisionContext, at: Ints, left_s: Floats, planned: Ints) -> Ints:
+    rest, width = context.waiting.rest_s[at], context.waiting.width[at]
     there = width > 0
-    safe = there & (rest <= ((1.0 - bargain.rules.margin) * left_s)[:, None])
+    safe = there & (rest <= ((1.0 - context.rules.margin) * left_s)[:, None])
     in_time = there & (rest <= (left_s + TINY_S)[:, None])
     least = _first(width, in_time)
-    grows = bargain.grows & (planned > 0) & (planned < least)
+    grows = context.grows & (planned > 0) & (planned < least)
     fastest = np.where(there, rest, FOREVER).argmin(axis=1)
     tries = np.where(np.arange(width.shape[1]) <= fastest[:, None], width, 0)[:, ::-1]
     tries = np.pad(tries, ((0, 0), (0, max(0, 3 - width.shape[1]))))
@@ -61,55 +61,55 @@ def _first(width: Ints, mask: "np.ndarray[tuple[int, int], np.dtype[np.bool_]]")
     return found
 
 
-def unclaimed_tries(bargain: Bargain, ones: Sequence[Waiting]) -> Ints:
+def unclaimed_tries(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
     """The same of jobs without a claim, (n, 2): a soft one may start narrower and grow later."""
-    table = bargain.waiting
+    table = context.waiting
     least = table.width[table.at([one.job for one in ones]), 0]
     wanted = np.array([one.workers for one in ones], dtype=np.int64)
-    second = np.where(_soft(ones) & (least < wanted) & bargain.grows, least, 0)
+    second = np.where(_soft(ones) & (least < wanted) & context.grows, least, 0)
     return np.column_stack([wanted, second])
 
 
-def wake_for_unclaimed(bargain: Bargain, ones: Sequence[Waiting]) -> None:
+def wake_for_unclaimed(context: DecisionContext, ones: Sequence[Waiting]) -> None:
     """Look again when one of them has waited too long, or a soft one can no longer wait."""
     if ones:
-        at, table = bargain.waiting.at([one.job for one in ones]), bargain.waiting
-        bargain.wake_first(table.column(QUEUED_AT)[at] + _ageing_limits_s(bargain, at))
+        at, table = context.waiting.at([one.job for one in ones]), context.waiting
+        context.wake_first(table.column(QUEUED_AT)[at] + _ageing_limits_s(context, at))
         slack_s = np.array([one.slack_s for one in ones])
-        bargain.wake_first(bargain.now + slack_s[_soft(ones)])
+        context.wake_first(context.now + slack_s[_soft(ones)])
 
 
 def _soft(ones: Sequence[Waiting]) -> Bools:
     return np.array([one.rank == "soft" for one in ones], dtype=np.bool_)
 
 
-def _ageing_limits_s(bargain: Bargain, at: Ints) -> Floats:
+def _ageing_limits_s(context: DecisionContext, at: Ints) -> Floats:
     """As `claims.ageing_limit_s`."""
-    terms, mean_s = bargain.rules.terms, bargain.waiting.total_s("mean")[at, 0]
+    terms, mean_s = context.rules.terms, context.waiting.total_s("mean")[at, 0]
     return np.maximum(terms.ageing_s, terms.ageing_runs * np.where(mean_s < FOREVER, mean_s, 0.0))
 
 
 def start_reasons(
-    bargain: Bargain, ones: Sequence[Waiting], widths: Sequence[int], tries: Ints
+    context: DecisionContext, ones: Sequence[Waiting], widths: Sequence[int], tries: Ints
 ) -> list[Reason]:
     """Why these start, each on such a width."""
     wanted = tries[np.arange(len(ones)), (tries > 0).argmax(axis=1)].tolist()
     rows = zip(ones, widths, wanted, strict=True)
-    why = [_why(bargain, one, width, first) for one, width, first in rows]
+    why = [_why(context, one, width, first) for one, width, first in rows]
     return construct_many(Reason, *zip(*why, strict=True))
 
 
-def _why(bargain: Bargain, one: Waiting, width: int, wanted: int) -> tuple[str, Facts]:
+def _why(context: DecisionContext, one: Waiting, width: int, wanted: int) -> tuple[str, Facts]:
     """As a code and facts; who gets fewer workers than it was to have first grows later."""
     if one.rank == "best_effort":
-        remaining_s = bargain.forecasts.curve(one.job).total_s(width, "mean")
+        remaining_s = context.forecasts.curve(one.job).total_s(width, "mean")
         return "shortest_first", (("remaining_s", remaining_s),)
     if one.rank == "hopeless":
         return "hopeless", ()
     if one.rank == "aged":
         queued_at = one.job.queued_at
-        limit_s = ages_at(one.job, bargain.forecasts, bargain.rules.terms) - queued_at
-        return "aged", (("waited_s", bargain.now - queued_at), ("limit_s", limit_s))
+        limit_s = ages_at(one.job, context.forecasts, context.rules.terms) - queued_at
+        return "aged", (("waited_s", context.now - queued_at), ("limit_s", limit_s))
     if width < wanted:
         return "planned_growth", (("workers", width),)
     return "due_first", (("slack_s", one.slack_s), ("workers", width))

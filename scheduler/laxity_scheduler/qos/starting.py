@@ -20,34 +20,35 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.queueing import RANKS, Waiting, slack
 from laxity_scheduler.promising.reserve import SLOTS, Profile
 from laxity_scheduler.promising.waiting_table import build_queue
-from laxity_scheduler.qos.bargain import Bargain, Start
-from laxity_scheduler.qos.batch_waits import LOOK_AGAIN_S, kept_out, planned_later
-from laxity_scheduler.qos.donors import carry_out, choose
+from laxity_scheduler.qos.context import DecisionContext, Start
+from laxity_scheduler.qos.planned_preemption import preempt_as_planned
+from laxity_scheduler.qos.planned_waits import LOOK_AGAIN_S, find_kept_out, order_by_plan
+from laxity_scheduler.qos.preemption import carry_out, choose
 from laxity_scheduler.qos.start_widths import (
     claimed_tries,
     start_reasons,
     unclaimed_tries,
     wake_for_unclaimed,
 )
-from laxity_scheduler.qos.yielding import make_way
 
 
 class Starts:
-    """Walks the queue of a bargain once."""
+    """Walks the queue of a context once."""
 
-    def __init__(self, bargain: Bargain) -> None:
-        self._bargain = bargain
-        self._forecasts = bargain.forecasts
-        self._reservations = bargain.reservations
+    def __init__(self, context: DecisionContext) -> None:
+        self._context = context
+        self._forecasts = context.forecasts
+        self._reservations = context.reservations
         self._spare = self._reservations.spare_gpus
         self._served: set[str] = set()  # others are stopped for these, or need not be
+        self._displaced = 0  # jobs for which others are stopped
         self._kept: dict[str, Counter[str]] = {}  # what is kept free for whom, by node
         self._rest: Profile | None = None
         if not self._reservations.roomy:
             self._rest = self._reservations.profile().copy()
-        for name in bargain.coming.asked_for:
-            self._share_surplus(bargain.state.by_id[name])
-        self.queue = build_queue(bargain.waiting, _startable(bargain), self._reservations)
+        for name in context.releases.asked_for:
+            self._share_surplus(context.state.by_id[name])
+        self.queue = build_queue(context.waiting, _startable(context), self._reservations)
         last = RANKS["aged"]
         self._claims = bisect_right(self.queue, last, key=lambda one: RANKS[one.rank])
 
@@ -55,41 +56,41 @@ class Starts:
         """Who was stopped for a job with a plan may free more than it needs."""
         share = self._reservations.shares.get(job.id)
         if share is not None:
-            self._bargain.coming.share_surplus(job, max(0, share.widest - job.workers))
+            self._context.releases.share_surplus(job, max(0, share.widest - job.workers))
 
-    def restarts(self) -> None:
+    def reserve_for_restarts(self) -> None:
         """Keep free what jobs with a deadline will need that were stopped only to start again elsewhere.
 
         They will be wider, or leave a cordoned node: what they have there nobody can use.
         """
-        bargain = self._bargain
-        for job in bargain.coming.restarting:
+        context = self._context
+        for job in context.releases.restarting:
             if job.deadline_at < FOREVER:
                 _, width = slack(job, self._forecasts)
-                reused = sum(map(bargain.ledger.knows, job.nodes))
+                reused = sum(map(context.ledger.knows, job.nodes))
                 self._set_aside(job, width - min(width, reused))
 
-    def first(self) -> None:
+    def start_claimed(self) -> None:
         """Jobs with a claim: those that are planned to start now before those that must wait."""
         claimed = self.queue[: self._claims]
         waits = [False] * len(claimed)
         if not self._reservations.roomy:
-            claimed, waits = planned_later(self._bargain, claimed)
-        tries = claimed_tries(self._bargain, claimed)
+            claimed, waits = order_by_plan(self._context, claimed)
+        tries = claimed_tries(self._context, claimed)
         for one in self._start_in_order(claimed, tries, waits, [True] * len(claimed)):
             self._hold_claimed(one)
 
-    def yields(self) -> None:
+    def preempt_as_planned(self) -> None:
         """Promised jobs that, as planned, make way for others and start again later, in time."""
-        make_way(self._bargain, self._served, self._kept)
+        preempt_as_planned(self._context, self._served, self._kept)
 
-    def others(self) -> None:
+    def start_unclaimed(self) -> None:
         """Jobs without one."""
         others = self.queue[self._claims :]
-        wake_for_unclaimed(self._bargain, others)
+        wake_for_unclaimed(self._context, others)
         tries, out = (
-            unclaimed_tries(self._bargain, others),
-            kept_out(self._bargain, others, self._rest),
+            unclaimed_tries(self._context, others),
+            find_kept_out(self._context, others, self._rest),
         )
         for one in self._start_in_order(
             others, tries, out, [one.job.preemptible for one in others]
@@ -106,34 +107,36 @@ class Starts:
         done, most = 0, len(ones)
         while done < len(ones):
             many = 1
-            if self._bargain.starts_at_once and together[done]:
+            if self._context.starts_at_once and together[done]:
                 ahead = together[done : done + most]
                 many = ahead.index(False) if False in ahead else len(ahead)
             mine = slice(done, done + many)
             started = 0 if waits[done] else self._start(ones[mine], tries[mine])
             done, most = done + started, 2 * many if started == many else 1
             if started < many:
-                self._bargain.blocked.append(ones[done])
+                self._context.blocked.append(ones[done])
                 if not waits[done]:
                     yield ones[done]
                 done += 1
 
     def _start(self, ones: Sequence[Waiting], tries: Ints) -> int:
         """Start the first of these, each on its first width that fits; how many until one has none."""
-        bargain, jobs = self._bargain, [one.job for one in ones]
+        context, jobs = self._context, [one.job for one in ones]
         claimed = _claimed(ones[0])
         if not claimed and not self._leaves_claims(jobs[0]):
             return 0
-        if bargain.starts_at_once:
+        if context.starts_at_once:
             sizes = np.array([job.gpus_per_worker for job in jobs], dtype=np.int64)
-            placed = bargain.sites.place_all(bargain.ledger, jobs, tries, sizes, claimed=claimed)
+            placed = context.placement.place_all(
+                context.ledger, jobs, tries, sizes, claimed=claimed
+            )
         else:
             placed = self._place_held(ones[0], tries[0].tolist())
         started, widths = ones[: len(placed)], list(map(len, placed))
         if started:
-            reasons = start_reasons(bargain, started, widths, tries[: len(placed)])
+            reasons = start_reasons(context, started, widths, tries[: len(placed)])
             starts = map(Start, started, widths, placed, reasons)
-            bargain.starts.update(zip([job.id for job in jobs], starts, strict=False))
+            context.starts.update(zip([job.id for job in jobs], starts, strict=False))
         if not claimed:
             for job, width in zip(jobs, widths, strict=False):
                 self._count(job, width)
@@ -141,14 +144,16 @@ class Starts:
 
     def _place_held(self, one: Waiting, widths: Sequence[int]) -> list[tuple[str, ...]]:
         """Its nodes on the first of these widths that fits; its holds count for it alone."""
-        bargain, job = self._bargain, one.job
-        bargain.ledger.open_holds(job.id)
+        context, job = self._context, one.job
+        context.ledger.open_holds(job.id)
         for width in filter(None, widths):
             hold_s = self._hold_s(one, width)
-            nodes = bargain.sites.place(bargain.ledger, job, width, hold_s, claimed=_claimed(one))
+            nodes = context.placement.place(
+                context.ledger, job, width, hold_s, claimed=_claimed(one)
+            )
             if nodes is not None:
                 return [nodes]
-        bargain.ledger.close_holds(job.id)
+        context.ledger.close_holds(job.id)
         return []
 
     def _hold_claimed(self, one: Waiting) -> None:
@@ -157,39 +162,39 @@ class Starts:
             self._displace(one)
         elif self._reservations.roomy:
             # where its quota is used up free GPUs help it no sooner: others may have them
-            most = self._bargain.sites.quota_left(one.job) // one.job.gpus_per_worker
+            most = self._context.placement.quota_left(one.job) // one.job.gpus_per_worker
             self._set_aside(one.job, int(min(one.workers, most)))
 
     def _hold_unclaimed(self, one: Waiting) -> None:
         """The same for a soft one that is about to be late; the others wait."""
-        if one.rank == "soft" and one.slack_s < self._bargain.rules.theta * _window_s(one.job):
+        if one.rank == "soft" and one.slack_s < self._context.rules.theta * _window_s(one.job):
             self._displace_for_soft(one)
 
     def _can_wait(self, one: Waiting) -> bool:
         """Whether it needs nobody to stop yet; who is planned to start later is not asked."""
-        bargain, job = self._bargain, one.job
+        context, job = self._context, one.job
         if one.rank == "aged" or job.id not in self._reservations.shares:
             return False
         if not self._reservations.roomy:
             again_s = max(self._reservations.profile().first_slot_s, LOOK_AGAIN_S)
-            bargain.wake(bargain.now + again_s)
+            context.wake(context.now + again_s)
             return False
-        window_s = bargain.deadline_at(job) - job.submitted_at
+        window_s = context.deadline_at(job) - job.submitted_at
         drain_s = self._reservations.room.drain_s
-        least_s = max(bargain.rules.patience * window_s, 2.0 * drain_s)
-        bargain.wake(bargain.now + one.slack_s - least_s)
+        least_s = max(context.rules.patience * window_s, 2.0 * drain_s)
+        context.wake(context.now + one.slack_s - least_s)
         return one.slack_s > least_s
 
     def _set_aside(self, job: Job, workers: int) -> int:
         """Keep as many free GPUs as it will need from those that come after it; workers left."""
-        ledger, may = self._bargain.ledger, self._bargain.state.eligible_nodes(job)
-        kept, sites = self._kept.setdefault(job.id, Counter()), self._bargain.sites
+        ledger, may = self._context.ledger, self._context.state.eligible_nodes(job)
+        kept, placement = self._kept.setdefault(job.id, Counter()), self._context.placement
         for placed in range(workers):
             nodes = ledger.place(1, job.gpus_per_worker, may)
             if nodes is None:
                 return workers - placed
             kept.update(gpus_of(job, nodes))
-            sites.spend_quota(job, 1)
+            placement.spend_quota(job, 1)
         return 0
 
     def _hold_s(self, one: Waiting, workers: int) -> float:
@@ -200,42 +205,42 @@ class Starts:
 
     def _need(self, one: Waiting, coming: Counter[str]) -> Need | None:
         """What it needs, on the nodes that it may take by then; None if these are none at all."""
-        bargain, job, from_s = self._bargain, one.job, 0.0
+        context, job, from_s = self._context, one.job, 0.0
         hold_s, claimed = self._hold_s(one, one.workers), _claimed(one)
         if not self._reservations.roomy:
             share = self._reservations.shares.get(job.id)
             from_s = share.starts_s if share is not None else self._reservations.room.drain_s
-        among = bargain.sites.open_to(job, hold_s, claimed=claimed, from_s=from_s)
+        among = context.placement.open_to(job, hold_s, claimed=claimed, from_s=from_s)
         if among is not None and not among:
             return None
-        return bargain.need(job, one.workers, among or frozenset(), coming)
+        return context.need(job, one.workers, among or frozenset(), coming)
 
     def _displace(self, one: Waiting) -> None:
         """Tell the cheapest jobs to stop so that it fits, unless enough is on its way already."""
-        bargain, job = self._bargain, one.job
-        own = bargain.coming.own(job)
-        need = self._need(one, own + bargain.coming.shared)
+        context, job = self._context, one.job
+        own = context.releases.own(job)
+        need = self._need(one, own + context.releases.shared)
         if need is None:
             return
-        asked = bargain.coming.asked(job)
-        bargain.coming.use(replace(need, coming=own))
+        asked = context.releases.asked(job)
+        context.releases.use(replace(need, coming=own))
         ending = self._ending(job, need)
         need = replace(need, coming=Counter(need.coming) + ending)
         chosen: tuple[Victim, ...] = ()
         if need.workers_fitting >= one.workers:
-            bargain.waits_for[job.id] = asked
-        elif bargain.displaced < bargain.rules.most_displacing:
-            bargain.displaced += 1
+            context.waits_for[job.id] = asked
+        elif self._displaced < context.rules.most_displacing:
+            self._displaced += 1
             patience_s = one.slack_s if one.rank == "promised" else FOREVER
             chosen = choose(
-                bargain, job, need, patience_s, tiers=4 if one.rank == "promised" else 2
+                context, job, need, patience_s, tiers=4 if one.rank == "promised" else 2
             )
-            carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
-            bargain.waits_for[job.id] = asked + tuple(victim.job for victim in chosen)
+            carry_out(context, chosen, job, need.workers * job.gpus_per_worker, one.rank)
+            context.waits_for[job.id] = asked + tuple(victim.job for victim in chosen)
         left = self._set_aside(job, one.workers)
         if need.workers_fitting >= one.workers or chosen:
             self._served.add(job.id)
-            bargain.keep_parts(need, gpus_freed_by(chosen), left)
+            context.keep_parts(need, gpus_freed_by(chosen), left)
 
     def _ending(self, job: Job, need: Need) -> Counter[str]:
         """GPUs by node of jobs that will have ended when it is planned to start, each once.
@@ -249,42 +254,42 @@ class Starts:
         profile = self._reservations.profile()
         until_s = profile.marks[min(profile.slot(share.starts_s) + 1, SLOTS)]
         found: list[tuple[str, Counter[str]]] = []
-        for other in self._bargain.state.running:
+        for other in self._context.state.running:
             if need.gain_with(gpus) >= missing:
                 break
-            if self._forecasts.trajectory_s(other) <= until_s and self._bargain.settled(other):
+            if self._forecasts.trajectory_s(other) <= until_s and self._context.settled(other):
                 found.append((other.id, gpus_of(other, other.nodes[: other.resize_to or None])))
                 gpus += found[-1][1]
         for name, freed in found:
             if need.gain_with(gpus - freed) < need.gain_with(gpus):
-                self._bargain.ends.add(name)
+                self._context.ends.add(name)
             else:
                 gpus -= freed
         return gpus
 
     def _displace_for_soft(self, one: Waiting) -> None:
         """Stop best-effort jobs for a soft one that is about to be late, if it gains by that."""
-        bargain, job = self._bargain, one.job
-        if bargain.coming.asked(job) or bargain.displaced >= bargain.rules.most_displacing:
+        context, job = self._context, one.job
+        if context.releases.asked(job) or self._displaced >= context.rules.most_displacing:
             self._set_aside(job, one.workers)
             return
-        own = bargain.coming.own(job)
-        need = self._need(one, own + bargain.coming.shared)
+        own = context.releases.own(job)
+        need = self._need(one, own + context.releases.shared)
         if need is None:
             return
-        bargain.coming.use(replace(need, coming=own))
+        context.releases.use(replace(need, coming=own))
         if need.workers_fitting >= one.workers:
-            bargain.keep_parts(need, {}, self._set_aside(job, one.workers))
+            context.keep_parts(need, {}, self._set_aside(job, one.workers))
             return
-        chosen = choose(bargain, job, need, FOREVER, tiers=2)
+        chosen = choose(context, job, need, FOREVER, tiers=2)
         loss_s = sum(victim.loss_s for victim in chosen)
         waits_s = max((victim.delay_s for victim in chosen), default=0.0)
         if chosen and loss_s + waits_s < self._forecasts.curve(job).total_s(one.workers, "mean"):
-            bargain.displaced += 1
-            carry_out(bargain, chosen, job, need.workers * job.gpus_per_worker, one.rank)
-            bargain.waits_for[job.id] = tuple(victim.job for victim in chosen)
+            self._displaced += 1
+            carry_out(context, chosen, job, need.workers * job.gpus_per_worker, one.rank)
+            context.waits_for[job.id] = tuple(victim.job for victim in chosen)
             left = self._set_aside(job, one.workers)
-            bargain.keep_parts(need, gpus_freed_by(chosen), left)
+            context.keep_parts(need, gpus_freed_by(chosen), left)
 
     def _leaves_claims(self, job: Job) -> bool:
         """Whether claims are kept although this job starts: it can be stopped before they need it."""
@@ -301,7 +306,7 @@ class Starts:
             return self._forecasts.rest_s(job, workers)
         held_s = curve.start_s(workers, "p90") + curve.epoch_s(workers, "p90")
         held_s += curve.stop_s(workers, "p90")
-        return held_s if held_s < FOREVER else self._bargain.rules.terms.ageing_s
+        return held_s if held_s < FOREVER else self._context.rules.terms.ageing_s
 
     def _count(self, job: Job, workers: int) -> None:
         gpus = workers * job.gpus_per_worker
@@ -311,15 +316,15 @@ class Starts:
             self._rest.add(0.0, self._holds_s(job, workers), -gpus)
 
 
-def _startable(bargain: Bargain) -> list[Job]:
+def _startable(context: DecisionContext) -> list[Job]:
     """Queued jobs; also those refused before whose new deadline was just promised."""
-    shares, frame = bargain.reservations.shares, bargain.forecasts.frame
+    shares, frame = context.reservations.shares, context.forecasts.frame
     return [
         job
         for job in frame.where(frame.column(WAITING) > 0.0)
-        if job.id not in bargain.acted
+        if job.id not in context.acted
         and (not job.refused or job.id in shares)
-        and (not job.eligible or may_ever_start(bargain.state, job))
+        and (not job.eligible or may_ever_start(context.state, job))
     ]
 
 

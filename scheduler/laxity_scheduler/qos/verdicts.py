@@ -7,14 +7,14 @@ from laxity_scheduler.model.decision import Forecasted, Preempt, Refuse
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, PendingPromise, Promise, Refusal
-from laxity_scheduler.qos.bargain import Bargain
-from laxity_scheduler.qos.batch_waits import LOOK_AGAIN_S
+from laxity_scheduler.qos.context import DecisionContext
 from laxity_scheduler.qos.newcomers import Newcomers
+from laxity_scheduler.qos.planned_waits import LOOK_AGAIN_S
 
 
-def give_verdicts(bargain: Bargain) -> None:
+def give_verdicts(context: DecisionContext) -> None:
     """Of hard jobs that ask. Amended promises first: they are judged on the snapshot's rows."""
-    frame = bargain.forecasts.frame
+    frame = context.forecasts.frame
     asking = [
         job
         for job in frame.where((frame.column(WANTS) > 0.0) & (frame.column(SERVICE) == HARD))
@@ -22,70 +22,70 @@ def give_verdicts(bargain: Bargain) -> None:
     ]
     amended = [job for job in asking if isinstance(job.verdict, Promise)]
     for job in amended:
-        _judge(bargain, job)
+        _judge(context, job)
     others = [job for job in asking if not isinstance(job.verdict, Promise)]
     if others:
-        _judge_all(bargain, Newcomers(bargain.waiting, others, bargain.reservations), others)
+        _judge_all(context, Newcomers(context.waiting, others, context.reservations), others)
 
 
-def _judge_all(bargain: Bargain, newcomers: Newcomers, jobs: Sequence[Job]) -> None:
+def _judge_all(context: DecisionContext, newcomers: Newcomers, jobs: Sequence[Job]) -> None:
     """One after the other; runs of those of whom nothing special is to be said, all at once."""
     done = 0
     while done < len(jobs):
         given = newcomers.promise(done)
-        bargain.newly |= given
+        context.newly |= given
         done += len(given)
         if done < len(jobs):
-            _judge(bargain, jobs[done])
+            _judge(context, jobs[done])
             done += 1
 
 
-def _judge(bargain: Bargain, job: Job) -> None:
-    verdict = bargain.judge.verdict(job)
+def _judge(context: DecisionContext, job: Job) -> None:
+    verdict = context.judge.verdict(job)
     match verdict:
         case Promise():
-            bargain.newly[job.id] = PendingPromise(verdict.deadline_at, verdict.rests_on)
-        case Refusal() if _goes(bargain, job):
-            bargain.decisions.append(Refuse(job.id, verdict, verdict.reason))
+            context.newly[job.id] = PendingPromise(verdict.deadline_at, verdict.rests_on)
+        case Refusal() if _goes(context, job):
+            context.decisions.append(Refuse(job.id, verdict, verdict.reason))
         case Refusal():
-            bargain.decisions.append(_runs_on(bargain, job, verdict))
-            bargain.wake(bargain.now + LOOK_AGAIN_S)  # from then on it is in the queue
+            context.decisions.append(_runs_on(context, job, verdict))
+            context.wake(context.now + LOOK_AGAIN_S)  # from then on it is in the queue
         case Forecast():
-            bargain.decisions.append(Forecasted(job.id, verdict, verdict.reason))
+            context.decisions.append(Forecasted(job.id, verdict, verdict.reason))
 
 
-def _goes(bargain: Bargain, job: Job) -> bool:
+def _goes(context: DecisionContext, job: Job) -> bool:
     """Whether a refused job is told so, and so goes; else it runs on as a soft one."""
     kept = isinstance(job.verdict, Promise)  # the old promise stands
-    return bargain.rules.refuses or kept or job.deadline_at <= bargain.now
+    return context.rules.refuses or kept or job.deadline_at <= context.now
 
 
-def _runs_on(bargain: Bargain, job: Job, verdict: Refusal) -> Forecasted:
+def _runs_on(context: DecisionContext, job: Job, verdict: Refusal) -> Forecasted:
     """What a job is told that is not promised and yet stays (algorithms.md 3.4, 10.1)."""
     late_s = max(0.0, verdict.p90_at - job.deadline_at)
     why = reason("forecast_late", p90_at=verdict.p90_at, late_s=late_s)
     return Forecasted(job.id, Forecast(verdict.p90_at, verdict.p90_at, late_s, why), why)
 
 
-def stop_missed(bargain: Bargain) -> None:
+def stop_missed(context: DecisionContext) -> None:
     """Jobs that are not to go on past their deadline."""
-    decided = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
-    for job in bargain.forecasts.frame.where(bargain.forecasts.frame.column(STOPS_LATE) > 0.0):
+    decided = {d.job for d in context.decisions if isinstance(d, Refuse)}
+    for job in context.forecasts.frame.where(context.forecasts.frame.column(STOPS_LATE) > 0.0):
         if job.pinned or job.refused or job.deadline_at == FOREVER:
             continue
         if job.id in decided:
             continue
-        late_s = bargain.now - _last_deadline(job)
+        late_s = context.now - _last_deadline(job)
         if late_s <= 0.0:
-            bargain.wake(_last_deadline(job) + 1e-3)
+            context.wake(_last_deadline(job) + 1e-3)
             continue
         why = reason("missed_and_stopped", due_at=_last_deadline(job))
         if job.workers:
-            if bargain.settled(job):
-                bargain.change(Preempt(job.id, "epoch", "", why))
+            if context.settled(job):
+                context.change(Preempt(job.id, "epoch", "", why))
         elif not job.terminating_workers:
-            bargain.acted.add(job.id)
-            bargain.decisions.append(Refuse(job.id, Refusal(why), why))
+            context.acted.add(job.id)
+            context.decisions.append(Refuse(job.id, Refusal(why), why))
 
 
 def _last_deadline(job: Job) -> float:

@@ -18,46 +18,46 @@ from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.order import never_starts
 from laxity_scheduler.promising.queueing import Waiting, expected_starts
-from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.qos.context import DecisionContext
 
 MOST_EXPECTED: Final = 1_000  # so many waiting jobs are told when they may expect to start
 MOST_HOLDERS: Final = 5
 Why = tuple[Reason, tuple[str, ...]]  # and who holds what is waited for
 
 
-def say_starts(bargain: Bargain) -> None:
+def say_starts(context: DecisionContext) -> None:
     """All that start, on the widths and nodes that they have in the end."""
-    starts = bargain.starts.values()
+    starts = context.starts.values()
     columns = zip(*((one.workers, one.nodes, one.reason) for one in starts), strict=True)
-    bargain.decisions += construct_many(Admit, bargain.starts, *columns) if starts else ()
+    context.decisions += construct_many(Admit, context.starts, *columns) if starts else ()
 
 
-def expect_starts(bargain: Bargain, queue: Sequence[Waiting]) -> dict[str, float]:
+def expect_starts(context: DecisionContext, queue: Sequence[Waiting]) -> dict[str, float]:
     """In how many seconds those that are blocked may expect to start."""
-    if not bargain.blocked:
+    if not context.blocked:
         return {}
-    return expected_starts(queue[:MOST_EXPECTED], bargain.reservations, bargain.state)
+    return expected_starts(queue[:MOST_EXPECTED], context.reservations, context.state)
 
 
-def say_waits(bargain: Bargain, starts_s: Mapping[str, float]) -> None:
+def say_waits(context: DecisionContext, starts_s: Mapping[str, float]) -> None:
     """Of those that no node will ever do for, then of all that are blocked."""
-    if bargain.state.sets:
-        bargain.decisions += _never(bargain)
-    if bargain.blocked:
-        bargain.decisions += _waits(bargain, starts_s)
+    if context.state.sets:
+        context.decisions += _never(context)
+    if context.blocked:
+        context.decisions += _waits(context, starts_s)
 
 
-def _never(bargain: Bargain) -> list[Wait]:
-    frame = bargain.forecasts.frame
-    told = {d.job for d in bargain.decisions if isinstance(d, Refuse)}
+def _never(context: DecisionContext) -> list[Wait]:
+    frame = context.forecasts.frame
+    told = {d.job for d in context.decisions if isinstance(d, Refuse)}
     waiting = [job for job in frame.where(frame.column(WAITING) > 0.0) if not job.refused]
-    found = [(job.id, misfit_reason(bargain.state, job)) for job in waiting if job.id not in told]
+    found = [(job.id, misfit_reason(context.state, job)) for job in waiting if job.id not in told]
     return [Wait(name, why) for name, why in found if why is not None]
 
 
-def _waits(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
-    state = bargain.state
-    held = _held_for_promises(bargain)
+def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait]:
+    state = context.state
+    held = _held_for_promises(context)
 
     @cache
     def there(eligible: str) -> tuple[int, int, tuple[str, ...]]:
@@ -68,8 +68,8 @@ def _waits(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
             if eligible
             else state.free_gpus
         )
-        holders = bargain.reservations.room.rows.first_to_end(MOST_HOLDERS, may)
-        return free, bargain.ledger.free_among(may), holders
+        holders = context.reservations.room.rows.first_to_end(MOST_HOLDERS, may)
+        return free, context.ledger.free_among(may), holders
 
     @cache
     def missing(needed_gpus: int, gpus_per_worker: int, eligible: str) -> Why:
@@ -79,7 +79,7 @@ def _waits(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
         )
         return why, holders
 
-    quota_left = _quota_left(bargain) if state.quotas else {}
+    quota_left = _quota_left(context) if state.quotas else {}
 
     @cache
     def within(quota: str, needed_gpus: int) -> Why:
@@ -94,7 +94,7 @@ def _waits(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
         why_never = never(one.job)
         if why_never is not None:
             return why_never, ()
-        victims = bargain.waits_for.get(one.job.id, ())
+        victims = context.waits_for.get(one.job.id, ())
         if victims:
             return reason("waits_for_preempted", holders=", ".join(victims)), victims
         size, eligible = one.job.gpus_per_worker, one.job.eligible
@@ -105,29 +105,29 @@ def _waits(bargain: Bargain, starts_s: Mapping[str, float]) -> list[Wait]:
             return held
         return missing(needed, size, eligible)
 
-    names = [one.job.id for one in bargain.blocked]
-    told = list(map(why_of, bargain.blocked))
+    names = [one.job.id for one in context.blocked]
+    told = list(map(why_of, context.blocked))
     return construct_many(
         Wait,
         names,
         [why for why, _ in told],
         [whom for _, whom in told],
-        [bargain.now + starts_s.get(name, FOREVER) for name in names],
+        [context.now + starts_s.get(name, FOREVER) for name in names],
     )
 
 
-def _held_for_promises(bargain: Bargain) -> Why:
+def _held_for_promises(context: DecisionContext) -> Why:
     """What a job is told that would fit, but on GPUs that promises are counted on."""
-    claims = bargain.reservations.claims
+    claims = context.reservations.claims
     to_start = islice((claim for claim in claims if not claim.job.workers), MOST_HOLDERS)
     promised = tuple([claim.job.id for claim in tuple(to_start) or claims[:MOST_HOLDERS]])
     return reason("held_for_promises", holders=", ".join(promised)), promised
 
 
-def _quota_left(bargain: Bargain) -> Mapping[str, int]:
+def _quota_left(context: DecisionContext) -> Mapping[str, int]:
     """GPUs that quotas leave when all that start now have started."""
-    left = Counter(bargain.state.quota_left)
-    for start in bargain.starts.values():
+    left = Counter(context.state.quota_left)
+    for start in context.starts.values():
         if start.waiting.job.quota in left:
             left[start.waiting.job.quota] -= start.workers * start.waiting.job.gpus_per_worker
     return left

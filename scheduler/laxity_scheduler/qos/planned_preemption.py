@@ -16,67 +16,67 @@ from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.queueing import slack
-from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.qos.context import DecisionContext
 
 Kept = Mapping[str, Counter[str]]  # what is kept free for whom, by node
 
 
-def make_way(bargain: Bargain, served: Collection[str], kept: Kept) -> None:
+def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: Kept) -> None:
     """Stop those that are planned to wait, for the first that is planned to take GPUs and lacks them.
 
     None where all who take have what they need, free or on its way; else no more GPUs than are
     planned to be taken in all. For who is `served`, others are stopped already or need not be.
     """
-    reservations = bargain.reservations
+    reservations = context.reservations
     if reservations.roomy:
         return
-    shares, takers = reservations.shares, _takers(bargain, served)
-    jobs = bargain.state.running if takers else ()
+    shares, takers = reservations.shares, _takers(context, served)
+    jobs = context.state.running if takers else ()
     now = shares.outline([job.id for job in jobs]).workers_now
     ways = [jobs[place] for place in np.flatnonzero(now == 0).tolist()]
-    ways = [job for job in ways if bargain.settled(job) and job.preemptible]
-    taker, ways = _first_short(bargain, takers, ways, kept) if ways else (None, ways)
+    ways = [job for job in ways if context.settled(job) and job.preemptible]
+    taker, ways = _first_short(context, takers, ways, kept) if ways else (None, ways)
     if taker is None:
         return
     left = sum((shares[one.id].widest - one.workers) * one.gpus_per_worker for one in takers)
-    patience_s, _ = slack(taker, bargain.forecasts)
-    ways.sort(key=lambda job: bargain.forecasts.freed_s(job) > patience_s)  # in time for it first
+    patience_s, _ = slack(taker, context.forecasts)
+    ways.sort(key=lambda job: context.forecasts.freed_s(job) > patience_s)  # in time for it first
     for job in ways:
-        if left > 0 and job.id != taker.id and _could_use(bargain, taker, job):
+        if left > 0 and job.id != taker.id and _could_use(context, taker, job):
             left -= job.gpus
             why = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
-            bargain.change(Preempt(job.id, "epoch", taker.id, why))
+            context.change(Preempt(job.id, "epoch", taker.id, why))
 
 
-def _takers(bargain: Bargain, served: Collection[str]) -> list[Job]:
+def _takers(context: DecisionContext, served: Collection[str]) -> list[Job]:
     """The jobs that are planned to have more workers than they have, most urgent first."""
-    claims = bargain.reservations.claims
-    planned = bargain.reservations.shares.outline([claim.job.id for claim in claims])
+    claims = context.reservations.claims
+    planned = context.reservations.shares.outline([claim.job.id for claim in claims])
     has = np.array([claim.job.workers for claim in claims], dtype=np.int64)
     takes = (planned.widest > has) & (planned.workers_now >= has)
     takers = [claims[place] for place in np.flatnonzero(takes).tolist()]
-    gone = {*bargain.starts, *served, *bargain.acted}
+    gone = {*context.starts, *served, *context.acted}
     takers = [claim for claim in takers if claim.job.id not in gone]
     takers.sort(key=lambda claim: (claim.deadline_s, claim.job.id))
     return [claim.job for claim in takers]
 
 
 def _first_short(
-    bargain: Bargain, takers: list[Job], ways: list[Job], kept: Kept
+    context: DecisionContext, takers: list[Job], ways: list[Job], kept: Kept
 ) -> tuple[Job | None, list[Job]]:
     """The most urgent of these for whom not enough is free or on its way, and who makes way for it.
 
     Whose quota is used up needs a job of the same quota to make way.
     """
-    trial = bargain.ledger.copy()
+    trial = context.ledger.copy()
     taken: Counter[str] = Counter()  # of quotas
     for taker in takers:
-        own = bargain.coming.own(taker) + kept.get(taker.id, Counter())
-        need = _need_of(bargain, taker, trial, own + bargain.coming.shared)
+        own = context.releases.own(taker) + kept.get(taker.id, Counter())
+        need = _need_of(context, taker, trial, own + context.releases.shared)
         if need is None:
             continue
         need = replace(need, quota_left=max(0, need.quota_left - taken[need.quota]))
-        bargain.coming.use(replace(need, coming=own))
+        context.releases.use(replace(need, coming=own))
         if need.exceeds_quota:
             mine = [job for job in ways if job.quota == taker.quota]
             if mine:
@@ -89,20 +89,22 @@ def _first_short(
     return None, []
 
 
-def _need_of(bargain: Bargain, taker: Job, ledger: Ledger, coming: Counter[str]) -> Need | None:
+def _need_of(
+    context: DecisionContext, taker: Job, ledger: Ledger, coming: Counter[str]
+) -> Need | None:
     """What a job needs to be as wide as it is planned to be; None if no node is for that."""
-    may = bargain.state.eligible_nodes(taker)
-    workers = bargain.reservations.shares[taker.id].widest - taker.workers
+    may = context.state.eligible_nodes(taker)
+    workers = context.reservations.shares[taker.id].widest - taker.workers
     among = may or frozenset()
-    if taker.workers and not bargain.grows:
+    if taker.workers and not context.grows:
         among = frozenset(taker.nodes) if may is None else may.intersection(taker.nodes)
     if may is not None and not among:
         return None
-    return bargain.need(taker, workers, among, coming, ledger=ledger)
+    return context.need(taker, workers, among, coming, ledger=ledger)
 
 
-def _could_use(bargain: Bargain, taker: Job, victim: Job) -> bool:
+def _could_use(context: DecisionContext, taker: Job, victim: Job) -> bool:
     """Whether a job may use any of the nodes that another one would free, or of its quota."""
-    may = bargain.state.eligible_nodes(taker)
+    may = context.state.eligible_nodes(taker)
     shares_quota = bool(taker.quota) and taker.quota == victim.quota
     return shares_quota or may is None or not may.isdisjoint(victim.nodes)

@@ -1,6 +1,6 @@
 """Hundreds of running promised jobs beside their plans: who has what is planned, and who has not.
 
-`sizing.defend` asks each promised job whether it is as planned, and nearly always it is. Here columns
+`sizing.grow_promised` asks each promised job whether it is as planned, and nearly always it is. Here columns
 answer, where claims are planned over time.
 """
 
@@ -13,10 +13,10 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import fields
 from laxity_scheduler.frame.arrays import Bools
 from laxity_scheduler.model.job import FOREVER, Job
-from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.qos.context import DecisionContext
 
 
-class Defended(NamedTuple):
+class PromisedWidths(NamedTuple):
     """Running promised jobs, most urgent first; who is as planned needs only to be woken for."""
 
     jobs: Sequence[Job]
@@ -24,48 +24,48 @@ class Defended(NamedTuple):
     wake_at: Sequence[float]
 
 
-def defended(bargain: Bargain) -> Defended | None:
+def compare_promised(context: DecisionContext) -> PromisedWidths | None:
     """Those that have formed. None where rows are few or all claims run at once."""
-    reservations = bargain.reservations
+    reservations = context.reservations
     if reservations.roomy:
         return None
     claims = [claim.job for claim in reservations.claims if claim.job.workers]
-    frame = bargain.forecasts.frame
+    frame = context.forecasts.frame
     rows = frame.rows(claims)
     if rows is None:
         return None
-    formed = _formed(bargain, claims, frame.table[rows])
+    formed = _formed(context, claims, frame.table[rows])
     rows, jobs = rows[formed], [claims[at] for at in np.flatnonzero(formed).tolist()]
     due_at = frame.in_force_at[rows]
-    slack_s, _ = frame.slack_s(rows, due_at - bargain.now)
+    slack_s, _ = frame.slack_s(rows, due_at - context.now)
     names, late = [job.id for job in jobs], reservations.late
     plans = reservations.shares.outline(names, due_s=reservations.reach_s)
     workers = frame.table[rows, fields.WORKERS]
     order = np.lexsort((frame.ranks[rows], slack_s, plans.workers_now <= workers))
     quiet = (plans.workers_now >= 0) & (plans.due_width <= workers)
-    if late or bargain.newly:
-        given = bargain.newly
+    if late or context.newly:
+        given = context.newly
         known = [name not in late and name not in given for name in names]
         quiet &= np.array(known, dtype=np.bool_)
     wake_at = due_at - _last_epoch_s(frame.table[rows], frame.levels("p90")[rows]) + 1e-3
     begun = ~np.isnan(frame.table[rows, fields.BEGUN_AT])
     wake_at = np.where(begun, wake_at, FOREVER)[order].tolist()
     ordered = [jobs[at] for at in order.tolist()]
-    return Defended(ordered, quiet[order].tolist(), wake_at)
+    return PromisedWidths(ordered, quiet[order].tolist(), wake_at)
 
 
-def _formed(bargain: Bargain, jobs: Sequence[Job], table: Floats) -> Bools:
-    """As `Bargain.formed`, of jobs that have workers."""
-    now = bargain.now
+def _formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -> Bools:
+    """As `DecisionContext.formed`, of jobs that have workers."""
+    now = context.now
     changed = table[:, fields.CHANGED_AT] >= now
     resumed = ~changed & (table[:, fields.RESUMED_AT] >= now)
     if changed.any() or resumed.any():
-        bargain.wake(now + 1.0)
+        context.wake(now + 1.0)
     found: Bools = ~changed & ~resumed & (table[:, fields.PINNED] == 0.0)
     found &= (table[:, fields.STOPPING] == 0.0) & (table[:, fields.RESIZING] == 0.0)
     found &= table[:, fields.FORMED_AT] == table[:, fields.WORKERS]
-    if bargain.acted:
-        found &= np.array([job.id not in bargain.acted for job in jobs], dtype=np.bool_)
+    if context.acted:
+        found &= np.array([job.id not in context.acted for job in jobs], dtype=np.bool_)
     return found
 
 

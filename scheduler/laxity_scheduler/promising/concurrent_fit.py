@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints
 
 
-class Tally:
+class ConcurrentFit:
     """Claims that all run at once, each on one width: while they fit, no time profile is needed."""
 
     def __init__(self, room: Room) -> None:
@@ -78,13 +78,13 @@ class Tally:
 
     def _weigh(self, rows: "Ints", width: Floats) -> None:
         """These rows run on these widths: so many GPUs less are left on the regions they are on."""
-        frame, seats = self._room.forecasts.frame, self._room.seats
+        frame, occupancy = self._room.forecasts.frame, self._room.occupancy
         jobs, size, held = frame.at(rows), frame.column(SIZE)[rows], frame.column(WORKERS)[rows]
         known = np.array([len(job.nodes) for job in jobs]) == held
-        seated = seats.workers[rows]
+        seated = occupancy.workers[rows]
         fewer = np.flatnonzero(known & (width < held))
         first = zip(frame.at(rows[fewer]), width[fewer].tolist(), strict=True)
-        seated[fewer] = seats.of([job.nodes[: int(wide)] for job, wide in first])
+        seated[fewer] = occupancy.of([job.nodes[: int(wide)] for job, wide in first])
         nowhere = np.flatnonzero(~known).tolist()
         for at, part in enumerate(self._parts):
             whole = part.region.whole_of(jobs)

@@ -19,12 +19,12 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import PendingPromise
 from laxity_scheduler.promising.claims import Terms, deadline_in_force, promised
+from laxity_scheduler.promising.placement_rules import PlacementRules
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reservations import Reservations
-from laxity_scheduler.promising.siting import PlacementRules
 from laxity_scheduler.promising.waiting_table import WaitingTable, build_waiting_table
-from laxity_scheduler.qos.coming import Coming
+from laxity_scheduler.qos.pending_releases import PendingReleases
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Start:
     reason: Reason
 
 
-class Bargain:
+class DecisionContext:
     """A snapshot being decided."""
 
     def __init__(self, state: ClusterState, forecasts: Forecasts, rules: Rules) -> None:
@@ -68,13 +68,12 @@ class Bargain:
         self.blocked: list[Waiting] = []
         self.waits_for: dict[str, tuple[str, ...]] = {}
         self.acted: set[str] = set()
-        self.displaced = 0
-        self.candidates: list[Job] | None = None  # what `starting.choose` has worked out already
+        self.candidates: list[Job] | None = None  # what `preemption.choose` has worked out already
         self.stopped: dict[str, Victim] = {}
         self.narrowed: dict[str, tuple[Victim, ...]] = {}
         self.newly: dict[str, PendingPromise] = {}  # promises of this decision
         self._wake: list[float] = []
-        self.coming = Coming(state, forecasts)
+        self.releases = PendingReleases(state, forecasts)
         self.ends: set[str] = set()  # somebody waits for the end of these: they are not stopped
         self.shrunk: dict[str, int] = {}  # who gives workers in this decision, and what it keeps
 
@@ -84,7 +83,7 @@ class Bargain:
         return build_waiting_table(self.forecasts)
 
     @cached_property
-    def sites(self) -> PlacementRules:
+    def placement(self) -> PlacementRules:
         """Where workers may go; asked for when all verdicts are given."""
         return PlacementRules(self.state, self.reservations)
 
@@ -205,7 +204,7 @@ class Bargain:
         ledger: Ledger | None = None,
     ) -> Need:
         """So many more workers of a job: on these nodes, none: any; and within its quota."""
-        left, size = self.sites.quota_left(job), job.gpus_per_worker
+        left, size = self.placement.quota_left(job), job.gpus_per_worker
         quota = job.quota if left < FOREVER else ""
         return Need(workers, size, ledger or self.ledger, nodes, coming, quota, left)
 

@@ -19,7 +19,7 @@ Parts = tuple[frozenset[str], ...]  # the nodes of each region
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
+class Occupancy:
     """R regions: their nodes among those of the snapshot, and workers on them by row."""
 
     parts: Parts
@@ -39,10 +39,10 @@ class Seats:
         return found
 
 
-_LAST: list[Seats] = []  # what was read last; answers do not depend on it
+_LAST: list[Occupancy] = []  # what was read last; answers do not depend on it
 
 
-def seats_of(state: ClusterState, parts: Parts) -> Seats:
+def read_occupancy(state: ClusterState, parts: Parts) -> Occupancy:
     """Of all rows. What-ifs ask beside the loop: the memory is replaced as a whole."""
     names = tuple([node.id for node in state.nodes])
     last = _LAST[0] if _LAST else None
@@ -53,14 +53,14 @@ def seats_of(state: ClusterState, parts: Parts) -> Seats:
         workers = arrays[0] if last.jobs else np.zeros((len(state.jobs), len(parts)))
         if changed:
             workers[changed] = last.of([state.jobs[row].nodes for row in changed])
-        last = Seats(last.parts, last.names, last.number, last.member, state.jobs, workers)
+        last = Occupancy(last.parts, last.names, last.number, last.member, state.jobs, workers)
         _LAST[:] = [last]
     return last
 
 
-def _empty(names: tuple[str, ...], parts: Parts) -> Seats:
+def _empty(names: tuple[str, ...], parts: Parts) -> Occupancy:
     member = np.zeros((len(names) + 1, len(parts)), dtype=np.bool_)
     for at, nodes in enumerate(parts):
         member[:-1, at] = [name in nodes for name in names]
     number = dict(zip(names, range(len(names)), strict=True))
-    return Seats(parts, names, number, member, (), np.zeros((0, len(parts))))
+    return Occupancy(parts, names, number, member, (), np.zeros((0, len(parts))))

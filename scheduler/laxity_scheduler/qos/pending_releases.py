@@ -16,7 +16,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.stop_requests import was_served
 
 
-class Coming:
+class PendingReleases:
     """What is on its way in one snapshot; `shared` is what nobody has counted on yet, by node."""
 
     def __init__(self, state: ClusterState, forecasts: Forecasts) -> None:

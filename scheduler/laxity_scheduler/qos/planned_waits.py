@@ -15,17 +15,19 @@ from laxity_scheduler.frame.kernels import TINY_S
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.queueing import Waiting
 from laxity_scheduler.promising.reserve import Profile
-from laxity_scheduler.qos.bargain import Bargain
+from laxity_scheduler.qos.context import DecisionContext
 
 LOOK_AGAIN_S: Final = 1.0  # least time between two looks at a plan that slides with the clock
 
 
-def planned_later(bargain: Bargain, ones: Sequence[Waiting]) -> tuple[list[Waiting], list[bool]]:
+def order_by_plan(
+    context: DecisionContext, ones: Sequence[Waiting]
+) -> tuple[list[Waiting], list[bool]]:
     """Claimed jobs, those planned to start now first; and which plainly wait, as planned.
 
     They need nobody to stop yet.
     """
-    reservations = bargain.reservations
+    reservations = context.reservations
     plans = reservations.shares.outline([one.job.id for one in ones])
     places = np.argsort(plans.workers_now <= 0, kind="stable")
     plans = plans.at(places)
@@ -34,11 +36,13 @@ def planned_later(bargain: Bargain, ones: Sequence[Waiting]) -> tuple[list[Waiti
     with np.errstate(invalid="ignore"):
         ahead_s = plans.starts_s - reservations.reach_s
     waits = (plans.workers_now == 0) & np.where(aged, plans.starts_s > 0.0, ahead_s > TINY_S)
-    bargain.wake_first(bargain.now + np.maximum(ahead_s[waits & ~aged], LOOK_AGAIN_S))
+    context.wake_first(context.now + np.maximum(ahead_s[waits & ~aged], LOOK_AGAIN_S))
     return ordered, waits.tolist()
 
 
-def kept_out(bargain: Bargain, ones: Sequence[Waiting], rest: Profile | None) -> list[bool]:
+def find_kept_out(
+    context: DecisionContext, ones: Sequence[Waiting], rest: Profile | None
+) -> list[bool]:
     """Which of these jobs without a claim cannot start, since claims need the GPUs before.
 
     `rest` is what claims leave; it only shrinks while jobs start. Soft ones about to be late are not
@@ -46,9 +50,9 @@ def kept_out(bargain: Bargain, ones: Sequence[Waiting], rest: Profile | None) ->
     """
     if rest is None or not ones:
         return [False] * len(ones)
-    table = bargain.waiting
+    table = context.waiting
     at = table.at([one.job for one in ones])
-    terms = bargain.rules.terms
+    terms = context.rules.terms
     stops = np.array([one.job.preemptible for one in ones], dtype=np.bool_)
     held_s = np.where(table.held_s[at] < FOREVER, table.held_s[at], terms.ageing_s)
     held_s = np.where(stops, held_s, table.rest_s[at, 0])
@@ -58,6 +62,6 @@ def kept_out(bargain: Bargain, ones: Sequence[Waiting], rest: Profile | None) ->
     soft = np.array([one.rank == "soft" for one in ones], dtype=np.bool_)
     slack_s = np.array([one.slack_s for one in ones])
     window_s = np.maximum(0.0, table.column(DUE_AT)[at] - table.column(SUBMITTED_AT)[at])
-    out &= ~soft | (slack_s >= bargain.rules.theta * window_s)
+    out &= ~soft | (slack_s >= context.rules.theta * window_s)
     flags: list[bool] = out.tolist()
     return flags

@@ -13,7 +13,7 @@ from itertools import chain
 from operator import attrgetter, le
 from typing import Final, TypeGuard, assert_never
 
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity_scheduler.capacity.ledger import USABLE, Ledger, LedgerError
 from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.decision import (
@@ -182,14 +182,14 @@ class _Check:
         self._refused[job.id] = isinstance(after, Refusal)
         if self._refused[job.id] and job.workers:
             raise PlanError(
-                f"{_decision_title(decision)}: it has {count_text(job.workers, 'worker')}; stop it first"
+                f"{_decision_title(decision)}: it has {count_noun(job.workers, 'worker')}; stop it first"
             )
 
     def _check_start(self, decision: Admit) -> None:
         job = self._job_acted_on(decision)
         if job.workers or job.terminating_workers:
             raise PlanError(
-                f"{_decision_title(decision)}: it is not queued, it has {count_text(job.workers, 'worker')} and "
+                f"{_decision_title(decision)}: it is not queued, it has {count_noun(job.workers, 'worker')} and "
                 f"{job.terminating_workers} terminating"
             )
         if self._refused.get(job.id, job.refused):
@@ -205,7 +205,7 @@ class _Check:
         self._check_width(decision, job)
         if decision.workers == job.workers:
             raise PlanError(
-                f"{_decision_title(decision)}: it has {count_text(job.workers, 'worker')} already"
+                f"{_decision_title(decision)}: it has {count_noun(job.workers, 'worker')} already"
             )
         unchanged = min(job.workers, decision.workers)
         if job.nodes and decision.nodes[:unchanged] != job.nodes[:unchanged]:
@@ -242,8 +242,8 @@ class _Check:
             )
         if len(decision.nodes) != decision.workers:
             raise PlanError(
-                f"{_decision_title(decision)}: {count_text(len(decision.nodes), 'node')} named for "
-                f"{count_text(decision.workers, 'worker')}"
+                f"{_decision_title(decision)}: {count_noun(len(decision.nodes), 'node')} named for "
+                f"{count_noun(decision.workers, 'worker')}"
             )
 
     def _check_stop(self, decision: Preempt) -> None:

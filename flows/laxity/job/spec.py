@@ -15,13 +15,13 @@ from typing import Any, Final, cast
 
 from laxity import names
 from laxity.durations import LONGEST, aware, format_duration
+from laxity.human_time import count_noun
 from laxity.instants import format_instant
 from laxity.job.annotations import as_annotated
 from laxity.job.annotations import write as annotations_of
 from laxity.job.pod_template import check_env, check_template, literal, pod_template
 from laxity.job.qos import MOST_EPOCHS, QoS, QoSError, check_whole, raise_all
 from laxity.job.widths import WIDEST_UNNAMED
-from laxity.plurals import count_text
 
 Json = dict[str, Any]
 
@@ -277,7 +277,7 @@ def _check_length(spec: TrainingSpec) -> None:
         each = format_duration(timedelta(seconds=spec.qos.epoch_estimate_s))
         raise QoSError(
             "epoch_estimate",
-            f"{spec.epochs} epochs of {each} are more than ten years even on {count_text(widest, 'worker')}; "
+            f"{spec.epochs} epochs of {each} are more than ten years even on {count_noun(widest, 'worker')}; "
             "give the estimate of one epoch, or fewer epochs",
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity.worker.checkpoint import CheckpointError
 
 OBJECTS: Final = "objects.pkl"
@@ -57,7 +57,7 @@ class States:
         states = pickle.loads((folder / OBJECTS).read_bytes())  # noqa: S301 - the job's own folder
         if len(states) < len(self.objects):
             raise CheckpointError(
-                f"{folder} holds {count_text(len(states), 'object')}, but {len(self.objects)} were given to "
+                f"{folder} holds {count_noun(len(states), 'object')}, but {len(self.objects)} were given to "
                 "restore(): restore what was saved, or start in an empty folder"
             )
         for thing, state in list(zip(self.objects, states, strict=False))[first:]:

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from laxity import names
+from laxity.human_time import count_noun
 from laxity.instants import calendar_instant, format_rfc3339
-from laxity.plurals import count_text
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json, Patch
 from laxity_k8s.objects.affinity import affinity_patch, node_names_for
@@ -223,7 +223,7 @@ def describe_offers(offers: Sequence[Offer]) -> str:
             f"{names.DEADLINE}: {format_rfc3339(math.ceil(offer.deadline_at))}"
         ),
         "widths": lambda offer: f"{names.WIDTHS}: {','.join(map(str, offer.widths))}",
-        "borrow": lambda offer: f"{count_text(offer.gpus_borrowed, 'more GPU')}",
+        "borrow": lambda offer: f"{count_noun(offer.gpus_borrowed, 'more GPU')}",
         "soft": lambda _: f"{names.CLASS}: soft (a forecast, no promise)",
         "probe": lambda _: "two epochs as a probe first",
     }

@@ -12,6 +12,7 @@ from itertools import count
 from types import MappingProxyType
 
 from laxity import names
+from laxity.human_time import count_noun
 from laxity.instants import instant_at
 from laxity.job import manifest_reader
 from laxity.job.accelerators import GPU
@@ -20,7 +21,6 @@ from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from, queue_instant
 from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, within
 from laxity.parsing import finite_number, whole_number
-from laxity.plurals import count_text
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import pods
@@ -242,7 +242,7 @@ def by_hand(job: Json) -> str:
     return (
         ""
         if wanted == workers
-        else f"changed by hand from {wanted} to {count_text(workers, 'worker')}"
+        else f"changed by hand from {wanted} to {count_noun(workers, 'worker')}"
     )
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs as objects
@@ -62,7 +62,7 @@ class Bounds:
         widest, limit_text = limits.find_widest(template)
         widths = tuple(width for width in row.widths if width <= max(widest, row.workers))
         if not widths:
-            workers = count_text(row.widths[0], "worker")
+            workers = count_noun(row.widths[0], "worker")
             problem = f"{limit_text}, and it needs at least {workers}"
             return BadJob(row.id, (problem,), put_off=True, code=CODE)
         is_refused = isinstance(row.verdict, Refusal)  # for its own reason: it does not start

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final
 
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity_profiler.bench.throughput_tables import MeasuredPoints, TableError, is_table, read_table
 from laxity_profiler.model.scaling import GPUS_PER_NODE, PULL, StepTime, four_points
 
@@ -146,7 +146,7 @@ def judge_table(
     profiled = four_points(*zip(*measured, strict=True), gpus_per_node=gpus_per_node, has=measured)
     held = [point for point in measured if point not in profiled]
     if not held or len(profiled) < 2:
-        return f"{count_text(len(measured), 'measured point')}: none is left to be held out"
+        return f"{count_noun(len(measured), 'measured point')}: none is left to be held out"
     fitted = StepTime(gpus_per_node=gpus_per_node, pull=pull)
     whole = StepTime(gpus_per_node=gpus_per_node, pull=pull, bend=False)
     whole.fit(list(measured), list(measured.values()))

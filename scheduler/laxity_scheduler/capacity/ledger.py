@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Self
 
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity_scheduler.capacity import growing, placement
 from laxity_scheduler.capacity.growing import Growers, Grown
 from laxity_scheduler.capacity.placement import ALL_CELLS, Rules
@@ -239,7 +239,7 @@ class Ledger:
             if self.free[number] < workers * gpus_per_worker:
                 left = self.free[number] % gpus_per_worker
                 raise LedgerError(
-                    f"node {name} has {count_text(left, 'free GPU')}, {gpus_per_worker} asked"
+                    f"node {name} has {count_noun(left, 'free GPU')}, {gpus_per_worker} asked"
                 )
             self._change(number, -workers * gpus_per_worker)
 

@@ -15,10 +15,10 @@ import orjson
 
 from laxity import names
 from laxity.durations import parse_deadline
+from laxity.human_time import count_noun
 from laxity.instants import instant_at
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from
-from laxity.plurals import count_text
 from laxity_scheduler.http.job_views import JobViews
 from laxity_scheduler.http.responses import Problem
 from laxity_scheduler.http.whatif import WhatIf, decide_whatif, whatif_view, with_deadline
@@ -129,7 +129,7 @@ class JobService:
             self._submit_probe(job_id)
         elif offer.kind == "borrow":
             message = (
-                f"offer {number} needs {count_text(offer.gpus_borrowed, 'more GPU')} in the cluster: "
+                f"offer {number} needs {count_noun(offer.gpus_borrowed, 'more GPU')} in the cluster: "
                 "add them, then ask again with: laxity amend"
             )
             raise ConflictError(message)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
+from laxity.human_time import count_noun
 from laxity.instants import calendar_instant, format_instant
-from laxity.plurals import count_text
 
 Fact = str | int | float | None
 NAMING: Final = ("holders", "beneficiary")  # facts that are ids of jobs, separated by commas
@@ -247,7 +247,7 @@ class _Count(int):
     """`{workers:worker}` is "1 worker" or "2 workers"."""
 
     def __format__(self, noun: str) -> str:
-        return count_text(int(self), noun) if noun.isalpha() else str(int(self))
+        return count_noun(int(self), noun) if noun.isalpha() else str(int(self))
 
 
 class _Unknown(str):

@@ -8,7 +8,7 @@ from typing import Final
 import typer
 
 from laxity.cli.exit_codes import FAILED, OK
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity.safe_text import printable
 from laxity_scheduler.process.start import find_policy, load_predictor
 from laxity_scheduler.store.journal import ReplayedCycle, replay_cycles
@@ -80,16 +80,16 @@ def _summary_text(summary: ReplaySummary) -> str:
     if not cycles:
         return "no such cycle is in the journal: nothing was decided again"
     if policy:
-        return f"{count_text(cycles, 'cycle')}: {policy} would have decided {len(summary.differing)} of them otherwise"
+        return f"{count_noun(cycles, 'cycle')}: {policy} would have decided {len(summary.differing)} of them otherwise"
     if summary.differing:
-        return f"{count_text(cycles, 'cycle')} decided again; the last of them differs"
+        return f"{count_noun(cycles, 'cycle')} decided again; the last of them differs"
     if summary.aged:
         others = ", ".join(sorted({_version_text(cycle.version) for cycle in summary.aged}))
         return (
-            f"{count_text(cycles, 'cycle')} decided again: {len(summary.aged)} of them come out otherwise, and were "
+            f"{count_noun(cycles, 'cycle')} decided again: {len(summary.aged)} of them come out otherwise, and were "
             f"decided by {others}; this is {_version_text(version('laxity'))}"
         )
-    return f"{count_text(cycles, 'cycle')} decided again: every plan is the same, byte for byte"
+    return f"{count_noun(cycles, 'cycle')} decided again: every plan is the same, byte for byte"
 
 
 def _version_text(version_: str) -> str:

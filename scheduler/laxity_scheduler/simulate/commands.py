@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from laxity.cli.job_names import completing
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
 from laxity_scheduler.simulate.bench_commands import benches
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
@@ -219,7 +219,7 @@ def _set_aside(source: Source, first: Figures) -> None:
     """Tell which lines of the trace could not be used."""
     bad_lines = first["bad_lines"]
     if isinstance(bad_lines, int) and bad_lines:
-        text = f"{count_text(bad_lines, 'line')} set aside; the first, {first['first_bad_line']}"
+        text = f"{count_noun(bad_lines, 'line')} set aside; the first, {first['first_bad_line']}"
         typer.echo(f"{source.path.name}: {text}", err=True)
 
 
@@ -327,7 +327,6 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
     from rich.table import Table
 
     from laxity.cli.render.job_table import console
-    from laxity.human_time import count_noun
 
     table = Table(box=None, pad_edge=False)
     table.add_column()

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity_scheduler.simulate.bound import bound_of
 from laxity_scheduler.simulate.process_pool import process_pool
 from laxity_scheduler.simulate.progress import ProgressCounter
@@ -55,7 +55,7 @@ class Source:
             )
         if whole.bad_lines:
             return (
-                f"{self.path.name} has no job that can be used: {count_text(len(whole.bad_lines), 'line')} "
+                f"{self.path.name} has no job that can be used: {count_noun(len(whole.bad_lines), 'line')} "
                 f"set aside; the first, {whole.bad_lines[0]}"
             )
         return f"{self.path.name} has no jobs: nothing stands below its heading"

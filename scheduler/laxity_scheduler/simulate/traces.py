@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
-from laxity.plurals import count_text
+from laxity.human_time import count_noun
 from laxity_scheduler.simulate.tables import Table, Tables
 
 Format = Literal["itp", "elasticflow", "philly", "chronus", "mirage"]
@@ -269,7 +269,7 @@ def _text(row: Mapping[str, str], column: str) -> str:
     """A cell. A line that is too short has none."""
     value = row.get(column)
     if value is None:
-        message = f"{column} is missing: the line has {count_text(len(row), 'cell')}"
+        message = f"{column} is missing: the line has {count_noun(len(row), 'cell')}"
         raise ValueError(message)
     return value.strip()
 

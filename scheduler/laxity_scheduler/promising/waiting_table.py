@@ -160,7 +160,7 @@ def _ranked(table: WaitingTable) -> tuple[Ints, Floats, Ints, Floats]:
     last = (table.width > 0).sum(axis=1) - 1
     widest, total_s = table.width[rows, last], table.total_s("mean")
     best_effort = (table.column(DUE_AT) == FOREVER) | (table.column(SERVICE) == BEST_EFFORT)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         narrow_s = total_s[:, 0] * least * table.size
         wide_s = total_s[rows, last] * widest * table.size
     soft = slack >= 0.0

@@ -4,15 +4,16 @@ import math
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+FIRST_AT: Final = -62_135_596_800.0  # 0001-01-01, in seconds since 1970
 LAST_AT: Final = 253_402_300_799.0  # 9999-12-31T23:59:59Z, in seconds since 1970
 EPOCH: Final = datetime.fromtimestamp(0.0, UTC)
 LAST: Final = datetime.fromtimestamp(LAST_AT, UTC)
 Precision = Literal["seconds", "milliseconds", "microseconds"]
 
 
-def calendar_instant(at: float) -> datetime | None:
-    """Seconds since 1970 as a UTC datetime; None for NaN and for what no calendar can say."""
-    if not math.isfinite(at) or not 0.0 <= at <= LAST_AT:
+def calendar_instant(at: float, *, first_at: float = 0.0) -> datetime | None:
+    """Seconds since 1970 as a UTC datetime; None for NaN, before the first and beyond the calendar."""
+    if not math.isfinite(at) or not first_at <= at <= LAST_AT:
         return None
     return datetime.fromtimestamp(at, UTC)
 

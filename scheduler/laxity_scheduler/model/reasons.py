@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from laxity.human_time import count_noun
-from laxity.instants import calendar_instant, format_instant
+from laxity.instants import FIRST_AT, calendar_instant, format_instant
 
 Fact = str | int | float | None
 NAMING: Final = ("holders", "beneficiary")  # facts that are ids of jobs, separated by commas
@@ -225,7 +225,7 @@ def format_duration(seconds: float) -> str:
 
 def format_utc(instant: float) -> str:
     """An instant as 2026-11-25T06:00:00Z."""
-    at_utc = calendar_instant(instant)
+    at_utc = calendar_instant(instant, first_at=FIRST_AT)
     return f"at {UNKNOWN_TIME}" if at_utc is None else format_instant(at_utc, "seconds")
 
 

@@ -159,7 +159,7 @@ def wrong_refusal(one: Drawn, job: Json) -> list[str]:
 
 def is_full(job: Json) -> bool:
     """Whether its annotations leave no room for another: only Events can tell of it."""
-    return any(len(text) == len(FULL) for text in annotations(job).values())
+    return bool(job) and any(len(text) == len(FULL) for text in annotations(job).values())
 
 
 def why(job: Json) -> str:

@@ -29,9 +29,9 @@ OTHERS: dict[str, Policy] = {
     "qos, with follow-ups": with_follow_ups(qos.decide),
 }
 POLICIES = LISTED | OTHERS
-STATES = 200  # in the long exam 100,000
+STATES = 1_000  # in the long exam 100,000
 MILP = ("chronus", "chronus, greedy promises")  # tens of milliseconds a state
-FEWER = dict.fromkeys(OTHERS, 100) | dict.fromkeys(MILP, 30)
+FEWER = dict.fromkeys(OTHERS, 300) | dict.fromkeys(MILP, 100)
 FOUND = (
     pytest.param("qos", 4_169, id="widened and at once stopped for another"),
     pytest.param("qos, no promises", 311, id="widened and at once stopped for a promise"),
@@ -49,16 +49,19 @@ def asked(name: str) -> Policy:
     return POLICIES[name]
 
 
+@pytest.mark.timeout(600)  # a thousand states on a machine that is busy with other things
 @every_policy
 def test_a_policy_passes_the_exam(name: str) -> None:
     examined(asked(name), cases(STATES)[: FEWER.get(name, STATES)])
 
 
+@pytest.mark.timeout(600)
 @every_policy
 def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(name: str) -> None:
     examined(asked(name), restricted_cases(STATES)[: FEWER.get(name, STATES) // 3])
 
 
+@pytest.mark.timeout(600)
 @every_policy
 def test_a_policy_passes_the_exam_where_nodes_are_cordoned(name: str) -> None:
     few = restricted_cases(STATES)[: FEWER.get(name, STATES) // 5]

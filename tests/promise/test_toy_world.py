@@ -283,7 +283,7 @@ every_world = pytest.mark.parametrize(
 
 
 @every_world
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(40))
 def test_no_promise_is_broken_where(keeps_promises: Callable[[int], None], seed: int) -> None:
     keeps_promises(seed)
 

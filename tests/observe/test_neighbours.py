@@ -52,3 +52,19 @@ def test_a_job_in_danger_is_told_of_the_gpus_that_others_hold(
     assert "secret" not in text
     assert [code for code, _ in patch.said][-1] == ("gpus_taken_by_others" if words else code)
     assert "gpus_taken_by_others" in WARNINGS
+
+
+def test_gpus_that_a_pod_of_higher_priority_is_nominated_for_are_not_free() -> None:
+    """The job that made way would start there again, and find the place taken."""
+    waiting = foreign("", 4)
+    waiting["status"] = {"phase": "Pending", "nominatedNodeName": "a"}
+    assert Seen(waiting).busy() == {"a": 4, "b": 0}
+    bound = foreign("a", 4)
+    assert Seen(bound).busy() == {"a": 4, "b": 0}
+
+
+def test_a_worker_that_others_make_way_for_counts_once() -> None:
+    made = job("busy", suspend=False, nodes='["b"]')
+    own = pod(0, of="busy", node="", phase="Pending")
+    own["status"]["nominatedNodeName"] = "b"
+    assert Seen(made, own).busy() == {"a": 0, "b": 1}

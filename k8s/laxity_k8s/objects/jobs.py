@@ -340,21 +340,27 @@ def intern_workload(workload: Workload) -> Workload:
 
 
 def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
-    """GPUs by site of bound pods that are not over, those that terminate too."""
+    """GPUs by site of pods that are not over: bound ones, also those that terminate, and nominated.
+
+    What a pod of higher priority is nominated for is free only for that pod.
+    """
     busy: Counter[str] = Counter()
     for pod in own:
-        if pods.node_of(pod) and not pods.is_finished(pod):
+        node = pods.claimed_node_of(pod)
+        if node and not pods.is_finished(pod):
             for resource, gpus in (pods.accelerators_of(pod) or {GPU: 0}).items():
-                busy[site_name(pods.node_of(pod), resource)] += max(gpus_per_worker, gpus)
+                busy[site_name(node, resource)] += max(gpus_per_worker, gpus)
     return busy
 
 
 def gpus_reserved(
     job: Json, nodes: Sequence[str], gpus_per_worker: int, own: Iterable[Json]
 ) -> Counter[str]:
-    """GPUs by site for workers that were sent to `nodes` and have no pod on any node yet."""
+    """GPUs by site for workers that were sent to `nodes` and have no pod for any node yet."""
     workers = pods_by_number(job, own)
-    there = {index for index, pod in workers if pods.node_of(pod) and not pods.is_finished(pod)}
+    there = {
+        index for index, pod in workers if pods.claimed_node_of(pod) and not pods.is_finished(pod)
+    }
     done = {index for index, pod in workers if pods.phase_of(pod) == "Succeeded"}
     waiting: Counter[str] = Counter()
     for index, node in enumerate(nodes[: due_workers(job)]):

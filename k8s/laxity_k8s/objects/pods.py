@@ -39,6 +39,11 @@ def node_of(pod: Json) -> str:
     return str(json_tree.get_in(pod, "spec", "nodeName") or "")
 
 
+def claimed_node_of(pod: Json) -> str:
+    """Where it is bound, or for which it waits there: the cluster's scheduler stops others for it."""
+    return node_of(pod) or str(json_tree.get_in(pod, "status", "nominatedNodeName") or "")
+
+
 def index_of(pod: Json) -> int | None:
     return whole_number(json_tree.annotations_of(pod).get(COMPLETION_INDEX), most=MOST_INDEXES)
 

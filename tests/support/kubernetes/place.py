@@ -98,7 +98,12 @@ class Place:
         return kubectl(self.cluster, "-n", self.namespace, *words)
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        self.cluster.until(done, PATIENCE_S, f"{what}; the service's log is {self.service.log}")
+        try:
+            self.cluster.until(done, PATIENCE_S, what)
+        except TimeoutError as late:
+            late.add_note(f"the service's log: {self.service.log.read_text()[-6000:]}")
+            late.add_note(self.kubectl("get", "jobs,pods", "-o", "yaml")[-12000:])
+            raise
 
     def until_job(self, name: str, done: Callable[[Json], bool], what: str) -> Json:
         where = f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{name}"

@@ -40,7 +40,7 @@ def least_width(job: Job, forecasts: Forecasts) -> Widths:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """`key(submitted_at, deadline_at, predicted_s(), gpus)`: the least starts first.
+    """`key(submitted_at, deadline_at, mean_run_s(), gpus)`: the least starts first.
 
     `widths`: those that a job may start on, best first, and until when it would be these.
     Packing `strict`: the head blocks the others. `skip`: what does not fit is passed over.
@@ -141,7 +141,7 @@ def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
     A job that not even the empty cluster holds is no head of the queue: it would block all others
     for good.
     """
-    why = reason("order", policy=order.name)
+    order_reason = reason("order", policy=order.name)
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
         forecasts, ledger, never = (
@@ -156,9 +156,9 @@ def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
                 decisions.append(Wait(job.id, for_good))
                 continue
             widths, until_at = order.widths(job, forecasts)
-            nodes = None if blocked else _placed(ledger, job, widths, state)
+            nodes = None if blocked else _place_widest(ledger, job, widths, state)
             if nodes is not None:
-                decisions.append(Admit(job.id, len(nodes), nodes, why))
+                decisions.append(Admit(job.id, len(nodes), nodes, order_reason))
                 continue
             decisions.append(Wait(job.id, _no_room(job, widths[-1], ledger, state)))
             wake_at = min(wake_at, until_at)
@@ -172,15 +172,15 @@ def _turn(order: Order, job: Job, predictor: Predictor) -> tuple[float, float]:
     """Jobs of one turn start in the order in which the snapshot has them."""
     workers = job.widths[0]
 
-    def predicted_s() -> float:
+    def mean_run_s() -> float:
         return predictor.remaining(job.workload, job.progress, workers).mean_s
 
     gpus = workers * job.gpus_per_worker
-    key = order.key(job.submitted_at, job.deadline_at, predicted_s, gpus)
+    key = order.key(job.submitted_at, job.deadline_at, mean_run_s, gpus)
     return key, job.submitted_at
 
 
-def _placed(
+def _place_widest(
     ledger: Ledger, job: Job, widths: Sequence[int], state: ClusterState
 ) -> tuple[str, ...] | None:
     """Nodes for the first of these widths that fits, taken."""

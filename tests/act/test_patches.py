@@ -64,7 +64,7 @@ def test_a_start_is_one_patch_on_the_revision_that_was_decided_on() -> None:
     spec = found.patch.body["spec"]
     assert (spec["suspend"], spec["parallelism"], spec["completions"]) == (False, 2, 2)
     assert found.patch.body["metadata"]["resourceVersion"] == "7"
-    assert (found.turn, found.said) == (Turn.START, (("order", WHY.text),))
+    assert (found.turn, found.events) == (Turn.START, (("order", WHY.text),))
 
 
 def test_a_start_leaves_behind_all_that_a_successor_has_to_know() -> None:
@@ -213,7 +213,7 @@ def test_a_verdict_and_a_start_are_one_patch() -> None:
     said = found.patch.body["metadata"]["annotations"]
     assert {names.VERDICT, names.STATUS, names.NODES} <= set(said)
     assert said[names.CYCLE] == "12"
-    assert len(found.said) == 2
+    assert len(found.events) == 2
 
 
 def test_a_job_that_is_not_indexed_keeps_its_completions() -> None:
@@ -255,7 +255,7 @@ def test_a_refused_deadline_stands_beside_the_promise_and_is_said_once() -> None
     assert notes(promised)[names.PROMISED_DEADLINE] == "2026-11-21T09:00:00Z"
     refused, patch = refuses(promised)
     assert patch is not None
-    assert [code for code, _ in patch.said] == ["capacity_promised_to_others", "offered"]
+    assert [code for code, _ in patch.events] == ["capacity_promised_to_others", "offered"]
     assert read_refused_deadline(refused)["deadline"] == "2026-11-21T08:05:00Z"
     assert refused["metadata"]["labels"][names.VERDICT_LABEL] == "promised"
     moved = after(refused, Promised("default/job", promise(due_at), reason("fits", p90_at=NOW)))

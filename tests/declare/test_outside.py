@@ -157,7 +157,7 @@ def test_an_offer_beyond_the_calendar_is_told_as_its_last_instant() -> None:
     refused = Refuse("default/job", Refusal(WHY, (offer,)), WHY)
     found = job_patch(made, row(made), [refused], now=CREATED_AT)
     assert found is not None
-    assert "deadline: 9999-12-31T23:59:59Z" in dict(found.said)["offered"]
+    assert "deadline: 9999-12-31T23:59:59Z" in dict(found.events)["offered"]
 
 
 @pytest.mark.parametrize("at", [6e11, 1e300, float("inf"), -1.0, float("nan"), float("-inf")])

@@ -70,7 +70,7 @@ def test_moves_of_a_waiting_promise_are_known_at_once_and_written_with_its_start
     written = patch.patch.body["metadata"]["annotations"]
     assert str(OLD.p90_at - 200.0)[:9] in written[names.VERDICT]
     assert written[names.REASON] == STARTS.reason.text
-    assert [code for code, _ in patch.said] == ["due_first"], "that it moved is no news any more"
+    assert [code for code, _ in patch.events] == ["due_first"], "that it moved is no news any more"
 
 
 def test_moves_are_written_a_minute_after_the_first_with_how_far_it_has_moved() -> None:
@@ -83,8 +83,8 @@ def test_moves_are_written_a_minute_after_the_first_with_how_far_it_has_moved() 
     place.now += 1.0
     patch = place.write(WAITS)
     assert patch is not None
-    assert [code for code, _ in patch.said] == ["promise_moved"]
-    assert "3m20s earlier" in dict(patch.said)["promise_moved"]
+    assert [code for code, _ in patch.events] == ["promise_moved"]
+    assert "3m20s earlier" in dict(patch.events)["promise_moved"]
     assert place.snapshot.due_at > place.now
 
 
@@ -93,7 +93,7 @@ def test_what_is_written_of_several_moves_is_how_far_it_is_from_what_the_job_say
     assert place.write(place.moves(100.0), WAITS) is None
     patch = place.write(place.moves(200.0), replace(WAITS, reason=STARTS.reason))
     assert patch is not None
-    assert "3m20s earlier" in dict(patch.said)["promise_moved"]
+    assert "3m20s earlier" in dict(patch.events)["promise_moved"]
 
 
 def test_the_store_knows_a_promise_that_has_moved_since_it_was_written_on_its_job() -> None:

@@ -50,7 +50,7 @@ def test_a_job_in_danger_is_told_of_the_gpus_that_others_hold(
     text = patch.patch.body["metadata"]["annotations"][names.REASON]
     assert words in text
     assert "secret" not in text
-    assert [code for code, _ in patch.said][-1] == ("gpus_taken_by_others" if words else code)
+    assert [code for code, _ in patch.events][-1] == ("gpus_taken_by_others" if words else code)
     assert "gpus_taken_by_others" in WARNINGS
 
 

@@ -51,5 +51,5 @@ def test_a_repeated_wait_is_the_reason_again_and_no_event() -> None:
     assert isinstance(row, Job)
     patch = job_patch(made, row, [SAID, FREER], now=1.0, repeats_wait=True)
     assert patch is not None
-    assert [code for code, _ in patch.said] == ["forecast"]
+    assert [code for code, _ in patch.events] == ["forecast"]
     assert patch.patch.body["metadata"]["annotations"][names.REASON] == FREER.reason.text

@@ -55,7 +55,7 @@ def test_a_job_grows_by_those_workers_that_may_go_there(nodes: Any, width: int) 
 def test_growth_that_can_only_go_elsewhere_is_said_and_changes_nothing() -> None:
     found = grown(on_a_and_b(1), "a", "c")
     assert "spec" not in found.patch.body
-    (code, words), *_ = found.said
+    (code, words), *_ = found.events
     assert code == "pods_may_not_go_there"
     assert "2 workers would need c" in words
 

@@ -55,7 +55,9 @@ CALLED: Final = {
     "watch": "top",
     "why": "explain",
 }  # what other tools call it
-EPILOG: Final = "Exit codes: " + ", ".join(f"{code} {words}" for code, words in MEANINGS.items())
+EPILOG: Final = "Exit codes: " + ", ".join(
+    f"{code} {meaning}" for code, meaning in MEANINGS.items()
+)
 
 
 class FloorsGroup(TyperGroup):

@@ -68,12 +68,12 @@ class JobPatch:
     patch: Patch
     turn: Turn
     reset_first: bool
-    told: tuple[tuple[str, Callable[[], str]], ...]
+    reasons: tuple[tuple[str, Callable[[], str]], ...]
 
     @property
-    def said(self) -> tuple[tuple[str, str], ...]:
+    def events(self) -> tuple[tuple[str, str], ...]:
         """(reason code, words) for the Job's Events, which are written later than patches are sent."""
-        return tuple((code, words()) for code, words in self.told)
+        return tuple((code, format_text()) for code, format_text in self.reasons)
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class _Draft:
     turn: Turn = Turn.SAY
     reset_first: bool = False
     why: Reason | None = None  # the last word
-    told: list[tuple[str, Callable[[], str]]] = field(default_factory=list)
+    reasons: list[tuple[str, Callable[[], str]]] = field(default_factory=list)
 
 
 def job_patch(
@@ -118,11 +118,11 @@ def job_patch(
     draft = _Draft(job, row, now, json_tree.annotations_of(job), read_status(job))
     if held_back is not None:
         _write_decision(draft, held_back, roomy, token)
-        draft.told.clear()
+        draft.reasons.clear()
     for decision in decisions:
         _write_decision(draft, decision, roomy, token)
     if repeats_wait:
-        draft.told.pop()
+        draft.reasons.pop()
     if taken is not None:
         _write_reason(draft, taken)
     _write_status(draft, cycle)
@@ -134,7 +134,7 @@ def job_patch(
         "resourceVersion": job["metadata"]["resourceVersion"],
     }
     patch = Patch("jobs", json_tree.object_id(job), body)
-    return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.told))
+    return JobPatch(patch, draft.turn, draft.reset_first, tuple(draft.reasons))
 
 
 def in_batches(made: Iterable[Made]) -> Iterator[Made]:
@@ -195,7 +195,7 @@ def _write_verdict(draft: _Draft, decision: Promised | Forecasted | Refuse) -> N
         draft.annotations[names.REFUSED_DEADLINE] = None
     _write_reason(draft, decision.reason)
     if isinstance(verdict, Refusal) and verdict.offers:
-        draft.told.append(("offered", partial(describe_offers, verdict.offers)))
+        draft.reasons.append(("offered", partial(describe_offers, verdict.offers)))
 
 
 def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
@@ -213,7 +213,7 @@ def _refuse_deadline(draft: _Draft, decision: Refuse) -> None:
     draft.annotations[names.REFUSED_DEADLINE] = json.dumps(refusal)
     _write_reason(draft, reason_within)
     if decision.refusal.offers:
-        draft.told.append(("offered", partial(describe_offers, decision.refusal.offers)))
+        draft.reasons.append(("offered", partial(describe_offers, decision.refusal.offers)))
 
 
 def describe_offers(offers: Sequence[Offer]) -> str:
@@ -343,7 +343,7 @@ def _select_visible_ids(ids: Iterable[str], job_id: str) -> tuple[str, ...]:
 
 def _write_reason(draft: _Draft, shown_reason: Reason) -> None:
     shown_reason = draft.why = shown_reason.within(draft.row.id.partition("/")[0])
-    draft.told.append((shown_reason.code, partial(_format_reason, shown_reason)))
+    draft.reasons.append((shown_reason.code, partial(_format_reason, shown_reason)))
 
 
 def _format_reason(why: Reason) -> str:

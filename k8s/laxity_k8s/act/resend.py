@@ -19,7 +19,7 @@ def reset_patch(one: JobPatch) -> Patch:
 
 
 def onto_revision(one: JobPatch, job: Json) -> JobPatch:
-    return JobPatch(at_revision(one.patch, job), one.turn, one.reset_first, one.told)
+    return JobPatch(at_revision(one.patch, job), one.turn, one.reset_first, one.reasons)
 
 
 def at_revision(patch: Patch, job: Json) -> Patch:

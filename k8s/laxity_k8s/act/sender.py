@@ -92,7 +92,7 @@ class Sender:
                 self._events.add_event(job, correction.code, correction.words, warning=True)
 
     def _write_events(self, job: Json, one: JobPatch) -> None:
-        for code, text in one.said:
+        for code, text in one.events:
             self._events.add_event(job, code, text)
 
     def send_all(

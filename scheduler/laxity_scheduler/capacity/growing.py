@@ -41,7 +41,7 @@ class Offers(NamedTuple):
     job: Numbers  # (m,)
     level: Numbers  # (m,)
     heap: Numbers  # (m,): numbers of offers
-    many: Numbers  # (2,): offers made, and how many of them are in the heap
+    counts: Numbers  # (2,): offers made, and how many of them are in the heap
 
 
 class Grown(NamedTuple):
@@ -52,7 +52,7 @@ class Grown(NamedTuple):
     ends: Ints
 
 
-def before(offers: Offers, one: int, other: int) -> bool:
+def comes_before(offers: Offers, one: int, other: int) -> bool:
     if offers.key[one] != offers.key[other]:
         return bool(offers.key[one] < offers.key[other])
     if offers.job[one] != offers.job[other]:
@@ -60,46 +60,46 @@ def before(offers: Offers, one: int, other: int) -> bool:
     return bool(offers.level[one] < offers.level[other])
 
 
-def push(offers: Offers, new: int) -> None:
-    at = offers.many[1]
-    while at and before(offers, new, offers.heap[(at - 1) // 2]):
-        offers.heap[at] = offers.heap[(at - 1) // 2]
-        at = (at - 1) // 2
-    offers.heap[at] = new
-    offers.many[1] += 1
+def push_offer(offers: Offers, new: int) -> None:
+    slot = offers.counts[1]
+    while slot and comes_before(offers, new, offers.heap[(slot - 1) // 2]):
+        offers.heap[slot] = offers.heap[(slot - 1) // 2]
+        slot = (slot - 1) // 2
+    offers.heap[slot] = new
+    offers.counts[1] += 1
 
 
-def pop(offers: Offers) -> None:
+def pop_least(offers: Offers) -> None:
     """Take the least out of the heap."""
-    heap, size = offers.heap, offers.many[1] - 1
-    last, at = heap[size], 0
-    offers.many[1] = size
-    while 2 * at + 1 < size:
-        child = 2 * at + 1
-        if child + 1 < size and before(offers, heap[child + 1], heap[child]):
+    heap, size = offers.heap, offers.counts[1] - 1
+    last, slot = heap[size], 0
+    offers.counts[1] = size
+    while 2 * slot + 1 < size:
+        child = 2 * slot + 1
+        if child + 1 < size and comes_before(offers, heap[child + 1], heap[child]):
             child += 1
-        if not before(offers, heap[child], last):
+        if not comes_before(offers, heap[child], last):
             break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = last
+        heap[slot] = heap[child]
+        slot = child
+    heap[slot] = last
 
 
-def offer(offers: Offers, jobs: Growers, job: int) -> int:
+def add_offers(offers: Offers, jobs: Growers, job: int) -> int:
     """All levels of a job that are wider than what it has; the number of the first of them."""
-    first, own = offers.many[0], job * jobs.levels
+    first, own = offers.counts[0], job * jobs.levels
     now_s, has = jobs.rest[own + jobs.base[job]], jobs.width[own + jobs.level[job]]
     for level in range(jobs.levels):
         rest_s, more = jobs.rest[own + level], jobs.width[own + level] - has
         if more > 0 and rest_s < now_s:
-            new = offers.many[0]
+            new = offers.counts[0]
             offers.key[new] = (rest_s - now_s) / (more * jobs.gpus[job])
             offers.job[new], offers.level[new] = job, level
-            offers.many[0] += 1
+            offers.counts[0] += 1
     return int(first)
 
 
-def offers_of(most: int) -> Offers:
+def allocate_offers(most: int) -> Offers:
     """Room for so many offers."""
     return Offers(
         np.empty(most),
@@ -110,8 +110,8 @@ def offers_of(most: int) -> Offers:
     )
 
 
-def placed(
-    nodes: Nodes, rules: Rules, jobs: Growers, job: int, more: int, taken: Ints, at: int
+def place_growth(
+    nodes: Nodes, rules: Rules, jobs: Growers, job: int, more: int, taken: Ints, begin: int
 ) -> bool:
     """Places for more workers of a job, if no claim needs these GPUs before they can be given back."""
     gpus = jobs.gpus[job]
@@ -120,42 +120,42 @@ def placed(
             return False
     own = jobs.own[jobs.tied[job] : jobs.tied[job + 1]]
     if len(own):
-        found = site_on(nodes, rules, job, own, more, gpus, taken, at)
+        fits = site_on(nodes, rules, job, own, more, gpus, taken, begin)
     else:
-        found = site(nodes, rules, job, more, gpus, taken, at)
-    if found:
+        fits = site(nodes, rules, job, more, gpus, taken, begin)
+    if fits:
         for slot in range(min(jobs.ends[job], len(jobs.idle) - 1)):
             jobs.idle[slot] -= more * gpus
-    return found
+    return fits
 
 
 def grow(nodes: Nodes, rules: Rules, jobs: Growers, grown: Grown) -> int:
     """Raise the levels of these jobs while GPUs are free. How many steps."""
-    many, levels = len(jobs.level), jobs.levels
-    offers, steps, at = offers_of(many * levels * (levels + 1) // 2 + 1), 0, 0
-    for job in range(many):
-        offer(offers, jobs, job)
-    order = np.argsort(offers.key[: offers.many[0]], kind="mergesort")  # then by job and level
+    job_count, levels = len(jobs.level), jobs.levels
+    offers, steps, end = allocate_offers(job_count * levels * (levels + 1) // 2 + 1), 0, 0
+    for job in range(job_count):
+        add_offers(offers, jobs, job)
+    order = np.argsort(offers.key[: offers.counts[0]], kind="mergesort")  # then by job and level
     following = 0
-    while nodes.total[0] and (offers.many[1] or following < len(order)):
+    while nodes.total[0] and (offers.counts[1] or following < len(order)):
         best = int(offers.heap[0])
-        if not offers.many[1] or (
-            following < len(order) and before(offers, int(order[following]), best)
+        if not offers.counts[1] or (
+            following < len(order) and comes_before(offers, int(order[following]), best)
         ):
             best = int(order[following])
             following += 1
         else:
-            pop(offers)
+            pop_least(offers)
         job, level = int(offers.job[best]), int(offers.level[best])
         more = jobs.width[job * levels + level] - jobs.width[job * levels + jobs.level[job]]
-        if more <= 0 or not placed(nodes, rules, jobs, job, more, grown.taken, at):
+        if more <= 0 or not place_growth(nodes, rules, jobs, job, more, grown.taken, end):
             continue
         jobs.level[job] = level
         if not jobs.runs[job]:
             jobs.base[job] = level
-        at += more
-        grown.job[steps], grown.ends[steps] = job, at
+        end += more
+        grown.job[steps], grown.ends[steps] = job, end
         steps += 1
-        for new in range(offer(offers, jobs, job), offers.many[0]):
-            push(offers, new)
+        for new in range(add_offers(offers, jobs, job), offers.counts[0]):
+            push_offer(offers, new)
     return steps

@@ -49,7 +49,7 @@ class Ledger:
         self._masks: dict[Among, int | None] = {}
         cell = placement.cells_of(self.names, dict.fromkeys(sets))
         self._sizes = Counter(cell)
-        self.nodes = placement.counted(list(free), cell)
+        self.nodes = placement.count_nodes(list(free), cell)
 
     @property
     def free(self) -> list[int]:
@@ -63,7 +63,7 @@ class Ledger:
     def of(cls, state: ClusterState, *, job: str = "", pools: Collection[Pool] = USABLE) -> Self:
         """The snapshot's free GPUs; GPUs held for a job count as free for that `job` alone."""
         nodes = [node for node in state.nodes if node.pool in pools]
-        sets = [one.nodes for one in (state.sets or {}).values()]
+        sets = [node_set.nodes for node_set in (state.sets or {}).values()]
         ledger = cls([node.id for node in nodes], [max(0, node.free_gpus) for node in nodes], sets)
         for hold in state.holds:
             number = ledger._number.get(hold.node)
@@ -78,7 +78,7 @@ class Ledger:
     def copy(self) -> Self:
         """A ledger in the same state, to try things on."""
         other = copy(self)
-        other.nodes = placement.counted(list(self.free), self.nodes.cell)
+        other.nodes = placement.count_nodes(list(self.free), self.nodes.cell)
         other._held = {job: list(held) for job, held in self._held.items()}  # noqa: SLF001
         return other
 
@@ -195,21 +195,23 @@ class Ledger:
         """The same by rules, of which what is left on regions is changed."""
         taken, ends = [0] * int(tries.max(axis=1, initial=0).sum()), [0] * len(gpus)
         args = (self.nodes, rules, tries, gpus, stops, taken, ends)
-        many = run(placement.place_all, len(gpus), *args, most_bits=len(self._sizes))
-        return self.named(taken, ends[:many])
+        job_count = run(placement.place_all, len(gpus), *args, most_bits=len(self._sizes))
+        return self.split_node_names(taken, ends[:job_count])
 
     def grow(self, jobs: Growers, rules: Rules) -> list[tuple[int, int, tuple[str, ...]]]:
         """Widen these jobs while GPUs are free: who has grown, to which level, by which nodes."""
         steps = len(jobs.width) + 1
         grown = Grown([0] * self.total_free, [0] * steps, [0] * steps)
         args = (self.nodes, rules, jobs, grown)
-        many = run(growing.grow, len(jobs.level), *args, most_bits=len(self._sizes))
+        step_count = run(growing.grow, len(jobs.level), *args, most_bits=len(self._sizes))
         more: dict[int, list[str]] = {}
-        for job, begin, end in zip(grown.job[:many], [0, *grown.ends], grown.ends, strict=False):
+        for job, begin, end in zip(
+            grown.job[:step_count], [0, *grown.ends], grown.ends, strict=False
+        ):
             more.setdefault(job, []).extend(map(self.names.__getitem__, grown.taken[begin:end]))
         return [(job, jobs.level[job], tuple(names)) for job, names in more.items()]
 
-    def named(self, taken: Sequence[int], ends: Sequence[int]) -> list[tuple[str, ...]]:
+    def split_node_names(self, taken: Sequence[int], ends: Sequence[int]) -> list[tuple[str, ...]]:
         """Names of nodes, cut at these ends."""
         names = list(map(self.names.__getitem__, taken[: ends[-1] if len(ends) else 0]))
         return [tuple(names[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
@@ -264,15 +266,15 @@ class Ledger:
             return
         free = self.free[number] + gpus
         if free >= self.nodes.levels:
-            self.nodes = placement.counted(self.free, self.nodes.cell, levels=2 * free)
-        placement.change(self.nodes, number, gpus)
+            self.nodes = placement.count_nodes(self.free, self.nodes.cell, levels=2 * free)
+        placement.change_free(self.nodes, number, gpus)
 
 
 def may_ever_start(state: ClusterState, job: Job) -> bool:
     """Whether the nodes that it may use would hold its least width if they were empty."""
     if not job.eligible:
-        gpus = [node.gpus for node in state.nodes if node.pool in USABLE]
-        return sum(one // job.gpus_per_worker for one in gpus) >= job.widths[0]
+        sizes = Counter(node.gpus for node in state.nodes if node.pool in USABLE)
+        return slots_in(sizes, job) >= job.widths[0]
     return (
         slots_in(state.set_capacities.get(job.eligible, NO_CAPACITY).usable, job) >= job.widths[0]
     )
@@ -280,7 +282,7 @@ def may_ever_start(state: ClusterState, job: Job) -> bool:
 
 def slots_in(sizes: Mapping[int, int], job: Job) -> int:
     """How many of its workers empty nodes of these sizes hold."""
-    return sum(many * (gpus // job.gpus_per_worker) for gpus, many in sizes.items())
+    return sum(nodes * (gpus // job.gpus_per_worker) for gpus, nodes in sizes.items())
 
 
 def _by_node(nodes: Iterable[str]) -> Iterable[tuple[str, int]]:

@@ -31,7 +31,7 @@ class Nodes(NamedTuple):
     blocks: int
 
 
-def change(nodes: Nodes, number: int, gpus: int) -> None:
+def change_free(nodes: Nodes, number: int, gpus: int) -> None:
     """So many GPUs more are free on a node."""
     block, before = number // BLOCK, nodes.free[number]
     old = nodes.cell[number] * nodes.levels + before
@@ -55,13 +55,13 @@ def best_fit(nodes: Nodes, gpus: int, cells: int) -> int:
         while count <= most and not nodes.counts[first + count]:
             count += 1
         if count <= most:
-            number = lowest(nodes, cell, count)
+            number = lowest_node(nodes, cell, count)
             best = number if best < 0 or count < most else min(best, number)
             most = count
     return best
 
 
-def lowest(nodes: Nodes, cell: int, count: int) -> int:
+def lowest_node(nodes: Nodes, cell: int, count: int) -> int:
     """The lowest node of a cell that has so many GPUs free; there must be one."""
     kind = cell * nodes.levels + count
     block = nodes.hints[kind]
@@ -74,8 +74,8 @@ def lowest(nodes: Nodes, cell: int, count: int) -> int:
     return number
 
 
-def place_some(nodes: Nodes, workers: int, gpus: int, cells: int, taken: Ints, at: int) -> int:
-    """Node numbers of up to so many workers into `taken` from `at` on; how many have a place."""
+def place_some(nodes: Nodes, workers: int, gpus: int, cells: int, taken: Ints, begin: int) -> int:
+    """Node numbers of up to so many workers into `taken` from `begin` on; how many have a place."""
     placed = 0
     while placed < workers:
         number = best_fit(nodes, gpus, cells)
@@ -83,27 +83,27 @@ def place_some(nodes: Nodes, workers: int, gpus: int, cells: int, taken: Ints, a
             break
         # with one worker more it is fuller still: the best fit stays there while one fits
         more = min(workers - placed, nodes.free[number] // gpus)
-        change(nodes, number, -more * gpus)
-        for worker in range(at + placed, at + placed + more):
+        change_free(nodes, number, -more * gpus)
+        for worker in range(begin + placed, begin + placed + more):
             taken[worker] = number
         placed += more
     return placed
 
 
-def place(nodes: Nodes, workers: int, gpus: int, cells: int, taken: Ints, at: int) -> bool:
+def place(nodes: Nodes, workers: int, gpus: int, cells: int, taken: Ints, begin: int) -> bool:
     """Places for all of so many workers; False (nothing taken) if there are none."""
     if workers * gpus > nodes.total[0]:
         return False
-    placed = place_some(nodes, workers, gpus, cells, taken, at)
+    placed = place_some(nodes, workers, gpus, cells, taken, begin)
     if placed < workers:
-        give_back(nodes, taken, at, at + placed, gpus)
+        give_back(nodes, taken, begin, begin + placed, gpus)
     return placed == workers
 
 
 def give_back(nodes: Nodes, taken: Ints, first: int, last: int, gpus: int) -> None:
     """Undo what was taken for these workers."""
     for worker in range(first, last):
-        change(nodes, taken[worker], gpus)
+        change_free(nodes, taken[worker], gpus)
 
 
 class Rules(NamedTuple):
@@ -132,7 +132,7 @@ class Rules(NamedTuple):
     stride: int
 
 
-def counted_workers(rules: Rules, job: int, region: int, workers: int, gpus: int) -> int:
+def workers_in_claim(rules: Rules, job: int, region: int, workers: int, gpus: int) -> int:
     """How many of its new workers a job's claim was counted with on a region."""
     regions = len(rules.region)
     if not rules.claims[job]:
@@ -163,7 +163,7 @@ def look_up_spare(rules: Rules, job: int, gpus: int) -> int:
         if not (rules.limited[job] and concerns) or (rules.claims[job] and inside):
             rules.spare[region] = NO_LIMIT
             continue
-        mine = counted_workers(rules, job, region, rules.widest[job], gpus) * gpus
+        mine = workers_in_claim(rules, job, region, rules.widest[job], gpus) * gpus
         rules.spare[region] = least_left(rules, job, region) + mine
         if inside:
             most = min(most, rules.spare[region])
@@ -175,7 +175,7 @@ def most_for(rules: Rules, job: int, gpus: int) -> int:
     return min(look_up_spare(rules, job, gpus), rules.quota_left[rules.quota[rules.kind[job]]])
 
 
-def outside(rules: Rules, kind: int, gpus: int, closed: int, workers: int) -> tuple[int, int]:
+def cells_outside(rules: Rules, kind: int, gpus: int, closed: int, workers: int) -> tuple[int, int]:
     """Cells without the first regions and those where no worker is spare; and how many may go there."""
     cells, most = rules.may[kind] & ~rules.shut[0], workers
     for region in range(len(rules.region)):
@@ -188,7 +188,7 @@ def outside(rules: Rules, kind: int, gpus: int, closed: int, workers: int) -> tu
     return cells, most
 
 
-def held_in(nodes: Nodes, cells: int, taken: Ints, first: int, last: int) -> int:
+def count_workers_in(nodes: Nodes, cells: int, taken: Ints, first: int, last: int) -> int:
     """How many of these workers are on nodes of these cells."""
     held = 0
     for worker in range(first, last):
@@ -197,78 +197,87 @@ def held_in(nodes: Nodes, cells: int, taken: Ints, first: int, last: int) -> int
 
 
 def place_in_stages(
-    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
+    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, begin: int
 ) -> int:
     """Outside all regions that it can leave first, then with the largest of them, and so on."""
     kind, placed = rules.kind[job], 0
     for closed in range(len(rules.region), -1, -1):
         while placed < workers:
-            cells, most = outside(rules, kind, gpus, closed, workers - placed)
-            more = place_some(nodes, most, gpus, cells, taken, at + placed)
+            cells, most = cells_outside(rules, kind, gpus, closed, workers - placed)
+            more = place_some(nodes, most, gpus, cells, taken, begin + placed)
             if not more:
                 break
             for region in range(len(rules.region)):
-                held = held_in(nodes, rules.region[region], taken, at + placed, at + placed + more)
+                held = count_workers_in(
+                    nodes, rules.region[region], taken, begin + placed, begin + placed + more
+                )
                 rules.spare[region] -= held * gpus
             placed += more
     return placed
 
 
-def take(
-    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
+def take_nodes(
+    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, begin: int
 ) -> None:
     """A job has started on these nodes: what it was not counted with is no longer left."""
     kind, stride = rules.kind[job], rules.stride
     rules.quota_left[rules.quota[kind]] -= workers * gpus
     for region in range(len(rules.region)):
-        held = held_in(nodes, rules.region[region], taken, at, at + workers)
+        held = count_workers_in(nodes, rules.region[region], taken, begin, begin + workers)
         if not rules.region[region]:
             held = workers * rules.inside[kind * len(rules.region) + region]
-        more = held - counted_workers(rules, job, region, workers, gpus)
+        more = held - workers_in_claim(rules, job, region, workers, gpus)
         if rules.limited[job] and more > 0:
             for slot in range(region * stride, region * stride + rules.until[job]):
                 rules.left[slot] -= more * gpus
 
 
 def site(
-    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, at: int
+    nodes: Nodes, rules: Rules, job: int, workers: int, gpus: int, taken: Ints, begin: int
 ) -> bool:
     """Places for all workers of a job, where it harms no claim; False (nothing taken) if none."""
     if workers * gpus > nodes.total[0] or workers * gpus > most_for(rules, job, gpus):
         return False
-    placed = place_in_stages(nodes, rules, job, workers, gpus, taken, at)
+    placed = place_in_stages(nodes, rules, job, workers, gpus, taken, begin)
     if placed < workers:
-        give_back(nodes, taken, at, at + placed, gpus)
+        give_back(nodes, taken, begin, begin + placed, gpus)
         return False
-    take(nodes, rules, job, workers, gpus, taken, at)
+    take_nodes(nodes, rules, job, workers, gpus, taken, begin)
     return True
 
 
 def site_on(
-    nodes: Nodes, rules: Rules, job: int, own: Ints, workers: int, gpus: int, taken: Ints, at: int
+    nodes: Nodes,
+    rules: Rules,
+    job: int,
+    own: Ints,
+    workers: int,
+    gpus: int,
+    taken: Ints,
+    begin: int,
 ) -> bool:
     """`site` on these nodes only: where a running job may grow."""
     if workers * gpus > most_for(rules, job, gpus):
         return False
-    cells, _ = outside(rules, rules.kind[job], gpus, 0, workers)
-    for worker in range(at, at + workers):
+    cells, _ = cells_outside(rules, rules.kind[job], gpus, 0, workers)
+    for worker in range(begin, begin + workers):
         best = -1
         for number in own:
             fits = nodes.free[number] >= gpus and (cells >> nodes.cell[number]) & 1
             if fits and (best < 0 or nodes.free[number] < nodes.free[best]):
                 best = number
         if best < 0:
-            give_back(nodes, taken, at, worker, gpus)
+            give_back(nodes, taken, begin, worker, gpus)
             return False
-        change(nodes, best, -gpus)
+        change_free(nodes, best, -gpus)
         taken[worker] = best
     first = rules.kind[job] * len(rules.region)
     for region in range(len(rules.region)):
-        held = held_in(nodes, rules.region[region], taken, at, at + workers)
+        held = count_workers_in(nodes, rules.region[region], taken, begin, begin + workers)
         if not rules.inside[first + region] and held * gpus > rules.spare[region]:
-            give_back(nodes, taken, at, at + workers, gpus)
+            give_back(nodes, taken, begin, begin + workers, gpus)
             return False
-    take(nodes, rules, job, workers, gpus, taken, at)
+    take_nodes(nodes, rules, job, workers, gpus, taken, begin)
     return True
 
 
@@ -286,21 +295,21 @@ def place_all(
     Node numbers go into `taken`, where each one's end into `ends`. `stops`: at the first that has no
     place. How many were looked at.
     """
-    at = 0
+    end = 0
     for job in range(len(gpus)):
         placed = False
         for workers in tries[job]:
-            if workers > 0 and site(nodes, rules, job, workers, gpus[job], taken, at):
+            if workers > 0 and site(nodes, rules, job, workers, gpus[job], taken, end):
                 placed = True
-                at += workers
+                end += workers
                 break
         if stops and not placed:
             return job
-        ends[job] = at
+        ends[job] = end
     return len(gpus)
 
 
-def counted(free: Ints, cell: Ints, *, levels: int = 0) -> Nodes:
+def count_nodes(free: Ints, cell: Ints, *, levels: int = 0) -> Nodes:
     """The nodes with so many GPUs free, each in its cell."""
     levels, blocks = max(levels, max(free, default=0) + 1), len(free) // BLOCK + 1
     kinds = (max(cell, default=0) + 1) * levels
@@ -314,11 +323,11 @@ def counted(free: Ints, cell: Ints, *, levels: int = 0) -> Nodes:
 
 def cells_of(names: Sequence[str], sets: Iterable[frozenset[str]]) -> Ints:
     """The cell of each node: nodes of one cell lie in the same sets."""
-    within = [0] * len(names)
+    masks = [0] * len(names)
     for bit, nodes in enumerate(sets):
-        within = [known | (name in nodes) << bit for known, name in zip(within, names, strict=True)]
-    numbers = {known: number for number, known in enumerate(dict.fromkeys(within))}
-    return [numbers[known] for known in within]
+        masks = [mask | (name in nodes) << bit for mask, name in zip(masks, names, strict=True)]
+    numbers = {mask: number for number, mask in enumerate(dict.fromkeys(masks))}
+    return [numbers[mask] for mask in masks]
 
 
 def without_claims(kind: Ints, masks: Ints) -> Rules:

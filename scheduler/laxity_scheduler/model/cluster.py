@@ -95,12 +95,12 @@ class ClusterState:
 
     def with_job(self, job: Job) -> "ClusterState":
         """With this row of a job; itself if it has it."""
-        known = self.by_id.get(job.id)
-        if known is job:
+        row = self.by_id.get(job.id)
+        if row is job:
             return self
-        if known is None:
+        if row is None:
             return replace(self, jobs=(*self.jobs, job)).in_submission_order
-        return replace(self, jobs=tuple([job if one is known else one for one in self.jobs]))
+        return replace(self, jobs=tuple([job if other is row else other for other in self.jobs]))
 
     def eligible_nodes(self, job: Job) -> frozenset[str] | None:
         """The nodes that the job may use; None for all nodes."""

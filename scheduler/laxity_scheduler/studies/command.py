@@ -10,7 +10,7 @@ import typer
 from laxity.cli.job_names import completing
 
 if TYPE_CHECKING:
-    from laxity_scheduler.studies.study import Told
+    from laxity_scheduler.studies.study import TrialResult
     from laxity_scheduler.studies.trial import Trial
 
 OUT: Final = Path(".laxity/studies")
@@ -64,8 +64,8 @@ def study(
             range(seeds),
             out,
             processes=processes,
-            wanted=_wanted(where or []),
-            told=_tell,
+            selects=_label_filter(where or []),
+            on_result=_print_result,
         )
     except OSError as problem:
         typer.echo(f"laxity study: {problem.filename}: {problem.strerror}", err=True)
@@ -86,32 +86,34 @@ def _list(unknown: str) -> NoReturn:
 
     if unknown:
         near = get_close_matches(unknown, STUDIES, n=1)
-        asked = f"; did you mean {near[0]}?" if near else ""
-        typer.echo(f"laxity study: no study {unknown!r} among these{asked}", err=True)
-    for one in STUDIES.values():
-        typer.echo(f"{one.name:<12} {one.asks}", err=bool(unknown))
+        suggestion = f"; did you mean {near[0]}?" if near else ""
+        typer.echo(f"laxity study: no study {unknown!r} among these{suggestion}", err=True)
+    for entry in STUDIES.values():
+        typer.echo(f"{entry.name:<12} {entry.asks}", err=bool(unknown))
     raise typer.Exit(EXIT_USAGE if unknown else 0)
 
 
-def _tell(done: int, many: int, told: "Told") -> None:
-    trial, row, problem = told
+def _print_result(done: int, trial_count: int, result: "TrialResult") -> None:
+    trial, row, problem = result
     met = "" if row is None else row.get("deadline_met_ratio")
-    words = problem or ("" if met is None else f"met {met:.3f}" if met != "" else "")
+    outcome = problem or ("" if met is None else f"met {met:.3f}" if met != "" else "")
     label = " ".join(str(cell) for cell in trial.labels.values() if cell is not None)
-    typer.echo(f"[{done}/{many}] {label}  {words}", err=True)
+    typer.echo(f"[{done}/{trial_count}] {label}  {outcome}", err=True)
 
 
-def _wanted(where: list[str]) -> Callable[["Trial"], bool]:
+def _label_filter(conditions: list[str]) -> Callable[["Trial"], bool]:
     """Whether a trial has all these labels. ValueError if one of them is none."""
     from laxity_scheduler.studies.trial import LABELS, text
 
-    wanted: dict[str, set[str]] = {}
-    for words in where:
-        label, sign, value = words.partition("=")
+    values_by_label: dict[str, set[str]] = {}
+    for condition in conditions:
+        label, sign, value = condition.partition("=")
         if not sign or label not in LABELS:
-            message = f"--where takes LABEL=VALUE with one of {', '.join(LABELS)}, not {words!r}"
+            message = (
+                f"--where takes LABEL=VALUE with one of {', '.join(LABELS)}, not {condition!r}"
+            )
             raise ValueError(message)
-        wanted.setdefault(label, set()).add(value)
+        values_by_label.setdefault(label, set()).add(value)
     return lambda trial: all(
-        text(trial.labels.get(label)) in values for label, values in wanted.items()
+        text(trial.labels.get(label)) in values for label, values in values_by_label.items()
     )

@@ -12,7 +12,7 @@ from typing import Final
 from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.studies.cases import Whole
 from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets
-from laxity_scheduler.studies.trial import Trial, bounded, simulated
+from laxity_scheduler.studies.trial import Trial, linear_program_trial, simulation_trial
 
 TABLE: Final = ("195job", "elasticVpollux_e", "10", "01", "03", "05", "02", "04")
 SHARES: Final = ("elasticflow", "laxity", "edf_elastic")
@@ -34,17 +34,19 @@ SLOT_S: Final = 60.0  # ElasticFlow's: jobs change their width at its end, so ep
 
 def table(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     """Each trace on its own cluster."""
-    found = []
+    trials = []
     for name in datasets.having(TABLE):
         trace_file, case = TRACE_FILES[name], Whole(datasets.source(name))
         nodes = trace_file.gpus // trace_file.gpus_per_node
-        found.append(bounded(case, gpus=trace_file.gpus, part="published size", trace=name))
+        trials.append(
+            linear_program_trial(case, gpus=trace_file.gpus, part="published size", trace=name)
+        )
         for policy in (*SHARES, "edf"):
             setting = Setting(
                 policy, nodes, trace_file.gpus_per_node, cost_model="elasticflow", epoch_s=SLOT_S
             )
-            found.append(simulated(case, setting, part="published size", trace=name))
-    return found
+            trials.append(simulation_trial(case, setting, part="published size", trace=name))
+    return trials
 
 
 def ladder(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
@@ -56,7 +58,7 @@ def ladder(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     ]
     runs = [trial for name, gpus in rungs for trial in _rung(datasets, name, gpus)]
     return runs + [
-        bounded(Whole(datasets.source(name)), gpus=gpus, part="ladder", trace=name)
+        linear_program_trial(Whole(datasets.source(name)), gpus=gpus, part="ladder", trace=name)
         for name, gpus in rungs
     ]
 
@@ -73,7 +75,7 @@ def _rung(datasets: Datasets, name: str, gpus: int) -> Iterator[Trial]:
             admission=admission,
             epoch_s=SLOT_S,
         )
-        yield simulated(case, setting, part="ladder", trace=name)
+        yield simulation_trial(case, setting, part="ladder", trace=name)
 
 
 def _policies(name: str, *, samples: bool) -> Iterator[tuple[str, str | None]]:

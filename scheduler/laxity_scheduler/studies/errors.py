@@ -13,7 +13,7 @@ from laxity_scheduler.simulate.costs import CostName
 from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.studies.cases import Whole
 from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets
-from laxity_scheduler.studies.trial import Trial, simulated
+from laxity_scheduler.studies.trial import Trial, simulation_trial
 
 ERRORS: Final = (0.0, 0.1, 0.2, 0.4)
 COSTS: Final[Sequence[CostName]] = ("free", "flat", "elasticflow", "live")
@@ -36,7 +36,7 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     names = datasets.having(["195job"] if datasets.samples else list(GPUS))
     costs = [model for model in COSTS if not (datasets.samples and model == "live")]
     return [
-        simulated(
+        simulation_trial(
             Whole(datasets.source(name)),
             Setting(
                 policy,
@@ -54,13 +54,13 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
         for model in costs
         for name in names
         for policy, admission in RULES
-        if _looked_at(policy, model, name, few=datasets.samples)
+        if _is_compared(policy, model, name, few=datasets.samples)
         for error in ERRORS
         for seed in (seeds if error else seeds[:1])
     ]
 
 
-def _looked_at(policy: str, model: CostName, trace: str, *, few: bool) -> bool:
+def _is_compared(policy: str, model: CostName, trace: str, *, few: bool) -> bool:
     """All policies on some traces and costs; where all are compared, those that keep arrays."""
     if policy in {"elasticflow", "laxity"}:
         return trace in FEW or model in {"flat", "elasticflow"}

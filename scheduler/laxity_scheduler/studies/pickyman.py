@@ -37,7 +37,7 @@ from laxity_scheduler.simulate.generate import Mix
 from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.studies.cases import Batch, Case, Made, Window
 from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets
-from laxity_scheduler.studies.trial import Row, Trial, simulated
+from laxity_scheduler.studies.trial import Row, Trial, simulation_trial
 
 POLICIES: Final[Sequence[tuple[str, Packing]]] = (
     ("fifo", "skip"),
@@ -76,7 +76,7 @@ def _on_traces(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     jobs = 60 if datasets.samples else 500
     names = datasets.having(["195job"] if datasets.samples else list(NODES))
     return [
-        simulated(case, _setting(name, policy, packing, seed), part=part, trace=name)
+        simulation_trial(case, _setting(name, policy, packing, seed), part=part, trace=name)
         for name in names
         for seed in seeds
         for part, case in _cases(datasets, name, jobs, seed)
@@ -106,9 +106,9 @@ def _as_in_paper(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     mix = replace(SHORT, jobs=30) if datasets.samples else SHORT
     batch = replace(mix, jobs_per_hour=float(mix.jobs))
     return [
-        simulated(Made(one, seed), setting, part=f"paper {part} x{scale}", trace="made")
+        simulation_trial(Made(arrivals, seed), setting, part=f"paper {part} x{scale}", trace="made")
         for scale in SCALES
-        for part, one in (("open", mix), ("closed", batch))
+        for part, arrivals in (("open", mix), ("closed", batch))
         for seed in seeds
         for policy, packing in DEAR
         for setting in [_small(policy, packing, scale, seed)]
@@ -131,21 +131,21 @@ def _small(policy: str, packing: Packing, scale: int, seed: int) -> Setting:
 
 def covers(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Random sets of running jobs, widths 1 to 8, log-normal costs: greedy against exact."""
-    many = 50 if datasets.samples else 1_000
+    instances = 50 if datasets.samples else 1_000
     return [
         Trial(
             {"part": f"{size} candidates", "policy": "greedy", "seed": seed},
-            partial(_covers, size, many, seed),
+            partial(_covers, size, instances, seed),
         )
         for size in CANDIDATES
         for seed in seeds
     ]
 
 
-def _covers(size: int, many: int, seed: int) -> Row:
+def _covers(size: int, instances: int, seed: int) -> Row:
     draw = np.random.default_rng([seed, size])
     ratios = []
-    for _ in range(many):
+    for _ in range(instances):
         gpus, costs_s = [], []
         for _ in range(size):
             gpus.append(int(draw.integers(1, WIDEST + 1)))
@@ -153,7 +153,7 @@ def _covers(size: int, many: int, seed: int) -> Row:
         need = int(draw.integers(1, WIDEST + 1))
         ratios.append(greedy_cost_s(gpus, costs_s, need) / least_cost_s(gpus, costs_s, need))
     return {
-        "instances": many,
+        "instances": instances,
         "cost_ratio": float(np.mean(ratios)),
         "worst_ratio": float(np.max(ratios)),
         "optimal_share": float(np.mean(np.asarray(ratios) <= 1.0 + 1e-9)),

@@ -21,7 +21,7 @@ from laxity_scheduler.simulate.generate import Mix, generate, offered_load
 from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.studies.cases import Made
 from laxity_scheduler.studies.datasets import Datasets
-from laxity_scheduler.studies.trial import Trial, bounded, simulated
+from laxity_scheduler.studies.trial import Trial, linear_program_trial, simulation_trial
 
 OTHERS: Final = ("fifo", "edf", "edf_elastic", "elasticflow", "laxity")
 OURS: Final = {"scarce": ("qos",)} | dict.fromkeys(
@@ -47,7 +47,9 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
 
 def _cluster(part: str, case: Made, seed: int) -> Iterator[Trial]:
     nodes = nodes_of(part)
-    yield bounded(case, gpus=nodes * GPUS_PER_NODE, part=part, trace="generated", seed=seed)
+    yield linear_program_trial(
+        case, gpus=nodes * GPUS_PER_NODE, part=part, trace="generated", seed=seed
+    )
     ours = OURS[part]
     runs = [(policy, ERROR) for policy in (*OTHERS, *ours)] + [(policy, 0.0) for policy in ours]
     for policy, error in runs:
@@ -60,7 +62,7 @@ def _cluster(part: str, case: Made, seed: int) -> Iterator[Trial]:
             error=error,
             seed=seed,
         )
-        yield simulated(case, setting, part=part, trace="generated")
+        yield simulation_trial(case, setting, part=part, trace="generated")
 
 
 def nodes_of(part: str) -> int:
@@ -71,6 +73,6 @@ def nodes_of(part: str) -> int:
 def mix(load: float, *, jobs: int) -> Mix:
     """Arrivals at the rate that asks for `load` times what the cluster has."""
     gpus = NODES * GPUS_PER_NODE
-    some = Mix(jobs=MEASURED_JOBS)
-    asked = offered_load(generate(some, seed=0), gpus=gpus)
-    return Mix(jobs=jobs, jobs_per_hour=some.jobs_per_hour * load / asked)
+    base = Mix(jobs=MEASURED_JOBS)
+    load_of_base = offered_load(generate(base, seed=0), gpus=gpus)
+    return Mix(jobs=jobs, jobs_per_hour=base.jobs_per_hour * load / load_of_base)

@@ -22,7 +22,7 @@ def read(folder: Path, name: str) -> list[Row]:
         return []
     with path.open(newline="", encoding="utf-8") as lines:
         return [
-            {column: _cell(column, words) for column, words in row.items()}
+            {column: _cell(column, value) for column, value in row.items()}
             for row in csv.DictReader(lines)
         ]
 
@@ -30,14 +30,14 @@ def read(folder: Path, name: str) -> list[Row]:
 def write(folder: Path, name: str, rows: Iterable[Row]) -> None:
     """Both files. The same rows give the same bytes, in whatever order they came."""
     folder.mkdir(parents=True, exist_ok=True)
-    known = sorted({key(row): row for row in rows}.values(), key=_order)
-    columns = list(dict.fromkeys(column for row in known for column in row))
+    sorted_rows = sorted({key(row): row for row in rows}.values(), key=_order)
+    columns = list(dict.fromkeys(column for row in sorted_rows for column in row))
     path = folder / f"{name}.csv"
     partial = path.with_suffix(".part")
     with partial.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([text(row.get(column)) for column in columns] for row in known)
+        writer.writerows([text(row.get(column)) for column in columns] for row in sorted_rows)
     partial.replace(path)
     groups = ",\n".join(json.dumps(group) for group in means(read(folder, name)))
     (folder / f"{name}.json").write_text(f"[\n{groups}\n]\n", encoding="utf-8")
@@ -51,12 +51,14 @@ def means(rows: Sequence[Row]) -> list[Figures]:
         groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
     return [
         {name: value for name, value in zip(names, group, strict=True) if value is not None}
-        | _rounded(summary(members, [name for name in members[0] if name not in LABELS]), members)
+        | _round_figures(
+            summary(members, [name for name in members[0] if name not in LABELS]), members
+        )
         for group, members in groups.items()
     ]
 
 
-def _rounded(figures: Figures, members: Sequence[Row]) -> Figures:
+def _round_figures(figures: Figures, members: Sequence[Row]) -> Figures:
     """Six digits; one run has no interval."""
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) else value
@@ -65,13 +67,13 @@ def _rounded(figures: Figures, members: Sequence[Row]) -> Figures:
     }
 
 
-def _cell(column: str, words: str) -> Cell:
-    if not words:
+def _cell(column: str, value: str) -> Cell:
+    if not value:
         return None
     if column in WORDS:
-        return words
-    number = float(words)
-    return int(number) if words.lstrip("-").isdigit() else number
+        return value
+    number = float(value)
+    return int(number) if value.lstrip("-").isdigit() else number
 
 
 def _order(row: Row) -> tuple[tuple[float, str], ...]:

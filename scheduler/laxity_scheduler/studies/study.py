@@ -19,7 +19,7 @@ class NoSuchRowsError(ValueError):
 
 
 Trials = Callable[[Datasets, Sequence[int]], list[Trial]]
-Told = tuple[Trial, Row | None, str]  # a trial, its row, or what went wrong
+TrialResult = tuple[Trial, Row | None, str]  # a trial, its row, or what went wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ def run_study(
     folder: Path,
     *,
     processes: int = 1,
-    wanted: Callable[[Trial], bool] = lambda _trial: True,
-    told: Callable[[int, int, Told], None] = lambda _done, _many, _told: None,
+    selects: Callable[[Trial], bool] = lambda _trial: True,
+    on_result: Callable[[int, int, TrialResult], None] = lambda _done, _trial_count, _result: None,
 ) -> list[str]:
     """Compute the rows that the folder lacks; what went wrong, a line for each."""
     every = study.trials(datasets, seeds)
@@ -63,32 +63,36 @@ def run_study(
             f"{datasets.folder} has no trace that study {study.name} takes; --samples has some"
         )
         raise TraceError(message)
-    trials = [trial for trial in every if wanted(trial)]
+    trials = [trial for trial in every if selects(trial)]
     if not trials:
         raise NoSuchRowsError(_labels(study.name, every))
     rows = {key(row): row for row in read(folder, study.name)}
     lacking = [trial for trial in trials if trial.key not in rows]
     problems = []
     write(folder, study.name, rows.values())
-    for done, one in enumerate(compute_trials(lacking, processes), start=1):
-        trial, row, problem = one
+    for done, result in enumerate(compute_trials(lacking, processes), start=1):
+        trial, row, problem = result
         if row is None:
             problems.append(f"{', '.join(part for part in trial.key if part)}: {problem}")
         else:
             rows[trial.key] = row
             write(folder, study.name, rows.values())
-        told(done, len(lacking), one)
+        on_result(done, len(lacking), result)
     return problems
 
 
 def _labels(study: str, trials: Sequence[Trial]) -> str:
     """Which labels can be asked for."""
-    found = {name: sorted({text(trial.labels.get(name)) for trial in trials}) for name in LABELS}
-    several = [f"{name}={'|'.join(values)}" for name, values in found.items() if len(values) > 1]
+    values_by_label = {
+        name: sorted({text(trial.labels.get(name)) for trial in trials}) for name in LABELS
+    }
+    several = [
+        f"{name}={'|'.join(values)}" for name, values in values_by_label.items() if len(values) > 1
+    ]
     return f"no row of study {study} has all these labels; there is {', '.join(several)}"
 
 
-def compute_trials(trials: Sequence[Trial], processes: int) -> Iterator[Told]:
+def compute_trials(trials: Sequence[Trial], processes: int) -> Iterator[TrialResult]:
     if processes <= 1:
         yield from (try_trial(trial) for trial in trials)
         return
@@ -97,7 +101,7 @@ def compute_trials(trials: Sequence[Trial], processes: int) -> Iterator[Told]:
             yield future.result()
 
 
-def try_trial(trial: Trial) -> Told:
+def try_trial(trial: Trial) -> TrialResult:
     """One trial that fails leaves the others alone."""
     try:
         return trial, trial.row(), ""

@@ -23,15 +23,15 @@ SEEDS_OF_SAMPLES: Final = 2
 def rows(name: str, kept: Path) -> list[Row]:
     """The rows of a study. RuntimeError if there are none, or if a trial of the samples failed."""
     if os.environ.get(STUDY) == "samples":
-        return _made(name)
-    found = read(kept, name)
-    if not found:
+        return _compute_samples(name)
+    kept_rows = read(kept, name)
+    if not kept_rows:
         message = f"no rows of {name} in {kept}: laxity study {name} --out {kept}"
         raise RuntimeError(message)
-    return found
+    return kept_rows
 
 
-def _made(name: str) -> list[Row]:
+def _compute_samples(name: str) -> list[Row]:
     with TemporaryDirectory() as folder:
         problems = run_study(
             STUDIES[name], datasets(samples=True), range(SEEDS_OF_SAMPLES), Path(folder)

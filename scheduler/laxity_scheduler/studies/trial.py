@@ -75,15 +75,19 @@ def text(cell: Cell) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
-def simulated(case: Case, setting: Setting, *, part: str, trace: str) -> Trial:
+def simulation_trial(case: Case, setting: Setting, *, part: str, trace: str) -> Trial:
     """A trial that simulates one setting."""
-    return Trial(labels_of(setting, part=part, trace=trace), partial(_simulate, case, setting))
+    return Trial(
+        labels_of(setting, part=part, trace=trace), partial(_simulation_row, case, setting)
+    )
 
 
-def bounded(case: Case, *, gpus: int, part: str, trace: str, seed: int | None = None) -> Trial:
+def linear_program_trial(
+    case: Case, *, gpus: int, part: str, trace: str, seed: int | None = None
+) -> Trial:
     """A trial that solves the linear program: no schedule meets a greater share of deadlines."""
     labels: Row = {"part": part, "trace": trace, "gpus": gpus, "policy": "bound", "seed": seed}
-    return Trial(labels, partial(_bound, case, gpus))
+    return Trial(labels, partial(_linear_program_row, case, gpus))
 
 
 def labels_of(setting: Setting, *, part: str, trace: str) -> Row:
@@ -102,12 +106,12 @@ def labels_of(setting: Setting, *, part: str, trace: str) -> Row:
     }
 
 
-def _simulate(case: Case, setting: Setting) -> Row:
+def _simulation_row(case: Case, setting: Setting) -> Row:
     figures = report(simulate(case.load(), setting))
     return {name: _cell(figures, name) for name in FIGURES}
 
 
-def _bound(case: Case, gpus: int) -> Row:
+def _linear_program_row(case: Case, gpus: int) -> Row:
     trace = case.load()
     return {"jobs": len(trace.jobs), "deadline_met_ratio": deadline_bound(trace, gpus=gpus)}
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from laxity_profiler.learning.backtest import CalibrationPoint, Outcome
+from laxity_profiler.learning.backtest import CalibrationPoint, PredictionOutcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,13 +51,13 @@ def calibration_chart(curves: Mapping[str, Sequence[CalibrationPoint]]) -> "Figu
     return figure
 
 
-def scatter_chart(outcomes: Sequence[Outcome]) -> "Figure":
+def scatter_chart(outcomes: Sequence[PredictionOutcome]) -> "Figure":
     """Predicted (P50) against actual seconds, both logarithmic, by model."""
     figure, axes = _figure()
     recent = [row for row in outcomes if row.predicted_s > 0.0 and row.actual_s > 0.0][
         -MOST_POINTS:
     ]
-    by_model: dict[str, list[Outcome]] = {}
+    by_model: dict[str, list[PredictionOutcome]] = {}
     for row in recent:
         by_model.setdefault(row.model, []).append(row)
     ordered = sorted(by_model.items(), key=lambda item: (-len(item[1]), item[0]))
@@ -118,7 +118,7 @@ def _figure() -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def _diagonal(axes: "Axes", rows: Sequence[Outcome]) -> None:
+def _diagonal(axes: "Axes", rows: Sequence[PredictionOutcome]) -> None:
     seconds = [value for row in rows for value in (row.predicted_s, row.actual_s)]
     low, high = (
         10 ** (math.log10(edge) + step)

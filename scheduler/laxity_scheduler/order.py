@@ -25,7 +25,7 @@ Shape = tuple[int, int]  # (workers, GPUs per worker)
 Widths = tuple[Sequence[int], float]
 
 
-class Room(Protocol):
+class GpuSource(Protocol):
     """What `pack` spends from: a Ledger, or a Pool that ignores nodes."""
 
     @property
@@ -85,7 +85,7 @@ class Queue:
         self.stirred = True
 
 
-def pack(queue: Queue, room: Room, packing: Packing) -> Iterator[tuple[int, tuple[str, ...]]]:
+def pack(queue: Queue, room: GpuSource, packing: Packing) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Start all that fits, in order: yields (number, nodes), taken from queue and room."""
     blocked, free = queue.blocked, room.total_free
     strict = packing == "strict"
@@ -117,7 +117,7 @@ def pack(queue: Queue, room: Room, packing: Packing) -> Iterator[tuple[int, tupl
 
 
 class Pool:
-    """A Room that ignores nodes: one big pool of GPUs."""
+    """A GpuSource that ignores nodes: one big pool of GPUs."""
 
     __slots__ = ("total_free",)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from laxity_k8s.http.patch_connections import Lines, Reply
+from laxity_k8s.http.patch_connections import PatchConnections, Reply
 from laxity_k8s.http.session import EARLY, Wire
 from laxity_k8s.world import LiveCluster
 from laxity_scheduler.model.decision import Admit, Promised, Wait
@@ -57,11 +57,11 @@ class Server:
 
 
 @asynccontextmanager
-async def served(*says: bytes) -> AsyncIterator[tuple[Server, Lines]]:
+async def served(*says: bytes) -> AsyncIterator[tuple[Server, PatchConnections]]:
     server = Server(*says)
     listening = await asyncio.start_server(server.talk, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    lines = Lines(f"http://127.0.0.1:{port}/base/", None)
+    lines = PatchConnections(f"http://127.0.0.1:{port}/base/", None)
     try:
         yield server, lines
     finally:
@@ -70,7 +70,7 @@ async def served(*says: bytes) -> AsyncIterator[tuple[Server, Lines]]:
         await listening.wait_closed()
 
 
-async def ask(lines: Lines, body: bytes = b"ok", *, timeout_s: float = 10.0) -> Reply:
+async def ask(lines: PatchConnections, body: bytes = b"ok", *, timeout_s: float = 10.0) -> Reply:
     headers = {"Accept": "application/json"}
     return await lines.ask("PATCH", "/a?b=c", headers=headers, body=body, timeout_s=timeout_s)
 

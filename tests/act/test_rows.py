@@ -11,7 +11,7 @@ from laxity_k8s.cluster_api import ApiError, Change, Json
 from laxity_k8s.json_tree import get_in, merge_patch
 from laxity_k8s.local import store as rows_module
 from laxity_k8s.local.cluster import RowWatch
-from laxity_k8s.local.store import Rows, is_selected
+from laxity_k8s.local.store import ObjectStore, is_selected
 from laxity_k8s.objects.pods import format_ranges, parse_ranges
 
 
@@ -51,7 +51,7 @@ def test_completed_indexes_are_read_back_as_written(indexes: set[int]) -> None:
 
 
 def test_each_change_has_a_higher_revision_and_an_equal_object_has_none(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "db")
+    rows = ObjectStore(tmp_path / "db")
     first = rows.put("jobs", thing("a"))
     same = rows.put("jobs", first)
     second = rows.put("jobs", {**first, "x": 1})
@@ -61,7 +61,7 @@ def test_each_change_has_a_higher_revision_and_an_equal_object_has_none(tmp_path
 
 
 def test_what_is_undone_was_never_there(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "db")
+    rows = ObjectStore(tmp_path / "db")
     kept = rows.put("jobs", thing("kept"))
 
     def undone() -> None:
@@ -78,10 +78,10 @@ def test_what_is_undone_was_never_there(tmp_path: Path) -> None:
 
 
 def test_rows_and_their_revisions_survive(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "db")
+    rows = ObjectStore(tmp_path / "db")
     made = rows.put("jobs", thing("a"))
     rows.close()
-    again = Rows(tmp_path / "db")
+    again = ObjectStore(tmp_path / "db")
     assert again.get("jobs", "default/a") == made
     assert int(again.put("jobs", thing("b"))["metadata"]["resourceVersion"]) > int(
         made["metadata"]["resourceVersion"]
@@ -93,7 +93,7 @@ def test_a_watch_that_fell_behind_is_told_all_that_is_and_what_has_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rows_module, "KEPT_CHANGES", 1)
-    rows = Rows(tmp_path / "db")
+    rows = ObjectStore(tmp_path / "db")
     seen: list[Change] = []
     watch = RowWatch(rows, "jobs", since=0, on_change=seen.append)
     watch.stop()

@@ -6,7 +6,7 @@ import pytest
 from laxity.api.client import Client
 from laxity.api.job_follower import JobFollower
 from laxity.api.views import job_view
-from laxity.cli.render.progress_lines import Lines
+from laxity.cli.render.progress_lines import ProgressLines
 from laxity.human_time import instant
 from tests.support.http_service import Service, job, service
 
@@ -24,7 +24,9 @@ def followed(answering: Service, *views: Any) -> list[str]:
     answering.answers["GET /v1/jobs/default/train"] = lambda _: _answer(next(answers))
     client = Client(answering.url, "", patience_s=0.0)
     first = job_view(job(epochs=100, epochs_done=0, workers=0, state="queued", laxity_s=None))
-    following = JobFollower(client, Lines(said.append, clock=lambda: 0.0), sleep=lambda _: None)
+    following = JobFollower(
+        client, ProgressLines(said.append, clock=lambda: 0.0), sleep=lambda _: None
+    )
     assert following.follow(first).state == "finished"
     return [line.partition(" ")[2] for line in said]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from examples.demo.processes import Processes, stop_marked
+from examples.demo.processes import DemoProcesses, stop_marked
 from examples.demo.servers import free_ports, surroundings
 from laxity import names
 from laxity.api.client import Client, JobView
@@ -33,7 +33,7 @@ def nap(training: Training, seconds: float = 0.2) -> int:
 class Live:
     """A service of its own, and the command line in front of it."""
 
-    def __init__(self, home: Path, url: str, processes: Processes) -> None:
+    def __init__(self, home: Path, url: str, processes: DemoProcesses) -> None:
         self.home, self.processes = home, processes
         self.client = Client(url, processes.environment[names.ENV_TOKEN], patience_s=30)
 
@@ -68,7 +68,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     url = f"http://127.0.0.1:{port}"
     environment = surroundings(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
     environment["MLFLOW_TRACKING_URI"] = "none"
-    processes = Processes(home, environment)
+    processes = DemoProcesses(home, environment)
     command = [
         sys.executable,
         "-m",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from laxity.job.widths import MOST_WORKERS
 from laxity_profiler.estimate import NO_PROGRESS, Ask, Progress, Workload
-from laxity_profiler.history.history import Epoch, Run
+from laxity_profiler.history.history import Epoch, TrainingRun
 from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.learning.fit_model import fit_model, node_workers, split_runs
@@ -44,7 +44,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> Run:
+def runs(draw: st.DrawFn) -> TrainingRun:
     reported = draw(
         st.lists(st.tuples(WIDTHS, NODES, SECONDS, st.booleans()), min_size=1, max_size=8)
     )
@@ -52,10 +52,10 @@ def runs(draw: st.DrawFn) -> Run:
         Epoch(n, width, seconds, warmup=warmup, at=float(n), nodes=nodes)
         for n, (width, nodes, seconds, warmup) in enumerate(reported, 1)
     )
-    return Run(f"uid-{len(epochs)}", draw(workloads()), epochs)
+    return TrainingRun(f"uid-{len(epochs)}", draw(workloads()), epochs)
 
 
-def fitted(history: Sequence[Run], gpus_per_node: int | None) -> HistoryPredictor:
+def fitted(history: Sequence[TrainingRun], gpus_per_node: int | None) -> HistoryPredictor:
     found = split_runs(history, gpus_per_node=gpus_per_node)
     fit = fit_model("m", found, node_workers=node_workers(history))
     return HistoryPredictor((fit,), gpus_per_node=gpus_per_node)
@@ -93,7 +93,7 @@ def test_any_levels_are_read_at_any_width_on_any_nodes(
     gpus_per_node=st.none() | st.integers(1, 16),
 )
 def test_any_history_is_learned_from_and_answers_with_positive_figures(
-    history: list[Run],
+    history: list[TrainingRun],
     asked: Workload,
     own: list[tuple[float, int]],
     widths: list[int],

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from laxity.cli.exit_codes import CommandError
 from laxity_profiler.bench.held_out import beyond_a_node, judge_tables, node_gpus
 from laxity_profiler.bench.report_tables import table_cells
-from laxity_profiler.bench.throughput_tables import TableError, read_table
+from laxity_profiler.bench.throughput_tables import ThroughputTableError, read_table
 from laxity_profiler.bench.tuning_split import (
     group_by_folder,
     group_by_model,
@@ -131,7 +131,7 @@ def test_a_bad_table_is_an_error_with_file_line_and_column(
     path = tmp_path / "bad.csv"
     path.write_text(text)
 
-    with pytest.raises(TableError, match=rf"bad\.csv.*{said}"):
+    with pytest.raises(ThroughputTableError, match=rf"bad\.csv.*{said}"):
         read_table(path)
     error = bench(path, "--json").exception
     assert isinstance(error, CommandError)
@@ -141,7 +141,7 @@ def test_a_bad_table_is_an_error_with_file_line_and_column(
 def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_bytes(b"global_batch_size,1\n32,\xff\xfe")
 
-    with pytest.raises(TableError, match=r"bad.csv, byte \d+: this is no UTF-8"):
+    with pytest.raises(ThroughputTableError, match=r"bad.csv, byte \d+: this is no UTF-8"):
         judge_tables(tmp_path)
 
 
@@ -190,9 +190,9 @@ def test_odd_tables_are_judged_too(
 
 
 def test_a_folder_without_tables_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="no table"):
+    with pytest.raises(ThroughputTableError, match="no table"):
         judge_tables(tmp_path)
-    with pytest.raises(TableError, match="there is no"):
+    with pytest.raises(ThroughputTableError, match="there is no"):
         judge_tables(tmp_path / "nowhere")
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from laxity_profiler.charts import calibration_chart, curve_chart, scatter_chart
-from laxity_profiler.history.history import Epoch, Run
+from laxity_profiler.history.history import Epoch, TrainingRun
 from laxity_profiler.learning.backtest import (
     CalibrationPoint,
-    Outcome,
+    PredictionOutcome,
     TrainingSummary,
     calibration_curve,
     error_metrics,
@@ -33,8 +33,8 @@ from laxity_profiler.registry.predictor_entry import (
 from tests.support.runs import World, workload
 
 
-def outcome(actual_s: float, *, model: str = "mlp", stage: str = "start") -> Outcome:
-    return Outcome(model, stage, 10.0, actual_s, (0.1, 0.5, 0.9), (8.0, 10.0, 12.0))
+def outcome(actual_s: float, *, model: str = "mlp", stage: str = "start") -> PredictionOutcome:
+    return PredictionOutcome(model, stage, 10.0, actual_s, (0.1, 0.5, 0.9), (8.0, 10.0, 12.0))
 
 
 def test_a_quantile_of_past_runs_holds_as_often_as_it_says() -> None:
@@ -120,7 +120,10 @@ def test_the_view_is_the_same_for_the_same_outcomes_and_another_for_others() -> 
 def test_what_a_fit_was_made_of_is_counted() -> None:
     epochs = tuple(Epoch(n, 1 + n % 2, 2.0, at=100.0 * n) for n in (1, 2, 3))
     lesson = TrainingSummary.of(
-        [Run("u", workload(batch_size=32), epochs), Run("v", workload(), epochs[:1])]
+        [
+            TrainingRun("u", workload(batch_size=32), epochs),
+            TrainingRun("v", workload(), epochs[:1]),
+        ]
     )
 
     assert (lesson.runs, lesson.epochs, lesson.widths) == (2, 4, (1, 2))

@@ -34,7 +34,7 @@ def url() -> Iterator[str]:
 def history(url: str) -> Iterator[History]:
     """A history on an emptied database."""
     engine = database.open_engine(url)
-    database.Table.metadata.drop_all(engine)
+    database.HistoryTable.metadata.drop_all(engine)
     yield History(engine)
     engine.dispose()
 

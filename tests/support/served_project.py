@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from examples.demo.processes import Processes
+from examples.demo.processes import DemoProcesses
 from examples.demo.servers import free_ports, surroundings
 from laxity import names
 from laxity.api.client import Client, JobView
@@ -28,7 +28,7 @@ class Served:
         self.home, self.client = home, Client(url, environment[names.ENV_TOKEN], patience_s=60)
         environment |= {"MLFLOW_TRACKING_URI": tracking_uri, "LAXITY_SAVING_SHARE": "1"}
         self.environment = environment
-        self.processes = Processes(home, {**environment, "STORE_PASSWORD": "hidden"})
+        self.processes = DemoProcesses(home, {**environment, "STORE_PASSWORD": "hidden"})
         self.start()
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from laxity_scheduler.store.store import StaleServiceError, Store
-from laxity_scheduler.store.tables import VERSION_TABLE, CycleRow, Table
+from laxity_scheduler.store.tables import VERSION_TABLE, CycleRow, ServiceTable
 from tests.support.kubernetes.postgres import WHY_NOT, postgresql, programs
 
 
@@ -20,11 +20,11 @@ def differences(store: Store) -> list[object]:
                 "version_table": VERSION_TABLE,
                 "compare_type": True,
                 "include_name": lambda name, kind, _parents: (
-                    kind != "table" or name in Table.metadata.tables
+                    kind != "table" or name in ServiceTable.metadata.tables
                 ),
             },
         )
-        return list(compare_metadata(context, Table.metadata))
+        return list(compare_metadata(context, ServiceTable.metadata))
 
 
 def a_cycle(number: int) -> CycleRow:

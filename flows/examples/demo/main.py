@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from examples.demo.display import Screen
 from examples.demo.jobs import cast_for
-from examples.demo.poller import Watch
+from examples.demo.poller import JobPoller
 from examples.demo.report import Ended, executions, print_report, report_of, write_report
 from examples.demo.scenario import Story
 from examples.demo.servers import Stage, open_stage
@@ -45,7 +45,7 @@ def play(folder: Path, *, slots: int) -> int:
     return verdict(report, ended, missed=story.missed)
 
 
-def play_story(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, Watch]:
+def play_story(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, JobPoller]:
     """Play the story with everybody watching, on a stage that took so long to open."""
     passes, epoch_s = measure_epoch(stage)
     screen.say(f"one epoch is {passes} passes over the data, about {epoch_s:.1f} s on this machine")
@@ -54,7 +54,7 @@ def play_story(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, W
         stage.check_alive("service")
         stage.check_alive("prefect")
 
-    watch = Watch(stage.client, check, screen.look, screen.show_change)
+    watch = JobPoller(stage.client, check, screen.look, screen.show_change)
     cast = cast_for(passes, epoch_s, servers_s)
     story = Story(stage.client, watch, screen, stage.processes, cast, epoch_s)
     watch.start()
@@ -78,7 +78,7 @@ def refusals(client: Client) -> int:
     return len({row.get("job") for row in rows if "refus" in str(row.get("decision")).lower()})
 
 
-def at_the_end(story: Story, watch: Watch, folder: Path) -> list[Ended]:
+def at_the_end(story: Story, watch: JobPoller, folder: Path) -> list[Ended]:
     """Every job that the story started and the service knows, in the order of the story."""
     jobs = watch.jobs
     return [

@@ -62,7 +62,7 @@ def shift_images(rows: Floats, right: int, down: int) -> Floats:
     return np.hstack([part.reshape(-1, PIXELS), rows[:, PIXELS:]])
 
 
-class Network:
+class DigitNetwork:
     """Two layers, trained by stochastic gradient descent with momentum. All state is in arrays."""
 
     def __init__(self, hidden: int, outputs: int, *, seed: int = 0) -> None:
@@ -89,7 +89,7 @@ class Network:
             np.add(part, speed, out=part)
 
 
-class Classifier(Network):
+class Classifier(DigitNetwork):
     """Says which digit an image shows."""
 
     def __init__(self, hidden: int = 128) -> None:
@@ -115,7 +115,7 @@ class Classifier(Network):
         return float((scores.argmax(1) == rows[:, PIXELS]).mean())
 
 
-class Denoiser(Network):
+class Denoiser(DigitNetwork):
     """Draws an image again from a noisy copy."""
 
     def __init__(self, hidden: int = 96) -> None:

@@ -20,7 +20,7 @@ class StoryError(RuntimeError):
 
 
 @dataclass(slots=True)
-class Watch:
+class JobPoller:
     """The latest view of every job. `on_look` is called after each look, in the watch's thread."""
 
     client: Client

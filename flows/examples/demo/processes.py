@@ -23,7 +23,7 @@ POLL_S: Final = 0.05
 
 
 @dataclass(slots=True)
-class Processes:
+class DemoProcesses:
     """Processes by name; each writes to its own log."""
 
     folder: Path

@@ -13,8 +13,8 @@ from typing import Final
 
 from examples.demo.display import Screen
 from examples.demo.jobs import Cast, Part
-from examples.demo.poller import Jobs, StoryError, Watch
-from examples.demo.processes import Processes
+from examples.demo.poller import JobPoller, Jobs, StoryError
+from examples.demo.processes import DemoProcesses
 from laxity.api.client import Client, JobView, ServiceError
 from laxity.api.views import TERMINAL_STATES
 from laxity.cli.render.job_panel import offer_words
@@ -31,9 +31,9 @@ class Story:
     """Plays the acts; `missed` collects what did not happen."""
 
     client: Client
-    watch: Watch
+    watch: JobPoller
     screen: Screen
-    processes: Processes
+    processes: DemoProcesses
     cast: Cast
     epoch_s: float  # about; of any of its jobs on one worker
     parts: list[Part] = field(default_factory=list)

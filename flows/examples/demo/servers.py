@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from examples.demo.processes import Processes, stop_marked
+from examples.demo.processes import DemoProcesses, stop_marked
 from laxity import names
 from laxity.api.client import Client
 from laxity.cli.exit_codes import USAGE, CommandError
@@ -57,7 +57,7 @@ class Stage:
 
     folder: Path
     slots: int
-    processes: Processes
+    processes: DemoProcesses
     client: Client
     prefect_url: str
     serve: Sequence[str]  # the service's command
@@ -115,7 +115,7 @@ def open_stage(folder: Path, *, slots: int) -> Stage:
     service_url = f"http://127.0.0.1:{service_port}"
     prefect_url = f"http://127.0.0.1:{prefect_port}/api"
     environment = surroundings(folder, service_url=service_url, prefect_url=prefect_url)
-    processes = Processes(folder, environment)
+    processes = DemoProcesses(folder, environment)
     python = (sys.executable, "-P")  # nothing is imported from the current folder
     serve = [
         *python,

@@ -246,10 +246,10 @@ def follow_until(client: "Client", job: "JobView", timeout_s: float) -> "JobView
     """The job once it has ended, was refused or the time is over, even if the service is away."""
     from laxity.api.job_follower import FollowTimeoutError, JobFollower
     from laxity.api.outcome import TrainingFailed
-    from laxity.cli.render.progress_lines import Lines
+    from laxity.cli.render.progress_lines import ProgressLines
 
     try:
-        lines = Lines(partial(typer.echo, err=True))
+        lines = ProgressLines(partial(typer.echo, err=True))
         return JobFollower(client, lines, timeout_s=timeout_s).follow(job)
     except FollowTimeoutError as error:
         typer.echo(f"stopped following {job.id} at --timeout: it goes on", err=True)

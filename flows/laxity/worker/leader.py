@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laxity.api.report_lines import ReportKind
 from laxity.worker.checkpoint import Checkpoint
 from laxity.worker.group.membership import GroupServer
-from laxity.worker.mlflow_tracking import Point, Tracker
+from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
 from laxity.worker.progress import TrainingState
 from laxity.worker.reports import Line, ReportChannel
 from laxity.worker.sigterm import Superseded
@@ -66,7 +66,7 @@ class Leader:
         if newest is not None:
             self._report_again(newest)
         if self._tracker is not None and self._outbox is not None:
-            self._tracker.add([Point.of(line) for line in self._outbox.lines("epoch")])
+            self._tracker.add([EpochMetrics.of(line) for line in self._outbox.lines("epoch")])
         if self._is_over():
             return False
         self._form_first()
@@ -178,7 +178,7 @@ class Leader:
         if self._outbox is not None and records:
             self._outbox.append_all(records)
         if self._tracker is not None:
-            self._tracker.add([Point.of(line) for line in records])
+            self._tracker.add([EpochMetrics.of(line) for line in records])
 
     # --- saving and loading ---
 

@@ -40,7 +40,7 @@ _SQLITE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class EpochMetrics:
     """What is logged of one epoch (or after the last one)."""
 
     epoch: int
@@ -48,7 +48,7 @@ class Point:
     values: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> "Point":
+    def of(cls, line: Mapping[str, Any]) -> "EpochMetrics":
         """From an `epoch` line of the reports."""
         values = {
             **line.get("metrics", {}),
@@ -60,7 +60,7 @@ class Point:
         return cls(int(line["epoch"]), float(line["at"]), values)
 
     @classmethod
-    def after(cls, epoch: int, values: Mapping[str, float]) -> "Point":
+    def after(cls, epoch: int, values: Mapping[str, float]) -> "EpochMetrics":
         """Figures logged after the last epoch."""
         return cls(epoch, time.time(), dict(values))
 
@@ -74,7 +74,7 @@ class Tracker:
         self._uri = uri
         self._tags = {key: value for key, value in tags.items() if value}
         self._await_run_id = given_run_id
-        self._buffer: list[Point] = []
+        self._buffer: list[EpochMetrics] = []
         self._changed = threading.Condition()
         self._due = False  # asked to write what there is
         self._outcome = ""  # how the run ended, "" while it goes on
@@ -92,7 +92,7 @@ class Tracker:
         """Whether MLflow has answered."""
         return self._client is not None
 
-    def add(self, points: Sequence[Point]) -> None:
+    def add(self, points: Sequence[EpochMetrics]) -> None:
         """Log these, sooner or later. Beyond 100,000 that wait, the oldest are given up."""
         with self._changed:
             self._buffer = [*self._buffer, *points][-EPOCHS_KEPT:]
@@ -157,7 +157,7 @@ class Tracker:
     def _enough(self) -> bool:
         return self._due or len(self._buffer) >= EPOCHS_PER_FLUSH
 
-    def _write(self, batch: Sequence[Point], outcome: str) -> None:
+    def _write(self, batch: Sequence[EpochMetrics], outcome: str) -> None:
         require_answer(self._uri)
         import_mlflow()
         from mlflow.entities import Metric

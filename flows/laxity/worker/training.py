@@ -29,7 +29,7 @@ from laxity.worker.group.membership import GroupClient, GroupError, GroupServer
 from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
 from laxity.worker.leader import Leader
-from laxity.worker.mlflow_tracking import PATIENCE, Point, Tracker
+from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker
 from laxity.worker.progress import TrainingState
 from laxity.worker.reports import ReportChannel
 from laxity.worker.shards import shard
@@ -333,7 +333,7 @@ class Training:
             return
         self._course.last |= figures
         if self.tracker is not None:
-            self.tracker.add([Point.after(self._course.done, figures)])
+            self.tracker.add([EpochMetrics.after(self._course.done, figures)])
 
     def last(self, name: str) -> float:
         """The latest value logged under this name, also by an earlier start."""

@@ -138,7 +138,7 @@ class Resuming:
         return self._tls.wrap_bio(incoming, outgoing, session=self._session, **said)
 
 
-class Lines:
+class PatchConnections:
     """As many connections to one server as requests are in flight; each is used again."""
 
     def __init__(self, host: str, tls: ssl.SSLContext | None) -> None:

@@ -19,7 +19,7 @@ import orjson
 
 from laxity.backoff import Backoff
 from laxity_k8s.cluster_api import NOT_ALLOWED, ApiError, Json
-from laxity_k8s.http.patch_connections import Lines
+from laxity_k8s.http.patch_connections import PatchConnections
 
 # To all that is patched here the same as a merge patch (no list is merged by keys, null takes away),
 # and an eighth cheaper to the server.
@@ -54,7 +54,7 @@ class Wire:
             limit=0, ssl=tls if tls is not None else True, socket_factory=self._make_socket
         )
         self._session = aiohttp.ClientSession(connector=self._connector)
-        self._lines = Lines(self._host, tls)
+        self._lines = PatchConnections(self._host, tls)
 
     @property
     def session(self) -> aiohttp.ClientSession:

@@ -34,9 +34,9 @@ from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.admission import admit_job, apply_patch, with_status
 from laxity_k8s.local.kubelet import Kit
 from laxity_k8s.local.loop import Controller
-from laxity_k8s.local.processes import Processes
+from laxity_k8s.local.processes import WorkerProcesses
 from laxity_k8s.local.shutdown import lock_home, stop_workers
-from laxity_k8s.local.store import Rows
+from laxity_k8s.local.store import ObjectStore
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import is_finished
 from laxity_k8s.world import LiveCluster
@@ -64,7 +64,7 @@ class LocalCluster:
         """`nodes` is GPUs (slots) by name; `given` is environment that every worker gets."""
         private_folder(home)
         self._lock = lock_home(home)
-        self.rows = Rows(home / "cluster.db")
+        self.rows = ObjectStore(home / "cluster.db")
         kit = Kit(
             home=home,
             ambient=ambient_environment(os.environ),
@@ -74,7 +74,7 @@ class LocalCluster:
         )
         self.kit = kit
         self._guard = Guard()
-        self.controller = Controller(self.rows, Processes(home / "pods"), kit)
+        self.controller = Controller(self.rows, WorkerProcesses(home / "pods"), kit)
         self._lay_out(nodes)
         self.controller.start()
         self._closed = False
@@ -196,7 +196,7 @@ class RowWatch:
     """Calls back from its own thread for every change after a revision."""
 
     def __init__(
-        self, rows: Rows, kind: Kind, *, since: int, on_change: Callable[[Change], None]
+        self, rows: ObjectStore, kind: Kind, *, since: int, on_change: Callable[[Change], None]
     ) -> None:
         self._rows, self._kind, self._since, self._on_change = rows, kind, since, on_change
         self._stopping = False

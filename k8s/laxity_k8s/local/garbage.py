@@ -7,13 +7,13 @@ from pathlib import Path
 from laxity.instants import instant_at
 from laxity_k8s import json_tree
 from laxity_k8s.local.kubelet import Kit
-from laxity_k8s.local.store import Rows
+from laxity_k8s.local.store import ObjectStore
 from laxity_k8s.objects.conditions import end_instant
 
 EVENTS_S = 3600.0
 
 
-def collect_garbage(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
+def collect_garbage(rows: ObjectStore, kit: Kit, *, keep_s: float, now: float) -> int:
     """Remove what is older than `keep_s`; how many Jobs and folders were removed."""
     with rows.write_together():  # nobody takes the name of one of them in between
         old = [job for job in rows.list_objects("jobs").items if end_instant(job) + keep_s <= now]
@@ -27,7 +27,7 @@ def collect_garbage(rows: Rows, kit: Kit, *, keep_s: float, now: float) -> int:
     return len(old) + _remove_folders(rows, kit, now - keep_s)
 
 
-def _remove_folders(rows: Rows, kit: Kit, before: float) -> int:
+def _remove_folders(rows: ObjectStore, kit: Kit, before: float) -> int:
     jobs = rows.list_objects("jobs").items
     in_use = {kit.checkpoint_folder(job) for job in jobs}
     removed = 0

@@ -18,8 +18,8 @@ from laxity.private_files import private_folder
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.launch import ADDRESS, build_launch
-from laxity_k8s.local.processes import Processes, Seen
-from laxity_k8s.local.store import Rows
+from laxity_k8s.local.processes import Seen, WorkerProcesses
+from laxity_k8s.local.store import ObjectStore
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.attempts import origin_of
 from laxity_k8s.objects.nodes import is_ready
@@ -59,7 +59,7 @@ class Kit:
 class Kubelet:
     """Starts, stops and mourns the workers of this machine."""
 
-    def __init__(self, rows: Rows, processes: Processes, kit: Kit) -> None:
+    def __init__(self, rows: ObjectStore, processes: WorkerProcesses, kit: Kit) -> None:
         self.rows, self.processes, self.kit = rows, processes, kit
         self._said: set[str] = set()
 

@@ -21,9 +21,9 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.job_controller import reconcile_job
 from laxity_k8s.local.kubelet import Kit, Kubelet, uid_of
-from laxity_k8s.local.processes import Processes
+from laxity_k8s.local.processes import WorkerProcesses
 from laxity_k8s.local.scheduler import find_bindings
-from laxity_k8s.local.store import Rows
+from laxity_k8s.local.store import ObjectStore
 from laxity_k8s.objects import pods
 
 LOG: Final = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ RETRY_S = 0.5  # after something went wrong
 class Controller:
     """Owns the pods' rows and the workers' processes; Jobs it only gives a status."""
 
-    def __init__(self, rows: Rows, processes: Processes, kit: Kit) -> None:
+    def __init__(self, rows: ObjectStore, processes: WorkerProcesses, kit: Kit) -> None:
         self.rows, self.processes, self.kit = rows, processes, kit
         self._wake, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._stopping = False

@@ -39,7 +39,7 @@ class Seen:
     disrupted: bool = False  # it did not end by itself, and not because its Job wanted it
 
 
-class Processes:
+class WorkerProcesses:
     """The workers of one home folder, one folder per pod uid under `folder`."""
 
     def __init__(self, folder: Path) -> None:

@@ -50,7 +50,7 @@ class Output:
         self.size = os.fstat(self.file).st_size
 
 
-class Guard:
+class WorkerGuard:
     """One running worker: its process group, its output, and the time it has left to stop."""
 
     def __init__(self, task: dict[str, Any]) -> None:
@@ -180,7 +180,7 @@ def main(folder: str, ready: int) -> int:
     own = os.getpid()
     mark: dict[str, object] = {"pid": own, "ticks": start_ticks(own), "boot": task["boot"]}
     write_note(f"{folder}/started.json", mark)
-    guard = Guard(task)
+    guard = WorkerGuard(task)
     os.close(ready)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     code = guard.wait()

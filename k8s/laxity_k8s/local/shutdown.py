@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from laxity_k8s.cluster_api import ApiError
-from laxity_k8s.local.processes import Processes
+from laxity_k8s.local.processes import WorkerProcesses
 
 DOWN_MARGIN_S = 10.0  # past the longest grace, before what is left is killed
 
@@ -39,7 +39,7 @@ def stop_workers(home: Path) -> int:
     if not (home / "pods").is_dir():
         return 0
     lock = lock_home(home)
-    processes = Processes(home / "pods")
+    processes = WorkerProcesses(home / "pods")
     try:
         for uid in processes.list_uids():
             processes.bar_start(uid)
@@ -58,7 +58,7 @@ def stop_workers(home: Path) -> int:
         os.close(lock)
 
 
-def _await_gone(processes: Processes, uids: list[str], *, grace_s: float) -> None:
+def _await_gone(processes: WorkerProcesses, uids: list[str], *, grace_s: float) -> None:
     end_at = time.monotonic() + grace_s + DOWN_MARGIN_S
     while any(processes.read_state(uid).state == "running" for uid in uids):
         left_s = end_at - time.monotonic()

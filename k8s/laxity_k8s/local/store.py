@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS changes (
 """
 
 
-class Rows:
+class ObjectStore:
     """One SQLite file; safe for the threads of one process."""
 
     def __init__(self, path: Path) -> None:

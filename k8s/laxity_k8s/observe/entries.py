@@ -19,7 +19,7 @@ from laxity_scheduler.model.job import Job
 
 
 @dataclass(slots=True)
-class Entry:
+class GroupEntry:
     """What was last made of one group of objects: a Job and its pods, or somebody else's pods."""
 
     uid: str
@@ -42,7 +42,7 @@ def own_pods(job: Json, all_pods: list[Json]) -> list[Json]:
 
 
 def count_missing(
-    entry: Entry, job: Json, nodes: Sequence[str], size: int, own: list[Json]
+    entry: GroupEntry, job: Json, nodes: Sequence[str], size: int, own: list[Json]
 ) -> None:
     """Add what is meant for its workers that are not there yet."""
     entry.sent = objects.gpus_reserved(job, nodes, size, own)
@@ -50,7 +50,7 @@ def count_missing(
     look_for_unseen(entry, job, own)
 
 
-def count_sent(entry: Entry, job: Json, own: list[Json]) -> None:
+def count_sent(entry: GroupEntry, job: Json, own: list[Json]) -> None:
     """The same for a Job that has no row."""
     nodes = objects.find_places(job, own, objects.current_width(job))
     count_missing(
@@ -58,7 +58,7 @@ def count_sent(entry: Entry, job: Json, own: list[Json]) -> None:
     )
 
 
-def look_for_unseen(entry: Entry, job: Json, own: list[Json]) -> None:
+def look_for_unseen(entry: GroupEntry, job: Json, own: list[Json]) -> None:
     template = json_tree.mapping_at(job, "spec", "template")
     size = pods.count_gpus(template) if entry.row is None else entry.row.gpus_per_worker
     awaited = entry.sent.total() // size if size else 0
@@ -66,7 +66,7 @@ def look_for_unseen(entry: Entry, job: Json, own: list[Json]) -> None:
     entry.unseen_gpus = size * count_unseen(job, own, awaited)
 
 
-def foreign_busy(entries: Mapping[str, Entry], jobs: Mapping[str, Json]) -> Counter[str]:
+def foreign_busy(entries: Mapping[str, GroupEntry], jobs: Mapping[str, Json]) -> Counter[str]:
     """GPUs by node of pods that belong to no Job of laxity's."""
     busy: Counter[str] = Counter()
     for group, entry in entries.items():
@@ -76,7 +76,7 @@ def foreign_busy(entries: Mapping[str, Entry], jobs: Mapping[str, Json]) -> Coun
 
 
 def find_unplaced(
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, GroupEntry],
     groups: Iterable[str],
     over: Mapping[str, int],
     sites: Iterable[str],
@@ -97,7 +97,7 @@ def find_unplaced(
                 yield Unplaced(moved, _find_allowed_sites(entry, sites))
 
 
-def _find_allowed_sites(entry: Entry, sites: Iterable[str]) -> frozenset[str]:
+def _find_allowed_sites(entry: GroupEntry, sites: Iterable[str]) -> frozenset[str]:
     """Sites where its pods may be: on any machine, it is its own kind of accelerator."""
     resource = entry.asks.resource
     if entry.may is None:

@@ -23,7 +23,13 @@ from laxity_k8s.observe.displaced import (
     without_place,
 )
 from laxity_k8s.observe.eligible import Eligible
-from laxity_k8s.observe.entries import Entry, count_missing, count_sent, look_for_unseen, own_pods
+from laxity_k8s.observe.entries import (
+    GroupEntry,
+    count_missing,
+    count_sent,
+    look_for_unseen,
+    own_pods,
+)
 from laxity_k8s.observe.moved_promises import MovedPromises
 from laxity_k8s.observe.namespace_bounds import Bounds
 from laxity_k8s.observe.node_table import NodeTable
@@ -58,7 +64,7 @@ class GroupReader:
         self.refused = RefusedDeadlines()
         self.moved_promises = MovedPromises(mirror.put_back)
 
-    def read(self, group: str, now: float) -> Entry | None:
+    def read(self, group: str, now: float) -> GroupEntry | None:
         """What is known of the group now; None if it is no more."""
         job = self._mirror.jobs.get(group)
         own = list(self._mirror.pods_of.get(group, {}).values())
@@ -97,8 +103,8 @@ class GroupReader:
         self._missing = dict.fromkeys(self._missing, now)
         return tuple(self._missing)
 
-    def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> Entry:
-        entry = Entry("", None, JobStatusRecord(), Counter(), NO_REPORT, now + READ_AGAIN_S)
+    def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> GroupEntry:
+        entry = GroupEntry("", None, JobStatusRecord(), Counter(), NO_REPORT, now + READ_AGAIN_S)
         for pod in all_pods:
             entry.busy += (
                 self._guard(f"pod {json_tree.object_id(pod)}", jobs.pods_busy, [pod]) or {}
@@ -112,12 +118,12 @@ class GroupReader:
 
     def _entry(
         self, group: str, job: Json | None, all_pods: list[Json], report: Report, now: float
-    ) -> Entry:
+    ) -> GroupEntry:
         busy = jobs.pods_busy(all_pods)
         if job is None or not jobs.is_live(job):
             return self._read_ended(group, job, all_pods, busy)
         uid, own = str(job["metadata"].get("uid")), own_pods(job, all_pods)
-        entry = Entry(uid, None, read_status(job), busy, report, FOREVER)
+        entry = GroupEntry(uid, None, read_status(job), busy, report, FOREVER)
         if problem := self.rejections.problem(job, now):
             entry.due_at = self.rejections.again_at(group)
             entry.bad = BadJob(group, (problem,), put_off=entry.due_at < FOREVER)
@@ -132,9 +138,9 @@ class GroupReader:
 
     def _read_ended(
         self, group: str, job: Json | None, all_pods: list[Json], busy: Counter[str]
-    ) -> Entry:
+    ) -> GroupEntry:
         self._forget_job(group)
-        entry = Entry("", None, JobStatusRecord(), busy, NO_REPORT, FOREVER)
+        entry = GroupEntry("", None, JobStatusRecord(), busy, NO_REPORT, FOREVER)
         if job is not None and jobs.is_managed(job):
             look_for_unseen(entry, job, own_pods(job, all_pods))
         return entry
@@ -146,7 +152,9 @@ class GroupReader:
         for memory in (self.rejections, self.refused, self.moved_promises):
             memory.forget(group)
 
-    def _read_row(self, entry: Entry, group: str, job: Json, own: list[Json], now: float) -> None:
+    def _read_row(
+        self, entry: GroupEntry, group: str, job: Json, own: list[Json], now: float
+    ) -> None:
         """Give the entry its row, or what is wrong with the Job."""
         entry.asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
         due_at = self._due_at(group, job, own, now)

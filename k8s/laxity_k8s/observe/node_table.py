@@ -11,7 +11,7 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.objects.accelerator_nodes import count_offered, machine_name
 from laxity_k8s.objects.nodes import is_cordoned, loss_instant, node_rows
-from laxity_k8s.observe.entries import Entry, find_unplaced
+from laxity_k8s.observe.entries import GroupEntry, find_unplaced
 from laxity_k8s.observe.unplaced import Unplaced, set_aside
 from laxity_scheduler.model.cluster import Node
 from laxity_scheduler.model.job import FOREVER
@@ -25,7 +25,7 @@ class NodeTable:
     """
 
     def __init__(
-        self, machines: Mapping[str, Json], entries: Mapping[str, Entry], guard: Guard
+        self, machines: Mapping[str, Json], entries: Mapping[str, GroupEntry], guard: Guard
     ) -> None:
         self._machines, self._entries, self._guard = machines, entries, guard
         self._busy: Counter[str] = Counter()
@@ -46,14 +46,14 @@ class NodeTable:
         """When a node is lost."""
         return min(self._gone_at.values(), default=FOREVER)
 
-    def add(self, group: str, entry: Entry) -> None:
+    def add(self, group: str, entry: GroupEntry) -> None:
         self._busy.update(entry.busy)
         self._sent.update(entry.sent)
         self._moved |= entry.busy.keys()
         if entry.unseen_gpus:
             self._unseen.add(group)
 
-    def remove(self, group: str, entry: Entry) -> None:
+    def remove(self, group: str, entry: GroupEntry) -> None:
         self._busy.subtract(entry.busy)
         self._sent.subtract(entry.sent)
         self._moved |= entry.busy.keys()

@@ -19,7 +19,7 @@ from laxity_k8s.objects.node_constraints import Asks
 from laxity_k8s.objects.status_annotation import JobStatusRecord
 from laxity_k8s.observe.cluster_cache import Mirror
 from laxity_k8s.observe.eligible import Eligible
-from laxity_k8s.observe.entries import Entry, foreign_busy
+from laxity_k8s.observe.entries import GroupEntry, foreign_busy
 from laxity_k8s.observe.group_reader import GroupReader
 from laxity_k8s.observe.namespace_bounds import Bounds, namespace_of
 from laxity_k8s.observe.node_table import NodeTable
@@ -42,7 +42,7 @@ class Snapshot:
         quotas: QuotaWatch | None = None,
     ) -> None:
         self._mirror, self._reports = mirror, reports
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, GroupEntry] = {}
         self._memory: dict[str, Any] = {}  # of who reads the rows
         self._started: set[str] = set()  # groups whose workers may have something to say
         self._lacking: set[str] = set()  # groups whose Job was refused for want of nodes
@@ -188,7 +188,7 @@ class Snapshot:
             self._stale.discard(group)
         self._renew_order()
 
-    def _add(self, group: str, entry: Entry) -> None:
+    def _add(self, group: str, entry: GroupEntry) -> None:
         self._entries[group] = entry
         self._nodes.add(group, entry)
         if entry.due_at < FOREVER:

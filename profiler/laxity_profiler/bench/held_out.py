@@ -14,7 +14,12 @@ from statistics import fmean, median
 from typing import Final
 
 from laxity.human_time import count_noun
-from laxity_profiler.bench.throughput_tables import MeasuredPoints, TableError, is_table, read_table
+from laxity_profiler.bench.throughput_tables import (
+    MeasuredPoints,
+    ThroughputTableError,
+    is_table,
+    read_table,
+)
 from laxity_profiler.model.scaling import GPUS_PER_NODE, PULL, StepTime, four_points
 
 NODE_GPUS: Final = {"T4": 4, "A100": 8}
@@ -104,7 +109,7 @@ class Judgement:
 def judge_tables(where: Path, *, gpus_per_node: int | None = None) -> Judgement:
     """Every table under a folder (or the one that is named), by name.
 
-    TableError if one cannot be read, or none can be judged.
+    ThroughputTableError if one cannot be read, or none can be judged.
     """
     results: list[TableResult] = []
     skipped: list[tuple[str, str]] = []
@@ -121,13 +126,13 @@ def judge_tables(where: Path, *, gpus_per_node: int | None = None) -> Judgement:
             results.append(result)
     if not results:
         reasons = "".join(f"; {name}: {reason}" for name, reason in skipped)
-        raise TableError(f"{where} holds no table that can be judged{reasons}")
+        raise ThroughputTableError(f"{where} holds no table that can be judged{reasons}")
     return Judgement(tuple(results), tuple(skipped))
 
 
 def tables_in(where: Path) -> list[Path]:
     if not where.exists():
-        raise TableError(f"there is no {where}")
+        raise ThroughputTableError(f"there is no {where}")
     return sorted(where.rglob("*.csv")) if where.is_dir() else [where]
 
 

@@ -39,7 +39,7 @@ def prediction(
     from laxity.cli.exit_codes import USAGE, CommandError
     from laxity_profiler.bench.held_out import beyond_a_node, judge_tables
     from laxity_profiler.bench.report_tables import document, figures, points_csv
-    from laxity_profiler.bench.throughput_tables import TableError
+    from laxity_profiler.bench.throughput_tables import ThroughputTableError
     from laxity_profiler.bench.tuning_split import (
         group_by_folder,
         group_by_model,
@@ -51,7 +51,7 @@ def prediction(
         judged = judge_tables(tables, gpus_per_node=gpus_per_node)
         beyond = beyond_a_node(tables, gpus_per_node=gpus_per_node)
         pulled = judge_by_pull(tables, gpus_per_node=gpus_per_node)
-    except TableError as error:
+    except ThroughputTableError as error:
         raise CommandError(str(error), code=USAGE) from error
     for name, reason in judged.skipped:
         typer.echo(f"{name} is passed over: {reason}", err=True)

@@ -16,7 +16,7 @@ MOST: Final = 2**31  # of a batch size or of GPUs
 MeasuredPoints = dict[tuple[int, int], float]  # (global batch size, GPUs): seconds per iteration
 
 
-class TableError(ValueError):
+class ThroughputTableError(ValueError):
     """A table cannot be read; the message names file, line and column."""
 
 
@@ -31,7 +31,7 @@ def read_table(path: Path) -> MeasuredPoints:
     rows = _read_rows(path)
     if not rows or not rows[0] or rows[0][0].strip() != FIRST_COLUMN:
         first_cell = rows[0][0] if rows and rows[0] else ""
-        raise TableError(
+        raise ThroughputTableError(
             f"{path}, line 1, column 1: {FIRST_COLUMN} is wanted, not {first_cell[:40]!r}"
         )
     widths = _parse_widths(path, rows[0])
@@ -42,11 +42,11 @@ def read_table(path: Path) -> MeasuredPoints:
             continue
         if len(row) > len(widths) + 1:
             cells = f"{len(row)} cells, and the first line has {len(widths) + 1}"
-            raise TableError(f"{path}, line {line}, column {len(widths) + 2}: {cells}")
+            raise ThroughputTableError(f"{path}, line {line}, column {len(widths) + 2}: {cells}")
         batch = _whole_number(row[0], f"{path}, line {line}, column 1 ({FIRST_COLUMN})")
         if batch in lines:
             problem = f"batch size {batch} is there already, on line {lines[batch]}"
-            raise TableError(f"{path}, line {line}, column 1 ({FIRST_COLUMN}): {problem}")
+            raise ThroughputTableError(f"{path}, line {line}, column 1 ({FIRST_COLUMN}): {problem}")
         lines[batch] = line
         for column, (width, text) in enumerate(zip(widths, row[1:], strict=False), 2):
             speed = _parse_speed(text, f"{path}, line {line}, column {column} ({width} GPUs)")
@@ -60,11 +60,11 @@ def _read_rows(path: Path) -> list[list[str]]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             return list(csv.reader(file))
     except UnicodeDecodeError as error:
-        raise TableError(f"{path}, byte {error.start}: this is no UTF-8 text") from error
+        raise ThroughputTableError(f"{path}, byte {error.start}: this is no UTF-8 text") from error
     except csv.Error as error:
-        raise TableError(f"{path}: {error}") from error
+        raise ThroughputTableError(f"{path}: {error}") from error
     except OSError as error:
-        raise TableError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise ThroughputTableError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _parse_widths(path: Path, header: Sequence[str]) -> list[int]:
@@ -73,10 +73,12 @@ def _parse_widths(path: Path, header: Sequence[str]) -> list[int]:
         where = f"{path}, line 1, column {column}"
         width = _whole_number(text, where)
         if width in widths:
-            raise TableError(f"{where}: {width} GPUs have a column already")
+            raise ThroughputTableError(f"{where}: {width} GPUs have a column already")
         widths.append(width)
     if not widths:
-        raise TableError(f"{path}, line 1, column 2: there is no column for any number of GPUs")
+        raise ThroughputTableError(
+            f"{path}, line 1, column 2: there is no column for any number of GPUs"
+        )
     return widths
 
 
@@ -86,7 +88,7 @@ def _whole_number(text: str, where: str) -> int:
     except ValueError:
         value = 0
     if not 0 < value < MOST:
-        raise TableError(f"{where}: {text.strip()[:40]!r} is no whole number from 1 up")
+        raise ThroughputTableError(f"{where}: {text.strip()[:40]!r} is no whole number from 1 up")
     return value
 
 
@@ -97,9 +99,11 @@ def _parse_speed(text: str, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise TableError(f"{where}: {text.strip()[:40]!r} is no number") from None
+        raise ThroughputTableError(f"{where}: {text.strip()[:40]!r} is no number") from None
     if math.isnan(value) or value == 0.0:
         return 0.0
     if value < 0.0 or math.isinf(value) or math.isinf(1.0 / value):
-        raise TableError(f"{where}: {text.strip()[:40]!r} iterations per second cannot be")
+        raise ThroughputTableError(
+            f"{where}: {text.strip()[:40]!r} iterations per second cannot be"
+        )
     return value

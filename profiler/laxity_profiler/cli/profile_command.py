@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from laxity_profiler.cli.profiling import ProfilingPlan
-    from laxity_profiler.history.history import Run
+    from laxity_profiler.history.history import TrainingRun
     from laxity_profiler.learning.profile_fit import ProfiledRun, ProfileFit
 
 
@@ -103,7 +103,9 @@ def _read_measurements(store: str, plan: "ProfilingPlan") -> "tuple[list[Profile
     return measurements, version
 
 
-def _mean_epoch(runs: "list[Run]", width: int, batch_size: int | None) -> "ProfiledRun | None":
+def _mean_epoch(
+    runs: "list[TrainingRun]", width: int, batch_size: int | None
+) -> "ProfiledRun | None":
     """The latest run in this configuration: its warmed-up epochs, or what there is."""
     from laxity_profiler.learning.profile_fit import ProfiledRun
 

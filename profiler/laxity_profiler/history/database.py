@@ -45,11 +45,11 @@ class HistoryError(RuntimeError):
     """The database did not answer or refused: nothing was written of what was asked."""
 
 
-class Table(SQLModel, registry=registry(metadata=MetaData())):
+class HistoryTable(SQLModel, registry=registry(metadata=MetaData())):
     """Tables of this floor; apart from those of other floors in the same database."""
 
 
-class RunRecord(Table, table=True):
+class RunRecord(HistoryTable, table=True):
     """One job (by uid): what it trains, how far its reports were taken, and what they came to."""
 
     __tablename__ = "observed_runs"
@@ -64,7 +64,7 @@ class RunRecord(Table, table=True):
     at: float = Field(default=0.0, index=True)
 
 
-class EpochRecord(Table, table=True):
+class EpochRecord(HistoryTable, table=True):
     """One epoch that was trained, once, whatever was reported how often."""
 
     __tablename__ = "observed_epochs"
@@ -85,7 +85,7 @@ class EpochRecord(Table, table=True):
     nodes: int | None = None  # that the workers lay on; null: nobody knows
 
 
-class StopRecord(Table, table=True):
+class StopRecord(HistoryTable, table=True):
     """One save, stop, start, load or re-forming, with what it took."""
 
     __tablename__ = "observed_stops"
@@ -104,7 +104,7 @@ class StopRecord(Table, table=True):
     at: float
 
 
-class RejectedReport(Table, table=True):
+class RejectedReport(HistoryTable, table=True):
     """A line, or a run, that was not believed, and why."""
 
     __tablename__ = "set_aside"
@@ -116,7 +116,7 @@ class RejectedReport(Table, table=True):
     at: float
 
 
-class PredictionRecord(Table, table=True):
+class PredictionRecord(HistoryTable, table=True):
     """A remaining time as it was predicted, and in the end what it really was."""
 
     __tablename__ = "predictions"
@@ -134,7 +134,7 @@ class PredictionRecord(Table, table=True):
     actual_s: float | None = None
 
 
-class StoredSetting(Table, table=True):
+class StoredSetting(HistoryTable, table=True):
     """How far another source (an MLflow store) was read."""
 
     __tablename__ = "watermarks"
@@ -177,7 +177,7 @@ def create_tables(engine: Engine) -> None:
     with transaction(engine) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"select pg_advisory_xact_lock({TABLES_LOCK})"))
-        Table.metadata.create_all(connection)
+        HistoryTable.metadata.create_all(connection)
     missing = _is_missing(engine, "observed_epochs", "nodes")
     if missing:
         _add_column(engine, "observed_epochs", "nodes INTEGER")
@@ -212,7 +212,7 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def insert_new(
-    connection: Connection, table: type[Table], rows: Sequence[Mapping[str, Any]]
+    connection: Connection, table: type[HistoryTable], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Insert rows; one whose key is there already changes nothing."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
@@ -270,7 +270,7 @@ def stops_of(connection: Connection, most: int) -> Sequence[Any]:
     return connection.execute(statement.order_by(_column(row.id).desc()).limit(most)).all()
 
 
-def counts_after(connection: Connection, table: type[Table], row_id: int) -> Sequence[Any]:
+def counts_after(connection: Connection, table: type[HistoryTable], row_id: int) -> Sequence[Any]:
     """(model, new rows, greatest id) by model, of the rows after this one."""
     columns: Any = table
     statement = _select(columns.model, func.count(), func.max(columns.id))

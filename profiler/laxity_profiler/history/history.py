@@ -32,7 +32,7 @@ from laxity_profiler.history.report_values import clean_text
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-__all__ = ["Epoch", "History", "HistoryError", "ObservedStop", "Report", "Run", "Stop"]
+__all__ = ["Epoch", "History", "HistoryError", "ObservedStop", "Report", "Stop", "TrainingRun"]
 
 LOG: Final = logging.getLogger(__name__)
 LONGEST_STOP_S: Final = 999_999.0  # eleven days
@@ -44,7 +44,7 @@ CLOCKS_APART_S: Final = 60.0  # of two replicas
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """The epochs of one job, in order of training."""
 
     uid: str
@@ -199,7 +199,7 @@ class History:
         with transaction(self.engine) as connection:
             return [tuple(row) for row in database.rejections_of(connection, uid)]
 
-    def epochs(self, model: str, *, most: int = EPOCHS_READ) -> list[Run]:
+    def epochs(self, model: str, *, most: int = EPOCHS_READ) -> list[TrainingRun]:
         """The latest epochs of a model, by run; runs in the order in which they were last heard of."""
         with transaction(self.engine) as connection:
             rows = database.epochs_of(connection, model, most)
@@ -208,7 +208,7 @@ class History:
         for uid, *fields in rows:
             by_uid.setdefault(uid, []).append(Epoch(*fields))
         return [
-            Run(
+            TrainingRun(
                 uid,
                 _workload_from_json(workloads.get(uid, "{}"), model),
                 tuple(sorted(epochs, key=lambda epoch: epoch.epoch)),

@@ -25,7 +25,7 @@ class LeaseHeldError(RuntimeError):
 
 
 @dataclass(slots=True)
-class Lease:
+class StoreLease:
     """What is held. `renew` it before `LEASE_S` have gone by since the last time."""
 
     engine: "Engine"
@@ -43,7 +43,7 @@ class Lease:
 
 
 @contextmanager
-def hold_lease(engine: "Engine", name: str) -> Iterator[Lease]:
+def hold_lease(engine: "Engine", name: str) -> Iterator[StoreLease]:
     """Hold the lease of this name; LeaseHeldError if another process does."""
     source = f"lease:{name}"
     with database.transaction(engine) as connection:
@@ -56,7 +56,7 @@ def hold_lease(engine: "Engine", name: str) -> Iterator[Lease]:
     with database.transaction(engine) as connection:
         if not database.swap_setting(connection, source, before, after):
             raise LeaseHeldError(f"another process took {source} at the same moment")
-    lease = Lease(engine, source, after)
+    lease = StoreLease(engine, source, after)
     try:
         yield lease
     finally:

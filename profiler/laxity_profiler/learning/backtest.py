@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from laxity_profiler.history.history import Run
-from laxity_profiler.learning.fit_model import Stretch, Trial, backtest_trials
+from laxity_profiler.history.history import TrainingRun
+from laxity_profiler.learning.fit_model import BacktestTrial, Stretch, backtest_trials
 from laxity_profiler.model.calibration import factor, quantiles, wilson_interval
 
 LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -22,7 +22,7 @@ LIVE_LEVELS: Final = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PredictionOutcome:
     """One prediction that met the truth; `quantiles_s` by the levels they were made for.
 
     `mean_s` is what was expected on average, where that is said apart from `predicted_s`, the P50.
@@ -69,7 +69,7 @@ class TrainingSummary:
     last_at: float
 
     @classmethod
-    def of(cls, runs: Sequence[Run]) -> "TrainingSummary":
+    def of(cls, runs: Sequence[TrainingRun]) -> "TrainingSummary":
         epochs = [epoch for run in runs for epoch in run.epochs]
         works = [run.workload for run in runs]
         return cls(
@@ -84,9 +84,9 @@ class TrainingSummary:
         )
 
 
-def run_backtests(model: str, stretches: Sequence[Stretch]) -> list[Outcome]:
+def run_backtests(model: str, stretches: Sequence[Stretch]) -> list[PredictionOutcome]:
     """Past runs of a model predicted from its others, in their order."""
-    outcomes: list[Outcome] = []
+    outcomes: list[PredictionOutcome] = []
     scores: dict[str, list[float]] = {}
     for trial in backtest_trials(stretches):
         before = scores.setdefault(trial.stage, [])
@@ -95,10 +95,10 @@ def run_backtests(model: str, stretches: Sequence[Stretch]) -> list[Outcome]:
     return outcomes
 
 
-def live_outcomes(rows: Iterable[Any]) -> list[Outcome]:
+def live_outcomes(rows: Iterable[Any]) -> list[PredictionOutcome]:
     """Of rows with model, stage, p10_s, p50_s, p90_s and actual_s, those that came to an end."""
     return [
-        Outcome(
+        PredictionOutcome(
             row.model,
             row.stage,
             row.p50_s,
@@ -111,7 +111,7 @@ def live_outcomes(rows: Iterable[Any]) -> list[Outcome]:
     ]
 
 
-def calibration_curve(outcomes: Sequence[Outcome]) -> list[CalibrationPoint]:
+def calibration_curve(outcomes: Sequence[PredictionOutcome]) -> list[CalibrationPoint]:
     """The curve of these outcomes, by level."""
     held: dict[float, list[bool]] = {}
     for outcome in outcomes:
@@ -120,7 +120,9 @@ def calibration_curve(outcomes: Sequence[Outcome]) -> list[CalibrationPoint]:
     return [CalibrationPoint(level, fmean(hits), len(hits)) for level, hits in sorted(held.items())]
 
 
-def error_metrics(outcomes: Sequence[Outcome], *, stage: str = "start") -> dict[str, float]:
+def error_metrics(
+    outcomes: Sequence[PredictionOutcome], *, stage: str = "start"
+) -> dict[str, float]:
     """Errors and coverage at one stage, as metrics; nothing without outcomes."""
     chosen = [outcome for outcome in outcomes if outcome.stage == stage]
     if not chosen:
@@ -141,11 +143,13 @@ def error_metrics(outcomes: Sequence[Outcome], *, stage: str = "start") -> dict[
     return metrics
 
 
-def _backtest_outcome(model: str, trial: Trial, before: Sequence[float]) -> Outcome:
+def _backtest_outcome(
+    model: str, trial: BacktestTrial, before: Sequence[float]
+) -> PredictionOutcome:
     z = np.asarray(quantiles(before, LEVELS))
     up = factor(z * trial.sigma)
     middle = trial.predicted_s * float(up[LEVELS.index(0.5)])
-    return Outcome(
+    return PredictionOutcome(
         model,
         trial.stage,
         middle,

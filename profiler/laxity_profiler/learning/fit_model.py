@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Final
 
-from laxity_profiler.history.history import Run
+from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.model.calibration import P90, factors, score
 from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
@@ -60,7 +60,7 @@ class Regime:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class BacktestTrial:
     """One stretch of a past run: seconds per epoch as predicted from the others, and as they were.
 
     `sigma` is the relative error that was expected.
@@ -85,7 +85,7 @@ class Scores:
     later: tuple[float, ...] = ()
 
 
-def split_runs(runs: Sequence[Run], *, gpus_per_node: int | None = None) -> list[Stretch]:
+def split_runs(runs: Sequence[TrainingRun], *, gpus_per_node: int | None = None) -> list[Stretch]:
     """The stretches of all runs. A run that has only warm-up epochs is not thrown away.
 
     Where nobody knows the nodes, they are the fewest that hold the workers.
@@ -108,7 +108,7 @@ def split_runs(runs: Sequence[Run], *, gpus_per_node: int | None = None) -> list
     return stretches
 
 
-def node_workers(runs: Iterable[Run]) -> int | None:
+def node_workers(runs: Iterable[TrainingRun]) -> int | None:
     """The most workers that were seen on one node; None where nobody knows the nodes."""
     densities = (
         -(-epoch.width // epoch.nodes) for run in runs for epoch in run.epochs if epoch.nodes
@@ -151,7 +151,9 @@ def backtest(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Score
     )
 
 
-def predict_trials(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Iterator[Trial]:
+def predict_trials(
+    regimes: Sequence[Regime], *, drift: Drift, noise2: float
+) -> Iterator[BacktestTrial]:
     """Each stretch as others of its regime predict it: before its start, and at its half.
 
     Where the level stands still these are all others, where it moves those before it.
@@ -195,13 +197,13 @@ def _from_those_before(
 
 def _make_trial(
     stage: str, regime: Regime, level_s: float, belief: Belief, rest: Sequence[float]
-) -> Trial:
+) -> BacktestTrial:
     sigma = math.sqrt(belief.left2 + belief.noise2 / len(rest))
     actual_s = level_s * (sum(rest) / len(rest))
-    return Trial(stage, regime.width, level_s * belief.factor, actual_s, sigma)
+    return BacktestTrial(stage, regime.width, level_s * belief.factor, actual_s, sigma)
 
 
-def backtest_trials(stretches: Sequence[Stretch]) -> list[Trial]:
+def backtest_trials(stretches: Sequence[Stretch]) -> list[BacktestTrial]:
     """The trials that a fit of these stretches is calibrated with, in the order of the runs."""
     noise2 = _fit_noise2(stretches)
     regimes = _split_into_regimes(stretches, noise2)

@@ -18,12 +18,12 @@ from typing import Final, Literal
 from laxity_profiler.estimate import Estimate, Workload
 from laxity_profiler.history import database
 from laxity_profiler.history.first_epoch import first_epochs, is_news
-from laxity_profiler.history.history import History, HistoryError, Run
+from laxity_profiler.history.history import History, HistoryError, TrainingRun
 from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
 from laxity_profiler.model.calibration import Coverage, adapt_level, coverage
 from laxity_profiler.model.model_fit import ModelFit, SettingFit
-from laxity_profiler.overhead.costs import PRIORS, Costs, fit_costs, warm_ups
+from laxity_profiler.overhead.costs import PRIORS, OverheadCosts, fit_costs, warm_ups
 from laxity_profiler.overhead.part import PartFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
@@ -80,7 +80,7 @@ class Learner:
         self._gpus_per_node: int | None = None
         self._needs_rebuild = False  # fits are as they were, and stand in another cluster
         self._lock = RLock()
-        self._current = HistoryPredictor(costs=Costs((), self._prior))
+        self._current = HistoryPredictor(costs=OverheadCosts((), self._prior))
 
     def predictor(self) -> HistoryPredictor:
         """The newest predictor; the same object while nothing was learned."""
@@ -268,7 +268,7 @@ class Learner:
         made = HistoryPredictor(tuple(fits), costs, self._gpus_per_node)
         return self._current if made == self._current else made
 
-    def _fit_costs(self, stops: Sequence[ObservedStop]) -> Costs:
+    def _fit_costs(self, stops: Sequence[ObservedStop]) -> OverheadCosts:
         """Of stops and starts; those of before if these cannot be fitted."""
         try:
             return fit_costs(stops, warm_up_s=self._warm_up_s(), prior=self._prior)
@@ -303,7 +303,7 @@ def _is_unplaced(fit: ModelFit) -> bool:
     return any(level.nodes is None and level.width > 1 for level in levels)
 
 
-def _warm_up_times(runs: Sequence[Run], stretches: Sequence[Stretch]) -> tuple[float, ...]:
+def _warm_up_times(runs: Sequence[TrainingRun], stretches: Sequence[Stretch]) -> tuple[float, ...]:
     """How much longer first epochs took than the later ones of their width, latest last."""
     means: dict[int, list[float]] = {}
     for stretch in stretches:

@@ -24,7 +24,7 @@ from laxity_profiler.model.model_fit import (
     nearest_setting,
 )
 from laxity_profiler.model.node_count import fewest_nodes
-from laxity_profiler.overhead.costs import Costs
+from laxity_profiler.overhead.costs import OverheadCosts
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
 Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
@@ -62,7 +62,7 @@ class PriorCache:
     def __init__(
         self,
         models: Sequence[ModelFit],
-        costs: Costs | None = None,
+        costs: OverheadCosts | None = None,
         gpus_per_node: int | None = None,
     ) -> None:
         self._costs = costs

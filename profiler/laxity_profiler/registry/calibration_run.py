@@ -11,7 +11,12 @@ from hashlib import sha256
 from typing import Any, Final
 
 from laxity_profiler.charts import calibration_chart, scatter_chart
-from laxity_profiler.learning.backtest import LIVE_LEVELS, Outcome, calibration_curve, error_metrics
+from laxity_profiler.learning.backtest import (
+    LIVE_LEVELS,
+    PredictionOutcome,
+    calibration_curve,
+    error_metrics,
+)
 from laxity_profiler.registry.mlflow_errors import translate_mlflow_errors
 from laxity_profiler.registry.registry import TAG_DIGEST, Registry
 
@@ -21,7 +26,7 @@ NOTE: Final = "mlflow.note.content"
 CALIBRATION: Final = "calibration.png"
 SCATTER: Final = "predicted_vs_actual.png"
 TABLE: Final = "outcomes.csv"
-Kinds = dict[str, list[Outcome]]
+Kinds = dict[str, list[PredictionOutcome]]
 
 
 def refresh_calibration(registry: Registry, outcomes_by_kind: Kinds) -> tuple[str, bool]:
@@ -54,7 +59,7 @@ def refresh_calibration(registry: Registry, outcomes_by_kind: Kinds) -> tuple[st
         return run_id, True
 
 
-def group_by_stage(outcomes: Sequence[Outcome]) -> Kinds:
+def group_by_stage(outcomes: Sequence[PredictionOutcome]) -> Kinds:
     outcomes_by_kind: Kinds = {}
     for outcome in outcomes:
         outcomes_by_kind.setdefault(outcome.stage, []).append(outcome)

@@ -21,7 +21,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegistryEntry:
     """One fit for the registry. A version is made if no other has this `digest`.
 
     `about` is said of the registered model, `description` of the version; `params` say what it was

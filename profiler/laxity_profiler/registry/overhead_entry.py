@@ -16,13 +16,13 @@ from typing import Final, cast, get_args
 
 from laxity_profiler.estimate import Estimate
 from laxity_profiler.history.report_fold import ObservedStop
-from laxity_profiler.learning.backtest import LIVE_LEVELS, Outcome, error_metrics
-from laxity_profiler.overhead.costs import LOCAL, Costs, Part, fit_costs
+from laxity_profiler.learning.backtest import LIVE_LEVELS, PredictionOutcome, error_metrics
+from laxity_profiler.overhead.costs import LOCAL, OverheadCosts, Part, fit_costs
 from laxity_profiler.overhead.part import PartFit
 from laxity_profiler.registry.entry import (
     QUANTILES,
     Column,
-    Entry,
+    RegistryEntry,
     instant_text,
     join_numbers,
     mlflow_params,
@@ -37,15 +37,15 @@ SIDES: Final = ("suspend", "resume")
 
 
 def overhead_entry(
-    costs: Costs, stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...] = LOCAL
-) -> Entry:
+    costs: OverheadCosts, stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...] = LOCAL
+) -> RegistryEntry:
     """These costs, and the observations that they were fitted on, over this prior."""
     document = {"kind": "overhead", "costs": costs.to_json()}
     digest = sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:12]
     metrics = cross_validation_errors(cross_validate(stops, prior=prior))
     seconds = [Column("double", f"{side}_{name}") for side, name in product(SIDES, QUANTILES)]
     sources = [Column("string", f"{side}_source") for side in SIDES]
-    return Entry(
+    return RegistryEntry(
         name=NAME,
         digest=digest,
         predicts="overhead",
@@ -60,9 +60,11 @@ def overhead_entry(
     )
 
 
-def cross_validate(stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...]) -> list[Outcome]:
+def cross_validate(
+    stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...]
+) -> list[PredictionOutcome]:
     """Every observation predicted from the other folds; its part is the outcome's stage."""
-    outcomes: list[Outcome] = []
+    outcomes: list[PredictionOutcome] = []
     folds = _deal_into_folds([stop for stop in stops if stop.kind in get_args(Part)])
     for number, fold in enumerate(folds):
         others = [stop for index, other in enumerate(folds) if index != number for stop in other]
@@ -78,7 +80,7 @@ def cross_validate(stops: Sequence[ObservedStop], *, prior: tuple[PartFit, ...])
     return outcomes
 
 
-def cross_validation_errors(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def cross_validation_errors(outcomes: Sequence[PredictionOutcome]) -> dict[str, float]:
     """Metrics over all parts (`error/median_ape`), and by part (`error/resume_median_ape`)."""
     metrics = error_metrics([replace(outcome, stage=ALL) for outcome in outcomes], stage=ALL)
     for part in sorted({outcome.stage for outcome in outcomes}):
@@ -98,9 +100,9 @@ def _deal_into_folds(stops: Sequence[ObservedStop]) -> list[list[ObservedStop]]:
     return folds
 
 
-def _fold_outcome(stop: ObservedStop, estimate: Estimate) -> Outcome:
+def _fold_outcome(stop: ObservedStop, estimate: Estimate) -> PredictionOutcome:
     quantiles = (estimate.p10_s, estimate.p50_s, estimate.p90_s)
-    return Outcome(
+    return PredictionOutcome(
         stop.model, stop.kind, estimate.p50_s, stop.seconds, LIVE_LEVELS, quantiles, estimate.mean_s
     )
 

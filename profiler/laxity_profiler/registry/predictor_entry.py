@@ -13,7 +13,7 @@ from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_profiler.registry.entry import (
     QUANTILES,
     Column,
-    Entry,
+    RegistryEntry,
     instant_text,
     join_numbers,
     mlflow_params,
@@ -53,13 +53,13 @@ def registry_name(model: str) -> str:
     return f"{PREFIX}{plain}-{sha256(model.encode()).hexdigest()[:8]}"
 
 
-def predictor_entry(trained: TrainedModel) -> Entry:
+def predictor_entry(trained: TrainedModel) -> RegistryEntry:
     """The fit of one model key as the registry takes it."""
     model = trained.fit.model
     optional_columns = [
         Column("long", name, required=False) for name in ("epochs", "batch_size", "samples")
     ]
-    return Entry(
+    return RegistryEntry(
         name=trained.name,
         digest=trained.digest,
         predicts=model,

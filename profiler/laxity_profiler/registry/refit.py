@@ -13,7 +13,7 @@ from laxity_profiler.history.history import History
 from laxity_profiler.history.lease import hold_lease
 from laxity_profiler.history.mlflow_runs import MlflowRuns
 from laxity_profiler.learning.backtest import (
-    Outcome,
+    PredictionOutcome,
     TrainingSummary,
     error_metrics,
     live_outcomes,
@@ -23,7 +23,7 @@ from laxity_profiler.learning.fit_model import split_runs
 from laxity_profiler.learning.learner import RUNS, Learner
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_profiler.registry import calibration_run
-from laxity_profiler.registry.entry import Entry
+from laxity_profiler.registry.entry import RegistryEntry
 from laxity_profiler.registry.mlflow_errors import check_answers, translate_mlflow_errors
 from laxity_profiler.registry.overhead_entry import overhead_entry
 from laxity_profiler.registry.predictor_entry import TrainedModel, predictor_entry
@@ -60,7 +60,7 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
         learner = Learner(history)
         predictor = learner.predictor()
         published: list[Published] = []
-        past: list[Outcome] = []
+        past: list[PredictionOutcome] = []
         for entry in _entries(history, predictor, past):
             published.append(_publish(registry, entry, say))
             lease.renew()
@@ -76,7 +76,9 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
         return RefitResult(predictor.version, read, tuple(published), view, is_new)
 
 
-def _entries(history: History, predictor: HistoryPredictor, past: list[Outcome]) -> Iterator[Entry]:
+def _entries(
+    history: History, predictor: HistoryPredictor, past: list[PredictionOutcome]
+) -> Iterator[RegistryEntry]:
     """What was learned of each model, one at a time; its backtests are added to `past`."""
     for fit in predictor.models:
         runs = history.epochs(fit.model)[-RUNS:]
@@ -85,7 +87,7 @@ def _entries(history: History, predictor: HistoryPredictor, past: list[Outcome])
         yield predictor_entry(TrainedModel(fit, TrainingSummary.of(runs), error_metrics(outcomes)))
 
 
-def _publish(registry: Registry, entry: Entry, say: Callable[[str], None]) -> Published:
+def _publish(registry: Registry, entry: RegistryEntry, say: Callable[[str], None]) -> Published:
     published = registry.publish(entry)
     if published.is_new:
         say(f"{published.name}: version {published.version}")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from laxity.worker.mlflow_tracking import write_ahead
-from laxity_profiler.registry.entry import Column, Entry, own_version
+from laxity_profiler.registry.entry import Column, RegistryEntry, own_version
 from laxity_profiler.registry.mlflow_errors import SQLITE, translate_mlflow_errors
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Registry:
             self.client.set_experiment_tag(made, *SHOWN_AS_TRAINING)
             return str(made)
 
-    def publish(self, entry: Entry) -> Published:
+    def publish(self, entry: RegistryEntry) -> Published:
         """The version of this fit, made if it is not there; the alias points to it."""
         with translate_mlflow_errors(self.uri):
             self._ensure_registered(entry)
@@ -78,7 +78,7 @@ class Registry:
                 self.client.set_registered_model_alias(entry.name, ALIAS, version)
             return Published(entry.name, version, is_new=found_version is None)
 
-    def _ensure_registered(self, entry: Entry) -> None:
+    def _ensure_registered(self, entry: RegistryEntry) -> None:
         from mlflow.exceptions import MlflowException
 
         try:
@@ -89,7 +89,7 @@ class Registry:
             tags = {TAG_PREDICTS: entry.predicts}
             self.client.create_registered_model(entry.name, tags=tags, description=entry.about)
 
-    def _find_version(self, entry: Entry) -> str | None:
+    def _find_version(self, entry: RegistryEntry) -> str | None:
         condition = f"name = '{entry.name}' AND {_has_digests(entry)}"
         experiment = self.client.search_model_versions(condition)
         return max((str(column.version) for column in experiment), key=int, default=None)
@@ -98,7 +98,7 @@ class Registry:
         registered = self.client.get_registered_model(name)
         return str(registered.aliases.get(ALIAS, "")) == version
 
-    def _create_version(self, entry: Entry) -> str:
+    def _create_version(self, entry: RegistryEntry) -> str:
         """Run, model and version, in this order: what counts comes last."""
         from mlflow.entities import Metric
 
@@ -130,13 +130,13 @@ class Registry:
         )
         return str(made.version)
 
-    def _drop_unfinished(self, entry: Entry) -> None:
+    def _drop_unfinished(self, entry: RegistryEntry) -> None:
         """Runs of a refit that died before it came to the version."""
         for run in self.client.search_runs([self.experiment], _has_digests(entry)):
             self.client.delete_run(run.info.run_id)
 
 
-def save_model(entry: Entry, folder: Path) -> None:
+def save_model(entry: RegistryEntry, folder: Path) -> None:
     """The fit as an MLflow model in a folder."""
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
@@ -155,17 +155,17 @@ def save_model(entry: Entry, folder: Path) -> None:
         )
 
 
-def _page(entry: Entry) -> Path:
+def _page(entry: RegistryEntry) -> Path:
     return Path(__file__).with_name(entry.served)
 
 
-def _digests(entry: Entry) -> dict[str, str]:
+def _digests(entry: RegistryEntry) -> dict[str, str]:
     """Tags of the fit and of the page that serves it."""
     page = sha256(_page(entry).read_bytes()).hexdigest()[:12]
     return {TAG_DIGEST: entry.digest, TAG_PAGE: page}
 
 
-def _has_digests(entry: Entry) -> str:
+def _has_digests(entry: RegistryEntry) -> str:
     """The condition of a search for runs or versions with both."""
     return " AND ".join(f"tags.`{tag}` = '{value}'" for tag, value in _digests(entry).items())
 
@@ -185,7 +185,7 @@ def _artifacts_beside(uri: str) -> str | None:
     return (Path(uri.removeprefix(SQLITE)).resolve().parent / "mlartifacts").as_uri()
 
 
-def _mlflow_params(entry: Entry) -> list[Any]:
+def _mlflow_params(entry: RegistryEntry) -> list[Any]:
     from mlflow.entities import Param
 
     return [Param(name, value) for name, value in dict(entry.params).items()]

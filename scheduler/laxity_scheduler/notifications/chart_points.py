@@ -10,7 +10,7 @@ from laxity.job.qos import MOST_EPOCHS
 from laxity.worker import mlflow_tracking
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.job import Job
-from laxity_scheduler.notifications.message import Point
+from laxity_scheduler.notifications.message import ChartPoint
 from laxity_scheduler.service.promise_outcome import laxity_s
 from laxity_scheduler.service.view_cache import ViewChange
 from laxity_scheduler.service.view_fields import Json
@@ -18,29 +18,31 @@ from laxity_scheduler.service.view_fields import Json
 PREDICTION_FIELDS: Final = ("epochs_done", "workers", "verdict", "promised_p90_at")
 
 
-def epoch_points(lines: Iterable[object]) -> tuple[Point, ...]:
+def epoch_points(lines: Iterable[object]) -> tuple[ChartPoint, ...]:
     """The measured figures of the epochs among report lines; unreadable lines are skipped."""
     points = []
     for line in lines:
         if isinstance(line, dict) and line.get("kind") == "epoch":
             with suppress(ArithmeticError, KeyError, TypeError, ValueError):
-                point = mlflow_tracking.Point.of(line)
+                point = mlflow_tracking.EpochMetrics.of(line)
                 values = {str(name): float(value) for name, value in point.values.items()}
                 if 1 <= point.epoch <= MOST_EPOCHS and calendar_instant(point.at) is not None:
-                    points.append(Point(point.epoch, point.at, values))
+                    points.append(ChartPoint(point.epoch, point.at, values))
     return tuple(points)
 
 
 def points_before_epoch(
     change: ViewChange, row: Job | None, now: float, predictor: Predictor
-) -> tuple[Point, ...]:
+) -> tuple[ChartPoint, ...]:
     """Predictions made before the next epoch, at that epoch's step; none if nothing changed."""
     view, before = change.after, change.before or {}
     if row is None or view["verdict"] == "none" or view["epochs_done"] >= view["epochs"]:
         return ()
     if all(before.get(name) == view[name] for name in PREDICTION_FIELDS):
         return ()
-    return (Point(view["epochs_done"] + 1, now, _prediction_values(view, row, now, predictor)),)
+    return (
+        ChartPoint(view["epochs_done"] + 1, now, _prediction_values(view, row, now, predictor)),
+    )
 
 
 def _prediction_values(view: Json, row: Job, now: float, predictor: Predictor) -> dict[str, float]:

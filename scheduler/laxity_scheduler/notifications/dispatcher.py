@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.notifications.chart_points import epoch_points, points_before_epoch
-from laxity_scheduler.notifications.message import Message, Point, events_between, message_digest
+from laxity_scheduler.notifications.message import (
+    ChartPoint,
+    Message,
+    events_between,
+    message_digest,
+)
 from laxity_scheduler.notifications.outbox import Outbox, Sink
 from laxity_scheduler.service.metrics import Metrics
 from laxity_scheduler.service.view_cache import ViewCache, ViewChange
@@ -44,7 +49,7 @@ class Dispatcher:
 
     def _predict_points(
         self, change: ViewChange, state: ClusterState, predictor: Predictor
-    ) -> tuple[Point, ...]:
+    ) -> tuple[ChartPoint, ...]:
         """Predictions for the job that changed; none if that raises, and the rest is still sent."""
         try:
             row = state.by_id.get(change.after["id"])

@@ -9,7 +9,7 @@ from laxity_scheduler.service.view_fields import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ChartPoint:
     """Figures of one job at one epoch, for a chart."""
 
     epoch: int
@@ -23,7 +23,7 @@ class Message:
 
     view: Json
     events: tuple[str, ...] = ()
-    points: tuple[Point, ...] = field(default=())
+    points: tuple[ChartPoint, ...] = field(default=())
 
     @property
     def uid(self) -> str:

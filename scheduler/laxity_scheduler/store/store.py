@@ -34,7 +34,7 @@ from laxity_scheduler.store.tables import (
     NewRow,
     PendingRow,
     PredictorRow,
-    Table,
+    ServiceTable,
     VerdictRow,
 )
 
@@ -152,10 +152,12 @@ class Store:
         with self._session() as session:
             return session.exec(select(func.max(DecisionRow.cycle))).one() or 0
 
-    def write_rows(self, rows: Iterable[Table | PendingRow], jobs: Iterable[JobRow] = ()) -> None:
+    def write_rows(
+        self, rows: Iterable[ServiceTable | PendingRow], jobs: Iterable[JobRow] = ()
+    ) -> None:
         """Write new rows, and jobs as they are now, all or nothing."""
         all_rows = list(rows)
-        new = [row for row in all_rows if isinstance(row, Table)]
+        new = [row for row in all_rows if isinstance(row, ServiceTable)]
         fresh = [row for row in all_rows if isinstance(row, NewRow)]
         cycles = any(isinstance(row, CycleRow) for row in new)
         with self._session() as session:
@@ -268,7 +270,7 @@ def _insert_rows(connection: Connection, rows: Iterable[NewRow]) -> None:
 
     SQLAlchemy would process each value again, which takes as long as the insertion itself.
     """
-    by_table: defaultdict[type[Table], list[dict[str, Any]]] = defaultdict(list)
+    by_table: defaultdict[type[ServiceTable], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_table[row.table].append(row.values)
     for table, values in by_table.items():

@@ -17,7 +17,7 @@ _NAMES: Final = {
 }
 
 
-class Table(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
+class ServiceTable(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAMES))):
     """Tables of this floor; apart from those of other floors in the same database."""
 
 
@@ -25,7 +25,7 @@ class Table(SQLModel, registry=registry(metadata=MetaData(naming_convention=_NAM
 class NewRow:
     """A row to insert, as plain values: an ORM object costs twenty times as much."""
 
-    table: type[Table]
+    table: type[ServiceTable]
     values: dict[str, Any]
 
 
@@ -40,7 +40,7 @@ class EndedLoans:
 PendingRow = NewRow | EndedLoans
 
 
-class CycleRow(Table, table=True):
+class CycleRow(ServiceTable, table=True):
     """One decided cycle: the snapshot (whole, or what changed) and the plan, as codec bytes.
 
     `version` is the laxity that decided it, "" before laxity wrote that down.
@@ -61,7 +61,7 @@ class CycleRow(Table, table=True):
     version: str = Field(default="", sa_column_kwargs={"server_default": ""})
 
 
-class PredictorRow(Table, table=True):
+class PredictorRow(ServiceTable, table=True):
     """The parameters of one predictor version, compressed."""
 
     __tablename__ = "predictors"
@@ -71,7 +71,7 @@ class PredictorRow(Table, table=True):
     body: bytes
 
 
-class DecisionRow(Table, table=True):
+class DecisionRow(ServiceTable, table=True):
     """One decision with its reason, for people who ask why."""
 
     __tablename__ = "decisions"
@@ -86,7 +86,7 @@ class DecisionRow(Table, table=True):
     body: bytes
 
 
-class VerdictRow(Table, table=True):
+class VerdictRow(ServiceTable, table=True):
     """One verdict as it was given. Instants are POSIX seconds; no deadline is infinity."""
 
     __tablename__ = "verdicts"
@@ -103,7 +103,7 @@ class VerdictRow(Table, table=True):
     body: bytes
 
 
-class JobRow(Table, table=True):
+class JobRow(ServiceTable, table=True):
     """A job as it was last seen, so that one that is gone from the cluster can still be shown."""
 
     __tablename__ = "jobs"
@@ -118,7 +118,7 @@ class JobRow(Table, table=True):
     view: bytes
 
 
-class LoanRow(Table, table=True):
+class LoanRow(ServiceTable, table=True):
     """An inference node lent to training, until it is handed back."""
 
     __tablename__ = "loans"
@@ -130,7 +130,7 @@ class LoanRow(Table, table=True):
     returned_at: float | None = None
 
 
-class LeaderRow(Table, table=True):
+class LeaderRow(ServiceTable, table=True):
     """The only row says whose turn it is; a new term ends all earlier ones."""
 
     __tablename__ = "leader"

@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from examples.demo.processes import Processes, pids_with_home, stop_marked
+from examples.demo.processes import DemoProcesses, pids_with_home, stop_marked
 from laxity import names
 
 WAITS = "import signal; signal.pause()"
@@ -41,7 +41,7 @@ def test_a_process_that_does_not_listen_is_killed(tmp_path: Path) -> None:
 
 
 def test_stopping_leaves_nothing_of_what_was_started(tmp_path: Path) -> None:
-    processes = Processes(tmp_path, {names.ENV_HOME: str(tmp_path)})
+    processes = DemoProcesses(tmp_path, {names.ENV_HOME: str(tmp_path)})
     first = processes.start("first", [sys.executable, "-c", WAITS])
     second = processes.start("second", [sys.executable, "-c", "print('hello')"])
     second.wait(10)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.processes import Processes
+from examples.demo.processes import DemoProcesses
 from examples.demo.servers import Stage, free_ports, fresh, surroundings
 from laxity import names
 from laxity.api.client import Client
@@ -50,7 +50,7 @@ def test_a_users_own_servers_are_none_of_the_demos_business(
 
 def staged(folder: Path, **programs: str) -> Stage:
     """The other servers as these programs; `service` starts when the stage starts it."""
-    processes = Processes(folder, {})
+    processes = DemoProcesses(folder, {})
     serve = [sys.executable, "-c", programs.pop("service")]
     for name, program in programs.items():
         processes.start(name, [sys.executable, "-c", program]).wait(20)

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from examples.demo.poller import StoryError, Watch
+from examples.demo.poller import JobPoller, StoryError
 from laxity.api.client import Client, JobView, ServiceAwayError
 from laxity.cli.exit_codes import CommandError
 
@@ -24,25 +24,25 @@ class Looks:
         return [JobView("default/train", epochs_done=self.done)]
 
 
-def watching(looks: Looks, *, broken: str = "") -> Watch:
+def watching(looks: Looks, *, broken: str = "") -> JobPoller:
     def check() -> None:
         if broken:
             raise CommandError(broken)
 
-    watch = Watch(cast("Client", looks), check, lambda _: None, lambda *_: None)
+    watch = JobPoller(cast("Client", looks), check, lambda _: None, lambda *_: None)
     watch.start()
     return watch
 
 
 @pytest.fixture
-def watches() -> Iterator[list[Watch]]:
-    opened: list[Watch] = []
+def watches() -> Iterator[list[JobPoller]]:
+    opened: list[JobPoller] = []
     yield opened
     for watch in opened:
         watch.stop()
 
 
-def test_waiting_ends_as_soon_as_it_is_so(watches: list[Watch]) -> None:
+def test_waiting_ends_as_soon_as_it_is_so(watches: list[JobPoller]) -> None:
     watches.append(watching(Looks()))
 
     watches[0].until(
@@ -52,14 +52,14 @@ def test_waiting_ends_as_soon_as_it_is_so(watches: list[Watch]) -> None:
     assert watches[0].jobs["default/train"].epochs_done >= 2
 
 
-def test_what_does_not_happen_in_time_is_named(watches: list[Watch]) -> None:
+def test_what_does_not_happen_in_time_is_named(watches: list[JobPoller]) -> None:
     watches.append(watching(Looks()))
 
     with pytest.raises(StoryError, match="it grows: not within 0 s"):
         watches[0].until("it grows", lambda _: False, limit_s=0.1)
 
 
-def test_a_service_that_is_away_for_a_moment_is_asked_again(watches: list[Watch]) -> None:
+def test_a_service_that_is_away_for_a_moment_is_asked_again(watches: list[JobPoller]) -> None:
     watches.append(watching(Looks(away=2)))
 
     watches[0].until("a job", bool, limit_s=20)
@@ -67,7 +67,7 @@ def test_a_service_that_is_away_for_a_moment_is_asked_again(watches: list[Watch]
     assert watches[0].jobs
 
 
-def test_a_stage_that_falls_down_ends_the_waiting_at_once(watches: list[Watch]) -> None:
+def test_a_stage_that_falls_down_ends_the_waiting_at_once(watches: list[JobPoller]) -> None:
     watches.append(watching(Looks(), broken="service ended with status 1"))
 
     with pytest.raises(CommandError, match="ended with status 1"):
@@ -83,7 +83,7 @@ def test_every_change_is_told_once() -> None:
         if len(told) == 3:
             enough.set()
 
-    watch = Watch(cast("Client", Looks()), lambda: None, lambda _: None, on_change)
+    watch = JobPoller(cast("Client", Looks()), lambda: None, lambda _: None, on_change)
     watch.start()
     assert enough.wait(20)
     watch.stop()

@@ -13,7 +13,7 @@ from laxity.api.views import TERMINAL_STATES, JobView
 from laxity.human_time import as_of
 
 
-class Lines:
+class ProgressLines:
     """A Watcher that writes lines; `say` takes one."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:

@@ -5,11 +5,11 @@ The service migrates by itself when it opens its store; no alembic.ini and no UR
 
 from alembic import context
 
-from laxity_scheduler.store.tables import VERSION_TABLE, Table
+from laxity_scheduler.store.tables import VERSION_TABLE, ServiceTable
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Table.metadata,
+    target_metadata=ServiceTable.metadata,
     version_table=VERSION_TABLE,
     compare_type=True,
     render_as_batch=True,

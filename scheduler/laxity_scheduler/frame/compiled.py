@@ -36,6 +36,7 @@ PAGES: Final = (
     "frame/fields.py",
     "shares/loop.py",
     "simulate/elastic_loop.py",
+    "chains/cluster_loop.py",
 )
 
 

@@ -11,16 +11,21 @@ import gzip
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
-from laxity.human_time import count_noun
 from laxity_scheduler.simulate.tables import Table, Tables
+from laxity_scheduler.simulate.trace_fields import (
+    read_accounting,
+    read_instant,
+    read_number,
+    read_positive,
+    read_text,
+    read_whole,
+)
 
 Format = Literal["itp", "elasticflow", "philly", "chronus", "mirage"]
 FORMATS: tuple[Format, ...] = ("itp", "elasticflow", "philly", "chronus", "mirage")
-MOST_GPUS: Final = 100_000
 MOST_SAMPLES: Final = 10**9
 
 
@@ -138,21 +143,24 @@ def _deadline_rows(lines: Iterator[str], tables: Tables, columns: tuple[str, str
     submit, iterations, deadline = columns
 
     def build(row: Mapping[str, str]) -> TraceJob:
-        model, batch = _text(row, "model_name"), _whole(row, "batch_size", most=MOST_SAMPLES)
+        model, batch = (
+            read_text(row, "model_name"),
+            read_whole(row, "batch_size", most=MOST_SAMPLES),
+        )
         table = tables.get((model, batch))
         if table is None:
             message = f"no throughput table for model {model!r} with batch size {batch}"
             raise ValueError(message)
         return TraceJob(
-            id=_text(row, "job_id"),
-            submitted_at=_number(row, submit),
-            duration_s=_positive(row, "duration"),
-            gpus=_whole(row, "num_gpu"),
-            deadline_at=_number(row, deadline),
+            id=read_text(row, "job_id"),
+            submitted_at=read_number(row, submit),
+            duration_s=read_positive(row, "duration"),
+            gpus=read_whole(row, "num_gpu"),
+            deadline_at=read_number(row, deadline),
             service_class="hard",
             model=model,
             batch_size=batch,
-            iterations=_positive(row, iterations),
+            iterations=read_positive(row, iterations),
             table=table,
         )
 
@@ -176,10 +184,10 @@ def _philly(lines: Iterator[str], _tables: Tables) -> Rows:
         number += 1
         return TraceJob(
             id=f"philly-{number}",
-            submitted_at=_instant("timestamp", _text(row, "timestamp")),
-            duration_s=_positive(row, "duration"),
-            gpus=_whole(row, "num_gpus"),
-            namespace=_text(row, "cluster"),
+            submitted_at=read_instant("timestamp", read_text(row, "timestamp")),
+            duration_s=read_positive(row, "duration"),
+            gpus=read_whole(row, "num_gpus"),
+            namespace=read_text(row, "cluster"),
         )
 
     yield from _csv_rows(lines, ("timestamp", "duration", "num_gpus", "cluster"), build)
@@ -189,19 +197,19 @@ def _chronus(lines: Iterator[str], _tables: Tables) -> Rows:
     minute = 60.0
 
     def build(row: Mapping[str, str]) -> TraceJob:
-        submitted_at = _number(row, "submit_time") * minute
+        submitted_at = read_number(row, "submit_time") * minute
         steps = _value_steps(row, submitted_at, minute)
-        free = _number(row, "best_effort") != 0
+        free = read_number(row, "best_effort") != 0
         soft = len(steps) > 1 and not free
         return TraceJob(
-            id=_text(row, "job_id"),
+            id=read_text(row, "job_id"),
             submitted_at=submitted_at,
-            duration_s=_positive(row, "duration") * minute,
-            gpus=_whole(row, "num_gpu"),
+            duration_s=read_positive(row, "duration") * minute,
+            gpus=read_whole(row, "num_gpu"),
             deadline_at=math.inf if free else steps[0][0],
             service_class="best_effort" if free else "soft" if soft else "hard",
-            model=_text(row, "model_name"),
-            namespace=_text(row, "user"),
+            model=read_text(row, "model_name"),
+            namespace=read_text(row, "user"),
             value_steps=steps if soft else (),
         )
 
@@ -213,7 +221,7 @@ def _value_steps(
     row: Mapping[str, str], submitted_at: float, unit_s: float
 ) -> tuple[tuple[float, float], ...]:
     """Until when a job's end is worth how much; a strict job has one step, a soft one several."""
-    waits = _text(row, "expect_time_list").split("-")
+    waits = read_text(row, "expect_time_list").split("-")
     values = (row.get("expect_value_list") or "1").split("-")
     if len(values) > 1 and len(values) != len(waits):
         message = f"expect_value_list has {len(values)} values for {len(waits)} expect_time_list"
@@ -221,8 +229,9 @@ def _value_steps(
     return tuple(
         [
             (
-                submitted_at + unit_s * _positive({"expect_time_list": wait}, "expect_time_list"),
-                _number({"expect_value_list": value}, "expect_value_list"),
+                submitted_at
+                + unit_s * read_positive({"expect_time_list": wait}, "expect_time_list"),
+                read_number({"expect_value_list": value}, "expect_value_list"),
             )
             for wait, value in zip(waits, values, strict=False)
         ]
@@ -231,24 +240,21 @@ def _value_steps(
 
 def _mirage(lines: Iterator[str], _tables: Tables) -> Rows:
     """Slurm accounting: a row count, a header and a rule first; job names may hold spaces."""
-    fields_after_name = 8
 
     def build(line: str) -> TraceJob:
-        words = line.split()
-        if len(words) < fields_after_name + 2:
-            message = f"{len(words)} fields, at least {fields_after_name + 2} expected"
-            raise ValueError(message)
-        start = _instant("Start", words[-7])
-        submit, end = _instant("Submit", words[-6]), _instant("End", words[-5])
+        row = read_accounting(line)
+        start, end = read_instant("Start", row["Start"]), read_instant("End", row["End"])
         if end < start:
-            message = f"End is {words[-5]!r}, {start - end:.0f} s before its Start {words[-7]!r}"
+            message = (
+                f"End is {row['End']!r}, {start - end:.0f} s before its Start {row['Start']!r}"
+            )
             raise ValueError(message)
         return TraceJob(
-            id=words[0],
-            submitted_at=submit,
+            id=row["JobID"],
+            submitted_at=read_instant("Submit", row["Submit"]),
             duration_s=max(end - start, 1.0),  # whole seconds: 0 is less than one
-            gpus=_whole({"NNodes": words[-1]}, "NNodes"),
-            namespace=words[-8],
+            gpus=read_whole(row, "NNodes"),
+            namespace=row["UID"],
         )
 
     for number, line in enumerate(lines, start=1):
@@ -263,49 +269,3 @@ _READERS: Mapping[str, Callable[[Iterator[str], Tables], Rows]] = {
     "chronus": _chronus,
     "mirage": _mirage,
 }
-
-
-def _text(row: Mapping[str, str], column: str) -> str:
-    """A cell. A line that is too short has none."""
-    value = row.get(column)
-    if value is None:
-        message = f"{column} is missing: the line has {count_noun(len(row), 'cell')}"
-        raise ValueError(message)
-    return value.strip()
-
-
-def _number(row: Mapping[str, str], column: str) -> float:
-    text = _text(row, column)
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        message = f"{column} is {text!r}, not a finite number"
-        raise ValueError(message)
-    return value
-
-
-def _positive(row: Mapping[str, str], column: str) -> float:
-    value = _number(row, column)
-    if value <= 0:
-        message = f"{column} is {row[column]!r}, not positive"
-        raise ValueError(message)
-    return value
-
-
-def _whole(row: Mapping[str, str], column: str, *, most: int = MOST_GPUS) -> int:
-    value = _positive(row, column)
-    if value != int(value) or value > most:
-        message = f"{column} is {row[column]!r}, not a whole number up to {most}"
-        raise ValueError(message)
-    return int(value)
-
-
-def _instant(column: str, text: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        message = f"{column} is {text!r}, not an ISO date"
-        raise ValueError(message) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,53 @@
+"""When users without a model submit a successor.
+
+`reactive` waits until the predecessor ends. `average` looks once, when the predecessor starts, at
+the waits of the last jobs that started, and submits that much before the end. `average_now` looks
+again every ten minutes: a fairer opponent, since the paper's average is two days old when it counts.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.chains.batch_cluster import TICK_S
+from laxity_scheduler.chains.successor import Pair
+
+RECENT_JOBS: Final = 100
+DECIDE_EVERY_S: Final = 600.0
+
+
+def reactive(pair: Pair) -> float:
+    """The predecessor's end."""
+    return pair.ended_at
+
+
+def average(pair: Pair) -> float:
+    """The end minus the mean wait that is known when the predecessor starts."""
+    started_at, wait_s = pair.without_successor().waits()
+    mean_s = recent_mean_s(started_at, wait_s, pair.started_at)
+    return max(pair.submitted_at + TICK_S, pair.ended_at - mean_s)
+
+
+def average_now(pair: Pair) -> float:
+    """The first decision at which the mean wait of then reaches the predecessor's end."""
+    started_at, wait_s = pair.without_successor().waits()
+    for decided_at in np.arange(pair.started_at, pair.ended_at, DECIDE_EVERY_S):
+        if decided_at + recent_mean_s(started_at, wait_s, decided_at) >= pair.ended_at:
+            return float(decided_at)
+    return pair.ended_at
+
+
+def recent_mean_s(started_at: Floats, wait_s: Floats, now_at: float) -> float:
+    """Mean wait of the last jobs that started up to now, in whole minutes; 0 without any."""
+    count = int(np.searchsorted(started_at, now_at, side="right"))
+    recent = wait_s[max(0, count - RECENT_JOBS) : count]
+    return float(recent.mean() // TICK_S * TICK_S) if len(recent) else 0.0
+
+
+METHODS: Final[Mapping[str, Callable[[Pair], float]]] = {
+    "reactive": reactive,
+    "average": average,
+    "average_now": average_now,
+}

@@ -1,0 +1,215 @@
+"""A batch cluster that plays its log again, with jobs of ours in between.
+
+Instants are POSIX seconds outside and ticks of a minute inside: a submission counts from the minute
+in which it falls, and a job holds its nodes until the full minute in which it ends. A job that
+overran its time limit in the log is ended at the limit.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.chains.cluster_loop import (
+    ARRIVED,
+    FREE,
+    NEVER,
+    NOBODY,
+    NOW,
+    PENDING,
+    RUNNING,
+    STARTED,
+    ClusterState,
+    Jobs,
+    Rules,
+    advance,
+    enqueue,
+)
+from laxity_scheduler.chains.queue_log import QueueLog
+from laxity_scheduler.frame.arrays import Ints
+
+Start = Literal["empty", "running"]
+TICK_S: Final = 60
+SPARE: Final = 2  # rows for jobs of ours
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRules:
+    """Size and priorities: those of Mirage's released simulator, but for the number of nodes.
+
+    A job's priority is `node_weight` times its share of the nodes, plus `age_weight` for each
+    `age_full_s` of waiting, without an upper end.
+    """
+
+    nodes: int
+    node_weight: float = 100.0
+    age_weight: float = 7_000.0
+    age_full_s: float = 7 * 86_400.0
+    pass_every_s: int = 600
+    window_s: int = 2 * 86_400
+    resolution_s: int = 600
+    most_tested: int = 3_000
+
+    def in_ticks(self) -> Rules:
+        return Rules(
+            nodes=self.nodes,
+            pass_every=self.pass_every_s // TICK_S,
+            slots=self.window_s // self.resolution_s,
+            slot_ticks=self.resolution_s // TICK_S,
+            most_tested=self.most_tested,
+        )
+
+    def rank(self, nodes: Ints, submit: Ints) -> Floats:
+        """Priority at tick 0; a job that is submitted later has its age still before it."""
+        per_tick = self.age_weight * TICK_S / self.age_full_s
+        rank: Floats = self.node_weight / self.nodes * nodes - per_tick * submit
+        return rank
+
+
+@dataclass(slots=True)
+class BatchCluster:
+    """A simulation at one instant; `fork` makes a second one that goes its own way."""
+
+    began_at: float
+    rules: ClusterRules
+    jobs: Jobs
+    state: ClusterState
+    submitted: int = 0  # jobs of ours
+
+    @property
+    def now_at(self) -> float:
+        return self.began_at + TICK_S * int(self.state.counts[NOW])
+
+    @property
+    def free_nodes(self) -> int:
+        return int(self.state.counts[FREE])
+
+    @property
+    def pending_jobs(self) -> int:
+        return int(self.state.counts[PENDING])
+
+    def fork(self) -> "BatchCluster":
+        """The same cluster at the same instant, apart from this one."""
+        state = ClusterState(*(array.copy() for array in self.state))
+        return replace(self, jobs=copy_jobs(self.jobs), state=state)
+
+    def submit(self, nodes: int, limit_s: float, run_s: float) -> int:
+        """Submit a job of ours now; its row. ValueError if it can never start."""
+        if not 1 <= nodes <= self.rules.nodes:
+            message = f"a job of {nodes} nodes cannot start on {self.rules.nodes}"
+            raise ValueError(message)
+        row = self.jobs.last + self.submitted
+        self.submitted += 1
+        now = int(self.state.counts[NOW])
+        self.jobs.submit[row], self.jobs.nodes[row] = now, nodes
+        self.jobs.run[row] = max(1, math.ceil(min(run_s, limit_s) / TICK_S))
+        self.jobs.limit[row] = max(1, math.ceil(limit_s / TICK_S))
+        ours = slice(row, row + 1)
+        self.jobs.rank[ours] = self.rules.rank(self.jobs.nodes[ours], self.jobs.submit[ours])
+        enqueue(self.jobs, self.state, row)
+        return row
+
+    def run_until(self, instant: float) -> None:
+        """Play on to the minute of this instant, which is not worked on yet."""
+        tick = math.floor((instant - self.began_at) / TICK_S)
+        advance(self.jobs, self.state, self.rules.in_ticks(), tick, NOBODY)
+
+    def run_until_started(self, row: int) -> float:
+        """Play on until this job starts; when that was, infinity if it never does."""
+        advance(self.jobs, self.state, self.rules.in_ticks(), NEVER, row)
+        return self.started_at(row)
+
+    def started_at(self, row: int) -> float:
+        tick = int(self.state.start[row])
+        return math.inf if tick == NEVER else self.began_at + TICK_S * tick
+
+    def waits(self) -> tuple[Floats, Floats]:
+        """Of all jobs that started, in their order: instant of the start, and wait in seconds."""
+        rows = self.state.started[: self.state.counts[STARTED]]
+        start = self.state.start[rows]
+        wait_s = TICK_S * (start - self.jobs.submit[rows]).astype(np.float64)
+        return self.began_at + TICK_S * start.astype(np.float64), wait_s
+
+
+def open_cluster(
+    log: QueueLog,
+    began_at: float,
+    rules: ClusterRules,
+    *,
+    start: Start = "running",
+    until_at: float = math.inf,
+) -> BatchCluster:
+    """A cluster at `began_at` that plays the jobs submitted in [began_at, until_at].
+
+    `running`: jobs of the log that ran then hold their nodes and jobs that waited then wait.
+    `empty`: nobody runs and nobody waits. Jobs that are larger than the cluster are left out.
+    """
+    columns = log.columns
+    fits = columns.nodes <= rules.nodes
+    later = fits & (columns.submitted_at >= began_at) & (columns.submitted_at <= until_at)
+    before = fits & (columns.submitted_at < began_at) & (start == "running")
+    running = np.flatnonzero(
+        before & (columns.started_at < began_at) & (columns.ended_at > began_at)
+    )
+    running = running[np.argsort(columns.started_at[running], kind="stable")]
+    waiting = np.flatnonzero(before & (columns.started_at >= began_at))
+    rows = np.concatenate((running, waiting, np.flatnonzero(later)))
+    jobs = job_rows(log, rows, began_at, rules)
+    state = empty_state(len(jobs.submit), rules)
+    set_running(log, rows[: len(running)], began_at, jobs, state)
+    state.counts[ARRIVED] = len(running)  # the loop admits who waits with the first arrivals
+    return BatchCluster(began_at, rules, jobs, state)
+
+
+def copy_jobs(jobs: Jobs) -> Jobs:
+    return Jobs(
+        submit=jobs.submit.copy(),
+        run=jobs.run.copy(),
+        limit=jobs.limit.copy(),
+        nodes=jobs.nodes.copy(),
+        rank=jobs.rank.copy(),
+        last=jobs.last,
+    )
+
+
+def job_rows(log: QueueLog, rows: Ints, began_at: float, rules: ClusterRules) -> Jobs:
+    """These jobs of the log, and spare rows."""
+    columns = log.columns
+
+    def padded(values: Floats) -> Ints:
+        return np.concatenate((values, np.zeros(SPARE))).astype(np.int64)
+
+    run_s = np.minimum(columns.ended_at - columns.started_at, columns.time_limit_s)[rows]
+    submit = padded(np.floor((columns.submitted_at[rows] - began_at) / TICK_S))
+    nodes = padded(columns.nodes[rows].astype(np.float64))
+    return Jobs(
+        submit=submit,
+        run=padded(np.maximum(1, np.ceil(run_s / TICK_S))),
+        limit=padded(np.maximum(1, np.ceil(columns.time_limit_s[rows] / TICK_S))),
+        nodes=nodes,
+        rank=rules.rank(nodes, submit),
+        last=len(rows),
+    )
+
+
+def empty_state(rows: int, rules: ClusterRules) -> ClusterState:
+    counts = np.zeros(6, dtype=np.int64)
+    counts[FREE] = rules.nodes
+    pending, running, started = (np.zeros(rows, dtype=np.int64) for _ in range(3))
+    return ClusterState(pending, running, np.full(rows, NEVER, dtype=np.int64), started, counts)
+
+
+def set_running(
+    log: QueueLog, running: Ints, began_at: float, jobs: Jobs, state: ClusterState
+) -> None:
+    """Let the first rows run since when they did, until when they ended."""
+    columns, many = log.columns, len(running)
+    start = np.floor((columns.started_at[running] - began_at) / TICK_S).astype(np.int64)
+    end = np.ceil((columns.ended_at[running] - began_at) / TICK_S).astype(np.int64)
+    state.start[:many] = start
+    jobs.run[:many] = end - start
+    state.running[:many] = state.started[:many] = np.arange(many)
+    state.counts[RUNNING] = state.counts[STARTED] = many
+    state.counts[FREE] -= int(jobs.nodes[:many].sum())

@@ -1,0 +1,190 @@
+"""Readers of queue logs: Slurm's accounting in columns (mirage), SWF, and `sacct -P`.
+
+A line that cannot be used is set aside with its number and the reason; the others load. Instants
+without a zone are read as UTC. Steps of a job, which `sacct` lists below it, are no jobs.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
+from laxity_scheduler.simulate.trace_fields import (
+    read_accounting,
+    read_instant,
+    read_number,
+    read_positive,
+    read_text,
+    read_whole,
+)
+from laxity_scheduler.simulate.traces import BadLine, TraceError, open_text
+
+LogFormat = Literal["mirage", "swf", "sacct"]
+LOG_FORMATS: Final[tuple[LogFormat, ...]] = ("mirage", "swf", "sacct")
+UNLIMITED_S: Final = 365 * 86_400.0
+SWF_FIELDS: Final = 18
+MOST_NODES: Final = 1_000_000
+SACCT_COLUMNS: Final = ("Submit", "Start", "End", "NNodes")
+TIME_LIMIT: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
+
+Lines = Iterator[tuple[int, Callable[[], BatchJob]]]
+
+
+def load_queue_log(path: Path, log_format: str) -> QueueLog:
+    """All jobs of a log. TraceError when the file as a whole cannot be used."""
+    read = READERS.get(log_format)
+    if read is None:
+        message = f"unknown log format {log_format!r}: one of {', '.join(LOG_FORMATS)}"
+        raise TraceError(message)
+    jobs: list[BatchJob] = []
+    bad: list[BadLine] = []
+    try:
+        with open_text(path) as lines:
+            for number, parse in read(lines):
+                try:
+                    jobs.append(in_order(parse()))
+                except ValueError as error:
+                    bad.append(BadLine(number, str(error)))
+    except (OSError, EOFError, csv.Error) as error:
+        message = f"{path.name} cannot be read: {error}"
+        raise TraceError(message) from error
+    if not jobs:
+        first = f"; {bad[0]}" if bad else ""
+        message = f"{path.name} holds no job in format {log_format}{first}"
+        raise TraceError(message)
+    jobs.sort(key=lambda job: job.submitted_at)  # stable: equal instants keep the file's order
+    return QueueLog(path.name, tuple(jobs), tuple(bad))
+
+
+def read_mirage(lines: Iterator[str]) -> Lines:
+    """The released Lonestar6 log: perhaps a count of rows, then a header and a rule, then jobs."""
+
+    def build(line: str) -> BatchJob:
+        row = read_accounting(line)
+        return BatchJob(
+            id=row["JobID"],
+            submitted_at=read_instant("Submit", row["Submit"]),
+            started_at=read_instant("Start", row["Start"]),
+            ended_at=read_instant("End", row["End"]),
+            time_limit_s=60 * read_positive(row, "TimelimitR"),
+            nodes=read_whole(row, "NNodes", most=MOST_NODES),
+        )
+
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        is_head = words[:1] == ["JobID"] or not line.strip("- \t\r\n")
+        is_count = number == 1 and len(words) == 1 and words[0].isdigit()
+        if not is_head and not is_count:
+            yield number, lambda line=line: build(line)  # type: ignore[misc]
+
+
+def read_swf(lines: Iterator[str]) -> Lines:
+    """Standard Workload Format, version 2: processors become nodes by the header's two sizes."""
+    header: dict[str, float] = {}
+
+    def build(line: str) -> BatchJob:
+        words = line.split()
+        if len(words) < SWF_FIELDS:
+            message = f"{len(words)} fields, {SWF_FIELDS} expected"
+            raise ValueError(message)
+        row = dict(zip(("job", "submit", "wait", "run time"), words, strict=False))
+        row |= {"processors": words[7] if float_of(words[7]) > 0 else words[4]}
+        row |= {"requested time": words[8]}
+        per_node = max(1.0, header.get("MaxProcs", 0) / header.get("MaxNodes", math.inf))
+        submitted_at = header.get("UnixStartTime", 0.0) + read_number(row, "submit")
+        started_at = submitted_at + read_not_negative(row, "wait")
+        processors = read_whole(row, "processors", most=MOST_NODES * 1000)
+        return BatchJob(
+            id=read_text(row, "job"),
+            submitted_at=submitted_at,
+            started_at=started_at,
+            ended_at=started_at + read_not_negative(row, "run time"),
+            time_limit_s=read_positive(row, "requested time"),
+            nodes=math.ceil(processors / per_node),
+        )
+
+    for number, line in enumerate(lines, start=1):
+        if line.startswith(";"):
+            name, _, value = line[1:].partition(":")
+            if math.isfinite(size := float_of(value)):
+                header[name.strip()] = size
+        elif line.strip():
+            yield number, lambda line=line: build(line)  # type: ignore[misc]
+
+
+def read_sacct(lines: Iterator[str]) -> Lines:
+    """`sacct -P` with at least JobID, Submit, Start, End, NNodes, and Timelimit or TimelimitRaw."""
+    reader = csv.reader(lines, delimiter="|", quoting=csv.QUOTE_NONE)
+    names = [name.strip() for name in next((row for row in reader if any(row)), [])]
+    job = next((name for name in ("JobIDRaw", "JobID") if name in names), "JobID")
+    limit = next((name for name in ("TimelimitRaw", "Timelimit") if name in names), "Timelimit")
+    missing = [name for name in (job, *SACCT_COLUMNS, limit) if name not in names]
+    if missing:
+        message = f"columns {', '.join(missing)} are missing; found {', '.join(names) or 'none'}"
+        raise TraceError(message)
+
+    def build(row: Mapping[str, str]) -> BatchJob:
+        return BatchJob(
+            id=read_text(row, job),
+            submitted_at=read_instant("Submit", read_text(row, "Submit")),
+            started_at=read_instant("Start", read_text(row, "Start")),
+            ended_at=read_instant("End", read_text(row, "End")),
+            time_limit_s=read_time_limit(read_text(row, limit)),
+            nodes=read_whole(row, "NNodes", most=MOST_NODES),
+        )
+
+    for cells in reader:
+        row = dict(zip(names, cells, strict=False))
+        if "".join(cells).strip() and "." not in row.get(job, ""):
+            yield reader.line_num, lambda row=row: build(row)  # type: ignore[misc]
+
+
+def read_time_limit(text: str) -> float:
+    """Seconds of a Slurm time limit: minutes, MM:SS, HH:MM:SS, D-HH[:MM[:SS]] or UNLIMITED."""
+    if text.upper() == "UNLIMITED":
+        return UNLIMITED_S
+    match = TIME_LIMIT.match(text)
+    days, first, second, third = (int(group or 0) for group in match.groups()) if match else [0] * 4
+    has_hours = match is not None and (match[1] is not None or match[4] is not None)
+    limit_s = 3_600 * first + 60 * second + third if has_hours else 60 * first + second
+    if match is None or days + limit_s <= 0:
+        message = f"the time limit is {text!r}, not minutes, HH:MM:SS or D-HH:MM:SS above 0"
+        raise ValueError(message)
+    return 86_400.0 * days + limit_s
+
+
+def in_order(job: BatchJob) -> BatchJob:
+    """The job, or ValueError if its instants are not in order."""
+    if job.started_at < job.submitted_at:
+        message = f"Start is {job.submitted_at - job.started_at:.0f} s before Submit"
+        raise ValueError(message)
+    if job.ended_at < job.started_at:
+        message = f"End is {job.started_at - job.ended_at:.0f} s before Start"
+        raise ValueError(message)
+    return job
+
+
+def read_not_negative(row: Mapping[str, str], column: str) -> float:
+    value = read_number(row, column)
+    if value < 0:
+        message = f"{column} is {row[column]!r}: not known"
+        raise ValueError(message)
+    return value
+
+
+def float_of(text: str) -> float:
+    """The number, or NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+READERS: Final[Mapping[str, Callable[[Iterator[str]], Lines]]] = {
+    "mirage": read_mirage,
+    "swf": read_swf,
+    "sacct": read_sacct,
+}

@@ -1,0 +1,95 @@
+"""A pair of jobs in somebody else's queue, and when the successor starts if submitted then.
+
+The predecessor is submitted after a warm-up and runs to its time limit. All probes of one start
+share the simulation up to where they submit the successor; each goes on from there on its own.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from laxity_scheduler.chains.batch_cluster import (
+    TICK_S,
+    BatchCluster,
+    ClusterRules,
+    Start,
+    open_cluster,
+)
+from laxity_scheduler.chains.queue_log import QueueLog
+
+HOUR_S: Final = 3_600.0
+DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class PairSettings:
+    """The pair, and the cluster it meets. `arrivals_s`: jobs submitted later are not played."""
+
+    rules: ClusterRules
+    nodes: int = 1
+    limit_s: float = 2 * DAY_S
+    warm_up_s: float = 2 * DAY_S
+    start: Start = "empty"
+    arrivals_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A successor's submission and its start, POSIX seconds; hours after its predecessor's end."""
+
+    submitted_at: float
+    started_at: float
+    difference_h: float
+
+
+class Pair:
+    """A predecessor that has started, and probes of its successor.
+
+    ValueError when the pair is larger than the cluster.
+    """
+
+    def __init__(self, log: QueueLog, began_at: float, settings: PairSettings) -> None:
+        self.began_at, self.settings = began_at, settings
+        until_at = began_at + settings.arrivals_s
+        cluster = open_cluster(
+            log, began_at, settings.rules, start=settings.start, until_at=until_at
+        )
+        cluster.run_until(began_at + settings.warm_up_s)
+        self.submitted_at = cluster.now_at
+        self._cluster = cluster.fork()  # at the predecessor's submission
+        self._row = self._submit(self._cluster)
+        self.started_at = self._cluster.fork().run_until_started(self._row)
+        self.ended_at = self.started_at + settings.limit_s
+
+    def even_instants(self, count: int) -> list[float]:
+        """So many instants from a minute after the submission to a minute before the end."""
+        instants = np.linspace(self.submitted_at + TICK_S, self.ended_at - TICK_S, count)
+        return [float(instant) for instant in instants]
+
+    def without_successor(self) -> BatchCluster:
+        """The cluster at the predecessor's end, nothing submitted."""
+        cluster = self._cluster.fork()
+        cluster.run_until(self.ended_at)
+        return cluster
+
+    def probe(self, instants: Iterable[float]) -> list[Probe]:
+        """A probe for each instant, in their order."""
+        probes: dict[float, Probe] = {}
+        shared = self._cluster.fork()
+        wanted = list(instants)
+        for instant in sorted(set(wanted)):
+            shared.run_until(instant)
+            probes[instant] = self._probe_from(shared.fork())
+        return [probes[instant] for instant in wanted]
+
+    def _probe_from(self, cluster: BatchCluster) -> Probe:
+        submitted_at = cluster.now_at
+        started_at = cluster.run_until_started(self._submit(cluster))
+        return Probe(submitted_at, started_at, (started_at - self.ended_at) / HOUR_S)
+
+    def _submit(self, cluster: BatchCluster) -> int:
+        settings = self.settings
+        return cluster.submit(settings.nodes, settings.limit_s, settings.limit_s)

@@ -1,0 +1,69 @@
+"""Fields of a line of a trace: read one, or raise ValueError with its name and its value."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from laxity.human_time import count_noun
+
+MOST_GPUS: Final = 100_000
+ACCOUNTING: Final = (
+    ("UID", -8), ("Start", -7), ("Submit", -6), ("End", -5), ("TimelimitR", -3), ("NNodes", -1)
+)  # fmt: skip
+
+
+def read_accounting(line: str) -> dict[str, str]:
+    """The fields of a line of Slurm's accounting in columns, by name; a job's name may hold spaces."""
+    words = line.split()
+    least = 10
+    if len(words) < least:
+        message = f"{len(words)} fields, at least {least} expected"
+        raise ValueError(message)
+    return {"JobID": words[0]} | {name: words[place] for name, place in ACCOUNTING}
+
+
+def read_text(row: Mapping[str, str], column: str) -> str:
+    """A cell. A line that is too short has none."""
+    value = row.get(column)
+    if value is None:
+        message = f"{column} is missing: the line has {count_noun(len(row), 'cell')}"
+        raise ValueError(message)
+    return value.strip()
+
+
+def read_number(row: Mapping[str, str], column: str) -> float:
+    text = read_text(row, column)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        message = f"{column} is {text!r}, not a finite number"
+        raise ValueError(message)
+    return value
+
+
+def read_positive(row: Mapping[str, str], column: str) -> float:
+    value = read_number(row, column)
+    if value <= 0:
+        message = f"{column} is {row[column]!r}, not positive"
+        raise ValueError(message)
+    return value
+
+
+def read_whole(row: Mapping[str, str], column: str, *, most: int = MOST_GPUS) -> int:
+    value = read_positive(row, column)
+    if value != int(value) or value > most:
+        message = f"{column} is {row[column]!r}, not a whole number up to {most}"
+        raise ValueError(message)
+    return int(value)
+
+
+def read_instant(column: str, text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{column} is {text!r}, not an ISO date"
+        raise ValueError(message) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

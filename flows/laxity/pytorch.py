@@ -29,12 +29,12 @@ class Distributed:
         self._training = training
         self._ddp_options = ddp_options
         self._current: torch.nn.Module = module
-        training.when_formed(self._form)
+        training.when_formed(self._form_group)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         return self._current(*inputs, **named)
 
-    def _form(self) -> None:
+    def _form_group(self) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
         self._current = self.module

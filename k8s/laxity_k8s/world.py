@@ -109,7 +109,7 @@ class LiveCluster:
 
     def observe(self) -> ClusterState:
         with self._looking:
-            return self._observe()
+            return self._observe_state()
 
     def reject(self, job_id: str, problem: str) -> None:
         self._snapshot.reject(job_id, problem)
@@ -130,7 +130,7 @@ class LiveCluster:
     def carry_out(self, plan: Plan) -> None:
         """Send all patches, in the order that frees GPUs first; what is refused is decided anew."""
         with self._looking:
-            state = self._state or self._observe()
+            state = self._state or self._observe_state()
             if self._sender.unsure:
                 message = "patches may have landed whose answers were lost: nothing is done unseen"
                 raise ApiError(message)
@@ -322,12 +322,12 @@ class LiveCluster:
             self._mirror.put_object("jobs", job)
         self._sender.unsure = False
 
-    def _observe(self) -> ClusterState:
+    def _observe_state(self) -> ClusterState:
         self.api.settle()
         if self._sender.unsure:
             with suppress(ApiError):  # who cannot look does not act
                 self._list_jobs()
-        self.stale_reason = self._resync()
+        self.stale_reason = self._resync_mirror()
         with self._mirror.take_dirty() as (touched, nodes):
             now = time.time()
             self._drop_forged(touched)
@@ -340,7 +340,7 @@ class LiveCluster:
             self._snapshot.untold.clear()
         return state
 
-    def _resync(self) -> str:
+    def _resync_mirror(self) -> str:
         """Why what is seen may be of several moments; "" if it is of one, if need be listed anew."""
         if self._mirror.torn and not self._mirror.cut:
             try:

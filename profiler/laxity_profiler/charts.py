@@ -22,7 +22,7 @@ Rows = Sequence[tuple[int, float, float, float]]  # workers, P10, P50, P90 in se
 
 def calibration_chart(curves: Mapping[str, Sequence[CalibrationPoint]]) -> "Figure":
     """Measured against nominal coverage, with 95 % intervals; the diagonal is what is wanted."""
-    figure, axes = _figure()
+    figure, axes = _new_figure()
     axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, linestyle="--", label="calibrated")
     for series, (name, points) in enumerate(sorted(curves.items())):
         if not points:
@@ -53,7 +53,7 @@ def calibration_chart(curves: Mapping[str, Sequence[CalibrationPoint]]) -> "Figu
 
 def scatter_chart(outcomes: Sequence[PredictionOutcome]) -> "Figure":
     """Predicted (P50) against actual seconds, both logarithmic, by model."""
-    figure, axes = _figure()
+    figure, axes = _new_figure()
     recent = [row for row in outcomes if row.predicted_s > 0.0 and row.actual_s > 0.0][
         -MOST_POINTS:
     ]
@@ -72,7 +72,7 @@ def scatter_chart(outcomes: Sequence[PredictionOutcome]) -> "Figure":
             label=model[:40] if series < MOST_NAMED else None,
         )
     if recent:
-        _diagonal(axes, recent)
+        _draw_diagonal(axes, recent)
         axes.legend(loc="upper left", frameon=False, fontsize=8)
     axes.set_xlabel("actual seconds")
     axes.set_ylabel("predicted seconds (P50)")
@@ -84,7 +84,7 @@ def curve_chart(
     title: str, curves: Mapping[str, Rows], measured: Sequence[tuple[int, float]] = ()
 ) -> "Figure":
     """Epoch time over workers: P50 with the band from P10 to P90, and what was measured."""
-    figure, axes = _figure()
+    figure, axes = _new_figure()
     for series, (name, rows) in enumerate(curves.items()):
         widths = [row[0] for row in rows]
         colour = COLOURS[series % len(COLOURS)]
@@ -106,7 +106,7 @@ def curve_chart(
     return figure
 
 
-def _figure() -> "tuple[Figure, Axes]":
+def _new_figure() -> "tuple[Figure, Axes]":
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -118,7 +118,7 @@ def _figure() -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def _diagonal(axes: "Axes", rows: Sequence[PredictionOutcome]) -> None:
+def _draw_diagonal(axes: "Axes", rows: Sequence[PredictionOutcome]) -> None:
     seconds = [value for row in rows for value in (row.predicted_s, row.actual_s)]
     low, high = (
         10 ** (math.log10(edge) + step)

@@ -22,17 +22,17 @@ def model_key(namespace: str, model: str) -> str:
 
 def model_of(key: str) -> str:
     """The model as its user writes it."""
-    return key if key.startswith(SHARED) else _parts(key)[1]
+    return key if key.startswith(SHARED) else _split_key(key)[1]
 
 
 def pool_of(key: str) -> str:
     """What the keys of all histories begin with that may teach one another: "" for `default`."""
     if key.startswith(SHARED):
         return SHARED
-    namespace, _ = _parts(key)
+    namespace, _ = _split_key(key)
     return "" if namespace == DEFAULT else f"{namespace}{APART}"
 
 
-def _parts(key: str) -> tuple[str, str]:
+def _split_key(key: str) -> tuple[str, str]:
     namespace, apart, model = key.partition(APART)
     return (namespace, model) if apart else (DEFAULT, key)

@@ -127,7 +127,7 @@ def test_a_run_cancelled_while_it_trains_ends_cancelled_and_not_crashed(
         PoolRun(uuid.UUID(str(flow_run.id))).becomes("CANCELLING")
         return EXIT_STOPPED
 
-    monkeypatch.setattr(pod_run, "_train", stopped_by_a_cancellation)
+    monkeypatch.setattr(pod_run, "_train_call", stopped_by_a_cancellation)
     declared: Any = poolflows.pooled
 
     @flow

@@ -13,13 +13,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> tuple[Json, Json]
     parser = argparse.ArgumentParser(
         description="A flow of the laxity demo; it also runs by itself."
     )
-    parser.add_argument("--options", type=_json, default={}, help="JSON for with_qos")
-    parser.add_argument("--parameters", type=_json, default={}, help="JSON for the flow")
+    parser.add_argument("--options", type=_parse_json, default={}, help="JSON for with_qos")
+    parser.add_argument("--parameters", type=_parse_json, default={}, help="JSON for the flow")
     options = parser.parse_args(arguments)
     return options.options, options.parameters
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     value = json.loads(text)
     if not isinstance(value, dict):
         message = f"{text} is no JSON object"

@@ -39,7 +39,7 @@ class Screen:
     def __enter__(self) -> Self:
         if self.console.is_terminal:
             self._live = Live(
-                self._picture(), console=self.console, auto_refresh=False, transient=True
+                self._draw_picture(), console=self.console, auto_refresh=False, transient=True
             )
             self._live.start()
         return self
@@ -72,14 +72,14 @@ class Screen:
         with self._lock:
             self._jobs = jobs
             if self._live is not None:
-                self._live.update(self._picture(), refresh=True)
+                self._live.update(self._draw_picture(), refresh=True)
                 return
         now = time.monotonic()
         if now - self._summed_up_at >= SUM_UP_S and jobs:
             self._summed_up_at = now
             self.say(summary(jobs.values()), style="dim")
 
-    def _picture(self) -> Group:
+    def _draw_picture(self) -> Group:
         elapsed = format_seconds(time.monotonic() - self.began)
         title = Text(f"laxity demo  {elapsed}  {self.act}", style="bold")
         table = job_table(sorted(self._jobs.values(), key=rank), now=time.time())

@@ -82,29 +82,31 @@ def cast_for(passes: int, epoch_s: float, servers_s: float) -> Cast:
     jobs train the longer the slower the machine starts anything: its servers took `servers_s`.
     """
     more = math.ceil(servers_s / epoch_s)
-    late = _denoise("weekend-art", 5, passes, epoch_s, "soft: never refused, told early")
+    late = _denoise_part("weekend-art", 5, passes, epoch_s, "soft: never refused, told early")
     guessed_s = 1.5 * epoch_s
     return Cast(
-        probe=_digits("probe", 4, (1,), passes, "makes its model known"),
-        overnight=_denoise(
+        probe=_digits_part("probe", 4, (1,), passes, "makes its model known"),
+        overnight=_denoise_part(
             "overnight", 20 + more, passes, guessed_s, "best effort: makes room, resumes"
         ),
-        sweep=_denoise("sweep", 18 + more, passes, guessed_s, "best effort: makes room, resumes"),
-        steady=_digits("weekly-report", 40, (1, 2), passes, "promised, amended, grown for it"),
-        moonshot=_digits("moonshot", 200, (1, 2), passes, "refused, and left at that"),
-        rush=_digits("rush", 8, (1,), passes, "refused; its counter-offer is kept"),
-        urgent=_digits("urgent", 6, (1,), passes, "promised beside two others"),
+        sweep=_denoise_part(
+            "sweep", 18 + more, passes, guessed_s, "best effort: makes room, resumes"
+        ),
+        steady=_digits_part("weekly-report", 40, (1, 2), passes, "promised, amended, grown for it"),
+        moonshot=_digits_part("moonshot", 200, (1, 2), passes, "refused, and left at that"),
+        rush=_digits_part("rush", 8, (1,), passes, "refused; its counter-offer is kept"),
+        urgent=_digits_part("urgent", 6, (1,), passes, "promised beside two others"),
         late=replace(late, options={**late.options, "service_class": "soft"}),
     )
 
 
-def _digits(name: str, epochs: int, workers: tuple[int, ...], passes: int, shows: str) -> Part:
+def _digits_part(name: str, epochs: int, workers: tuple[int, ...], passes: int, shows: str) -> Part:
     """A network that reads digits; its model is known once the probe has run."""
     options = {"model": "demo-digits", "epochs": epochs, "workers": list(workers)}
     return Part(name, DIGITS, {**options, "deadline": None}, {"passes": passes}, shows)
 
 
-def _denoise(name: str, epochs: int, passes: int, epoch_s: float, shows: str) -> Part:
+def _denoise_part(name: str, epochs: int, passes: int, epoch_s: float, shows: str) -> Part:
     """A network that cleans digits; nobody has trained it before, its user guesses `epoch_s`."""
     options = {"model": "demo-denoiser", "epochs": epochs, "workers": [1]}
     guessed = {"epoch_estimate": f"{epoch_s:.1f}s"}

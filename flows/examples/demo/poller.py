@@ -34,7 +34,7 @@ class JobPoller:
     _broken: Exception | None = None
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._poll_jobs, name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -54,11 +54,11 @@ class JobPoller:
                     raise StoryError(f"{what}: not within {limit_s:.0f} s")
                 self._news.wait(left_s)
 
-    def _work(self) -> None:
+    def _poll_jobs(self) -> None:
         while not self._stop.is_set():
             try:
                 self.check()
-                self._look()
+                self._look_once()
             except ServiceAwayError:
                 pass  # it is asked again; `check` says if it has died
             except Exception as error:  # noqa: BLE001 - whoever waits is told
@@ -68,7 +68,7 @@ class JobPoller:
                 return
             self._stop.wait(LOOK_S)
 
-    def _look(self) -> None:
+    def _look_once(self) -> None:
         jobs = {job.id: job for job in self.client.jobs()}
         with self._news:
             before, self.jobs = self.jobs, jobs

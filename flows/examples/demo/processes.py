@@ -76,11 +76,11 @@ def stop_marked(folder: Path, *, grace_s: float = GRACE_S) -> int:
     """End every process that carries this home: SIGTERM, then SIGKILL. How many there were."""
     pids = pids_with_home(folder)
     for number in pids:
-        _signal(number, signal.SIGTERM)
-    if not _until(lambda: not pids_with_home(folder), grace_s):
+        _signal_process(number, signal.SIGTERM)
+    if not _wait_until(lambda: not pids_with_home(folder), grace_s):
         for number in pids_with_home(folder):
-            _signal(number, signal.SIGKILL)
-        _until(lambda: not pids_with_home(folder), grace_s)
+            _signal_process(number, signal.SIGKILL)
+        _wait_until(lambda: not pids_with_home(folder), grace_s)
     return len(pids)
 
 
@@ -100,19 +100,19 @@ def _stop_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
             process.terminate()
-    _until(lambda: all(process.poll() is not None for process in processes), CHILD_GRACE_S)
+    _wait_until(lambda: all(process.poll() is not None for process in processes), CHILD_GRACE_S)
     for process in processes:
         if process.poll() is None:
             process.kill()
         process.wait()
 
 
-def _signal(number: int, what: signal.Signals) -> None:
+def _signal_process(number: int, what: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(number, what)
 
 
-def _until(done: Callable[[], bool], limit_s: float) -> bool:
+def _wait_until(done: Callable[[], bool], limit_s: float) -> bool:
     """Whether it became true in time."""
     give_up_at = time.monotonic() + limit_s
     while not done():

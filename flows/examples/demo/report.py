@@ -83,7 +83,7 @@ def report_of(ended: Sequence[Ended], *, wall_s: float, refused: int, offer_acce
         "counter_offer_kept": any(
             row.job.id == offer_accepted and row.job.kept is True for row in promised
         ),
-        "jobs": [_row(row) for row in ended],
+        "jobs": [_row_json(row) for row in ended],
     }
 
 
@@ -109,7 +109,7 @@ def print_report(console: Console, ended: Sequence[Ended], *, folder: Path) -> N
         table.add_column(name, no_wrap=True, justify="right")
     table.add_column("OUTCOME", no_wrap=True)
     for row in ended:
-        table.add_row(*_cells(row))
+        table.add_row(*_row_cells(row))
     mlflow = f".venv/bin/mlflow ui --backend-store-uri sqlite:///{folder / 'mlflow.db'}"
     waited = max(
         (row.waited_s for row in ended if row.job.service_class == "best_effort"), default=0.0
@@ -126,7 +126,7 @@ def print_report(console: Console, ended: Sequence[Ended], *, folder: Path) -> N
     console.print(Group(Text(), table, hints))
 
 
-def _row(row: Ended) -> Json:
+def _row_json(row: Ended) -> Json:
     job = row.job
     return {
         "id": job.id,
@@ -143,7 +143,7 @@ def _row(row: Ended) -> Json:
     }
 
 
-def _cells(row: Ended) -> list[Text]:
+def _row_cells(row: Ended) -> list[Text]:
     job = row.job
     ended_at = job.finished_at or job.submitted_at or 0.0
     early = (job.promised_p90_at or 0.0) - ended_at

@@ -64,51 +64,51 @@ class Story:
         answer = self.client.whatif(self.cast.steady.due(600.0).manifest())
         code = answer.get("reason_code")
         self.screen.say(f"whatif {self.cast.steady.name}: {answer.get('verdict')} [{code}]")
-        self._expect(code == "unknown_model_needs_profiling", "an unknown model is refused")
+        self._expect_change(code == "unknown_model_needs_profiling", "an unknown model is refused")
         for part in (probe, self.cast.overnight, self.cast.sweep):
-            self._start(part)
-        self._until("its end", probe, lambda job: job.state == "finished", LONG_S)
+            self._start_flow(part)
+        self._await_job("its end", probe, lambda job: job.state == "finished", LONG_S)
 
     def promise(self) -> None:
         """So late that one worker is enough: it starts narrow."""
         part = self.cast.steady.due(2.6 * self._soonest_s(self.cast.steady))
-        self._start(part)
-        self._until("a promise", part, lambda job: job.verdict == "promised", SOON_S)
-        self._until("an epoch", part, lambda job: job.epochs_done >= 1, LONG_S)
+        self._start_flow(part)
+        self._await_job("a promise", part, lambda job: job.verdict == "promised", SOON_S)
+        self._await_job("an epoch", part, lambda job: job.epochs_done >= 1, LONG_S)
 
     def refuse(self) -> None:
         part = self.cast.rush.due(0.4 * self._soonest_s(self.cast.rush))
         moonshot = self.cast.moonshot.due(20.0)
-        self._start(part)
-        self._start(moonshot)
-        self._until("a refusal", part, lambda job: job.state == "refused", SOON_S)
+        self._start_flow(part)
+        self._start_flow(moonshot)
+        self._await_job("a refusal", part, lambda job: job.state == "refused", SOON_S)
         for number, offer in enumerate(self.watch.jobs[part.id].offers, start=1):
             self.screen.say(f"  offer {number}: {offer_words(offer, time.time())}")
-        self._accept(part)
-        self._until("its start", part, lambda job: job.workers > 0, LONG_S)
+        self._accept_offer(part)
+        self._await_job("its start", part, lambda job: job.workers > 0, LONG_S)
 
     def grow(self) -> None:
         """Ask for the running job's end sooner than its present width allows."""
         steady = self.cast.steady
-        self._until("it runs on one worker", steady, lambda job: job.formed == 1, LONG_S)
+        self._await_job("it runs on one worker", steady, lambda job: job.formed == 1, LONG_S)
         for share in (0.7, 0.8, 0.9):
             job = self.client.job(steady.id)
             left_s = (job.p90_at or time.time()) - time.time()
             wished = f"{time.time() + share * left_s - (job.submitted_at or 0.0):.1f}s"
             if self.amend_promise(job, wished):
                 break
-        self._until("it trains on two workers", steady, lambda job: job.formed == 2, LONG_S)
+        self._await_job("it trains on two workers", steady, lambda job: job.formed == 2, LONG_S)
         self.watch.until("a best-effort job makes room", self.has_made_room, limit_s=LONG_S)
 
     def urge(self) -> None:
         part = self.cast.urgent.due(1.2 * self._soonest_s(self.cast.urgent) + 2.0)
-        self._start(part)
-        self._until("a promise", part, lambda job: job.verdict == "promised", SOON_S)
+        self._start_flow(part)
+        self._await_job("a promise", part, lambda job: job.verdict == "promised", SOON_S)
 
     def soft(self) -> None:
         late = self.cast.late.due(3 * self.epoch_s)
-        self._start(late)
-        self._until("a forecast", late, lambda job: job.verdict == "forecast", SOON_S)
+        self._start_flow(late)
+        self._await_job("a forecast", late, lambda job: job.verdict == "forecast", SOON_S)
 
     def end(self) -> None:
         def over(jobs: Jobs) -> bool:
@@ -121,7 +121,7 @@ class Story:
             with suppress(subprocess.TimeoutExpired):
                 self.processes.running[part.name].wait(30.0)
         is_kept = self.watch.jobs[self.offer_accepted].kept if self.offer_accepted else None
-        self._expect(is_kept, "the counter-offer that was taken is kept")
+        self._expect_change(is_kept, "the counter-offer that was taken is kept")
 
     # --- what the acts are made of ---
 
@@ -130,7 +130,7 @@ class Story:
         best_effort = (self.cast.overnight.id, self.cast.sweep.id)
         return any(name in jobs and jobs[name].preemptions for name in best_effort)
 
-    def _start(self, part: Part) -> None:
+    def _start_flow(self, part: Part) -> None:
         """Run the flow, as anybody would, in a process of its own."""
         self.parts = [*[other for other in self.parts if other.name != part.name], part]
         self.screen.labels[part.id] = part.name
@@ -139,7 +139,9 @@ class Story:
         deadline_text = f"deadline {due} from submission" if due else "no deadline"
         self.screen.say(f"python {part.script().name}   # {part.name}: {deadline_text}")
 
-    def _until(self, what: str, part: Part, so: Callable[[JobView], bool], limit_s: float) -> None:
+    def _await_job(
+        self, what: str, part: Part, so: Callable[[JobView], bool], limit_s: float
+    ) -> None:
         """Wait for something about one job; StoryError with its flow's last words if in vain."""
         try:
             self.watch.until(
@@ -168,17 +170,17 @@ class Story:
         self.screen.say(f"whatif {part.name}: promised from {format_seconds(soonest_s)} on")
         return soonest_s
 
-    def _accept(self, part: Part) -> None:
+    def _accept_offer(self, part: Part) -> None:
         """Take the offered deadline. It was checked, not held: a newer offer may be needed."""
         for _ in range(3):
             offers = self.watch.jobs[part.id].offers
             number = next((n for n, offer in enumerate(offers, 1) if offer.kind == "deadline"), 0)
-            self._expect(number, "a later deadline is offered")
+            self._expect_change(number, "a later deadline is offered")
             self.screen.say(f"laxity accept {part.name} {number}")
             job = self.client.accept(part.id, number)
             if job.verdict == "promised":
                 break
-        self._until("a promise", part, lambda job: job.verdict == "promised", SOON_S)
+        self._await_job("a promise", part, lambda job: job.verdict == "promised", SOON_S)
         self.offer_accepted = part.id
         self._follow_again(part)
 
@@ -202,7 +204,7 @@ class Story:
         self.screen.say(f"laxity amend --deadline {deadline}: {'promised' if moved else 'refused'}")
         return moved
 
-    def _expect(self, so: object, what: str) -> None:
+    def _expect_change(self, so: object, what: str) -> None:
         if not so:
             raise StoryError(f"{what}: it does not")
 

@@ -71,7 +71,7 @@ class Stage:
         waits: dict[str, Callable[[], bool]] = {
             "mlflow": self._tables_made,
             "service": lambda: "service" in self.processes.running and self.client.alive(),
-            "prefect": lambda: _answers(f"{self.prefect_url}/health"),
+            "prefect": lambda: _is_answering(f"{self.prefect_url}/health"),
         }
         began = time.monotonic()
         shown: set[str] = set()
@@ -189,7 +189,7 @@ def free_ports(number: int) -> list[int]:
     return ports
 
 
-def _answers(url: str) -> bool:
+def _is_answering(url: str) -> bool:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=2.0) as answer:

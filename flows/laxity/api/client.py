@@ -49,12 +49,12 @@ def address(url: str | None = None, token: str | None = None) -> tuple[str, str]
         return url, token
     written = _service_json()
     own = str(written.get("url") or "")
-    if url and not (own and _place(url) == _place(own)):
+    if url and not (own and _comparable_address(url) == _comparable_address(own)):
         return url, token or ""
     return own or DEFAULT_URL, str(written.get("token") or "") if token is None else token
 
 
-def _place(url: str) -> tuple[str, str | None, int | None]:
+def _comparable_address(url: str) -> tuple[str, str | None, int | None]:
     """An address to compare: all names of this machine's loopback are one."""
     try:
         parts = urlsplit(url)
@@ -66,7 +66,7 @@ def _place(url: str) -> tuple[str, str | None, int | None]:
 
 def is_loopback(url: str) -> bool:
     """Whether this is an address of this machine."""
-    return _place(url)[1] == "localhost"
+    return _comparable_address(url)[1] == "localhost"
 
 
 class Client:
@@ -97,41 +97,43 @@ class Client:
 
         A manifest without a key gets a random one, so that a lost answer may be asked for again.
         """
-        return job_view(self._post("/v1/jobs", with_idempotency_key(manifest)))
+        return job_view(self._post_json("/v1/jobs", with_idempotency_key(manifest)))
 
     def job(self, job_id: str, *, wait_s: float = 0.0, seen: str | float | None = None) -> JobView:
         """One job; with `wait_s`, as soon as its revision is not `seen`, or after that time."""
         query = {"wait_s": wait_s or None, "seen": seen}
-        return job_view(self._send("GET", _path(job_id), query=query, answer_s=wait_s))
+        return job_view(self._send_request("GET", _job_path(job_id), query=query, answer_s=wait_s))
 
     def jobs(self, namespace: str | None = None) -> list[JobView]:
-        answer = self._send("GET", "/v1/jobs", query={"namespace": namespace})
+        answer = self._send_request("GET", "/v1/jobs", query={"namespace": namespace})
         return [job_view(row) for row in answer["jobs"]]
 
     def cancel(self, job_id: str) -> str:
         """Stop the job and forget its claim. Its state before: an ended job stays as it is."""
-        return str((self._send("DELETE", _path(job_id)) or {}).get("state", ""))
+        return str((self._send_request("DELETE", _job_path(job_id)) or {}).get("state", ""))
 
     def amend(self, job_id: str, deadline: str) -> JobView:
         """Ask for another deadline: a new verdict; the old promise stands if it is refused."""
-        return job_view(self._post(_path(job_id, "amend"), {"deadline": deadline}))
+        return job_view(self._post_json(_job_path(job_id, "amend"), {"deadline": deadline}))
 
     def accept(self, job_id: str, offer: int = 1) -> JobView:
         """Take counter-offer number `offer`, counted from 1: the job asks again with it."""
         body = {"offer": offer}
-        return job_view(self._post(_path(job_id, "accept"), body, repeatable=False))
+        return job_view(self._post_json(_job_path(job_id, "accept"), body, repeatable=False))
 
     def explain(self, job_id: str) -> Json:
         """The chain of decisions with reasons, who holds what it waits for, its expected start."""
-        return dict(self._send("GET", _path(job_id, "explain")))
+        return dict(self._send_request("GET", _job_path(job_id, "explain")))
 
     def whatif(self, manifest: Mapping[str, Any]) -> Json:
         """The verdict that this Job would get now, its offers, and what it would do to others."""
-        return dict(self._post("/v1/whatif", dict(manifest)))
+        return dict(self._post_json("/v1/whatif", dict(manifest)))
 
     def logs(self, job_id: str, *, index: int = 0, tail: int | None = None) -> str:
         """What a worker has written, from its end if `tail` lines are asked for."""
-        answer = self._send("GET", _path(job_id, "logs"), query={"index": index, "tail": tail})
+        answer = self._send_request(
+            "GET", _job_path(job_id, "logs"), query={"index": index, "tail": tail}
+        )
         return str(answer.get("text", "")) if isinstance(answer, dict) else str(answer or "")
 
     def signal(
@@ -155,7 +157,7 @@ class Client:
             "reports": list(reports),
             "wait_s": wait_s,
         }
-        return dict(self._post(_path(job_id, "signal"), body, answer_s=wait_s))
+        return dict(self._post_json(_job_path(job_id, "signal"), body, answer_s=wait_s))
 
     def release(self, job_id: str | None = None) -> Json:
         """Pin this running job: it is counted, and never resized or stopped any more.
@@ -163,19 +165,21 @@ class Client:
         Without one, let all Jobs go: laxity's label and annotations are dropped. How many there were,
         and which of them stay suspended.
         """
-        return dict(self._post("/v1/release" if job_id is None else _path(job_id, "release"), {}))
+        return dict(
+            self._post_json("/v1/release" if job_id is None else _job_path(job_id, "release"), {})
+        )
 
     def take_back(self, job_id: str) -> Json:
         """Remove the pin of a job, whoever set it."""
-        return dict(self._send("DELETE", _path(job_id, "release")))
+        return dict(self._send_request("DELETE", _job_path(job_id, "release")))
 
     def cluster(self) -> Json:
-        return dict(self._send("GET", "/v1/cluster"))
+        return dict(self._send_request("GET", "/v1/cluster"))
 
     def decisions(self, job_id: str | None = None, *, limit: int | None = None) -> list[Json]:
         """The latest decisions, of one job or of all."""
         job = None if job_id is None else full_id(job_id)
-        answer = self._send("GET", "/v1/decisions", query={"job": job, "limit": limit})
+        answer = self._send_request("GET", "/v1/decisions", query={"job": job, "limit": limit})
         return list(answer["decisions"])
 
     def alive(self) -> bool:
@@ -186,13 +190,13 @@ class Client:
             return False
         return True
 
-    def _post(
+    def _post_json(
         self, path: str, body: Mapping[str, Any], *, repeatable: bool = True, answer_s: float = 0.0
     ) -> Any:
         request = Request("POST", path, body=body, repeatable=repeatable, answer_s=answer_s)
         return self._transport.send(request)
 
-    def _send(
+    def _send_request(
         self,
         method: str,
         path: str,
@@ -211,7 +215,7 @@ def with_idempotency_key(manifest: Mapping[str, Any]) -> Json:
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _path(job_id: str, verb: str = "") -> str:
+def _job_path(job_id: str, verb: str = "") -> str:
     return f"/v1/jobs/{full_id(job_id)}" + (f"/{verb}" if verb else "")
 
 

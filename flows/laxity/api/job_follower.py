@@ -80,9 +80,9 @@ class JobFollower:
             except ServiceError as error:
                 if not is_transient(error) or self.clock() >= give_up_at:
                     raise
-                self._wait(error)
+                self._wait_after(error)
             if self.watcher.should_cancel():
-                job = JobView(id=_id(manifest), state="cancelled")
+                job = JobView(id=_manifest_id(manifest), state="cancelled")
                 with suppress(ServiceError):  # it may exist: perhaps only the answer was lost
                     self.client.cancel(job.id)
                 raise TrainingCancelled(job)
@@ -97,9 +97,9 @@ class JobFollower:
             self.watcher.on_change(job)
             if job.state in TERMINAL_STATES:
                 return job
-            job = self._next(job, until)
+            job = self._next_view(job, until)
 
-    def _next(self, job: JobView, until: float) -> JobView:
+    def _next_view(self, job: JobView, until: float) -> JobView:
         """The next answer, however long the service is away; the job is cancelled when asked for."""
         missing = 0
         while True:
@@ -117,7 +117,7 @@ class JobFollower:
                     raise TrainingFailed(job, "the Job was deleted") from error
                 if not missing and not is_transient(error):
                     raise
-                self._wait(error)
+                self._wait_after(error)
 
     def cancel(self, job_id: str) -> None:
         """Cancel the job, also if the service is away for a while; a job that is gone is fine."""
@@ -130,11 +130,11 @@ class JobFollower:
                     return
                 if not is_transient(error) or self.clock() >= give_up_at:
                     raise
-                self._wait(error)
+                self._wait_after(error)
             else:
                 return
 
-    def _wait(self, error: ServiceError) -> None:
+    def _wait_after(self, error: ServiceError) -> None:
         self.watcher.on_unavailable(str(error))
         if not isinstance(error, ServiceAwayError):  # for that one the client itself has waited
             self.sleep(PAUSE_S)
@@ -150,6 +150,6 @@ def is_transient(error: ServiceError) -> bool:
     return isinstance(error, ServiceAwayError) or error.status in _LATER
 
 
-def _id(manifest: Mapping[str, Any]) -> str:
+def _manifest_id(manifest: Mapping[str, Any]) -> str:
     metadata = manifest.get("metadata") or {}
     return f"{metadata.get('namespace', 'default')}/{metadata.get('name')}"

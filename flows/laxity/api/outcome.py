@@ -106,10 +106,10 @@ def ending(job: JobView) -> str:
     if job.state not in ENDED:
         return ""
     promise = "; it was promised" if job.verdict == "promised" else ""
-    return f"{_end(job)}{promise}"
+    return f"{_end_text(job)}{promise}"
 
 
-def _end(job: JobView) -> str:
+def _end_text(job: JobView) -> str:
     if job.state != "finished":
         return f"{job.state} after {job.epochs_done} of {job.epochs} epochs"
     if job.kept is None or job.finished_at is None or job.deadline_at is None:
@@ -156,7 +156,7 @@ def story(job: JobView) -> str:
     ]
     table = [f"| {name} | {markdown(value)} |" for name, value in rows if value]
     table += [f"| MLflow page | <{job.run_url}> |"] if job.run_url else []
-    lines = [f"# {job.id}: {standing(job)}", "", _because(job), "", "| | |", "|---|---|", *table]
+    lines = [f"# {job.id}: {standing(job)}", "", _cause_text(job), "", "| | |", "|---|---|", *table]
     if job.offers and job.state == "refused":
         offers = [f"{n}. {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
         lines += ["", "Instead this would do:", "", *offers, ""]
@@ -212,7 +212,7 @@ def instant(at: float | None) -> str:
     return "never" if calendar_instant(at) is None else format_rfc3339(round(at))
 
 
-def _because(job: JobView) -> str:
+def _cause_text(job: JobView) -> str:
     """Why it stands so: after the end how it ended, not why it was admitted once."""
     if job.state == "finished":
         return standing_text(job)

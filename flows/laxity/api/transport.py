@@ -94,9 +94,9 @@ class Transport:
         give_up_at = self.clock() + self.patience_s
         for failures in count(1):
             try:
-                return self._once(request)
+                return self._send_once(request)
             except _UnsentError as error:
-                away = ServiceAwayError(self._absent(error))
+                away = ServiceAwayError(self._absence_text(error))
                 away.__cause__ = error
             except ServiceAwayError as error:
                 if not request.repeatable:
@@ -108,22 +108,22 @@ class Transport:
             self.sleep(pause_s)
         raise AssertionError  # the pauses never end
 
-    def _once(self, request: Request) -> Any:
-        connection = self._connection(request.answer_s)
+    def _send_once(self, request: Request) -> Any:
+        connection = self._new_connection(request.answer_s)
         try:
             try:
                 connection.connect()
             except OSError as error:
                 raise _UnsentError(str(error)) from error
-            return self._exchange(connection, request)
+            return self._exchange_messages(connection, request)
         except (OSError, HTTPException) as error:
             if isinstance(error, ServiceAwayError | _UnsentError):
                 raise
-            raise ServiceAwayError(self._absent(error)) from error
+            raise ServiceAwayError(self._absence_text(error)) from error
         finally:
             connection.close()
 
-    def _exchange(self, connection: HTTPConnection, request: Request) -> Any:
+    def _exchange_messages(self, connection: HTTPConnection, request: Request) -> Any:
         headers = {"Accept": "application/json"}
         if token := self.token():
             headers["Authorization"] = f"Bearer {token}"
@@ -144,12 +144,12 @@ class Transport:
             raise answer_error(answer.status, answer.reason, content, self.url)
         return parse_body(content, answer.getheader("Content-Type") or "")
 
-    def _connection(self, answer_s: float) -> HTTPConnection:
-        scheme, host, port = _place(self.url)
+    def _new_connection(self, answer_s: float) -> HTTPConnection:
+        scheme, host, port = _split_address(self.url)
         kind = HTTPSConnection if scheme == "https" else HTTPConnection
         return kind(host, port, timeout=self.timeout_s + answer_s)
 
-    def _absent(self, why: object) -> str:
+    def _absence_text(self, why: object) -> str:
         return f"no laxity service answers at {self.url} ({why}); start one with: laxity up"
 
 
@@ -157,7 +157,7 @@ class _UnsentError(OSError):
     """No connection: the request cannot have reached the service."""
 
 
-def _place(url: str) -> tuple[str, str, int | None]:
+def _split_address(url: str) -> tuple[str, str, int | None]:
     """Scheme, host and port of an address; ServiceError if it is none."""
     try:
         parts = urlsplit(url)

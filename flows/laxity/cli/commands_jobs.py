@@ -108,7 +108,7 @@ def submit(
     )  # fmt: skip
     code = OK
     for manifest in manifests:
-        job = _verdict(client, client.submit(manifest).id)
+        job = _await_verdict(client, client.submit(manifest).id)
         job = follow_until(client, job, timeout_s) if follow else job
         print_job(job, as_json=as_json)
         report(job)
@@ -128,7 +128,7 @@ def accept(
     from laxity.cli.render.job_panel import print_job
 
     client = Client(patience_s=5.0)
-    view = _verdict(client, with_job(client, job, lambda name: client.accept(name, offer)).id)
+    view = _await_verdict(client, with_job(client, job, lambda name: client.accept(name, offer)).id)
     print_job(view, as_json=as_json)
     raise typer.Exit(_exit_code(view))
 
@@ -219,7 +219,7 @@ def _all_released(answer: Mapping[str, Any]) -> str:
     return "\n".join([f"{message}; {stay}", *(f"  {name}" for name in names)])
 
 
-def _verdict(client: "Client", job_id: str) -> "JobView":
+def _await_verdict(client: "Client", job_id: str) -> "JobView":
     """The job as soon as it has a verdict or an end, or as it is after a few seconds."""
     until = time.monotonic() + VERDICT_WAIT_S
     job = client.job(job_id)

@@ -51,7 +51,7 @@ def run(app: Callable[[], object]) -> NoReturn:
     try:
         app()
     except CommandError as error:
-        _say(str(error))
+        _print_error(str(error))
         sys.exit(error.code)
     except KeyboardInterrupt:
         with suppress(ValueError):  # another thread may not say so
@@ -61,18 +61,18 @@ def run(app: Callable[[], object]) -> NoReturn:
         message = advice(error)
         if message is None:
             raise
-        _say(message)
+        _print_error(message)
         sys.exit(FAILED)
     except Exception as error:
         code = _service_code(error)
         if code is not None:
-            _say(str(error))
+            _print_error(str(error))
             sys.exit(code)
         if not isinstance(error, OSError):
             raise
         if error.filename is None and error.errno not in _OUTPUT_ERRORS:
             raise
-        _say(f"{error.filename or 'what is printed cannot be written'}: {error.strerror}")
+        _print_error(f"{error.filename or 'what is printed cannot be written'}: {error.strerror}")
         sys.exit(FAILED)
     sys.exit(OK)
 
@@ -92,7 +92,7 @@ def _service_code(error: Exception) -> int | None:
     return USAGE if error.status in _USAGE_STATUS else FAILED
 
 
-def _say(message: str) -> None:
+def _print_error(message: str) -> None:
     typer.secho("error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
     typer.echo(message, err=True)
     if os.environ.get("GITHUB_ACTIONS") == "true":

@@ -27,12 +27,14 @@ def load_declared(source: str) -> tuple[Callable[..., Any], Any]:
     target: Any = module
     for part in path.split("."):
         if not hasattr(target, part):
-            message = f"there is no {path} in {place}{_has(module)}"
+            message = f"there is no {path} in {place}{_functions_text(module)}"
             raise CommandError(message, code=USAGE)
         target = getattr(target, part)
     function = getattr(target, "function", target)
     if not callable(function) or not hasattr(function, "__name__"):
-        message = f"{source} is of type {type(target).__name__}, not a function{_has(module)}"
+        message = (
+            f"{source} is of type {type(target).__name__}, not a function{_functions_text(module)}"
+        )
         raise CommandError(message, code=USAGE)
     return function, getattr(target, "__laxity__", None)
 
@@ -42,14 +44,14 @@ def import_alone(source: str, place: str) -> ModuleType:
 
     os.environ[ENV_ALONE] = "1"
     try:
-        return _module(place)
+        return _load_module(place)
     except (Exception, SystemExit) as error:
-        raise CommandError(f"{source}: {_problem(error)}", code=USAGE) from error
+        raise CommandError(f"{source}: {_import_problem(error)}", code=USAGE) from error
     finally:
         del os.environ[ENV_ALONE]
 
 
-def _module(name: str) -> ModuleType:
+def _load_module(name: str) -> ModuleType:
     """A module by its file, or by its dotted name as seen from the working folder."""
     path = Path(name)
     if path.suffix == ".py":
@@ -66,23 +68,23 @@ def _module(name: str) -> ModuleType:
     return import_module(name)
 
 
-def _problem(error: BaseException) -> str:
+def _import_problem(error: BaseException) -> str:
     """What went wrong while the user's file was imported; where, if the words do not say it."""
     if isinstance(error, ModuleNotFoundError) and (hint := advice(error)):
         return hint
     if isinstance(error, ImportError | SyntaxError | OSError):
         return str(error)
     if isinstance(error, SystemExit):
-        return f"it ends the program ({error.code}) when it is imported{_line(error)}"
-    return f"{type(error).__name__}: {error}{_line(error)}"
+        return f"it ends the program ({error.code}) when it is imported{_error_line(error)}"
+    return f"{type(error).__name__}: {error}{_error_line(error)}"
 
 
-def _line(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     frames = extract_tb(error.__traceback__)
     return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
-def _has(module: ModuleType) -> str:
+def _functions_text(module: ModuleType) -> str:
     """The functions that could have been meant, if there are any."""
     names = [
         name

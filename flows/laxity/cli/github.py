@@ -33,9 +33,12 @@ def report(job: JobView) -> None:
     """Tell GitHub where a job stands, if this is a step of its Actions."""
     if not is_active():
         return
-    _append(SUMMARY_FILE, f"{story(job)}\n\n")
-    _append(OUTPUT_FILE, "".join(f"{key}={_line(value)}\n" for key, value in _outputs(job).items()))
-    if problem := _problem(job):
+    _append_text(SUMMARY_FILE, f"{story(job)}\n\n")
+    _append_text(
+        OUTPUT_FILE,
+        "".join(f"{key}={_join_lines(value)}\n" for key, value in _step_outputs(job).items()),
+    )
+    if problem := _job_problem(job):
         annotate("error", problem, title=f"laxity: {job.id}")
     elif standing(job) == "late":
         annotate("warning", standing_text(job), title=f"laxity: {job.id}")
@@ -47,7 +50,7 @@ def annotate(level: str, message: str, *, title: str = "laxity") -> None:
     print(f"::{level} title={name}::{escape(message)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _problem(job: JobView) -> str:
+def _job_problem(job: JobView) -> str:
     """What is wrong with a job, for the annotation; empty if nothing is."""
     if job.state == "refused":
         return str(DeadlineRefused(job))
@@ -58,7 +61,7 @@ def _problem(job: JobView) -> str:
     return standing_text(job) if standing(job) == BROKEN else ""
 
 
-def _outputs(job: JobView) -> Mapping[str, str]:
+def _step_outputs(job: JobView) -> Mapping[str, str]:
     """Outputs of the step, by name; docs/ci.md lists them."""
     return {
         "job": job.id,
@@ -74,14 +77,14 @@ def _outputs(job: JobView) -> Mapping[str, str]:
     }
 
 
-def _append(variable: str, text: str) -> None:
+def _append_text(variable: str, text: str) -> None:
     path = os.environ.get(variable)
     if path:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(text)
 
 
-def _line(value: str) -> str:
+def _join_lines(value: str) -> str:
     """A value on one line: a line break would begin another output."""
     return " ".join(value.splitlines())
 

@@ -21,12 +21,14 @@ DEEPEST: Final = 100  # levels; a Job has about ten
 
 def read_jobs(source: str) -> list[Json]:
     """The Jobs of a file (YAML documents, a List, or JSON); CommandError says what is wrong."""
-    text = _text(source)
-    jobs = [job for document in _documents(text, source) for job in _items(document, source)]
+    text = _read_text(source)
+    jobs = [
+        job for document in _parse_documents(text, source) for job in _list_items(document, source)
+    ]
     if not jobs:
         raise CommandError(f"{source}: no Job in it", code=USAGE)
     for number, job in enumerate(jobs, start=1):
-        _check(job, f"{source}, document {number}")
+        _check_job(job, f"{source}, document {number}")
     return jobs
 
 
@@ -59,7 +61,7 @@ def with_annotations(
     return {**manifest, "metadata": {**metadata, "annotations": merged, "labels": labels}}
 
 
-def _text(source: str) -> str:
+def _read_text(source: str) -> str:
     try:
         if source == "-":
             text = sys.stdin.read(FILE_LIMIT_BYTES + 1)
@@ -74,7 +76,7 @@ def _text(source: str) -> str:
     return text
 
 
-def _documents(text: str, source: str) -> Iterable[Any]:
+def _parse_documents(text: str, source: str) -> Iterable[Any]:
     """JSON where it is JSON (quicker, and stricter), YAML documents otherwise."""
     if text.lstrip().startswith("{"):
         try:
@@ -94,7 +96,7 @@ def _documents(text: str, source: str) -> Iterable[Any]:
         raise CommandError(f"{source}{place}: not YAML: {problem}", code=USAGE) from error
 
 
-def _items(document: Any, source: str) -> list[Any]:
+def _list_items(document: Any, source: str) -> list[Any]:
     if not isinstance(document, dict) or document.get("kind") != "List":
         return [document]
     items = document.get("items") or []
@@ -103,7 +105,7 @@ def _items(document: Any, source: str) -> list[Any]:
     return items
 
 
-def _check(job: Any, where: str) -> None:
+def _check_job(job: Any, where: str) -> None:
     """It must be a batch/v1 Job with a name; all else is judged by the service."""
     if not isinstance(job, dict):
         raise CommandError(

@@ -56,14 +56,16 @@ def get(name: str, flags: Sequence[str]) -> int:
     columns = [
         *where,
         "NAME:.metadata.name",
-        f"VERDICT:{_path('labels', names.VERDICT_LABEL)}",
-        f"CLASS:{_path('labels', names.CLASS_LABEL)}",
+        f"VERDICT:{_column_path('labels', names.VERDICT_LABEL)}",
+        f"CLASS:{_column_path('labels', names.CLASS_LABEL)}",
         "SUSPENDED:.spec.suspend",
         "WORKERS:.spec.parallelism",
-        f"DEADLINE:{_path('annotations', names.PROMISED_DEADLINE)}",
-        f"P90:{_path('annotations', names.P90_FINISH)}",
+        f"DEADLINE:{_column_path('annotations', names.PROMISED_DEADLINE)}",
+        f"P90:{_column_path('annotations', names.P90_FINISH)}",
     ]
-    table = _kubectl("get", "jobs", *which, "-o", f"custom-columns={','.join(columns)}", *flags)
+    table = _kubectl_program(
+        "get", "jobs", *which, "-o", f"custom-columns={','.join(columns)}", *flags
+    )
     sys.stdout.write(table)
     if any(line.split()[len(where) + 1] == "<none>" for line in table.splitlines()[1:]):
         sys.stderr.write("some have no verdict: kubectl laxity explain NAME says more\n")
@@ -72,7 +74,7 @@ def get(name: str, flags: Sequence[str]) -> int:
 
 def explain(name: str, flags: Sequence[str]) -> int:
     """Why a Job is where it is: its verdict, reason and instants, then laxity's Events."""
-    metadata = _job(name, flags)["metadata"]
+    metadata = _get_job(name, flags)["metadata"]
     labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
     lines = [
         ("verdict", labels.get(names.VERDICT_LABEL) or _none_yet(metadata["namespace"])),
@@ -81,11 +83,11 @@ def explain(name: str, flags: Sequence[str]) -> int:
         ("P50 finish", annotations.get(names.P50_FINISH)),
         ("P90 finish", annotations.get(names.P90_FINISH)),
     ]
-    _print(f"{title + ':':<12}{text}" for title, text in lines if text)
+    _print_lines(f"{title + ':':<12}{text}" for title, text in lines if text)
     about = f"involvedObject.kind=Job,involvedObject.name={name},source=laxity"
     columns = "LAST:.lastTimestamp,COUNT:.count,REASON:.reason,MESSAGE:.message"
     shown = ["-o", f"custom-columns={columns}", "--sort-by=.lastTimestamp"]
-    sys.stdout.write(_kubectl("get", "events", "--field-selector", about, *shown, *flags))
+    sys.stdout.write(_kubectl_program("get", "events", "--field-selector", about, *shown, *flags))
     return 0
 
 
@@ -100,7 +102,7 @@ def _none_yet(namespace: str) -> str:
 
 def offers(name: str, flags: Sequence[str]) -> int:
     """What would be promised instead of a refused Job, as commands to copy."""
-    job = _job(name, flags)
+    job = _get_job(name, flags)
     verdict = json.loads(job["metadata"].get("annotations", {}).get(names.VERDICT, "{}"))
     namespace = job["metadata"]["namespace"]
     commands = [
@@ -108,7 +110,7 @@ def offers(name: str, flags: Sequence[str]) -> int:
         for offer in verdict.get("offers", ())
         if (taken := offer_annotation(offer))
     ]
-    _print(commands or [f"job {name} has no offers that an annotation could take"])
+    _print_lines(commands or [f"job {name} has no offers that an annotation could take"])
     return 0
 
 
@@ -124,14 +126,16 @@ def offer_annotation(offer: Mapping[str, Any]) -> str:
 
 def whatif(file: str, flags: Sequence[str]) -> int:
     """The verdict that the Job of this file would get now. Nothing is created."""
-    job = json.loads(_kubectl("create", "--dry-run=client", "-o", "json", "-f", file, *flags))
-    flags = _global(flags)
+    job = json.loads(
+        _kubectl_program("create", "--dry-run=client", "-o", "json", "-f", file, *flags)
+    )
+    flags = _cluster_flags(flags)
     with port_forward(flags) as url:
         request = urllib.request.Request(  # noqa: S310 - http to a service that the user named
             f"{url}/v1/whatif",
             data=json.dumps(job).encode(),
             headers={
-                "Authorization": f"Bearer {_token(flags)}",
+                "Authorization": f"Bearer {_find_token(flags)}",
                 "Content-Type": "application/json",
             },
         )
@@ -141,9 +145,9 @@ def whatif(file: str, flags: Sequence[str]) -> int:
         except urllib.error.HTTPError as error:
             with error:
                 raise ValueError(f"laxity answers {error.code}: {error.read().decode()}") from error
-    _print([f"{answer['verdict']}: {answer['reason']}"])
+    _print_lines([f"{answer['verdict']}: {answer['reason']}"])
     for offer in answer.get("offers", ()):
-        _print([f"instead: {taken}"] if (taken := offer_annotation(offer)) else [])
+        _print_lines([f"instead: {taken}"] if (taken := offer_annotation(offer)) else [])
     return 0
 
 
@@ -173,15 +177,17 @@ def port_forward(flags: Sequence[str]) -> Iterator[str]:
             it.terminate()
 
 
-def _token(flags: Sequence[str]) -> str:
+def _find_token(flags: Sequence[str]) -> str:
     """LAXITY_TOKEN, else that of the secret, for those who may read it."""
     if token := os.environ.get(names.ENV_TOKEN):
         return token
     secret = ["secret", "laxity", "-o", f"jsonpath={{.data.{names.ENV_TOKEN}}}"]
-    return base64.b64decode(_kubectl("-n", SERVICE_NAMESPACE, "get", *secret, *flags)).decode()
+    return base64.b64decode(
+        _kubectl_program("-n", SERVICE_NAMESPACE, "get", *secret, *flags)
+    ).decode()
 
 
-def _global(flags: Sequence[str]) -> list[str]:
+def _cluster_flags(flags: Sequence[str]) -> list[str]:
     """Those flags that say which cluster, without those that say which namespace."""
     flags_of_kubectl: list[str] = []
     for number, flag in enumerate(flags):
@@ -190,21 +196,21 @@ def _global(flags: Sequence[str]) -> list[str]:
     return flags_of_kubectl
 
 
-def _job(name: str, flags: Sequence[str]) -> Json:
-    job: Json = json.loads(_kubectl("get", "job", name, "-o", "json", *flags))
+def _get_job(name: str, flags: Sequence[str]) -> Json:
+    job: Json = json.loads(_kubectl_program("get", "job", name, "-o", "json", *flags))
     return job
 
 
-def _kubectl(*words: str) -> str:
+def _kubectl_program(*words: str) -> str:
     return subprocess.run(["kubectl", *words], check=True, capture_output=True, text=True).stdout
 
 
-def _path(part: str, name: str) -> str:
+def _column_path(part: str, name: str) -> str:
     """Of a label or an annotation, for custom-columns."""
     return f".metadata.{part}.{name.replace('.', chr(92) + '.')}"
 
 
-def _print(lines: Any) -> None:
+def _print_lines(lines: Any) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 

@@ -29,7 +29,7 @@ def arguments_of(function: Callable[..., Any], pairs: Sequence[str]) -> Json:
     """The arguments of a call with these KEY=VALUE pairs; CommandError says what does not fit."""
     signature = visible_signature(function)
     wanted = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-    values = {key: _read(text, wanted.get(key, Any)) for key, text in _split(pairs)}
+    values = {key: _read_value(text, wanted.get(key, Any)) for key, text in _split_pairs(pairs)}
     call = f"{function.__name__}{signature}"
     try:
         arguments = bind_arguments(function, (), values)
@@ -61,7 +61,7 @@ def fits(value: Any, annotation: Any) -> bool:
     return True
 
 
-def _split(pairs: Sequence[str]) -> list[tuple[str, str]]:
+def _split_pairs(pairs: Sequence[str]) -> list[tuple[str, str]]:
     pairs_read = []
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -71,7 +71,7 @@ def _split(pairs: Sequence[str]) -> list[tuple[str, str]]:
     return pairs_read
 
 
-def _read(text: str, annotation: Any) -> Any:
+def _read_value(text: str, annotation: Any) -> Any:
     """JSON where it is JSON and fits, text otherwise: 42 is a text where a text is wanted."""
     value: Any = text
     with suppress(ValueError):

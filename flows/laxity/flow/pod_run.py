@@ -62,7 +62,7 @@ def train_as_job(
     call = _Call(function, arguments)
     code = EXIT_RESTART
     while code == EXIT_RESTART:  # another worker was lost: from the last checkpoint
-        code = _train(call, declared)
+        code = _train_call(call, declared)
     if code == EXIT_STOPPED:
         if _is_cancelled():
             return Cancelled(message=f"{declared.title} was cancelled while it trained")
@@ -103,10 +103,10 @@ def work_for_run() -> int:
     enter(flow, run)
     function = cast("Any", flow.fn).__wrapped__
     _, arguments = take_deadline(function, declared, parameters)
-    return _train(_Call(function, bind_arguments(function, (), arguments)), declared)
+    return _train_call(_Call(function, bind_arguments(function, (), arguments)), declared)
 
 
-def _train(call: _Call, declared: Declaration) -> int:
+def _train_call(call: _Call, declared: Declaration) -> int:
     termination = SigtermHandler()
     with _taking_signals(termination):
         assignment = replace(

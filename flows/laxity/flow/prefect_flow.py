@@ -80,7 +80,9 @@ class DeadlineFlow(Flow[P, R]):
         Takes the options of `deadline_flow` that are not Prefect's; QoSError if they cannot be meant.
         """
         changed = as_deadline_flow(super().with_options())
-        changed.fn = cast("Any", _body(self._function, self.declaration.with_changes(**options)))
+        changed.fn = cast(
+            "Any", _flow_body(self._function, self.declaration.with_changes(**options))
+        )
         return changed
 
     def alone(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -94,7 +96,7 @@ class DeadlineFlow(Flow[P, R]):
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> TrainingSpec:
         """The job that a call with these parameters would submit, with a key of its own."""
         declared, arguments = take_deadline(self._function, self.declaration, kwargs)
-        return _spec(
+        return _job_spec(
             declared, self._function, bind_arguments(self._function, args, arguments), None
         )
 
@@ -115,14 +117,14 @@ def make_deadline_flow(
     function: Callable[..., Any], declared: Declaration, options: Mapping[str, Any]
 ) -> DeadlineFlow[..., Any]:
     """A DeadlineFlow whose function stands for the user's, with its name, file and version."""
-    flow_options = {"version": _version(function), **options}
+    flow_options = {"version": _file_version(function), **options}
     flow_options["on_cancellation"] = [cancel_job, *(flow_options.get("on_cancellation") or [])]
-    made = DeadlineFlow(_body(function, declared), **flow_options)
-    made._entrypoint = _entrypoint(function)  # noqa: SLF001 - it would name this file
+    made = DeadlineFlow(_flow_body(function, declared), **flow_options)
+    made._entrypoint = _flow_entrypoint(function)  # noqa: SLF001 - it would name this file
     return made
 
 
-def _body(function: Callable[..., Any], declared: Declaration) -> Callable[..., Any]:
+def _flow_body(function: Callable[..., Any], declared: Declaration) -> Callable[..., Any]:
     """The flow's function: the user's signature without `training`, and the declaration on it."""
 
     @functools.wraps(function)
@@ -130,7 +132,7 @@ def _body(function: Callable[..., Any], declared: Declaration) -> Callable[..., 
         of_run, arguments = take_deadline(function, declared, kwargs)
         if of_run is not declared and os.environ.get(names.ENV_POOL):
             say(POOL_DEADLINE)
-        return _run(function, of_run, bind_arguments(function, args, arguments))
+        return _run_flow(function, of_run, bind_arguments(function, args, arguments))
 
     body = cast("Any", submit_and_follow)
     body.__signature__ = flow_signature(function)
@@ -143,7 +145,9 @@ def _body(function: Callable[..., Any], declared: Declaration) -> Callable[..., 
     return submit_and_follow
 
 
-def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping[str, Any]) -> Any:
+def _run_flow(
+    function: Callable[..., Any], declared: Declaration, arguments: Mapping[str, Any]
+) -> Any:
     """One flow run. Its end by a signal leaves the job alone, unless the run is being cancelled."""
     if os.environ.get(ENV_ALONE):
         return train_alone(function, declared, arguments)
@@ -153,7 +157,7 @@ def _run(function: Callable[..., Any], declared: Declaration, arguments: Mapping
         return train_as_job(function, declared, arguments)
     context = FlowRunContext.get()
     run = context.flow_run if context else None
-    spec = _spec(declared, function, arguments, run)
+    spec = _job_spec(declared, function, arguments, run)
     if context is None or run is None:
         return result_of(submit_and_await(spec.to_manifest(), NullWatcher()))
     with get_client(sync_client=True) as api:
@@ -195,7 +199,7 @@ def follow_in(
     container["env"] += [{"name": name, "value": value} for name, value in env.items()]
 
 
-def _spec(
+def _job_spec(
     declared: Declaration,
     function: Callable[..., Any],
     arguments: Mapping[str, Any],
@@ -243,7 +247,7 @@ def as_deadline_flow(flow: Flow[P, R]) -> DeadlineFlow[P, R]:
     return cast("DeadlineFlow[P, R]", flow)
 
 
-def _version(function: Callable[..., Any]) -> str | None:
+def _file_version(function: Callable[..., Any]) -> str | None:
     """A hash of the user's file, as Prefect has it for plain flows."""
     try:
         file = inspect.getsourcefile(function)
@@ -252,7 +256,7 @@ def _version(function: Callable[..., Any]) -> str | None:
         return None
 
 
-def _entrypoint(function: Callable[..., Any]) -> str:
+def _flow_entrypoint(function: Callable[..., Any]) -> str:
     module = function.__module__
     if module == "__main__" or module.startswith("__prefect_loader_"):
         module = inspect.getfile(function)

@@ -85,7 +85,7 @@ def project_of(
 
     `entry` is where the user says that the function is.
     """
-    place, root = (entry, None) if entry else _place(function)
+    place, root = (entry, None) if entry else _locate_entry(function)
     if has_image:
         if not entry and place.startswith("/"):
             say(IN_IMAGE.format(place=place))
@@ -96,7 +96,7 @@ def project_of(
     env = environment(os.environ, pass_env=pass_env)
     if path:
         env["PYTHONPATH"] = os.pathsep.join(path)
-    return Project(place, str(Path.cwd()), _literal(env))
+    return Project(place, str(Path.cwd()), _literal_values(env))
 
 
 def with_project(manifest: Mapping[str, Any], *, pass_env: Iterable[str] = ()) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def with_project(manifest: Mapping[str, Any], *, pass_env: Iterable[str] = ()) -
         env = pass_to_image(pass_env)
     else:
         container.setdefault("workingDir", str(Path.cwd()))
-        env = _literal(environment(os.environ, pass_env=pass_env))
+        env = _literal_values(environment(os.environ, pass_env=pass_env))
     container["env"] += [
         {"name": name, "value": value} for name, value in env.items() if name not in own
     ]
@@ -186,15 +186,15 @@ def pass_to_image(patterns: Iterable[str]) -> dict[str, str]:
                 "Kubernetes Secret and name that: template={'envFrom': [{'secretRef': ...}]}",
             )
     named = (name for name in os.environ if any(fnmatchcase(name, pattern) for pattern in wanted))
-    return _literal(environment({name: os.environ[name] for name in named}, pass_env=wanted))
+    return _literal_values(environment({name: os.environ[name] for name in named}, pass_env=wanted))
 
 
-def _literal(env: Mapping[str, str]) -> dict[str, str]:
+def _literal_values(env: Mapping[str, str]) -> dict[str, str]:
     """As Kubernetes hands them on unchanged."""
     return {name: literal(value) for name, value in env.items()}
 
 
-def _place(function: Callable[..., Any]) -> tuple[str, Path | None]:
+def _locate_entry(function: Callable[..., Any]) -> tuple[str, Path | None]:
     """The entry, and the folder from which a package is imported if it was loaded by its path."""
     name, module = function.__qualname__, function.__module__
     if "<" in name:

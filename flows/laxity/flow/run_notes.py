@@ -175,13 +175,13 @@ class RunNotes:
 
     def _note_verdict(self, job: JobView) -> None:
         if self._is_news(VERDICT_KEY, story(job)):
-            self._write(VERDICT_KEY, job)
+            self._write_artifact(VERDICT_KEY, job)
 
     def _note_progress(self, job: JobView) -> None:
         if self._is_news(PROGRESS_KEY, (job.epochs_done, job.state)):
-            self._write(PROGRESS_KEY, job)
+            self._write_artifact(PROGRESS_KEY, job)
 
-    def _write(self, key: str, job: JobView) -> None:
+    def _write_artifact(self, key: str, job: JobView) -> None:
         """Update the run's artifact of this key; made once, also if the run is executed again."""
         artifact = artifact_of(key, job)
         with _Harmless(self._log):

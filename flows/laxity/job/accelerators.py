@@ -35,12 +35,12 @@ def accelerators(pod_spec: Any) -> dict[str, int]:
     """How many of each accelerator a pod of this spec takes; what is no whole number counts as 0."""
     together: Counter[str] = Counter()
     peak: Counter[str] = Counter()
-    for container in _containers(pod_spec, "initContainers"):
+    for container in _list_containers(pod_spec, "initContainers"):
         is_sidecar = container.get("restartPolicy") == "Always"
         beside = together + count_requests(container)
         peak |= beside
         together = beside if is_sidecar else together
-    for container in _containers(pod_spec, "containers"):
+    for container in _list_containers(pod_spec, "containers"):
         together += count_requests(container)
     return dict(together | peak) if peak else dict(together)
 
@@ -52,8 +52,8 @@ def accelerator(pod_spec: Any) -> tuple[str, int]:
     """
     written = ""
     for kind in KINDS:
-        for number, container in enumerate(_containers(pod_spec, kind)):
-            for resource, quantity in _quantities(container):
+        for number, container in enumerate(_list_containers(pod_spec, kind)):
+            for resource, quantity in _accelerator_quantities(container):
                 written = resource
                 if whole_number(quantity) is None:
                     where = f"spec.template.spec.{kind}[{number}].resources"
@@ -78,13 +78,13 @@ def count_requests(container: Mapping[str, Any]) -> Counter[str]:
     return Counter(
         {
             name: count
-            for name, quantity in _quantities(container)
+            for name, quantity in _accelerator_quantities(container)
             if (count := whole_number(quantity))
         }
     )
 
 
-def _quantities(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _accelerator_quantities(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Accelerators of one container by name, its limits before its requests."""
     resources = container.get("resources")
     if not isinstance(resources, Mapping):
@@ -98,7 +98,7 @@ def _quantities(container: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield name, quantity
 
 
-def _containers(pod_spec: Any, kind: str) -> list[Mapping[str, Any]]:
+def _list_containers(pod_spec: Any, kind: str) -> list[Mapping[str, Any]]:
     containers = pod_spec.get(kind) if isinstance(pod_spec, Mapping) else None
     return (
         [container for container in containers if isinstance(container, Mapping)]

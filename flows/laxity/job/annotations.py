@@ -32,11 +32,11 @@ def short(annotation: str) -> str:
 
 def as_annotated(error: QoSError) -> QoSError:
     """The error with its fields as a Job spells them: "batch-size" for batch_size."""
-    problems = [(_spell(where), what) for where, what in error.problems]
+    problems = [(_annotation_field(where), what) for where, what in error.problems]
     return QoSError(*problems[0], *problems[1:])
 
 
-def _spell(field: str) -> str:
+def _annotation_field(field: str) -> str:
     hyphened = field.replace("_", "-")
     return hyphened if f"{names.DOMAIN}/{hyphened}" in KNOWN else _SPELLED.get(field, field)
 
@@ -62,7 +62,7 @@ def read(annotations: Mapping[str, object], *, gpus_per_worker: int = 1) -> QoS:
         texts = cast("tuple[str | None, ...]", tuple(map(annotations.get, _FIELDS)))
         if sum(len(text or "") for text in texts) <= LONGEST_KEPT:
             return read_cached(texts, gpus_per_worker)
-    return _read(annotations, gpus_per_worker, problems)
+    return _read_fields(annotations, gpus_per_worker, problems)
 
 
 @lru_cache(maxsize=256)  # with 4,096 widths each holds 150 kB
@@ -71,10 +71,12 @@ def read_cached(texts: tuple[str | None, ...], gpus_per_worker: int) -> QoS:
     annotations = {
         name: text for name, text in zip(_FIELDS, texts, strict=True) if text is not None
     }
-    return _read(annotations, gpus_per_worker, [])
+    return _read_fields(annotations, gpus_per_worker, [])
 
 
-def _read(annotations: Mapping[str, object], gpus_per_worker: int, problems: list[QoSError]) -> QoS:
+def _read_fields(
+    annotations: Mapping[str, object], gpus_per_worker: int, problems: list[QoSError]
+) -> QoS:
     fields: dict[str, Any] = {"gpus_per_worker": gpus_per_worker}
     for annotation, (field, parse) in _FIELDS.items():
         if annotation not in annotations or any(row.field == short(annotation) for row in problems):

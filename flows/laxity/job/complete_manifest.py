@@ -30,30 +30,30 @@ _SAID: Final = (
 
 def complete(job: Json) -> None:
     """Add to the pods of this Job what a worker needs and nobody has said. Any input is survived."""
-    pod = _at(job, "spec", "template", "spec")
+    pod = _object_at(job, "spec", "template", "spec")
     containers = pod.get("containers")
     container = containers[0] if isinstance(containers, list) and containers else None
-    if not isinstance(container, dict) or not _trains(job):
+    if not isinstance(container, dict) or not _is_training(job):
         return
     _add_env(container, job)
     _add_orders(container, pod)
     container.setdefault("terminationMessagePolicy", LAST_WORDS)
 
 
-def _trains(job: Json) -> bool:
-    annotations = _at(job, "metadata", "annotations")
-    if not isinstance(_at(job, "metadata").get("name"), str):
+def _is_training(job: Json) -> bool:
+    annotations = _object_at(job, "metadata", "annotations")
+    if not isinstance(_object_at(job, "metadata").get("name"), str):
         return False
-    indexed = _at(job, "spec").get("completionMode") == "Indexed"
+    indexed = _object_at(job, "spec").get("completionMode") == "Indexed"
     return indexed and (names.ENTRY in annotations or names.EPOCHS in annotations)
 
 
 def _add_env(container: Json, job: Json) -> None:
     """In front: a later variable may refer to an earlier one, such as $(LAXITY_JOB_UID)."""
-    env, sources = _rows(container, "env"), _rows(container, "envFrom")
+    env, sources = _object_list(container, "env"), _object_list(container, "envFrom")
     if env is None:
         return
-    added = [*own_fields(), *_literals(job)]
+    added = [*own_fields(), *_literal_variables(job)]
     ours = [row["name"] for row in added]
     container["env"] = [*added, *(row for row in env if row.get("name") not in ours)]
     has_url = any(row.get("name") == names.ENV_URL for row in env)
@@ -62,21 +62,21 @@ def _add_env(container: Json, job: Json) -> None:
         container["envFrom"] = [*sources, secret]
 
 
-def _literals(job: Json) -> list[Json]:
-    metadata = _at(job, "metadata")
-    annotations = _at(job, "metadata", "annotations")
+def _literal_variables(job: Json) -> list[Json]:
+    metadata = _object_at(job, "metadata")
+    annotations = _object_at(job, "metadata", "annotations")
     values = {names.ENV_JOB: f"{metadata.get('namespace', 'default')}/{metadata['name']}"}
     values |= {env: annotations[key] for env, key in _SAID if isinstance(annotations.get(key), str)}
     return [{"name": name, "value": literal(value)} for name, value in values.items()]
 
 
 def _is_ours(source: Json) -> bool:
-    return bool(_at(source, "secretRef").get("name") == WORKER_SECRET)
+    return bool(_object_at(source, "secretRef").get("name") == WORKER_SECRET)
 
 
 def _add_orders(container: Json, pod: Json) -> None:
     """The signal annotation as a file, for when the service is out of the pod's reach."""
-    mounts, volumes = _rows(container, "volumeMounts"), _rows(pod, "volumes")
+    mounts, volumes = _object_list(container, "volumeMounts"), _object_list(pod, "volumes")
     if mounts is None or volumes is None:
         return
     is_mounted = any(row.get("mountPath") == signal.FOLDER for row in mounts)
@@ -86,7 +86,7 @@ def _add_orders(container: Json, pod: Json) -> None:
     pod["volumes"] = [*volumes, orders_volume()]
 
 
-def _rows(parent: Json, key: str) -> list[Json] | None:
+def _object_list(parent: Json, key: str) -> list[Json] | None:
     """A list of objects, empty where there is none; None where it is something else."""
     rows = parent.get(key)
     if rows is None:
@@ -95,7 +95,7 @@ def _rows(parent: Json, key: str) -> list[Json] | None:
     return rows if is_list else None
 
 
-def _at(value: Any, *path: str) -> Json:
+def _object_at(value: Any, *path: str) -> Json:
     """What is there if it is an object, else an empty one."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None

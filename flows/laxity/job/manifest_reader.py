@@ -33,10 +33,10 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     """Keyword arguments for TrainingSpec; what reading finds wrong is added to `problems`."""
     if not isinstance(manifest, Mapping):
         raise QoSError("manifest", f"{manifest!r:.60} is no JSON object")
-    metadata = _mapping(manifest, "metadata", "metadata", problems)
-    annotations = _mapping(metadata, "annotations", "metadata.annotations", problems)
-    spec = _mapping(manifest, "spec", "spec", problems)
-    container = _container(spec, problems)
+    metadata = _read_mapping(manifest, "metadata", "metadata", problems)
+    annotations = _read_mapping(metadata, "annotations", "metadata.annotations", problems)
+    spec = _read_mapping(manifest, "spec", "spec", problems)
+    container = _training_container(spec, problems)
     _check_kind(manifest, metadata, problems)
     fields = _read_annotations(annotations, problems)
     fields |= {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default"}
@@ -45,7 +45,7 @@ def spec_fields(manifest: Mapping[str, Any], problems: list[QoSError]) -> Json:
     _check_shape(spec, annotations, problems)
     _check_neighbours(spec, problems)
     fields["plain"] = _is_plain(spec, annotations)
-    fields["qos"] = _qos(spec, annotations, problems, plain=fields["plain"])
+    fields["qos"] = _read_qos(spec, annotations, problems, plain=fields["plain"])
     return fields
 
 
@@ -55,7 +55,7 @@ def _check_kind(
     kind = (manifest.get("apiVersion"), manifest.get("kind"))
     if kind != ("batch/v1", "Job"):
         problems.append(QoSError("kind", f"{kind[0]} {kind[1]} is not batch/v1 Job"))
-    labels = _mapping(metadata, "labels", "metadata.labels", problems)
+    labels = _read_mapping(metadata, "labels", "metadata.labels", problems)
     if labels.get(names.MANAGED) != "true":
         problems.append(QoSError("metadata.labels", f"{names.MANAGED} is not 'true'"))
     if names.KUEUE_QUEUE in labels:
@@ -84,20 +84,22 @@ def is_elastic(spec: Mapping[str, Any]) -> bool:
     It is Indexed, each completion is one worker, and no rule counts its indexes. A work queue and a
     Job of more completions than workers are not: there, parallelism is only how many run at once.
     """
-    one_each = worker_count(spec) == _number(spec.get("completions", spec.get("parallelism", 1)))
+    one_each = worker_count(spec) == _read_number(
+        spec.get("completions", spec.get("parallelism", 1))
+    )
     counts_indexes = any(spec.get(rule) is not None for rule in _COUNT_INDEXES)
     return spec.get("completionMode") == "Indexed" and one_each and not counts_indexes
 
 
 def worker_count(spec: Mapping[str, Any]) -> int:
     """How many pods run at once: an Indexed Job never runs more than it has completions."""
-    parallelism = _number(spec.get("parallelism", 1))
+    parallelism = _read_number(spec.get("parallelism", 1))
     if spec.get("completionMode") != "Indexed" or spec.get("completions") is None:
         return parallelism
-    return min(parallelism, _number(spec["completions"]))
+    return min(parallelism, _read_number(spec["completions"]))
 
 
-def _number(value: object) -> int:
+def _read_number(value: object) -> int:
     return whole_number(value) or 0
 
 
@@ -146,7 +148,7 @@ def neighbour_rules(spec: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _qos(
+def _read_qos(
     spec: Mapping[str, Any],
     annotations: Mapping[str, Any],
     problems: list[QoSError],
@@ -154,14 +156,14 @@ def _qos(
     plain: bool,
 ) -> QoS:
     readable = dict(annotations)
-    workers = _collect(problems, lambda: _parallelism(spec), 1)
-    gpus_per_worker = _collect(problems, lambda: _gpus(spec), 1)
+    workers = _collect_problem(problems, lambda: _read_parallelism(spec), 1)
+    gpus_per_worker = _collect_problem(problems, lambda: _count_gpus(spec), 1)
     workers = min(workers, worker_count(spec))
     stated = str(workers or 1)
     readable.setdefault(names.WIDTHS, stated)
     if plain:
         readable.setdefault(names.PREEMPTIBLE, "false")
-    qos = _collect(problems, lambda: read(readable, gpus_per_worker=gpus_per_worker), QoS())
+    qos = _collect_problem(problems, lambda: read(readable, gpus_per_worker=gpus_per_worker), QoS())
     if not is_elastic(spec) and qos.widths != (workers or 1,):
         what = f"this Job runs as it is written, on {stated}; only an Indexed Job of as many"
         what = f"{what} completions as parallelism, without rules for indexes, can be resized"
@@ -169,7 +171,7 @@ def _qos(
     return qos
 
 
-def _collect(problems: list[QoSError], read_one: Callable[[], T], instead: T) -> T:
+def _collect_problem(problems: list[QoSError], read_one: Callable[[], T], instead: T) -> T:
     """What is read; if it is wrong, the problem is kept and reading goes on with `instead`."""
     try:
         return read_one()
@@ -178,21 +180,21 @@ def _collect(problems: list[QoSError], read_one: Callable[[], T], instead: T) ->
         return instead
 
 
-def _parallelism(spec: Mapping[str, Any]) -> int:
+def _read_parallelism(spec: Mapping[str, Any]) -> int:
     workers = spec.get("parallelism", 1)
     return check_whole("parallelism", workers, least=0, most=MOST_WORKERS, what="workers")
 
 
-def _gpus(spec: Mapping[str, Any]) -> int:
+def _count_gpus(spec: Mapping[str, Any]) -> int:
     """Accelerators of one worker, all containers of its pod together; 1 if it says nothing."""
     template = spec.get("template")
     pod = template.get("spec") if isinstance(template, Mapping) else None
     return accelerator(pod)[1] or 1
 
 
-def _container(spec: Mapping[str, Any], problems: list[QoSError]) -> Mapping[str, Any]:
-    template = _mapping(spec, "template", "spec.template", problems)
-    pod = _mapping(template, "spec", "spec.template.spec", problems)
+def _training_container(spec: Mapping[str, Any], problems: list[QoSError]) -> Mapping[str, Any]:
+    template = _read_mapping(spec, "template", "spec.template", problems)
+    pod = _read_mapping(template, "spec", "spec.template.spec", problems)
     containers = pod.get("containers")
     if not isinstance(containers, list) or not containers or not isinstance(containers[0], Mapping):
         problems.append(QoSError("spec.template.spec.containers", "one container is needed"))
@@ -213,7 +215,7 @@ def _plain_env(container: Mapping[str, Any], problems: list[QoSError]) -> dict[s
     }
 
 
-def _mapping(
+def _read_mapping(
     parent: Mapping[str, Any], key: str, where: str, problems: list[QoSError]
 ) -> Mapping[str, Any]:
     value = parent.get(key)
@@ -225,7 +227,7 @@ def _mapping(
     return value
 
 
-def _whole(text: str) -> int:
+def _read_whole(text: str) -> int:
     digits = text.strip().removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > _MOST_DIGITS:
         what = (
@@ -235,7 +237,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _json(text: str) -> object:
+def _read_json(text: str) -> object:
     return json.loads(text, parse_constant=_no_constant)
 
 
@@ -245,14 +247,14 @@ def _no_constant(name: str) -> object:
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     names.MODEL: ("model", str),
-    names.EPOCHS: ("epochs", _whole),
+    names.EPOCHS: ("epochs", _read_whole),
     names.ENTRY: ("entry", str),
-    names.PARAMETERS: ("parameters", _json),
-    names.SAMPLES: ("samples", _whole),
-    names.BATCH_SIZE: ("batch_size", _whole),
-    names.DATASET_BYTES: ("dataset_bytes", _whole),
+    names.PARAMETERS: ("parameters", _read_json),
+    names.SAMPLES: ("samples", _read_whole),
+    names.BATCH_SIZE: ("batch_size", _read_whole),
+    names.DATASET_BYTES: ("dataset_bytes", _read_whole),
     names.IDEMPOTENCY_KEY: ("idempotency_key", str),
     names.SUBMITTED_AT: ("submitted_at", parse_instant),
-    names.ATTEMPT: ("attempt", _whole),
+    names.ATTEMPT: ("attempt", _read_whole),
     names.FRESH: ("fresh", flag),
 }

@@ -19,7 +19,7 @@ class ManifestLoader(yaml.SafeLoader):
     def get_node(self) -> yaml.Node | None:
         node = super().get_node()
         if node is not None:
-            _count(node, {})
+            _count_values(node, {})
         return node
 
 
@@ -41,13 +41,13 @@ def load_documents(text: str) -> list[Any]:
         raise yaml.MarkedYAMLError(problem=f"a value does not fit its tag: {error}") from error
 
 
-def _count(node: yaml.Node, counted: dict[int, int]) -> int:
+def _count_values(node: yaml.Node, counted: dict[int, int]) -> int:
     """How many values stand in a node, aliases written out; MarkedYAMLError if too many."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     node_count = counted.get(id(node))
     if node_count == 0:
-        raise _error(node, "it contains itself")
+        raise _yaml_error(node, "it contains itself")
     if node_count is not None:
         return node_count
     counted[id(node)] = 0
@@ -55,12 +55,12 @@ def _count(node: yaml.Node, counted: dict[int, int]) -> int:
         inside = [part for pair in node.value for part in pair]
     else:
         inside = list(node.value)
-    total = 1 + sum(_count(part, counted) for part in inside)
+    total = 1 + sum(_count_values(part, counted) for part in inside)
     if total > MOST_VALUES:
-        raise _error(node, f"it stands for more than {MOST_VALUES:,} values")
+        raise _yaml_error(node, f"it stands for more than {MOST_VALUES:,} values")
     counted[id(node)] = total
     return total
 
 
-def _error(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+def _yaml_error(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

@@ -82,12 +82,12 @@ def pod_template(
     """The Job's spec.template. Without an image the workers run on this machine's own Python."""
     image = image or overrides.get("image")
     resources = dict(overrides.get("resources") or {})
-    limits = {_resource(resources): str(gpus_per_worker)}
+    limits = {_accelerator_resource(resources): str(gpus_per_worker)}
     container: Json = {
         "name": "train",
         "image": image or DEFAULT_IMAGE,
         "env": [*own_fields(), *_env_list(env), *_env_list(overrides.get("env") or {})],
-        **_only(overrides, CONTAINER_FIELDS - {"env", "image", "volumeMounts"}),
+        **_select_fields(overrides, CONTAINER_FIELDS - {"env", "image", "volumeMounts"}),
         "volumeMounts": [*(overrides.get("volumeMounts") or ()), orders_mount()],
         "resources": {**resources, "limits": {**(resources.get("limits") or {}), **limits}},
     }
@@ -97,12 +97,12 @@ def pod_template(
         container["command"] = [python, "-m", "laxity.worker", literal(command)]
     return {
         "metadata": {
-            **_only(overrides, METADATA_FIELDS),
+            **_select_fields(overrides, METADATA_FIELDS),
             "labels": {**(overrides.get("labels") or {}), names.MANAGED: "true"},
         },
         "spec": {
             "terminationGracePeriodSeconds": DEFAULT_GRACE_S,
-            **_only(overrides, POD_FIELDS - {"volumes"}),
+            **_select_fields(overrides, POD_FIELDS - {"volumes"}),
             "volumes": [*(overrides.get("volumes") or ()), orders_volume()],
             "restartPolicy": "Never",
             "containers": [container],
@@ -186,7 +186,7 @@ def _check_gpus(resources: Any, gpus_per_worker: int) -> None:
     """The GPUs of a worker are said once; another number in the template is an error."""
     if not isinstance(resources, Mapping):
         raise QoSError("template", f"resources {resources!r:.60} is no mapping")
-    resource = _resource(resources)
+    resource = _accelerator_resource(resources)
     for kind in ("limits", "requests"):
         gpus = (resources.get(kind) or {}).get(resource)
         if gpus is not None and str(gpus) != str(gpus_per_worker):
@@ -197,7 +197,7 @@ def _check_gpus(resources: Any, gpus_per_worker: int) -> None:
             )
 
 
-def _resource(resources: Mapping[str, Any]) -> str:
+def _accelerator_resource(resources: Mapping[str, Any]) -> str:
     """The accelerator that a template names, nvidia.com/gpu if it names none."""
     return next(iter(accelerators({"containers": [{"resources": resources}]})), GPU)
 
@@ -208,5 +208,5 @@ def _env_list(env: Any) -> list[Json]:
     return list(env)
 
 
-def _only(overrides: Mapping[str, Any], fields: frozenset[str]) -> Json:
+def _select_fields(overrides: Mapping[str, Any], fields: frozenset[str]) -> Json:
     return {key: value for key, value in overrides.items() if key in fields}

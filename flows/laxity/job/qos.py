@@ -198,16 +198,16 @@ def check_deadline(value: object) -> datetime | timedelta | None:
 def check_class(value: object) -> ServiceClass | None:
     if value is None or value in get_args(ServiceClass):
         return cast("ServiceClass | None", value)
-    raise ValueError(_choose(value, get_args(ServiceClass)))
+    raise ValueError(_choose_value(value, get_args(ServiceClass)))
 
 
 def check_on_miss(value: object) -> OnMiss:
     if value in get_args(OnMiss):
         return cast("OnMiss", value)
-    raise ValueError(_choose(value, get_args(OnMiss)))
+    raise ValueError(_choose_value(value, get_args(OnMiss)))
 
 
-def _choose(value: object, choices: tuple[str, ...]) -> str:
+def _choose_value(value: object, choices: tuple[str, ...]) -> str:
     return f"{str(value)[:40]!r} is none of {', '.join(choices)}"
 
 

@@ -137,7 +137,7 @@ class TrainingSpec:
             names.MODEL: self.model,
             names.EPOCHS: self.epochs,
             names.ENTRY: self.entry,
-            names.PARAMETERS: _compact(self.parameters) if self.entry else None,
+            names.PARAMETERS: _compact_json(self.parameters) if self.entry else None,
             names.SAMPLES: self.samples,
             names.BATCH_SIZE: self.batch_size,
             names.DATASET_BYTES: self.dataset_bytes,
@@ -154,7 +154,7 @@ class TrainingSpec:
             names.ENV_JOB: self.id,
             names.ENV_EPOCHS: str(self.epochs),
             names.ENV_MODEL: literal(self.model),
-            names.ENV_PARAMETERS: literal(_compact(self.parameters)),
+            names.ENV_PARAMETERS: literal(_compact_json(self.parameters)),
         }
 
 
@@ -184,7 +184,7 @@ def _json_text(where: str, value: object) -> str:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise QoSError(where, f"{value!r:.60} is no object with text keys")
     try:
-        text = _compact(value)
+        text = _compact_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise _not_json(where, value, error) from error
     if len(text.encode()) > LONGEST_PARAMETERS:
@@ -208,7 +208,7 @@ def _not_json(where: str, value: Mapping[str, object], error: Exception) -> QoSE
     )
 
 
-def _compact(value: Mapping[str, Any]) -> str:
+def _compact_json(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), separators=(",", ":"), allow_nan=False)
 
 

@@ -25,7 +25,7 @@ def parse_widths(text: str) -> tuple[int, ...] | None:
         first, last = int(least), int(most or least)
         if last < first:
             raise ValueError(f"{part.strip()} runs backwards; write {last}..{first}")
-        _within(last)
+        _check_bounds(last)
         widths.update(range(first, last + 1))
     return tuple(sorted(widths))
 
@@ -43,7 +43,7 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 9
 
 
-def _within(workers: int) -> None:
+def _check_bounds(workers: int) -> None:
     if workers > MOST_WORKERS:
         raise ValueError(f"{workers} workers are more than the {MOST_WORKERS} allowed")
 

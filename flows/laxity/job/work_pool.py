@@ -50,18 +50,18 @@ def job_variables(annotations: Mapping[str, str], *, gpus_per_worker: int) -> di
 
 def pool_template() -> Json:
     """The base job template: what `prefect work-pool create --base-job-template` takes."""
-    return {"job_configuration": _configuration(), "variables": _variables()}
+    return {"job_configuration": _job_configuration(), "variables": _variables_schema()}
 
 
-def _configuration() -> Json:
+def _job_configuration() -> Json:
     passed = ("command", "env", "labels", "annotations", "name", "namespace", "cluster_config")
     watched = ("job_watch_timeout_seconds", "pod_watch_timeout_seconds", "stream_output")
     return {name: f"{{{{ {name} }}}}" for name in (*passed, *watched)} | {
-        "job_manifest": _manifest()
+        "job_manifest": _job_manifest()
     }
 
 
-def _manifest() -> Json:
+def _job_manifest() -> Json:
     """A suspended elastic Job. What has no value is left out by Prefect."""
     annotations = {annotation: f"{{{{ {name} }}}}" for name, annotation, _ in _QOS}
     annotations |= {annotation: f"{{{{ {name} }}}}" for name, annotation in _COUNTS}
@@ -83,7 +83,7 @@ def _manifest() -> Json:
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": _FAILURES},
             "ttlSecondsAfterFinished": "{{ finished_job_ttl }}",
-            "template": {"metadata": {"labels": {names.MANAGED: "true"}}, "spec": _pod()},
+            "template": {"metadata": {"labels": {names.MANAGED: "true"}}, "spec": _pod_template()},
         },
     }
 
@@ -96,7 +96,7 @@ _FAILURES: Final[list[Json]] = [
 ]
 
 
-def _pod() -> Json:
+def _pod_template() -> Json:
     return {
         # Without these two, at this wrong place, Prefect's worker refuses a manifest.
         "parallelism": 1,
@@ -112,7 +112,7 @@ def _pod() -> Json:
                 "imagePullPolicy": "{{ image_pull_policy }}",
                 "command": ["python", "-m", "laxity.pool"],
                 "args": "{{ command }}",
-                "env": _environment(),
+                "env": _pod_environment(),
                 "resources": {
                     "limits": {GPU: "{{ gpus_per_worker }}", "memory": "{{ memory_limit }}"},
                     "requests": {"cpu": "{{ cpu_request }}", "memory": "{{ memory_request }}"},
@@ -127,7 +127,7 @@ def _pod() -> Json:
     }
 
 
-def _environment() -> list[Json]:
+def _pod_environment() -> list[Json]:
     """What laxity's runtime is told; the worker puts Prefect's own variables before these."""
     facts = (("POD_NAMESPACE", "metadata.namespace"), ("JOB_NAME", _JOB), *FROM_THE_POD)
     env = (
@@ -142,64 +142,68 @@ def _environment() -> list[Json]:
     return [*fields, *({"name": name, "value": value} for name, value in env)]
 
 
-def _variables() -> Json:
+def _variables_schema() -> Json:
     """The form that Prefect's UI shows, and the defaults. No default: left out of the Job."""
-    texts = {name: _text(description) for name, _, description in _QOS}
+    texts = {name: _text_field(description) for name, _, description in _QOS}
     return {
         "type": "object",
         "description": "Jobs with deadlines, scheduled by laxity.",
         "required": ["image"],
         "properties": {
             **texts,
-            "widths": _text(
+            "widths": _text_field(
                 'Allowed numbers of workers, "1,2,4" or "1..4". More than 1 only for a '
                 "deadline_flow whose code averages: others would train several models.",
                 default="1",
             ),
-            "epochs": _text("Equal units of work in all.", default="1"),
-            "gpus_per_worker": _text("GPUs of one worker, all on one node.", default="1"),
-            "image": _text("Image with laxity, Prefect and the flow's packages."),
-            "image_pull_policy": _text("IfNotPresent, Always or Never.", default="IfNotPresent"),
-            "namespace": _text("Namespace of the Jobs.", default="default"),
-            "service_account_name": _text("Service account of the pods."),
-            "laxity_url": _text(
+            "epochs": _text_field("Equal units of work in all.", default="1"),
+            "gpus_per_worker": _text_field("GPUs of one worker, all on one node.", default="1"),
+            "image": _text_field("Image with laxity, Prefect and the flow's packages."),
+            "image_pull_policy": _text_field(
+                "IfNotPresent, Always or Never.", default="IfNotPresent"
+            ),
+            "namespace": _text_field("Namespace of the Jobs.", default="default"),
+            "service_account_name": _text_field("Service account of the pods."),
+            "laxity_url": _text_field(
                 "The service, as pods reach it.", default="http://laxity.laxity.svc:8642"
             ),
-            "checkpoints": _object(
+            "checkpoints": _object_field(
                 "The volume that all workers share, for checkpoints.",
                 {
                     "name": "checkpoints",
                     "persistentVolumeClaim": {"claimName": "laxity-checkpoints"},
                 },
             ),
-            "grace_s": _number("Seconds for a checkpoint after SIGTERM.", DEFAULT_GRACE_S),
-            "node_selector": _object("Labels that a node must have.", {}),
-            "cpu_request": _text("CPUs of one worker, such as 2 or 500m."),
-            "memory_request": _text("Memory of one worker, such as 8Gi."),
-            "memory_limit": _text("Memory beyond which a worker is killed."),
-            "finished_job_ttl": _number("Seconds that a finished Job is kept."),
-            "name": _text("Name of the flow runs' Jobs."),
-            "command": _text("What a pod of index 0 runs; prefect flow-run execute by default."),
-            "labels": _object("Labels of the Jobs.", {}),
-            "annotations": _object("Annotations of the Jobs.", {}),
-            "env": _object("Variables of the flow runs.", {}),
+            "grace_s": _number_field("Seconds for a checkpoint after SIGTERM.", DEFAULT_GRACE_S),
+            "node_selector": _object_field("Labels that a node must have.", {}),
+            "cpu_request": _text_field("CPUs of one worker, such as 2 or 500m."),
+            "memory_request": _text_field("Memory of one worker, such as 8Gi."),
+            "memory_limit": _text_field("Memory beyond which a worker is killed."),
+            "finished_job_ttl": _number_field("Seconds that a finished Job is kept."),
+            "name": _text_field("Name of the flow runs' Jobs."),
+            "command": _text_field(
+                "What a pod of index 0 runs; prefect flow-run execute by default."
+            ),
+            "labels": _object_field("Labels of the Jobs.", {}),
+            "annotations": _object_field("Annotations of the Jobs.", {}),
+            "env": _object_field("Variables of the flow runs.", {}),
             "cluster_config": {"type": "object", "description": "A KubernetesClusterConfig block."},
-            "job_watch_timeout_seconds": _number("Seconds without an event of the Job."),
-            "pod_watch_timeout_seconds": _number("Seconds until a pod is created.", 60),
+            "job_watch_timeout_seconds": _number_field("Seconds without an event of the Job."),
+            "pod_watch_timeout_seconds": _number_field("Seconds until a pod is created.", 60),
             "stream_output": {"type": "boolean", "default": True, "description": "Show output."},
         },
     }
 
 
-def _text(description: str, *, default: str | None = None) -> Json:
+def _text_field(description: str, *, default: str | None = None) -> Json:
     schema = {"type": "string", "description": description}
     return schema if default is None else {**schema, "default": default}
 
 
-def _number(description: str, default: int | None = None) -> Json:
+def _number_field(description: str, default: int | None = None) -> Json:
     schema = {"type": "integer", "description": description}
     return schema if default is None else {**schema, "default": default}
 
 
-def _object(description: str, default: Json) -> Json:
+def _object_field(description: str, default: Json) -> Json:
     return {"type": "object", "description": description, "default": default}

@@ -71,7 +71,7 @@ def main(argv: list[str]) -> int:
         return EXIT_STOPPED
     if not assignment.job and names.ENV_INDEX in os.environ:
         say(NOT_TOLD)
-    return run_to_completion(training, termination, lambda: _run(training, argv[0]))
+    return run_to_completion(training, termination, lambda: _run_entry(training, argv[0]))
 
 
 def run_to_completion(
@@ -79,7 +79,7 @@ def run_to_completion(
 ) -> int:
     """Call the training function to an end of some kind, and report which; the exit code."""
     try:
-        _report(training, "started", worker_pid=os.getpid(), width=training.workers)
+        _append_report(training, "started", worker_pid=os.getpid(), width=training.workers)
         result = call_function(training, termination, call)
         if termination.asked and not training.complete:
             return save_and_stop(training)  # the user's code swallowed the exception
@@ -117,7 +117,7 @@ def _flow_run(training: Training) -> str:
     return training.outbox.signal.flow_run if training.outbox is not None else ""
 
 
-def _run(training: Training, entry: str) -> Any:
+def _run_entry(training: Training, entry: str) -> Any:
     function = load_function(entry)
     prefect_context.print_to_log(os.environ)
     return function(
@@ -137,7 +137,7 @@ def report_finish(training: Training, termination: SigtermHandler, result: Any) 
     if training.folder is not None:
         replace_file(training.folder / RESULT, json.dumps(json_result))
     with suppress(TrainingStopped), termination.defer():  # the result must get out
-        _report(training, "finished", result=json_result)
+        _append_report(training, "finished", result=json_result)
         _hand_over(training, at_most_s=_FINISHED_S, outcome="FINISHED")
 
 
@@ -154,7 +154,7 @@ def _tell_of_others(training: Training) -> float:
     if training.rank == 0 and training.folder is not None:
         failure = failure_file.read_failure(training.folder, since=_STARTED_AT)
     if failure:
-        _report(training, "failed", error=failure[:ERROR_LENGTH])
+        _append_report(training, "failed", error=failure[:ERROR_LENGTH])
     return _FAILED_S if failure else _STOPPED_S
 
 
@@ -170,7 +170,7 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
         failure_file.leave(training.folder, training.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
     with suppress(TrainingStopped), termination.defer():
-        _report(training, "failed", error=message)
+        _append_report(training, "failed", error=message)
         _hand_over(training, at_most_s=_FAILED_S, outcome="FAILED")
     return FAILED
 
@@ -195,12 +195,12 @@ def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> No
         prefect_context.flush()
 
 
-def _report(training: Training, kind: ReportKind, **fields: Any) -> None:
+def _append_report(training: Training, kind: ReportKind, **fields: Any) -> None:
     if training.outbox is not None:
         training.outbox.append(kind, **fields)
 
 
-def _start() -> None:
+def _start_worker() -> None:
     code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
@@ -210,4 +210,4 @@ def _start() -> None:
 
 
 if __name__ == "__main__":
-    _start()
+    _start_worker()

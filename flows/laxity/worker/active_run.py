@@ -31,8 +31,10 @@ class ActiveRun:
         if not self._run_id:
             return
         experiment = experiment_of(self._uri, self._run_id)
-        self._follow("set_experiment", lambda chosen: chosen.experiment_id == experiment)
-        self._follow("set_tracking_uri", lambda _: self._mlflow.get_tracking_uri() == self._uri)
+        self._follow_function("set_experiment", lambda chosen: chosen.experiment_id == experiment)
+        self._follow_function(
+            "set_tracking_uri", lambda _: self._mlflow.get_tracking_uri() == self._uri
+        )
         self.offer()
 
     def offer(self) -> None:
@@ -40,7 +42,7 @@ class ActiveRun:
         if self._run_id and self._mlflow.active_run() is None:
             os.environ[ENV] = self._run_id
 
-    def _follow(self, name: str, is_ours: Callable[[Any], bool]) -> None:
+    def _follow_function(self, name: str, is_ours: Callable[[Any], bool]) -> None:
         """Once this function of mlflow has led elsewhere, the run is offered no more."""
         choose = getattr(self._mlflow, name)
 

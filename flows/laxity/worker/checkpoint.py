@@ -48,16 +48,19 @@ class Checkpoints:
         """Let `fill` write the state into an empty folder, make it durable; the bytes written."""
         aside = self.folder / f"{_ASIDE}{epoch:08d}-{os.getpid()}"
         try:
-            self._clear(aside)
+            self._clear_folder(aside)
             aside.mkdir(parents=True)
             fill(aside)
-            files = {path.relative_to(aside).as_posix(): _durable(path) for path in _files(aside)}
+            files = {
+                path.relative_to(aside).as_posix(): _flush_file(path)
+                for path in _files_below(aside)
+            }
             text = json.dumps({"epoch": epoch, "files": files, "note": dict(note or {})})
             (aside / FINISHED).write_text(text, encoding="utf-8")
-            _durable(aside / FINISHED)
+            _flush_file(aside / FINISHED)
             for part in (*(path for path in aside.rglob("*") if path.is_dir()), aside):
                 sync(part)
-            self._put(aside, self.folder / _NAME.format(epoch))
+            self._put_folder(aside, self.folder / _NAME.format(epoch))
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint of epoch {epoch} could not be written to {self.folder}: "
@@ -70,66 +73,66 @@ class Checkpoints:
 
     def newest(self) -> Checkpoint | None:
         """The newest finished and undamaged one."""
-        for path in self._folders():
-            checkpoint = _read(path)
+        for path in self._epoch_folders():
+            checkpoint = _read_checkpoint(path)
             if checkpoint is not None:
                 return checkpoint
         return None
 
     def at(self, epoch: int) -> Checkpoint | None:
         """The one of this epoch, if it is finished and undamaged."""
-        return _read(self.folder / _NAME.format(epoch))
+        return _read_checkpoint(self.folder / _NAME.format(epoch))
 
     def sweep(self) -> None:
         """Remove what a killed process left half written."""
         for path in self.folder.glob(f"{_ASIDE}*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def _folders(self) -> list[Path]:
+    def _epoch_folders(self) -> list[Path]:
         return sorted(self.folder.glob("epoch-" + "[0-9]" * 8), reverse=True)
 
-    def _put(self, aside: Path, place: Path) -> None:
+    def _put_folder(self, aside: Path, place: Path) -> None:
         """Rename into place. One of the same epoch there is a damaged or an equal one."""
         if place.exists():
-            self._clear(place)
+            self._clear_folder(place)
         aside.rename(place)
         sync(self.folder)
 
     def _keep_newest(self) -> None:
         """Unfinished folders do not count as kept, and are removed once newer ones are finished."""
-        finished = [path for path in self._folders() if (path / FINISHED).is_file()]
-        for path in self._folders():
+        finished = [path for path in self._epoch_folders() if (path / FINISHED).is_file()]
+        for path in self._epoch_folders():
             if path not in finished[:KEPT] and finished and path < finished[0]:
-                self._clear(path)
+                self._clear_folder(path)
 
     @staticmethod
-    def _clear(path: Path) -> None:
+    def _clear_folder(path: Path) -> None:
         (path / FINISHED).unlink(missing_ok=True)  # first, so that a kill leaves no half as a whole
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _read(path: Path) -> Checkpoint | None:
+def _read_checkpoint(path: Path) -> Checkpoint | None:
     try:
         document = json.loads((path / FINISHED).read_text(encoding="utf-8"))
         for name, (size, crc) in document["files"].items():
-            if (path / name).stat().st_size != size or _crc(path / name) != crc:
+            if (path / name).stat().st_size != size or _file_crc(path / name) != crc:
                 return None
         return Checkpoint(int(document["epoch"]), path, document["note"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _durable(path: Path) -> tuple[int, int]:
+def _flush_file(path: Path) -> tuple[int, int]:
     """Flush a file to the disk; its size and CRC."""
     sync(path)
-    return path.stat().st_size, _crc(path)
+    return path.stat().st_size, _file_crc(path)
 
 
-def _crc(path: Path) -> int:
+def _file_crc(path: Path) -> int:
     crc = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

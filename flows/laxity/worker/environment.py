@@ -61,13 +61,13 @@ class WorkerEnvironment:
             job=job,
             uid=environ.get(names.ENV_JOB_UID, ""),
             training=environ.get(names.ENV_TRAINING) or environ.get(names.ENV_JOB_UID, ""),
-            index=(_whole(environ, names.ENV_INDEX, least=0) or 0) if job else 0,
+            index=(_whole_number(environ, names.ENV_INDEX, least=0) or 0) if job else 0,
             url=environ.get(names.ENV_URL, "").rstrip("/") if job else "",
             token=environ.get(names.ENV_TOKEN, ""),
             folder=Path(folder) if folder else None,
-            epochs=_whole(environ, names.ENV_EPOCHS, least=1),
+            epochs=_whole_number(environ, names.ENV_EPOCHS, least=1),
             model=environ.get(names.ENV_MODEL, ""),
-            saving_share=_share(environ),
+            saving_share=_saving_share(environ),
             host=environ.get(names.ENV_POD_IP, ""),
             tracking_uri=_tracking_uri(environ),
             orders=Path(environ.get(names.ENV_SIGNAL) or _ORDERS) if job else None,
@@ -90,7 +90,7 @@ def _tracking_uri(environ: Mapping[str, str]) -> str:
     return environ.get("MLFLOW_TRACKING_URI", "")
 
 
-def _whole(environ: Mapping[str, str], name: str, *, least: int) -> int | None:
+def _whole_number(environ: Mapping[str, str], name: str, *, least: int) -> int | None:
     text = environ.get(name, "").strip()
     if not text:
         return None
@@ -99,7 +99,7 @@ def _whole(environ: Mapping[str, str], name: str, *, least: int) -> int | None:
     return int(text)
 
 
-def _share(environ: Mapping[str, str]) -> float:
+def _saving_share(environ: Mapping[str, str]) -> float:
     text = environ.get(names.ENV_SAVING_SHARE, "").strip() or str(SAVING_SHARE)
     try:
         share = float(text)

@@ -24,7 +24,7 @@ class Follower:
 
     def begin(self) -> bool:
         """Join the group; False if the training is over."""
-        return self._obey(self._member.join())
+        return self._obey_command(self._member.join())
 
     def boundary(self) -> bool:
         """An epoch is done; False if it was the last one."""
@@ -35,11 +35,11 @@ class Follower:
         try:
             command = self._member.boundary(bytes_read=ended["bytes"])
         except OSError:
-            return self._obey(self._member.join())
+            return self._obey_command(self._member.join())
         if command["do"] == "end" and not void:
             course.done += 1  # it holds the final state itself
             return False
-        return self._obey(command)
+        return self._obey_command(command)
 
     def average(
         self, arrays: "Sequence[NDArray[Any]]", names: Sequence[str], weight: float
@@ -55,9 +55,9 @@ class Follower:
     def end(self) -> None:
         """Worker 0 ends it for all."""
 
-    def _obey(self, command: Header) -> bool:
+    def _obey_command(self, command: Header) -> bool:
         while command["do"] == "wait":
-            command = self._wait()
+            command = self._wait_command()
         course = self._course
         if command["do"] == "end":
             self._take_final_state()
@@ -73,7 +73,7 @@ class Follower:
             course.warmup = False
         return True
 
-    def _wait(self) -> Header:
+    def _wait_command(self) -> Header:
         try:
             return self._member.wait()
         except OSError:

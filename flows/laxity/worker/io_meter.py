@@ -65,7 +65,7 @@ class Meter:
         self.begin()
         over = self._over = threading.Event()
         threading.Thread(
-            target=self._watch, args=(tell, over), name="laxity-meter", daemon=True
+            target=self._watch_reads, args=(tell, over), name="laxity-meter", daemon=True
         ).start()
 
     def end(self) -> None:
@@ -84,9 +84,9 @@ class Meter:
             if took_s < self._tell_at:
                 return None
             self._tell_at = TOLD_AGAIN * took_s
-            return self._line()
+            return self._epoch_fields()
 
-    def _line(self) -> dict[str, Any] | None:
+    def _epoch_fields(self) -> dict[str, Any] | None:
         """Seconds and bytes since the epoch began; None if nothing at all was read."""
         began_s, counted, of_files, stored = self._began
         by_itself = self._counted > counted
@@ -102,7 +102,7 @@ class Meter:
             "storage_bytes": self._looks[-1][2] - stored if self._knows_storage else None,
         }
 
-    def _watch(self, tell: Tell, over: threading.Event) -> None:
+    def _watch_reads(self, tell: Tell, over: threading.Event) -> None:
         while not over.wait(self._step_s):
             line = self.look()
             if line is not None and not over.is_set():
@@ -117,7 +117,7 @@ def storage_bytes() -> int | None:
     own = process_read_bytes("self")
     if own is None:
         return cgroup_read_bytes()
-    return own + sum(process_read_bytes(child) or 0 for child in _children("self"))
+    return own + sum(process_read_bytes(child) or 0 for child in _descendant_pids("self"))
 
 
 def process_read_bytes(pid: int | str) -> int | None:
@@ -140,11 +140,11 @@ def cgroup_read_bytes(path: Path = CGROUP) -> int | None:
     return sum(sizes) if sizes else None
 
 
-def _children(pid: int | str) -> list[str]:
+def _descendant_pids(pid: int | str) -> list[str]:
     """All descendants; those of loaders that read for the training."""
     pids: list[str] = []
     with suppress(OSError):
         for task in (PROC / str(pid) / "task").iterdir():
             with suppress(OSError):
                 pids += (task / "children").read_text().split()
-    return pids + [further for child in pids for further in _children(child)]
+    return pids + [further for child in pids for further in _descendant_pids(child)]

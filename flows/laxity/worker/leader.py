@@ -60,7 +60,7 @@ class Leader:
     def begin(self) -> bool:
         """Load, form, and be ready for the next epoch; False if all epochs are done."""
         course = self._course
-        newest = self._newest()
+        newest = self._newest_checkpoint()
         if newest is not None and course.loaded != newest.epoch:
             course.load(newest)
         if newest is not None:
@@ -71,7 +71,7 @@ class Leader:
             return False
         self._form_first()
         if newest is not None:
-            self._report("resumed", epoch=course.done, load_s=course.load_s or 0.0)
+            self._append_report("resumed", epoch=course.done, load_s=course.load_s or 0.0)
         self._park_while_told()
         self._watch_reading()
         return True
@@ -85,7 +85,7 @@ class Leader:
         if self.void:
             self._fall_back()
         else:
-            self._complete(others_read)
+            self._complete_epoch(others_read)
             if self._is_over():
                 return False
             self._park_while_told()
@@ -120,7 +120,7 @@ class Leader:
         """SIGTERM: what was trained since the last checkpoint is saved, up to the last boundary."""
         superseded = self._group is not None and self._group.is_superseded()
         if self._unsaved is not None and not superseded:
-            self._save(self._unsaved)
+            self._save_checkpoint(self._unsaved)
 
     def end(self) -> None:
         """The training function is done: nobody need wait for another epoch."""
@@ -137,7 +137,7 @@ class Leader:
 
     # --- completing an epoch ---
 
-    def _complete(self, others_read: int) -> None:
+    def _complete_epoch(self, others_read: int) -> None:
         course = self._course
         now = time.monotonic()
         epoch_s, self._began = now - self._began, now
@@ -169,7 +169,7 @@ class Leader:
         pause_s = self._save_s * (1 / share - 1) if self._save_s > FREE_SAVE_S else 0.0
         last = self._course.done >= self._course.total
         if last or time.monotonic() - self._saved_at >= pause_s:
-            self._save()
+            self._save_checkpoint()
         elif self._course.states.save is None and self._saved_bytes < SNAPSHOT_BYTES:
             self._unsaved = self._course.states.pack()
 
@@ -182,7 +182,7 @@ class Leader:
 
     # --- saving and loading ---
 
-    def _newest(self) -> Checkpoint | None:
+    def _newest_checkpoint(self) -> Checkpoint | None:
         checkpoints = self._course.checkpoints
         if checkpoints is None:
             return None
@@ -193,9 +193,9 @@ class Leader:
 
     def _ensure_saved(self) -> None:
         if self._course.checkpoints is not None and self._saved_epoch != self._course.done:
-            self._save()
+            self._save_checkpoint()
 
-    def _save(self, packed: bytes | None = None) -> None:
+    def _save_checkpoint(self, packed: bytes | None = None) -> None:
         """Write a checkpoint of the last boundary, from the objects or from bytes kept of them."""
         course = self._course
         if course.checkpoints is None:
@@ -208,14 +208,14 @@ class Leader:
                 (folder / OBJECTS).write_bytes(packed)
 
         began = time.monotonic()
-        note = {"records": self._records, "last": _finite(course.last)}
+        note = {"records": self._records, "last": _finite_metrics(course.last)}
         with course.termination.defer():
             written = course.checkpoints.write(course.done, fill=fill, note=note)
             self._saved_at = time.monotonic()
             self._save_s = self._saved_at - began
             self._saved_epoch, self._saved_bytes, self._unsaved = course.done, written, None
             self._send_records()
-            self._report("saved", epoch=course.done, save_s=self._save_s, bytes=written)
+            self._append_report("saved", epoch=course.done, save_s=self._save_s, bytes=written)
 
     def _report_again(self, newest: Checkpoint) -> None:
         """Epochs that the checkpoint holds and a kill kept from the reports."""
@@ -235,7 +235,7 @@ class Leader:
             return max(1, width)
         return self._group.reachable() if self._group is not None else 1
 
-    def _target(self) -> int:
+    def _reachable_width(self) -> int:
         return min(self._target_width(), self._group.reachable()) if self._group is not None else 1
 
     def _form_first(self) -> None:
@@ -243,9 +243,9 @@ class Leader:
             self._outbox.first_answer(at_most_s=FIRST_ANSWER_S)
         if self._group is not None:
             self._group.wait_for(self._target_width, at_most_s=FIRST_FORM_S)
-        self._form(self._target(), load=True)
+        self._form_group(self._reachable_width(), load=True)
 
-    def _form(self, width: int, *, load: bool) -> None:
+    def _form_group(self, width: int, *, load: bool) -> None:
         """With others there must be a checkpoint to start from, the untrained state included."""
         course = self._course
         if width > 1:
@@ -253,26 +253,26 @@ class Leader:
         if self._group is not None:
             self._group.form(width, epoch=course.done, load=load)
         course.set_width(width, formation=self._group.round if self._group else "")
-        self._report("formed", width=width, epoch=course.done)
+        self._append_report("formed", width=width, epoch=course.done)
         self._began = time.monotonic()
 
     def _reform_or_go(self) -> None:
         if self._group is None:
             return
-        width = self._target()
+        width = self._reachable_width()
         if width != self._course.width:
-            self._form(width, load=False)
+            self._form_group(width, load=False)
         else:
             self._group.go()
 
     def _fall_back(self) -> None:
         """A worker is gone: all go back to the last checkpoint and do the rest again."""
         self._course.epoch_over()
-        newest = self._newest()
+        newest = self._newest_checkpoint()
         if newest is not None:
             self._course.load(newest)
         self._unsaved = None
-        self._form(self._target(), load=True)
+        self._form_group(self._reachable_width(), load=True)
 
     # --- being told to stop ---
 
@@ -286,7 +286,7 @@ class Leader:
         if outbox is None or not outbox.signal.stop:
             return
         self._ensure_saved()
-        self._report("parked", epoch=self._course.done)
+        self._append_report("parked", epoch=self._course.done)
         if self._tracker is not None:
             self._tracker.flush(at_most_s=0.0)
         waits = True
@@ -295,14 +295,14 @@ class Leader:
             while (now := outbox.wait_for_another(generation, at_most_s=LOOK_S)) is None:
                 self._course.termination.check()
             waits = now.stop
-        self._report("formed", width=self._course.width, epoch=self._course.done)
+        self._append_report("formed", width=self._course.width, epoch=self._course.done)
         self._began = time.monotonic()
 
-    def _report(self, kind: ReportKind, **fields: Any) -> None:
+    def _append_report(self, kind: ReportKind, **fields: Any) -> None:
         if self._outbox is not None:
             with self._course.termination.defer():
                 self._outbox.append(kind, **fields)
 
 
-def _finite(metrics: dict[str, float]) -> dict[str, float]:
+def _finite_metrics(metrics: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if math.isfinite(value)}

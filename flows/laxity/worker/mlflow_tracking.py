@@ -85,7 +85,7 @@ class Tracker:
         self._naming = threading.RLock()
         self._logged = 0  # epochs up to this one were in the run when it was found
         self._complained = False
-        threading.Thread(target=self._work, name="laxity-mlflow", daemon=True).start()
+        threading.Thread(target=self._write_batches, name="laxity-mlflow", daemon=True).start()
 
     @property
     def opened(self) -> bool:
@@ -123,25 +123,27 @@ class Tracker:
             if not self._run_id:
                 try:
                     require_answer(self._uri)
-                    self._run_id = self._await_run_id() or self._find_or_make(_client(self._uri))
+                    self._run_id = self._await_run_id() or self._find_or_make(
+                        _make_client(self._uri)
+                    )
                 except Exception as error:
-                    self._complain(error)
+                    self._complain_once(error)
                     raise
             return self._run_id
 
-    def _work(self) -> None:
+    def _write_batches(self) -> None:
         failures = 0
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: not self._idle)
-                self._changed.wait_for(self._enough, FLUSH_S)
+                self._changed.wait_for(self._has_enough, FLUSH_S)
                 batch, outcome, self._due = self._buffer, self._outcome, False
             try:
-                self._write(batch, outcome)
+                self._write_batch(batch, outcome)
                 failures = 0
             except Exception as error:  # noqa: BLE001 - MLflow raises what its stores raise
                 failures += 1
-                self._complain(error)
+                self._complain_once(error)
                 with self._changed:
                     self._failing = True
                     self._changed.notify_all()
@@ -154,15 +156,15 @@ class Tracker:
                 self._idle = not self._buffer and self._outcome == outcome and not self._due
                 self._changed.notify_all()
 
-    def _enough(self) -> bool:
+    def _has_enough(self) -> bool:
         return self._due or len(self._buffer) >= EPOCHS_PER_FLUSH
 
-    def _write(self, batch: Sequence[EpochMetrics], outcome: str) -> None:
+    def _write_batch(self, batch: Sequence[EpochMetrics], outcome: str) -> None:
         require_answer(self._uri)
         import_mlflow()
         from mlflow.entities import Metric
 
-        client = self._open()
+        client = self._open_run()
         metrics = [
             Metric(name, value, round(1000 * point.at), point.epoch)
             for point in batch
@@ -175,17 +177,17 @@ class Tracker:
         if outcome:
             client.set_terminated(self._run_id, status=outcome)
 
-    def _open(self) -> "MlflowClient":
+    def _open_run(self) -> "MlflowClient":
         """The client, with the run found or made; the first call takes seconds."""
         if self._client is None:
-            run_id, client = self.run_id(), _client(self._uri)
+            run_id, client = self.run_id(), _make_client(self._uri)
             history = client.get_metric_history(run_id, names.EPOCH_ACTUAL)
             self._logged = max((point.step for point in history), default=0)
             self._client = client
         return self._client
 
     def _find_or_make(self, client: "MlflowClient") -> str:
-        experiment = _experiment(client)
+        experiment = _find_experiment(client)
         uid = self._tags.get(names.TAG_UID, "")
         if uid:
             query = f"tags.`{names.TAG_UID}` = '{uid}'"
@@ -195,7 +197,7 @@ class Tracker:
         name = self._tags.get(names.TAG_JOB, "").rpartition("/")[2] or None
         return str(client.create_run(experiment, tags=self._tags, run_name=name).info.run_id)
 
-    def _complain(self, error: Exception) -> None:
+    def _complain_once(self, error: Exception) -> None:
         if not self._complained:
             self._complained = True
             say(
@@ -218,7 +220,7 @@ def require_answer(uri: str) -> None:
 
 def experiment_of(uri: str, run_id: str) -> str:
     """The id of the experiment that a run is in."""
-    return str(_client(uri).get_run(run_id).info.experiment_id)
+    return str(_make_client(uri).get_run(run_id).info.experiment_id)
 
 
 def import_mlflow() -> None:
@@ -231,7 +233,7 @@ def import_mlflow() -> None:
     import mlflow  # noqa: F401
 
 
-def _client(uri: str) -> "MlflowClient":
+def _make_client(uri: str) -> "MlflowClient":
     from mlflow import MlflowClient
 
     write_ahead(uri)
@@ -246,7 +248,7 @@ def write_ahead(uri: str) -> None:
         database.execute("PRAGMA journal_mode=WAL")
 
 
-def _experiment(client: "MlflowClient") -> str:
+def _find_experiment(client: "MlflowClient") -> str:
     """The experiment that MLflow's own variables name, else laxity's."""
     if experiment_id := os.environ.get("MLFLOW_EXPERIMENT_ID"):
         return experiment_id

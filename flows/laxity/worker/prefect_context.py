@@ -52,7 +52,7 @@ def watch(environ: Mapping[str, str], newest: Callable[[], str], *, leads: bool)
         from prefect import Flow
         from prefect.client.schemas.objects import FlowRun
 
-        flow = Flow(_nothing, name=environ.get(names.ENV_MODEL) or "training")
+        flow = Flow(_empty_flow, name=environ.get(names.ENV_MODEL) or "training")
         prints = leads and bool(context) and bool(environ.get(names.ENV_LOG_PRINTS))
         run = FlowRun.model_validate(context) if context else None
         enter(flow, run, log_prints=prints)
@@ -74,12 +74,12 @@ class Newest(logging.Filter):
         self._left: set[str] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        self._look()
+        self._look_again()
         if getattr(record, "flow_run_id", "") in self._left:  # not that of a flow of the user's own
             record.flow_run_id, record.flow_run_name = str(self._run.id), self._run.name
         return True
 
-    def _look(self) -> None:
+    def _look_again(self) -> None:
         """Tasks that are called from now on are those of the other run, too: its context has it."""
         newest = self._newest()
         if newest in {"", self._asked}:
@@ -174,19 +174,19 @@ def _find_run(environ: Mapping[str, str], newest: str) -> dict[str, Any]:
 
 def _read_run(environ: Mapping[str, str], run_id: str) -> dict[str, Any]:
     """As the API of this environment answers it; OSError or ValueError if it does not."""
-    url, headers = f"{environ[_API]}{_PATH}{run_id}", dict(_credentials(environ))
+    url, headers = f"{environ[_API]}{_PATH}{run_id}", dict(_read_credentials(environ))
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 - as the submitter said
     with closing(urllib.request.urlopen(request, timeout=ANSWER_S)) as answer:  # noqa: S310
         document = json.load(answer)
     return dict(document)  # ValueError unless it is an object
 
 
-def _credentials(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _read_credentials(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if key := environ.get("PREFECT_API_KEY"):
         yield "Authorization", f"Bearer {key}"
     elif auth := environ.get("PREFECT_API_AUTH_STRING"):
         yield "Authorization", f"Basic {base64.b64encode(auth.encode()).decode()}"
 
 
-def _nothing() -> None:
+def _empty_flow() -> None:
     """What the flow of the context would run."""

@@ -54,7 +54,7 @@ class TrainingState:
 
     def load_epoch(self, epoch: int) -> None:
         """Go to the checkpoint of exactly this epoch; a shared folder may show it late."""
-        checkpoint = self._await(epoch)
+        checkpoint = self._await_checkpoint(epoch)
         if checkpoint is None:
             raise CheckpointError(
                 f"worker {self.rank} cannot see the checkpoint of epoch {epoch} in "
@@ -74,7 +74,7 @@ class TrainingState:
         self.metrics, self.bytes_read = {}, 0
         return report
 
-    def _await(self, epoch: int, *, at_most_s: float = 15.0) -> Checkpoint | None:
+    def _await_checkpoint(self, epoch: int, *, at_most_s: float = 15.0) -> Checkpoint | None:
         until = time.monotonic() + at_most_s
         while self.checkpoints is not None:
             checkpoint = self.checkpoints.at(epoch)

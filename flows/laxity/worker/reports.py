@@ -69,10 +69,10 @@ class ReportChannel:
         self._service: Transport | None = None
         if url and job:
             self._service = Transport(url, lambda: token, timeout_s=CALL_S, patience_s=0.0)
-            self._spawn("send", self._send)
-            self._spawn("poll", self._poll)
+            self._spawn_thread("send", self._send_lines)
+            self._spawn_thread("poll", self._poll_signal)
         if orders is not None and orders.exists():
-            self._spawn("orders", lambda: self._obey(orders))
+            self._spawn_thread("orders", lambda: self._obey_file(orders))
 
     def lines(self, kind: ReportKind) -> list[Line]:
         """All lines of a kind so far, those of earlier starts too."""
@@ -101,7 +101,7 @@ class ReportChannel:
         numbered = [{"seq": last + n, **line} for n, line in enumerate(reports, 1)]
         self._unwritten += numbered
         try:
-            append_to_file(self._path, b"".join(map(_encode, self._unwritten)))
+            append_to_file(self._path, b"".join(map(_encode_line, self._unwritten)))
             self._unwritten = []
         except OSError as error:
             say(f"reports cannot be kept in {self._path} ({error}); they are still sent")
@@ -142,10 +142,10 @@ class ReportChannel:
         with self._changed:
             self._changed.notify_all()
 
-    def _spawn(self, name: str, loop: Callable[[], None]) -> None:
+    def _spawn_thread(self, name: str, loop: Callable[[], None]) -> None:
         threading.Thread(target=loop, name=f"laxity-{name}", daemon=True).start()
 
-    def _obey(self, orders: Path) -> None:
+    def _obey_file(self, orders: Path) -> None:
         """Take a signal from the file when it is newer than what the service said last."""
         while not self._closed.wait(ORDERS_S):
             signal = read_signal_file(orders)
@@ -157,30 +157,30 @@ class ReportChannel:
     def _all_acked(self) -> bool:
         return not self._lines or self._acked >= self._lines[-1]["seq"]
 
-    def _pending(self) -> list[Line]:
+    def _pending_lines(self) -> list[Line]:
         first = bisect_right(self._lines, self._acked, key=lambda line: int(line["seq"]))
         return self._lines[first : first + LINES_PER_CALL]
 
-    def _send(self) -> None:
+    def _send_lines(self) -> None:
         failures = 0
         while not self._closed.is_set():
             with self._changed:
                 self._changed.wait_for(lambda: self._closed.is_set() or not self._all_acked())
-                pending = self._pending()
+                pending = self._pending_lines()
             before = self._acked
-            self._ask(pending, wait_s=0.0)
+            self._ask_service(pending, wait_s=0.0)
             if self._acked > before:
                 failures = 0
                 continue
             failures += 1
             self._closed.wait(AWAY.delay_s(failures))
 
-    def _poll(self) -> None:
+    def _poll_signal(self) -> None:
         repeats = 0
         wait_s = 0.0
         while not self._closed.is_set():
             began, generation = time.monotonic(), self.signal.generation
-            answered = self._ask([], wait_s=wait_s)
+            answered = self._ask_service([], wait_s=wait_s)
             wait_s = POLL_S
             news = answered and self.signal.generation != generation
             if news or (answered and time.monotonic() - began > 1.0):
@@ -189,11 +189,11 @@ class ReportChannel:
             repeats += 1
             self._closed.wait((ANSWERED if answered else AWAY).delay_s(repeats))
 
-    def _ask(self, reports: Sequence[Line], *, wait_s: float) -> bool:
+    def _ask_service(self, reports: Sequence[Line], *, wait_s: float) -> bool:
         """One call. Whatever goes wrong is said once and tried again."""
         assert self._service is not None  # noqa: S101 - the threads run only with one
         try:
-            answer = self._service.send(self._request(reports, wait_s))
+            answer = self._service.send(self._signal_request(reports, wait_s))
             signal, acked = Signal.from_json(answer), int(answer.get("acked") or 0)
         except (ServiceError, ValueError, TypeError) as error:
             self._note_failure(error)
@@ -207,7 +207,7 @@ class ReportChannel:
             self._changed.notify_all()
         return True
 
-    def _request(self, reports: Sequence[Line], wait_s: float) -> Request:
+    def _signal_request(self, reports: Sequence[Line], wait_s: float) -> Request:
         body = {
             "uid": self._uid,
             "worker": 0,
@@ -219,7 +219,7 @@ class ReportChannel:
 
     def _note_failure(self, error: Exception) -> None:
         status = error.status if isinstance(error, ServiceError) else 0
-        problem = _failure(error)
+        problem = _failure_text(error)
         with self._changed:
             is_new = not self._away and problem != self._problem
             self._away, self._problem = True, problem
@@ -230,7 +230,7 @@ class ReportChannel:
             say(f"the service {problem}; training goes on")
 
 
-def _failure(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     """What went wrong with a call, in the service's own words where it has said any."""
     if isinstance(error, ServiceError) and error.status:
         return f"answers {error.status} ({error.message})"
@@ -262,5 +262,5 @@ def _last_epoch(lines: Sequence[Line]) -> int:
     return max((int(line["epoch"]) for line in lines if line["kind"] == "epoch"), default=0)
 
 
-def _encode(line: Line) -> bytes:
+def _encode_line(line: Line) -> bytes:
     return json.dumps(line, allow_nan=False).encode() + b"\n"

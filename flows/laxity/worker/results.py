@@ -21,7 +21,7 @@ def plain(result: Any) -> tuple[Any, str]:
     odd: list[str] = []
     json_result = json_part(result, odd, "", depth=0)
     if len(json.dumps(json_result)) > LONGEST_RESULT:
-        return _text(result), f"more than {LONGEST_RESULT // 1024} KiB of JSON"
+        return _short_text(result), f"more than {LONGEST_RESULT // 1024} KiB of JSON"
     return json_result, ", ".join(dict.fromkeys(odd))[:LONGEST_TEXT]
 
 
@@ -42,8 +42,8 @@ def json_part(value: Any, odd: list[str], where: str, *, depth: int) -> Any:
     if _is_plain(value):
         return value
     place = f" at {where}" if where else ""
-    odd.append(f"{_text(value)} of type {type(value).__name__}{place}")
-    return _text(value)
+    odd.append(f"{_short_text(value)} of type {type(value).__name__}{place}")
+    return _short_text(value)
 
 
 def _is_plain(value: Any) -> bool:
@@ -54,7 +54,7 @@ def _is_plain(value: Any) -> bool:
     )
 
 
-def _text(value: Any) -> str:
+def _short_text(value: Any) -> str:
     """As Python shows it, in short; an object of the user's may fail at that."""
     try:
         shown = repr(value)

@@ -9,19 +9,19 @@ def shard(data: Any, *, rank: int, width: int, seed: int | None = None, epoch: i
     Tuples and dicts of arrays are cut alike. With a seed the items are shuffled first, each epoch
     anew and on all workers alike.
     """
-    columns = _columns(data)
+    columns = _list_columns(data)
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"shard() cuts columns of one length, not {lengths}")
     if seed is None:
-        return _cut(data, slice(rank, None, width))
+        return _cut_rows(data, slice(rank, None, width))
     import numpy as np
 
     order = np.random.default_rng([seed, epoch]).permutation(next(iter(lengths.values()), 0))
-    return _cut(data, order[rank::width])
+    return _cut_rows(data, order[rank::width])
 
 
-def _columns(data: Any) -> dict[Any, Any]:
+def _list_columns(data: Any) -> dict[Any, Any]:
     if isinstance(data, dict):
         return data
     if _is_table(data):
@@ -36,11 +36,11 @@ def _is_table(data: Any) -> bool:
     )
 
 
-def _cut(data: Any, which: Any) -> Any:
+def _cut_rows(data: Any, which: Any) -> Any:
     if isinstance(data, dict):
-        return {name: _cut(column, which) for name, column in data.items()}
+        return {name: _cut_rows(column, which) for name, column in data.items()}
     if _is_table(data) and data:
-        return tuple(_cut(column, which) for column in data)
+        return tuple(_cut_rows(column, which) for column in data)
     if isinstance(which, slice) or hasattr(data, "shape"):
         return data[which]
     return [data[int(index)] for index in which]

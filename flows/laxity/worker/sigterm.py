@@ -31,9 +31,9 @@ class SigtermHandler:
 
     def install(self) -> None:
         """Take SIGTERM from now on. For a worker process only: a library leaves signals alone."""
-        signal.signal(signal.SIGTERM, self._take)
+        signal.signal(signal.SIGTERM, self._take_signal)
 
-    def _take(self, _number: int, _frame: FrameType | None) -> None:
+    def _take_signal(self, _number: int, _frame: FrameType | None) -> None:
         first, self.asked = not self.asked, True
         if first:
             self.check()

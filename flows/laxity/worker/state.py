@@ -41,7 +41,7 @@ class States:
             pickle.dump(states, buffer, protocol=pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise CheckpointError(
-                f"{self._culprit(states)} cannot be pickled ({error}): "
+                f"{self._find_culprit(states)} cannot be pickled ({error}): "
                 "give Training.checkpoint_with() a save and a load of your own"
             ) from error
         return buffer.getvalue()
@@ -65,7 +65,7 @@ class States:
         if self.load is not None and (folder / OWN).exists():
             self.load(folder / OWN)
 
-    def _culprit(self, states: list[Any]) -> str:
+    def _find_culprit(self, states: list[Any]) -> str:
         for thing, state in zip(self.objects, states, strict=True):
             parts = state.items() if isinstance(state, dict) else [("", state)]
             for name, part in parts:
@@ -101,14 +101,14 @@ def put_back(thing: Any, state: Any) -> None:
             return
     if hasattr(thing, "bit_generator"):
         thing.bit_generator.state = state
-    elif _fits(thing, state):
+    elif _is_refillable(thing, state):
         thing[...] = state
     elif isinstance(thing, MutableMapping):
-        _refill(thing, state)
+        _refill_mapping(thing, state)
     elif isinstance(thing, list):
         thing[:] = [merge_into(old, new) for old, new in pair_up(thing, state)]
     elif hasattr(thing, "__dict__") and isinstance(state, Mapping):
-        _refill(vars(thing), state)
+        _refill_mapping(vars(thing), state)
     else:
         raise CheckpointError(
             f"the checkpoint holds a {describe_value(state)} where restore() was given a {describe_value(thing)}: "
@@ -127,7 +127,7 @@ def portable(state: Any) -> Any:
     return state
 
 
-def _refill(thing: MutableMapping[Any, Any], state: Mapping[Any, Any]) -> None:
+def _refill_mapping(thing: MutableMapping[Any, Any], state: Mapping[Any, Any]) -> None:
     for key in [key for key in thing if key not in state]:
         del thing[key]
     for key, value in state.items():
@@ -136,7 +136,7 @@ def _refill(thing: MutableMapping[Any, Any], state: Mapping[Any, Any]) -> None:
 
 def merge_into(old: Any, new: Any) -> Any:
     """The old array or container with the new contents where it fits, else the new one."""
-    if _fits(old, new):
+    if _is_refillable(old, new):
         old[...] = new
         return old
     if type(old) is type(new) and isinstance(new, dict | list):
@@ -154,7 +154,7 @@ def _is_array(thing: Any) -> bool:
     return hasattr(thing, "dtype") and hasattr(thing, "shape") and hasattr(thing, "__setitem__")
 
 
-def _fits(thing: Any, state: Any) -> bool:
+def _is_refillable(thing: Any, state: Any) -> bool:
     """Both are arrays of one shape and type, and the old one may be written."""
     return (
         _is_array(thing)

@@ -104,7 +104,7 @@ class Training:
         assignment = self._course.assignment
         if assignment.tracking_uri:
             self.tracker = Tracker(
-                assignment.tracking_uri, tags=_tags(assignment), given_run_id=self._await_run_id
+                assignment.tracking_uri, tags=_run_tags(assignment), given_run_id=self._await_run_id
             )
             if not assignment.job:
                 atexit.register(self._finish_late)
@@ -195,9 +195,9 @@ class Training:
         self._unit = unit
         course.meter = Meter() if unit is None and self.outbox is not None else None
         self._role = self._take_role()
-        return self._loop(self._role)
+        return self._loop_epochs(self._role)
 
-    def _loop(self, role: Leader | Follower) -> Iterator[int]:
+    def _loop_epochs(self, role: Leader | Follower) -> Iterator[int]:
         going = role.begin()
         while going:
             self._course.termination.check()
@@ -241,9 +241,9 @@ class Training:
         if self._unit is None or not self._inside:
             raise TrainingError("training.steps counts inside a loop over epochs(unit=...)")
         first = self._course.done * self._unit
-        return self._steps(range(first, first + self._unit))
+        return self._loop_steps(range(first, first + self._unit))
 
-    def _steps(self, numbers_: range) -> Iterator[int]:
+    def _loop_steps(self, numbers_: range) -> Iterator[int]:
         for number in numbers_:
             if self._role is not None and self._role.void:
                 return
@@ -323,7 +323,7 @@ class Training:
 
     def log(self, **metrics: float) -> None:
         """Figures of this epoch, for MLflow and the reports; worker 0's count."""
-        figures = {name: _number(name, value) for name, value in metrics.items()}
+        figures = {name: _finite_number(name, value) for name, value in metrics.items()}
         odd = [name for name, value in figures.items() if not math.isfinite(value)]
         if odd and not self._noticed:
             self._noticed = True
@@ -367,13 +367,13 @@ class Training:
         return self._role is not None and self._role.anyone_gone()
 
 
-def _number(name: str, value: Any) -> float:
+def _finite_number(name: str, value: Any) -> float:
     if isinstance(value, numbers.Real) or hasattr(value, "item"):
         return float(value)
     raise TypeError(f"log({name}=...): expected a number, not a {type(value).__name__}")
 
 
-def _tags(given: WorkerEnvironment) -> dict[str, str]:
+def _run_tags(given: WorkerEnvironment) -> dict[str, str]:
     """A training that nobody schedules is known by its folder, if it has one."""
     uid = given.uid or (str(given.folder.resolve()) if given.folder else "")
     return {names.TAG_JOB: given.job, names.TAG_UID: uid, names.TAG_MODEL: given.model}

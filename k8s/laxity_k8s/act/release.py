@@ -14,8 +14,11 @@ def release_jobs(api: ClusterApi, jobs: Iterable[Json]) -> list[Json]:
     """The Jobs as they are without laxity; those that cannot be patched are left out."""
     released = []
     for job in jobs:
-        notes = _removal(json_tree.annotations_of(job), (*names.OUTPUTS, names.PIN))
-        metadata = {"labels": _removal(json_tree.labels_of(job), LABELS), "annotations": notes}
+        notes = _removal_patch(json_tree.annotations_of(job), (*names.OUTPUTS, names.PIN))
+        metadata = {
+            "labels": _removal_patch(json_tree.labels_of(job), LABELS),
+            "annotations": notes,
+        }
         with suppress(ApiError):
             released.append(
                 api.patch(Patch("jobs", json_tree.object_id(job), {"metadata": metadata}))
@@ -23,5 +26,5 @@ def release_jobs(api: ClusterApi, jobs: Iterable[Json]) -> list[Json]:
     return released
 
 
-def _removal(there: Mapping[str, str], keys: Iterable[str]) -> dict[str, None]:
+def _removal_patch(there: Mapping[str, str], keys: Iterable[str]) -> dict[str, None]:
     return {key: None for key in keys if key in there}

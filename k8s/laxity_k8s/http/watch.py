@@ -133,7 +133,7 @@ class KindWatch:
     async def _follow_stream(self) -> None:
         reply, was_away = await self._open_stream(), False
         try:
-            while await self._follow(reply, was_away=was_away):
+            while await self._follow_reply(reply, was_away=was_away):
                 reply.close()
                 was_away = True
                 with self._wire.hold_unread():
@@ -161,7 +161,7 @@ class KindWatch:
         self._bell.ring_bell()
         return reply
 
-    async def _follow(self, reply: aiohttp.ClientResponse, *, was_away: bool) -> bool:
+    async def _follow_reply(self, reply: aiohttp.ClientResponse, *, was_away: bool) -> bool:
         """Until the watch ends, or (True) it had better be closed while many patches are sent.
 
         That once, at most, while they are: patches without end must not keep it closed.
@@ -206,10 +206,10 @@ class KindWatch:
             )
         self._since = item["metadata"]["resourceVersion"]
         if event["type"] != "BOOKMARK":
-            self._remember(event["type"], item)
+            self._remember_item(event["type"], item)
         return Change(event["type"], item)
 
-    def _remember(self, kind: str, item: Json) -> None:
+    def _remember_item(self, kind: str, item: Json) -> None:
         if self._known is None:
             return
         if kind == "DELETED":

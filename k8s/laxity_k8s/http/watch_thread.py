@@ -25,7 +25,9 @@ class WatchThread:
         self._loop = loop
         self._on_change, self._on_cut = on_change, on_cut
         self._changes: SimpleQueue[Sequence[Change] | bool | None] = SimpleQueue()
-        self._teller = threading.Thread(target=self._tell, name=f"laxity-watch-{kind}", daemon=True)
+        self._teller = threading.Thread(
+            target=self._deliver_changes, name=f"laxity-watch-{kind}", daemon=True
+        )
         self.take = self._changes.put
 
     def begin(self, watched: KindWatch) -> None:
@@ -39,7 +41,7 @@ class WatchThread:
         if threading.current_thread() is not self._teller:
             self._teller.join()
 
-    def _tell(self) -> None:
+    def _deliver_changes(self) -> None:
         while (changes := self._changes.get()) is not None:
             if isinstance(changes, bool):
                 self._on_cut(changes)

@@ -119,7 +119,7 @@ class LocalCluster:
             return self.rows.put(patch.kind, merge_patch(old, patch))
 
     def patch_many(self, patches: Iterable[Patch]) -> Iterable[PatchResult]:
-        return [self._outcome(patch) for patch in patches]
+        return [self._try_patch(patch) for patch in patches]
 
     def delete(self, kind: Kind, object_id: str, *, uid: str = "") -> None:
         with self.rows.write_together():
@@ -173,7 +173,7 @@ class LocalCluster:
         self.rows.close()
         os.close(self._lock)
 
-    def _outcome(self, patch: Patch) -> PatchResult:
+    def _try_patch(self, patch: Patch) -> PatchResult:
         try:
             made = self._guard(patch.id, self.patch, patch)
         except ApiError as error:

@@ -346,7 +346,7 @@ def pods_busy(own: Iterable[Json], *, gpus_per_worker: int = 0) -> Counter[str]:
     """
     busy: Counter[str] = Counter()
     for pod in own:
-        node = pods.claimed_node_of(pod)
+        node = pods.target_node_of(pod)
         if node and not pods.is_finished(pod):
             for resource, gpus in (pods.accelerators_of(pod) or {GPU: 0}).items():
                 busy[site_name(node, resource)] += max(gpus_per_worker, gpus)
@@ -359,7 +359,7 @@ def gpus_reserved(
     """GPUs by site for workers that were sent to `nodes` and have no pod for any node yet."""
     workers = pods_by_number(job, own)
     there = {
-        index for index, pod in workers if pods.claimed_node_of(pod) and not pods.is_finished(pod)
+        index for index, pod in workers if pods.target_node_of(pod) and not pods.is_finished(pod)
     }
     done = {index for index, pod in workers if pods.phase_of(pod) == "Succeeded"}
     waiting: Counter[str] = Counter()

@@ -39,7 +39,7 @@ def node_of(pod: Json) -> str:
     return str(json_tree.get_in(pod, "spec", "nodeName") or "")
 
 
-def claimed_node_of(pod: Json) -> str:
+def target_node_of(pod: Json) -> str:
     """Where it is bound, or for which it waits there: the cluster's scheduler stops others for it."""
     return node_of(pod) or str(json_tree.get_in(pod, "status", "nominatedNodeName") or "")
 

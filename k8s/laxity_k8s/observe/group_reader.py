@@ -68,7 +68,7 @@ class GroupReader:
         """What is known of the group now; None if it is no more."""
         job = self._mirror.jobs.get(group)
         own = list(self._mirror.pods_of.get(group, {}).values())
-        speaks = job is not None and self._guard(group, _speaks, job)
+        speaks = job is not None and self._guard(group, _may_have_reports, job)
         # Not guarded: when the store is away that is nobody's problem.
         report = (
             self._reports(str(json_tree.get_in(job, "metadata", "uid"))) if speaks else NO_REPORT
@@ -78,22 +78,26 @@ class GroupReader:
             return None
         entry = None
         if speaks is not None:
-            entry = self._guard(group, self._entry, group, job, own, report, now)
-        return self._unread(group, job, own, now) if entry is None else entry
+            entry = self._guard(group, self._read_entry, group, job, own, report, now)
+        return self._unread_entry(group, job, own, now) if entry is None else entry
 
     def preview(self, job: Json, now: float) -> Preview:
         """A Job that does not exist yet, as it will be read once it does. QoSError names what is wrong."""
         asks = asks_of(json_tree.mapping_at(job, "spec", "template"))
         eligible, nodes = self._eligible.look_up(asks)
         row = jobs.build_row(
-            job, jobs.spec_of(job), largest=self._largest(job, asks), now=now, eligible=eligible
+            job,
+            jobs.spec_of(job),
+            largest=self._largest_width(job, asks),
+            now=now,
+            eligible=eligible,
         )
         bounded = self._bounds.limit_row(row, job)
         if isinstance(bounded, BadJob):
             return Preview(row, nodes, bounded.refusal)
         return Preview(bounded, nodes)
 
-    def _largest(self, job: Json, asks: Asks) -> int:
+    def _largest_width(self, job: Json, asks: Asks) -> int:
         """The cluster in workers of this Job."""
         gpus_per_worker = pods.count_gpus(json_tree.mapping_at(job, "spec", "template"))
         return self._nodes.gpus[asks.resource] // max(1, gpus_per_worker)
@@ -103,7 +107,9 @@ class GroupReader:
         self._missing = dict.fromkeys(self._missing, now)
         return tuple(self._missing)
 
-    def _unread(self, group: str, job: Json | None, all_pods: list[Json], now: float) -> GroupEntry:
+    def _unread_entry(
+        self, group: str, job: Json | None, all_pods: list[Json], now: float
+    ) -> GroupEntry:
         entry = GroupEntry("", None, JobStatusRecord(), Counter(), NO_REPORT, now + READ_AGAIN_S)
         for pod in all_pods:
             entry.busy += (
@@ -116,7 +122,7 @@ class GroupReader:
             self._guard(f"workers of {group}", count_sent, entry, job, own)
         return entry
 
-    def _entry(
+    def _read_entry(
         self, group: str, job: Json | None, all_pods: list[Json], report: Report, now: float
     ) -> GroupEntry:
         busy = jobs.pods_busy(all_pods)
@@ -162,7 +168,7 @@ class GroupReader:
             job,
             own,
             entry.report,
-            largest=self._largest(job, entry.asks),
+            largest=self._largest_width(job, entry.asks),
             due_at=due_at,
             displaced=self._find_displaced(group, job, own, had_time=due_at <= now),
             now=now,
@@ -209,7 +215,7 @@ class GroupReader:
         return self._missing.setdefault(group, now)
 
 
-def _speaks(job: Json) -> bool:
+def _may_have_reports(job: Json) -> bool:
     """Whether its workers may have said something: a job that never ran has nothing to say."""
     ran = read_status(job).resumed_at is not None or jobs.current_width(job) > 0
     return ran and jobs.is_live(job)

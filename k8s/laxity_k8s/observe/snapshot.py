@@ -112,13 +112,13 @@ class Snapshot:
 
     def reject(self, job_id: str, problem: str) -> None:
         """Leave this Job out from the next look on, until somebody else changes it."""
-        self._reject(job_id, problem, 0.0, tries_again=False)
+        self._reject_job(job_id, problem, 0.0, tries_again=False)
 
     def put_off(self, job_id: str, problem: str, now: float) -> None:
         """The same for a while only: the API server has refused its patch."""
-        self._reject(job_id, problem, now, tries_again=True)
+        self._reject_job(job_id, problem, now, tries_again=True)
 
-    def _reject(self, job_id: str, problem: str, now: float, *, tries_again: bool) -> None:
+    def _reject_job(self, job_id: str, problem: str, now: float, *, tries_again: bool) -> None:
         with self._mirror.lock:
             job = self._mirror.jobs.get(job_id)
             if job is None:
@@ -182,13 +182,13 @@ class Snapshot:
             return
         for group in tuple(self._stale):
             entry = self._reader.read(group, now)
-            self._forget(group)
+            self._forget_group(group)
             if entry is not None:
-                self._add(group, entry)
+                self._add_entry(group, entry)
             self._stale.discard(group)
         self._renew_order()
 
-    def _add(self, group: str, entry: GroupEntry) -> None:
+    def _add_entry(self, group: str, entry: GroupEntry) -> None:
         self._entries[group] = entry
         self._nodes.add(group, entry)
         if entry.due_at < FOREVER:
@@ -208,7 +208,7 @@ class Snapshot:
         if entry.state.freed_for:
             self._freed[group] = entry.state
 
-    def _forget(self, group: str) -> None:
+    def _forget_group(self, group: str) -> None:
         old = self._entries.pop(group, None)
         if old is not None:
             if old.row is not None and old.row.eligible:

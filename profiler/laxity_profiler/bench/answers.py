@@ -45,15 +45,15 @@ def measure_answers(jobs: int) -> "dict[str, Metric]":
     """Cold and cached, against the same rows one by one."""
     from laxity.bench_results import figure
 
-    fitted = HistoryPredictor(tuple(_model(number) for number in range(MODELS)))
+    fitted = HistoryPredictor(tuple(_draw_model(number) for number in range(MODELS)))
     draw = np.random.default_rng(0)
-    rows = [_job(number, draw) for number in range(jobs)]
+    rows = [_draw_job(number, draw) for number in range(jobs)]
     later = [
         (workload, _one_epoch_later(progress) if number % CHANGED == 0 else progress)
         for number, (workload, progress) in enumerate(rows)
     ]
-    asks, again = _asks(rows), _asks(later)
-    fitted.table(_asks([_job(jobs, draw)]))  # loads what is loaded once
+    asks, again = _list_asks(rows), _list_asks(later)
+    fitted.table(_list_asks([_draw_job(jobs, draw)]))  # loads what is loaded once
     alone_ms = _time_rows_ms(replace(fitted), asks[:ALONE]) * len(asks) / min(ALONE, len(asks))
     cold_ms, cached_ms = _time_table_ms(fitted, asks), _time_table_ms(fitted, again)
     return {
@@ -76,7 +76,7 @@ def _time_rows_ms(predictor: HistoryPredictor, asks: Sequence[Ask]) -> float:
     return 1e3 * (time.process_time() - began_s)
 
 
-def _model(number: int) -> "ModelFit":
+def _draw_model(number: int) -> "ModelFit":
     """Runs on 1 to 8 workers, as fast as these share the work, with noise of 5 %."""
     draw = np.random.default_rng(number)
     stretches = [
@@ -87,7 +87,7 @@ def _model(number: int) -> "ModelFit":
     return fit_model(f"model-{number}", stretches)
 
 
-def _job(number: int, draw: np.random.Generator) -> tuple[Workload, Progress]:
+def _draw_job(number: int, draw: np.random.Generator) -> tuple[Workload, Progress]:
     epochs = tuple((60.0 * draw.uniform(0.8, 1.2) * draw.uniform(0.95, 1.05, OWN_EPOCHS)).tolist())
     workload = Workload(f"model-{number % MODELS}", 100)
     return workload, Progress(OWN_EPOCHS, epochs, (1,) * OWN_EPOCHS)
@@ -102,5 +102,5 @@ def _one_epoch_later(progress: Progress) -> Progress:
     )
 
 
-def _asks(rows: Sequence[tuple[Workload, Progress]]) -> list[Ask]:
+def _list_asks(rows: Sequence[tuple[Workload, Progress]]) -> list[Ask]:
     return [Ask(workload, progress, width) for workload, progress in rows for width in WIDTHS]

@@ -70,7 +70,7 @@ def _time_ingest(history: "History", rows: int) -> float:
     for job in range(JOBS):
         for lines in _calls_of_lines(rows // JOBS):
             began_s = time.process_time()
-            history.ingest(f"u-{job}", f"default/{job}", _workload(job), lines)
+            history.ingest(f"u-{job}", f"default/{job}", _job_workload(job), lines)
             spent_s += time.process_time() - began_s
     return spent_s
 
@@ -79,22 +79,24 @@ def _measure_memory(history: "History") -> tuple[int, int]:
     """Peak and remaining bytes while as many more jobs hand in a call each (traced, not timed)."""
     tracemalloc.start()
     for job in range(JOBS, 2 * JOBS):
-        history.ingest(f"u-{job}", f"default/{job}", _workload(job), next(_calls_of_lines(LINES)))
+        history.ingest(
+            f"u-{job}", f"default/{job}", _job_workload(job), next(_calls_of_lines(LINES))
+        )
     remaining, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return peak, remaining
 
 
-def _workload(job: int) -> Workload:
+def _job_workload(job: int) -> Workload:
     return Workload(f"model-{job % MODELS}", 10_000_000)
 
 
 def _calls_of_lines(epochs: int) -> Iterator[list[dict[str, Any]]]:
     for first in range(1, epochs + 1, LINES):
-        yield [_line(epoch) for epoch in range(first, min(first + LINES, epochs + 1))]
+        yield [_epoch_line(epoch) for epoch in range(first, min(first + LINES, epochs + 1))]
 
 
-def _line(epoch: int) -> dict[str, Any]:
+def _epoch_line(epoch: int) -> dict[str, Any]:
     """Around ten seconds, by a pattern: no two neighbours alike."""
     epoch_s = 10.0 + (epoch * 7919 % 101) / 100.0
     return {

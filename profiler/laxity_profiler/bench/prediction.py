@@ -67,21 +67,21 @@ def prediction(
     elif markdown:
         typer.echo(document(judged, figures_by_name))
     else:
-        _print(judged, figures_by_name)
+        _print_report(judged, figures_by_name)
 
 
-def _print(judged: "Judgement", figures_by_name: dict[str, dict[str, Any]]) -> None:
+def _print_report(judged: "Judgement", figures_by_name: dict[str, dict[str, Any]]) -> None:
     from rich.console import Console
 
     console = Console()
-    console.print(_table(judged, is_wide=console.width >= WIDE))
+    console.print(_error_table(judged, is_wide=console.width >= WIDE))
     for name, figure in figures_by_name.items():
         value = figure["value"]
         shown = f"{value:,.4f}" if isinstance(value, float) else str(value)
         typer.echo(f"{name:<26} {shown:>26} {figure['unit']}")
 
 
-def _table(judged: "Judgement", *, is_wide: bool) -> "Table":
+def _error_table(judged: "Judgement", *, is_wide: bool) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

@@ -27,25 +27,25 @@ def figures(
     """Each as value and unit; shares are fractions of 1. `splits`: judged by a choice elsewhere."""
     worst = judged.worst
     figures_by_name = {
-        "median_ape": _figure(judged.median_ape, "share"),
-        "models_under_10pct": _figure(judged.models_under_10pct, "share of models"),
-        "p90_coverage": _figure(judged.p90_coverage, "share of held-out points"),
-        "worst_model": _figure(worst.table, "model"),
-        "worst_model_mape": _figure(worst.mape, "share"),
-        "models": _figure(len(judged.tables), "models"),
-        "held_out": _figure(judged.points, "points"),
-        "passed_over": _figure(len(judged.skipped), "files"),
+        "median_ape": _figure_json(judged.median_ape, "share"),
+        "models_under_10pct": _figure_json(judged.models_under_10pct, "share of models"),
+        "p90_coverage": _figure_json(judged.p90_coverage, "share of held-out points"),
+        "worst_model": _figure_json(worst.table, "model"),
+        "worst_model_mape": _figure_json(worst.mape, "share"),
+        "models": _figure_json(len(judged.tables), "models"),
+        "held_out": _figure_json(judged.points, "points"),
+        "passed_over": _figure_json(len(judged.skipped), "files"),
     }
     points = [point for table in beyond for point in table.held]
     if points:
         covered = fmean(point.is_covered for point in points)
-        figures_by_name["beyond_node_p90_coverage"] = _figure(
+        figures_by_name["beyond_node_p90_coverage"] = _figure_json(
             covered, "share of points beyond a node"
         )
     for name, split in (splits or {}).items():
         if split is not None:
-            figures_by_name[f"{name}_median_ape"] = _figure(split.median_ape, "share")
-            figures_by_name[f"{name}_under_10pct"] = _figure(
+            figures_by_name[f"{name}_median_ape"] = _figure_json(split.median_ape, "share")
+            figures_by_name[f"{name}_under_10pct"] = _figure_json(
                 split.models_under_10pct, "share of models"
             )
     return figures_by_name
@@ -88,10 +88,10 @@ def document(judged: Judgement, figures_by_name: Mapping[str, Mapping[str, Any]]
         (COLUMNS, [table_cells(table) for table in judged.tables]),
         (("figure", "", ""), named),
     )
-    return "\n\n".join(_markdown(columns, lines) for columns, lines in tables)
+    return "\n\n".join(_markdown_table(columns, lines) for columns, lines in tables)
 
 
-def _markdown(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def _markdown_table(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     every = [columns, ["---"] * len(columns), *lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in every)
 
@@ -100,7 +100,7 @@ def _format_value(value: float | str) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def _figure(value: float | str, unit: str) -> dict[str, Any]:
+def _figure_json(value: float | str, unit: str) -> dict[str, Any]:
     return {"value": value, "unit": unit}
 
 

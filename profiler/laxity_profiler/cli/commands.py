@@ -67,7 +67,7 @@ def predict(
     workload, widths = workload_and_widths(
         model, options, workers=workers, estimate=estimate, params=param or ()
     )
-    predictor = _predictor(store)
+    predictor = _load_predictor(store)
     rows = _predict_rows(predictor, workload, widths)
     if as_json:
         named = {"model": workload.model, "version": predictor.version}
@@ -79,7 +79,7 @@ def predict(
         typer.echo(unknown_model_text(workload.model, known_models))
 
 
-def _predictor(store: str) -> "HistoryPredictor":
+def _load_predictor(store: str) -> "HistoryPredictor":
     """What the history of the store comes to."""
     from laxity_profiler.cli.open_store import open_store
     from laxity_profiler.history.history import History

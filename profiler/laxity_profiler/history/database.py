@@ -224,83 +224,93 @@ def insert_new(
 def lock_run(connection: Connection, uid: str, *, job: str, model: str, at: float) -> Any:
     """The run's row, made if it is not there, ours until the transaction ends."""
     insert_new(connection, RunRecord, [_new_run(uid, job=job, model=model, at=at)])
-    statement = _select(RunRecord.acked, RunRecord.folds, RunRecord.said, RunRecord.model)
-    return connection.execute(statement.where(_equals(RunRecord.uid, uid)).with_for_update()).one()
+    statement = _select_columns(RunRecord.acked, RunRecord.folds, RunRecord.said, RunRecord.model)
+    return connection.execute(
+        statement.where(_column_equals(RunRecord.uid, uid)).with_for_update()
+    ).one()
 
 
 def write_run(connection: Connection, uid: str, values: Mapping[str, Any]) -> None:
-    connection.execute(update(RunRecord).where(_equals(RunRecord.uid, uid)).values(**values))
+    connection.execute(update(RunRecord).where(_column_equals(RunRecord.uid, uid)).values(**values))
 
 
 def read_run(connection: Connection, uid: str) -> Any:
     """(uid, model, workload, folds, said) of one run, or None."""
-    return connection.execute(_select_runs().where(_equals(RunRecord.uid, uid))).one_or_none()
+    return connection.execute(
+        _select_runs().where(_column_equals(RunRecord.uid, uid))
+    ).one_or_none()
 
 
 def runs_since(connection: Connection, at: float) -> Sequence[Any]:
     """The same of the runs that reported at or after this instant."""
-    return connection.execute(_select_runs().where(_column(RunRecord.at) >= at)).all()
+    return connection.execute(_select_runs().where(_column_of(RunRecord.at) >= at)).all()
 
 
 def _select_runs() -> Any:
     row = RunRecord
-    return _select(row.uid, row.model, row.workload, row.folds, row.said)
+    return _select_columns(row.uid, row.model, row.workload, row.folds, row.said)
 
 
 def runs_of(connection: Connection, model: str) -> Sequence[Any]:
     """(uid, workload) of the runs of a model."""
-    statement = _select(RunRecord.uid, RunRecord.workload)
-    return connection.execute(statement.where(_equals(RunRecord.model, model))).all()
+    statement = _select_columns(RunRecord.uid, RunRecord.workload)
+    return connection.execute(statement.where(_column_equals(RunRecord.model, model))).all()
 
 
 def epochs_of(connection: Connection, model: str, most: int) -> Sequence[Any]:
     """(uid, epoch, width, epoch_s, bytes, warmup, at, nodes), the latest `most`, newest first."""
     row = EpochRecord
-    statement = _select(
+    statement = _select_columns(
         row.uid, row.epoch, row.width, row.epoch_s, row.bytes, row.warmup, row.at, row.nodes
     )
-    newest = statement.where(_equals(row.model, model)).order_by(_column(row.id).desc()).limit(most)
+    newest = (
+        statement.where(_column_equals(row.model, model))
+        .order_by(_column_of(row.id).desc())
+        .limit(most)
+    )
     return connection.execute(newest).all()
 
 
 def stops_of(connection: Connection, most: int) -> Sequence[Any]:
     """(model, kind, workers, seconds, bytes), the latest `most`, newest first."""
     row = StopRecord
-    statement = _select(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
-    return connection.execute(statement.order_by(_column(row.id).desc()).limit(most)).all()
+    statement = _select_columns(row.model, row.kind, row.workers, row.seconds, row.bytes, row.at)
+    return connection.execute(statement.order_by(_column_of(row.id).desc()).limit(most)).all()
 
 
 def counts_after(connection: Connection, table: type[HistoryTable], row_id: int) -> Sequence[Any]:
     """(model, new rows, greatest id) by model, of the rows after this one."""
     columns: Any = table
-    statement = _select(columns.model, func.count(), func.max(columns.id))
+    statement = _select_columns(columns.model, func.count(), func.max(columns.id))
     return connection.execute(statement.where(columns.id > row_id).group_by(columns.model)).all()
 
 
 def rejections_of(connection: Connection, uid: str | None) -> Sequence[Any]:
     """(uid, reason, line, at), oldest first; of one uid, or of all."""
-    statement = _select(
+    statement = _select_columns(
         RejectedReport.uid, RejectedReport.reason, RejectedReport.line, RejectedReport.at
     )
     if uid is not None:
-        statement = statement.where(_equals(RejectedReport.uid, uid))
-    return connection.execute(statement.order_by(_column(RejectedReport.id))).all()
+        statement = statement.where(_column_equals(RejectedReport.uid, uid))
+    return connection.execute(statement.order_by(_column_of(RejectedReport.id))).all()
 
 
 def predictions_of(connection: Connection, uid: str | None) -> Sequence[Any]:
     """Predictions of one job, or all that came to an end, oldest first."""
     row = PredictionRecord
-    statement = _select(
+    statement = _select_columns(
         row.uid, row.model, row.stage, row.at, row.p10_s, row.p50_s, row.p90_s, row.actual_s
     )
-    chosen = _column(row.actual_s).is_not(None) if uid is None else _equals(row.uid, uid)
-    return connection.execute(statement.where(chosen).order_by(_column(row.id))).all()
+    chosen = _column_of(row.actual_s).is_not(None) if uid is None else _column_equals(row.uid, uid)
+    return connection.execute(statement.where(chosen).order_by(_column_of(row.id))).all()
 
 
 def write_actual(connection: Connection, uid: str, stage: str, actual_s: float) -> None:
     connection.execute(
         update(PredictionRecord)
-        .where(_equals(PredictionRecord.uid, uid), _equals(PredictionRecord.stage, stage))
+        .where(
+            _column_equals(PredictionRecord.uid, uid), _column_equals(PredictionRecord.stage, stage)
+        )
         .values(actual_s=actual_s)
     )
 
@@ -308,13 +318,13 @@ def write_actual(connection: Connection, uid: str, stage: str, actual_s: float) 
 def drop_predictions(connection: Connection, uid: str) -> None:
     """Those that have not come to an end."""
     row = PredictionRecord
-    open_ones = _column(row.actual_s).is_(None)
-    connection.execute(delete(PredictionRecord).where(_equals(row.uid, uid), open_ones))
+    open_ones = _column_of(row.actual_s).is_(None)
+    connection.execute(delete(PredictionRecord).where(_column_equals(row.uid, uid), open_ones))
 
 
 def read_setting(connection: Connection, source: str) -> str:
     position = connection.execute(
-        _select(StoredSetting.position).where(_equals(StoredSetting.source, source))
+        _select_columns(StoredSetting.position).where(_column_equals(StoredSetting.source, source))
     )
     return str(position.scalar_one_or_none() or "")
 
@@ -322,7 +332,9 @@ def read_setting(connection: Connection, source: str) -> str:
 def write_setting(connection: Connection, source: str, position: str) -> None:
     insert_new(connection, StoredSetting, [{"source": source, "position": position}])
     connection.execute(
-        update(StoredSetting).where(_equals(StoredSetting.source, source)).values(position=position)
+        update(StoredSetting)
+        .where(_column_equals(StoredSetting.source, source))
+        .values(position=position)
     )
 
 
@@ -331,7 +343,10 @@ def swap_setting(connection: Connection, source: str, before: str, after: str) -
     insert_new(connection, StoredSetting, [{"source": source, "position": ""}])
     changed = connection.execute(
         update(StoredSetting)
-        .where(_equals(StoredSetting.source, source), _equals(StoredSetting.position, before))
+        .where(
+            _column_equals(StoredSetting.source, source),
+            _column_equals(StoredSetting.position, before),
+        )
         .values(position=after)
     )
     return bool(changed.rowcount)
@@ -350,18 +365,18 @@ def _new_run(uid: str, *, job: str, model: str, at: float) -> dict[str, Any]:
     }
 
 
-def _select(*columns: Any) -> Any:
+def _select_columns(*columns: Any) -> Any:
     """A SELECT of class attributes; their declared types are those of the values."""
     return select(*columns)
 
 
-def _column(attribute: Any) -> Any:
+def _column_of(attribute: Any) -> Any:
     """A class attribute as the column it is: its declared type is the value's."""
     return attribute
 
 
-def _equals(attribute: Any, value: object) -> Any:
-    return _column(attribute) == value
+def _column_equals(attribute: Any, value: object) -> Any:
+    return _column_of(attribute) == value
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

@@ -104,7 +104,7 @@ class History:
                 )
                 folded = state.fold(lines, epochs=workload.epochs, received_at=now)
                 folded.epochs = [_with_nodes(epoch, nodes, since) for epoch in folded.epochs]
-                self._write(connection, uid, workload.model, folded, now)
+                self._write_fold(connection, uid, workload.model, folded, now)
                 database.write_run(connection, uid, _run_row(job, workload, state, row.folds + 1))
             self._cache_report(uid, state, row.folds + 1).workload = workload
             self._note_reading(uid, workload, state)
@@ -117,7 +117,7 @@ class History:
             if row.folds == 0:
                 values = {"workload": _workload_json(workload), "model": workload.model}
                 database.write_run(connection, uid, values)
-            self._write(
+            self._write_fold(
                 connection, uid, workload.model, FoldResult(epochs=list(epochs)), time.time()
             )
 
@@ -172,7 +172,7 @@ class History:
             return
         with self._lock, transaction(self.engine) as connection:
             stops = [Stop(kind, max(1, workers), took_s, float(at), size_bytes)]
-            self._write(connection, uid, workload.model, FoldResult(stops=stops), at)
+            self._write_fold(connection, uid, workload.model, FoldResult(stops=stops), at)
 
     def observe_finish(self, uid: str, *, at: float) -> None:
         """The job was complete at this instant: how long after its last epoch, if that is known."""
@@ -192,7 +192,7 @@ class History:
     def reject(self, uid: str, reason: str, line: str, *, at: float) -> None:
         """Remember what was not believed, and why."""
         with self._lock, transaction(self.engine) as connection:
-            self._write(connection, uid, "", FoldResult(rejected=[(reason, line)]), at)
+            self._write_fold(connection, uid, "", FoldResult(rejected=[(reason, line)]), at)
 
     def rejections(self, uid: str | None = None) -> list[tuple[str, str, str, float]]:
         """(uid, reason, line, at) of all that was set aside, oldest first."""
@@ -239,7 +239,7 @@ class History:
             max((int(row[2]) for row in stops), default=stops_after),
         )
 
-    def _write(
+    def _write_fold(
         self, connection: "Connection", uid: str, model: str, folded: FoldResult, now: float
     ) -> None:
         if folded.epochs:

@@ -61,7 +61,7 @@ class MlflowRuns:
         uid = tags.get(names.TAG_UID) or f"mlflow:{run_id}"
         model = tags.get(names.TAG_MODEL, "")
         if not model:
-            self._reject(uid, run_id, f"it has epoch times and no tag {names.TAG_MODEL}")
+            self._reject_run(uid, run_id, f"it has epoch times and no tag {names.TAG_MODEL}")
             return
         actual = client.get_metric_history(run_id, names.EPOCH_ACTUAL)
         widths = client.get_metric_history(run_id, names.WORKERS_SERIES)
@@ -72,14 +72,14 @@ class MlflowRuns:
         }
         epochs, doubts = _epochs_of_run(actual, _by_step(widths), _by_step(sizes), placed)
         if doubts:
-            self._reject(uid, run_id, "; ".join(doubts[:5]))
+            self._reject_run(uid, run_id, "; ".join(doubts[:5]))
         if epochs:
             job = tags.get(names.TAG_JOB, "")
             key = model_key(job.rpartition("/")[0] or DEFAULT, model)
             workload = _workload_of_run(key, run.data.params, epochs)
             self._history.add_epochs(uid, job, workload, epochs)
 
-    def _reject(self, uid: str, run_id: str, reason: str) -> None:
+    def _reject_run(self, uid: str, run_id: str, reason: str) -> None:
         """Set aside, once: the same doubt about the same run is not written again."""
         line = f"MLflow run {run_id}"
         rejections = {(row[1], row[2]) for row in self._history.rejections(uid)}

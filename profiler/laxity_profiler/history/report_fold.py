@@ -191,7 +191,7 @@ class ReportState:
         seq = int(line["seq"])
         if seq == 1:
             self.first_at = line["at"] if is_number(line.get("at")) else None
-        self._acknowledge(seq, folded)
+        self._acknowledge_seq(seq, folded)
         event_at, doubt = self._event_time(line.get("at"), received_at)
         if doubt:
             folded.rejected.append((doubt, shorten(line)))
@@ -202,7 +202,7 @@ class ReportState:
         if seq >= self.newest:
             self.newest, self.at = seq, event_at
 
-    def _acknowledge(self, seq: int, folded: FoldResult) -> None:
+    def _acknowledge_seq(self, seq: int, folded: FoldResult) -> None:
         if seq == self.acked + 1 and not self.ahead:
             self.acked = seq
             return

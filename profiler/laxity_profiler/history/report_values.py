@@ -32,7 +32,7 @@ def text_of(value: object) -> str:
     return clean_text(text[:TEXT_LIMIT])
 
 
-def _number(value: object, *, least: int, most: int = MOST) -> int | None:
+def _whole_number(value: object, *, least: int, most: int = MOST) -> int | None:
     """A whole number; None for anything else, also for one in quotes."""
     return None if isinstance(value, str) else whole_number(value, least=least, most=most)
 
@@ -40,7 +40,7 @@ def _number(value: object, *, least: int, most: int = MOST) -> int | None:
 def seq_of(line: object) -> int:
     """The number of a line, 0 if it has none."""
     seq = line.get("seq") if isinstance(line, Mapping) else None
-    return _number(seq, least=1, most=MOST_SEQ) or 0
+    return _whole_number(seq, least=1, most=MOST_SEQ) or 0
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -48,7 +48,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def is_size(value: object) -> TypeGuard[int]:
-    return _number(value, least=0) is not None
+    return _whole_number(value, least=0) is not None
 
 
 def is_growing(
@@ -61,7 +61,7 @@ def is_growing(
 
 def count_in(line: Mapping[str, Any], name: str, *, least: int = 1) -> int:
     value = line.get(name)
-    count = _number(value, least=least, most=MOST_SEQ)
+    count = _whole_number(value, least=least, most=MOST_SEQ)
     if count is None:
         raise InvalidReportError(f"{name} {shorten(value, 40)} is no whole number from {least} up")
     return count

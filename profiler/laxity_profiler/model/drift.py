@@ -49,12 +49,12 @@ def drift_of(sequences: Sequences, *, spread2: float, noise2: float) -> Drift:
         return still
     best, likelihood = (
         still,
-        CLEARLY + sum(_likelihood(runs, still, noise2) for runs in long_sequences),
+        CLEARLY + sum(_log_likelihood(runs, still, noise2) for runs in long_sequences),
     )
     for scale in SCALES:
         for share in SHARES:
             moving = Drift(spread2 * scale, spread2 * scale * share)
-            log_likelihood = sum(_likelihood(runs, moving, noise2) for runs in long_sequences)
+            log_likelihood = sum(_log_likelihood(runs, moving, noise2) for runs in long_sequences)
             if log_likelihood > likelihood:
                 best, likelihood = moving, log_likelihood
     return best
@@ -75,7 +75,7 @@ def places(
             error2 *= 1.0 - gain
 
 
-def _likelihood(runs: Sequence[tuple[float, int]], drift: Drift, noise2: float) -> float:
+def _log_likelihood(runs: Sequence[tuple[float, int]], drift: Drift, noise2: float) -> float:
     """Logarithm, of each run after the first given those before it."""
     log_likelihood = 0.0
     for place, (mean_s, epochs) in zip(places(runs, drift, noise2), runs[1:], strict=False):

@@ -53,7 +53,7 @@ def borrow_epoch_time(wanted: Setting, width: int, family: Sequence[ModelFit]) -
     if not family:
         return None
     rows = sorted(
-        (_row(fit, setting, wanted, width) for fit in family for setting in fit.settings),
+        (_relative_row(fit, setting, wanted, width) for fit in family for setting in fit.settings),
         key=lambda row: (row[1], row[2]),
     )[:MOST]
     times = sorted(row[0] for row in rows)
@@ -67,7 +67,7 @@ def borrow_epoch_time(wanted: Setting, width: int, family: Sequence[ModelFit]) -
     return Borrowed(middle, min(2.0, error), len(family), sum(fit.n for fit in family))
 
 
-def _row(
+def _relative_row(
     fit: ModelFit, fit_setting: SettingFit, wanted: Setting, width: int
 ) -> tuple[float, float, str]:
     """(seconds, what the missing comparison adds to the error, name for a stable order)."""

@@ -53,7 +53,7 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:  # noqa: N803 - scikit-learn's names
         points, seconds = self._with_nodes(X), _check_times(y)
-        self.coef_ = _relative_nnls(self._terms(points), seconds, pull=self.pull)
+        self.coef_ = _relative_nnls(self._model_terms(points), seconds, pull=self.pull)
         self.n_features_in_ = np.asarray(X).shape[1]
         self.points_ = points
         self.misses_ = np.log(seconds / self._predict_unbent(points))
@@ -65,7 +65,7 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         straight = self._predict_unbent(points)
         if not self.bend:
             return straight
-        weights = 1.0 / np.maximum(self._distances2(points), 1e-18)
+        weights = 1.0 / np.maximum(self._distances_squared(points), 1e-18)
         return np.asarray(straight * np.exp(weights @ self.misses_ / weights.sum(axis=1)))
 
     def relative_error(self, X: ArrayLike) -> Floats:  # noqa: N803
@@ -76,7 +76,7 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "coef_")
         points = self._with_nodes(X)
-        nearest = np.sqrt(self._distances2(points).min(axis=1))
+        nearest = np.sqrt(self._distances_squared(points).min(axis=1))
         sizes, profiled = points[:, :2], self.points_[:, :2]
         least, most = profiled.min(axis=0), profiled.max(axis=0)
         outside = np.log2(np.maximum(sizes / most, 1.0)) + np.log2(np.maximum(least / sizes, 1.0))
@@ -94,9 +94,9 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _predict_unbent(self, points: Floats) -> Floats:
         """What the coefficients alone say."""
-        return np.asarray(np.maximum(self._terms(points) @ self.coef_, 1e-12))
+        return np.asarray(np.maximum(self._model_terms(points) @ self.coef_, 1e-12))
 
-    def _distances2(self, points: Floats) -> Floats:
+    def _distances_squared(self, points: Floats) -> Floats:
         """Squared distances to the profiled points, in doublings; shape (n, profiled)."""
         away = np.log2(points[:, None, :2]) - np.log2(self.points_[None, :, :2])
         return np.asarray((away**2).sum(axis=2))
@@ -108,7 +108,7 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         points = _check_points(X, columns=2)
         return np.column_stack([points, np.ceil(points[:, 1] / self.gpus_per_node)])
 
-    def _terms(self, points: Floats) -> Floats:
+    def _model_terms(self, points: Floats) -> Floats:
         batch, gpus, nodes = points.T
         inside = np.log2(np.minimum(gpus, np.minimum(self.gpus_per_node, np.ceil(gpus / nodes))))
         return np.column_stack([np.ones(len(points)), batch / gpus, inside, nodes > 1, nodes - 1])
@@ -206,11 +206,13 @@ def four_points(
     for point in dict.fromkeys(wanted):
         if len(chosen) < 4:
             left = [point] if has is None else [other for other in has if other not in chosen]
-            chosen += [min(left, key=partial(_distance2, point))] if left else []
+            chosen += [min(left, key=partial(_distance_squared, point))] if left else []
     return tuple(chosen)
 
 
-def _distance2(point: tuple[int, int], other: tuple[int, int]) -> tuple[float, tuple[int, int]]:
+def _distance_squared(
+    point: tuple[int, int], other: tuple[int, int]
+) -> tuple[float, tuple[int, int]]:
     """How far two configurations are apart in doublings, squared; the least of equals first."""
     away = sum(math.log2(a / b) ** 2 for a, b in zip(point, other, strict=True))
     return away, other

@@ -130,7 +130,9 @@ def _fit_pool(
     pooled = []
     for start in prior:
         by_model = by_part.get(start.part, {})
-        alone = {model: fit_part(_observations(rows), start) for model, rows in by_model.items()}
+        alone = {
+            model: fit_part(_latest_observations(rows), start) for model, rows in by_model.items()
+        }
         every = pool_fits(list(alone.values()), start)
         pooled.append(every)
         for family, members in _group_by_family(alone).items():
@@ -140,7 +142,7 @@ def _fit_pool(
                 fit for other, fit in alone.items() if other != model and _are_alike(other, model)
             ]
             expected = _fit_by_bytes(by_model, rows, every) or pool_fits(kin, every)
-            models.setdefault(model, []).append(fit_part(_observations(rows), expected))
+            models.setdefault(model, []).append(fit_part(_latest_observations(rows), expected))
     return pooled
 
 
@@ -153,7 +155,7 @@ def warm_ups(warm_up_s: Mapping[str, Sequence[float]]) -> list[ObservedStop]:
     ]
 
 
-def _observations(stops: Sequence[ObservedStop]) -> list[tuple[int, float]]:
+def _latest_observations(stops: Sequence[ObservedStop]) -> list[tuple[int, float]]:
     return [(stop.workers, stop.seconds) for stop in stops[-LATEST:]]
 
 

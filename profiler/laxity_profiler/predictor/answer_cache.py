@@ -36,9 +36,9 @@ class AnswerCache:
         """Answers to all asks; `answer` is called once, with those that are new."""
         if self._filled > MOST_ROWS:
             self.__init__()  # type: ignore[misc]
-        keys = self._keys(asks)
+        keys = self._ask_keys(asks)
         if None in (known_rows := list(map(self._rows.get, keys))):
-            self._learn(asks, keys, known_rows, answer)
+            self._learn_answers(asks, keys, known_rows, answer)
         rows = list(map(self._rows.__getitem__, keys))
         index = np.array(rows, dtype=np.int64)
         numbers = self._numbers[:, index]
@@ -51,7 +51,7 @@ class AnswerCache:
             self._points[index],
         )
 
-    def _keys(self, asks: Sequence[Ask]) -> list[int]:
+    def _ask_keys(self, asks: Sequence[Ask]) -> list[int]:
         """One number per ask: its job's number here, and its width."""
         workloads = [ask.workload for ask in asks]
         progress = [ask.progress for ask in asks]
@@ -65,17 +65,17 @@ class AnswerCache:
             if work is not old_work or made is not old_progress:
                 old_work, old_progress = work, made
                 job_number = jobs.get((id(work), id(made)))
-                start = self._number(work, made) if job_number is None else job_number
+                start = self._job_number(work, made) if job_number is None else job_number
             keys.append(start + width)
         return keys
 
-    def _number(self, workload: Any, progress: Any) -> int:
+    def _job_number(self, workload: Any, progress: Any) -> int:
         self._alive.append((workload, progress))
         number = len(self._alive) * _WIDTHS
         self._jobs[id(workload), id(progress)] = number
         return number
 
-    def _learn(
+    def _learn_answers(
         self,
         asks: Sequence[Ask],
         keys: Sequence[int],
@@ -85,7 +85,7 @@ class AnswerCache:
         new = {key: ask for key, ask, row in zip(keys, asks, rows, strict=True) if row is None}
         estimates = answer(list(new.values()))
         first, last = self._filled, self._filled + len(new)
-        self._grow(last)
+        self._grow_arrays(last)
         columns = (estimates.p10_s, estimates.p50_s, estimates.mean_s, estimates.p90_s)
         for quantile, column in enumerate(columns):
             self._numbers[quantile, first:last] = column
@@ -94,7 +94,7 @@ class AnswerCache:
         self._rows.update(zip(new, range(first, last), strict=True))
         self._filled = last
 
-    def _grow(self, rows: int) -> None:
+    def _grow_arrays(self, rows: int) -> None:
         if rows <= self._numbers.shape[1]:
             return
         size = max(rows, 2 * self._numbers.shape[1], 1024)

@@ -74,7 +74,7 @@ class HistoryPredictor:
     def table(self, asks: Sequence[Ask]) -> Estimates:
         """`remaining` for many rows; rows asked before come from memory."""
         with self._lock:
-            return self._answers.table(asks, self._answer)
+            return self._answers.table(asks, self._answer_asks)
 
     def suspend_cost(self, workload: Workload, workers: int) -> Estimate:
         """Checkpoint and stop, after the epoch's end, until the GPUs are free."""
@@ -109,7 +109,7 @@ class HistoryPredictor:
         """Epochs seen of this model on so many workers; 0: answers for them are extrapolated."""
         return self._prior_cache.of(workload).epochs_seen_at(workers)
 
-    def _answer(self, asks: Sequence[Ask]) -> Estimates:
+    def _answer_asks(self, asks: Sequence[Ask]) -> Estimates:
         """Answers that are not in memory; consecutive asks of one job share its correction."""
         rows: list[Row] = []
         last: Ask | None = None

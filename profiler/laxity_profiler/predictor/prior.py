@@ -79,14 +79,14 @@ class PriorCache:
             fit = self._by_model.get(workload.model)
             has_history = fit is not None and bool(fit.settings)
             family = [] if has_history else relatives(workload.model, self._models)
-            ends = partial(self._end, workload.model)
+            ends = partial(self._finish_quantiles, workload.model)
             densest = fit.node_workers if fit else None
             lies_on = partial(fewest_nodes, workload, self._gpus_per_node, densest)
             prior = WorkloadPrior(workload, fit, family, self._levels, ends=ends, lies_on=lies_on)
             self._workload_priors[workload] = prior
         return prior
 
-    def _end(self, model: str, width: int) -> Quantiles:
+    def _finish_quantiles(self, model: str, width: int) -> Quantiles:
         """From the last epoch of so many workers to the Job's end."""
         if self._costs is None:
             return NO_END

@@ -50,12 +50,12 @@ def overhead_entry(
         digest=digest,
         predicts="overhead",
         about=ABOUT,
-        description=_description(stops, metrics),
+        description=_describe_fit(stops, metrics),
         fit=document,
         served=SERVED,
         inputs=(Column("string", "model"), Column("long", "workers", required=False)),
         outputs=(*seconds, *sources),
-        params=_params(stops, digest),
+        params=_training_params(stops, digest),
         metrics=metrics,
     )
 
@@ -107,7 +107,7 @@ def _fold_outcome(stop: ObservedStop, estimate: Estimate) -> PredictionOutcome:
     )
 
 
-def _params(stops: Sequence[ObservedStop], digest: str) -> dict[str, str]:
+def _training_params(stops: Sequence[ObservedStop], digest: str) -> dict[str, str]:
     """What they were fitted on: observations in all and by part, of which models and widths."""
     by_part = Counter(stop.kind for stop in stops)
     models = sorted({stop.model for stop in stops})
@@ -124,7 +124,7 @@ def _params(stops: Sequence[ObservedStop], digest: str) -> dict[str, str]:
     return mlflow_params(params | {f"n_{part}": n for part, n in sorted(by_part.items())})
 
 
-def _description(stops: Sequence[ObservedStop], metrics: Mapping[str, float]) -> str:
+def _describe_fit(stops: Sequence[ObservedStop], metrics: Mapping[str, float]) -> str:
     models = {stop.model for stop in stops}
     text = f"Fitted on {len(stops)} stops, starts and warm-ups of {len(models)} models."
     if "error/median_ape" in metrics:

@@ -61,12 +61,12 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
         predictor = learner.predictor()
         published: list[Published] = []
         past: list[PredictionOutcome] = []
-        for entry in _entries(history, predictor, past):
-            published.append(_publish(registry, entry, say))
+        for entry in _model_entries(history, predictor, past):
+            published.append(_publish_entry(registry, entry, say))
             lease.renew()
         if history.stops(most=1):
             entry = overhead_entry(predictor.costs, learner.overheads(), prior=learner.prior)
-            published.append(_publish(registry, entry, say))
+            published.append(_publish_entry(registry, entry, say))
             lease.renew()
         with database.transaction(engine) as connection:
             finished = live_outcomes(database.predictions_of(connection, None))
@@ -76,7 +76,7 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
         return RefitResult(predictor.version, read, tuple(published), view, is_new)
 
 
-def _entries(
+def _model_entries(
     history: History, predictor: HistoryPredictor, past: list[PredictionOutcome]
 ) -> Iterator[RegistryEntry]:
     """What was learned of each model, one at a time; its backtests are added to `past`."""
@@ -87,7 +87,9 @@ def _entries(
         yield predictor_entry(TrainedModel(fit, TrainingSummary.of(runs), error_metrics(outcomes)))
 
 
-def _publish(registry: Registry, entry: RegistryEntry, say: Callable[[str], None]) -> Published:
+def _publish_entry(
+    registry: Registry, entry: RegistryEntry, say: Callable[[str], None]
+) -> Published:
     published = registry.publish(entry)
     if published.is_new:
         say(f"{published.name}: version {published.version}")

@@ -103,7 +103,7 @@ class Registry:
         from mlflow.entities import Metric
 
         client, now_ms = self.client, round(1000 * time.time())
-        tags = {**_digests(entry), TAG_PREDICTS: entry.predicts}
+        tags = {**_digest_tags(entry), TAG_PREDICTS: entry.predicts}
         self._drop_unfinished(entry)
         run = client.create_run(self.experiment, tags=tags, run_name=entry.name)
         run_id = str(run.info.run_id)
@@ -141,36 +141,36 @@ def save_model(entry: RegistryEntry, folder: Path) -> None:
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
 
-    signature = ModelSignature(_schema(entry.inputs), _schema(entry.outputs))
+    signature = ModelSignature(_column_schema(entry.inputs), _column_schema(entry.outputs))
     with tempfile.TemporaryDirectory(prefix="laxity-fit-") as aside, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow would like an example of the input beside it
         fit = Path(aside) / "fit.json"
         fit.write_text(json.dumps(entry.fit), encoding="utf-8")
         pyfunc.save_model(
             path=str(folder),
-            python_model=str(_page(entry)),
+            python_model=str(_page_path(entry)),
             artifacts={"fit": str(fit)},
             signature=signature,
             pip_requirements=[f"laxity=={own_version()}", "pandas"],
         )
 
 
-def _page(entry: RegistryEntry) -> Path:
+def _page_path(entry: RegistryEntry) -> Path:
     return Path(__file__).with_name(entry.served)
 
 
-def _digests(entry: RegistryEntry) -> dict[str, str]:
+def _digest_tags(entry: RegistryEntry) -> dict[str, str]:
     """Tags of the fit and of the page that serves it."""
-    page = sha256(_page(entry).read_bytes()).hexdigest()[:12]
+    page = sha256(_page_path(entry).read_bytes()).hexdigest()[:12]
     return {TAG_DIGEST: entry.digest, TAG_PAGE: page}
 
 
 def _has_digests(entry: RegistryEntry) -> str:
     """The condition of a search for runs or versions with both."""
-    return " AND ".join(f"tags.`{tag}` = '{value}'" for tag, value in _digests(entry).items())
+    return " AND ".join(f"tags.`{tag}` = '{value}'" for tag, value in _digest_tags(entry).items())
 
 
-def _schema(columns: Sequence[Column]) -> Any:
+def _column_schema(columns: Sequence[Column]) -> Any:
     from mlflow.types import ColSpec, Schema
 
     return Schema(

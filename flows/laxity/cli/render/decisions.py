@@ -49,12 +49,14 @@ def decision_table(
         cells = [clock(row.get("first_at", row.get("at")), now), str(row.get("cycle", ""))]
         if not of_one_job:
             cells.append(short(str(row.get("job", ""))))
-        cells += [_decision(row.get("decision")), str(row.get("reason_code", ""))]
-        table.add_row(*map(Text, [*cells, as_of(now, str(row.get("reason", ""))) + _often(row)]))
+        cells += [_decision_text(row.get("decision")), str(row.get("reason_code", ""))]
+        table.add_row(
+            *map(Text, [*cells, as_of(now, str(row.get("reason", ""))) + _repeat_text(row)])
+        )
     return table
 
 
-def _often(row: Mapping[str, Any]) -> str:
+def _repeat_text(row: Mapping[str, Any]) -> str:
     """That the same was decided again and again: " (38 times in 40s)"."""
     times = row.get("times", 1)
     if times < 2:
@@ -62,7 +64,7 @@ def _often(row: Mapping[str, Any]) -> str:
     return f" ({times} times in {format_seconds(row['at'] - row['first_at'])})"
 
 
-def _decision(decision: Any) -> str:
+def _decision_text(decision: Any) -> str:
     """A decision is a word, or a mapping with its kind and figures."""
     if not isinstance(decision, Mapping):
         return str(decision or "")

@@ -34,14 +34,14 @@ def print_json(answer: Any) -> None:
 
 def job_panel(job: JobView, *, now: float) -> Panel:
     """The whole story of a job in a box."""
-    parts: list[RenderableType] = [_headline(job, now)]
-    parts.append(fact_table(_facts(job, now)))
+    parts: list[RenderableType] = [_headline_text(job, now)]
+    parts.append(fact_table(_job_facts(job, now)))
     if job.offers and job.state == "refused" and not job.ended:
         parts.append(offers_text(job.offers, now=now, job=short(job.id)))
     return Panel(Group(*parts), title=job.id, title_align="left", expand=False)
 
 
-def _headline(job: JobView, now: float) -> Text:
+def _headline_text(job: JobView, now: float) -> Text:
     """The verdict with its reason; after the end how the job ended."""
     if job.state not in ENDED:
         return verdict_line(job.verdict, job.reason_code, as_of(now, job.reason))
@@ -109,27 +109,27 @@ def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     offers = tuple(offer_view(offer) for offer in answer.get("offers") or ())
     if offers:
         parts.append(offers_text(offers, now=now, job=""))
-    moved = [effect for effect in answer.get("effects") or () if _moves(effect)]
+    moved = [effect for effect in answer.get("effects") or () if _is_visible(effect)]
     if moved:
         parts.append(Text("It would move others:"))
-    parts.extend(_effect(effect, now) for effect in moved)
+    parts.extend(_effect_text(effect, now) for effect in moved)
     return Group(*parts)
 
 
-def _moves(effect: Mapping[str, Any]) -> bool:
+def _is_visible(effect: Mapping[str, Any]) -> bool:
     """Whether a person would see the difference: by more than half a second."""
     before, after = effect.get("p90_before"), effect.get("p90_after")
     return before is None or after is None or abs(after - before) >= SEEN_S
 
 
-def _effect(effect: Mapping[str, Any], now: float) -> Text:
+def _effect_text(effect: Mapping[str, Any], now: float) -> Text:
     before, after = effect.get("p90_before"), effect.get("p90_after")
-    by = "" if before is None or after is None else f" ({_apart(after - before)})"
+    by = "" if before is None or after is None else f" ({_difference_text(after - before)})"
     job = short(str(effect.get("job")))
     return Text(f"  {job}: P90 {instant(before, now)} -> {instant(after, now)}{by}")
 
 
-def _apart(seconds: float) -> str:
+def _difference_text(seconds: float) -> str:
     return f"{format_seconds(abs(seconds))} {'later' if seconds > 0 else 'earlier'}"
 
 
@@ -143,13 +143,13 @@ def describe_refused_deadline(job: JobView, now: float) -> str:
     return f"{deadline}, asked again when there is room: {as_of(now, reason)}"
 
 
-def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
+def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
     """What is known, line by line; what is not known takes no line."""
     history = ", ".join(
         f"{workers} at {instant(since, now)}" for since, workers in job.width_history
     )
     lines = [
-        ("state", _state(job)),
+        ("state", _state_text(job)),
         ("class", job.service_class),
         ("model", job.model),
         ("submitted", instant(job.submitted_at, now)),
@@ -176,7 +176,7 @@ def _facts(job: JobView, now: float) -> list[tuple[str, str]]:
     return [(name, value) for name, value in lines if value not in {"", "-"}]
 
 
-def _state(job: JobView) -> str:
+def _state_text(job: JobView) -> str:
     if job.pinned and not job.ended:
         return f"{job.state}, pinned: counted, never resized or stopped"
     return f"{job.state}, stops at the end of its epoch" if job.state == "stopping" else job.state

@@ -81,7 +81,7 @@ class JobTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         rows = [dict(zip(COLUMNS, job_cells(job, self.now), strict=True)) for job in self.jobs]
-        shown = _columns(rows, options.max_width)
+        shown = _fitting_columns(rows, options.max_width)
         table = Table(box=None, pad_edge=False, expand=False)
         for name in shown:
             table.add_column(name, no_wrap=name != "REASON", justify=COLUMNS[name])
@@ -90,7 +90,7 @@ class JobTable:
         yield table
 
 
-def _columns(rows: Sequence[Mapping[str, Text]], max_width: int) -> list[str]:
+def _fitting_columns(rows: Sequence[Mapping[str, Text]], max_width: int) -> list[str]:
     """The columns that fit beside one another."""
     shown = {
         name: max([len(name), *(row[name].cell_len for row in rows)]) + GAP_CELLS
@@ -117,10 +117,10 @@ def job_cells(job: JobView, now: float) -> list[Text]:
         Text(clock(job.deadline_at, now)),
         Text(format_expected_end(job, job.p50_at, now)),
         Text(format_expected_end(job, job.p90_at, now)),
-        _laxity(job),
+        _slack_text(job),
         Text(width(job)),
         Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
-        Text(_why(job, now), no_wrap=True, overflow="ellipsis"),
+        Text(_reason_text(job, now), no_wrap=True, overflow="ellipsis"),
     ]
 
 
@@ -165,7 +165,7 @@ def format_expected_end(job: JobView, at: float | None, now: float) -> str:
     return relative(at, now)
 
 
-def _why(job: JobView, now: float) -> str:
+def _reason_text(job: JobView, now: float) -> str:
     """How it ended, what it failed of, or what is to be known of it now.
 
     A reason stands as long as it was not said anew: of a job that runs as it should, or has
@@ -176,7 +176,7 @@ def _why(job: JobView, now: float) -> str:
     return outcome(job) or job.error or ("" if is_old else as_of(now, job.reason))
 
 
-def _laxity(job: JobView) -> Text:
+def _slack_text(job: JobView) -> Text:
     """Slack in words, red when there is none left."""
     if job.laxity_s is None or job.ended:
         return Text(NONE, style="dim")

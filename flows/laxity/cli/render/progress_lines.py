@@ -25,7 +25,7 @@ class ProgressLines:
 
     def on_change(self, job: JobView) -> None:
         if self._is_away:
-            self._write("the service answers again")
+            self._write_line("the service answers again")
         self._is_away = False
         stands = (standing(job), job.deadline_at)
         state = (*stands, job.state, job.workers, tenth(job))
@@ -34,14 +34,16 @@ class ProgressLines:
             self._reason = job.reason
             is_news = stands != self._told[:2] and stands[0] in {ENDANGERED, BROKEN}
             text = standing_text(job) if is_news else stands[0]
-            self._write(as_of(self._clock(), f"{job.id}: {text}, {progress_text(job)}{reason}"))
+            self._write_line(
+                as_of(self._clock(), f"{job.id}: {text}, {progress_text(job)}{reason}")
+            )
         self._told = state
-        self._failure(job)
+        self._write_failure(job)
 
-    def _failure(self, job: JobView) -> None:
+    def _write_failure(self, job: JobView) -> None:
         """A worker that dies is started again, perhaps for hours: what it died of is told once."""
         if job.error and job.error != self._error and job.state not in TERMINAL_STATES:
-            self._write(f"{job.id}: a worker failed: {job.error} (see: laxity logs {job.id})")
+            self._write_line(f"{job.id}: a worker failed: {job.error} (see: laxity logs {job.id})")
         self._error = job.error
 
     def should_cancel(self) -> bool:
@@ -51,9 +53,9 @@ class ProgressLines:
     def on_unavailable(self, problem: str) -> None:
         """Said once: a service that is away for minutes would fill the log."""
         if not self._is_away:
-            self._write(f"{problem} ({ASKED_AGAIN})")
+            self._write_line(f"{problem} ({ASKED_AGAIN})")
         self._is_away = True
 
-    def _write(self, text: str) -> None:
+    def _write_line(self, text: str) -> None:
         clock_time = time.strftime("%H:%M:%S", time.localtime(self._clock()))
         self._say(f"{clock_time} {text}")

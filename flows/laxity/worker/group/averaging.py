@@ -31,7 +31,7 @@ def leaves(thing: Any) -> list[Leaf]:
     Arrays and tensors themselves; the items of dicts, lists and tuples; a module's `state_dict`;
     of a fitted scikit-learn estimator what ends in "_"; of any other object its attributes.
     """
-    arrays = list(_inside(thing, "", named=True))
+    arrays = list(_leaves_inside(thing, "", named=True))
     if not arrays:
         raise TypeError(
             f"average() finds no floating-point numbers in a {type(thing).__name__}: "
@@ -54,24 +54,24 @@ def mean_by_weight(parts: "Sequence[Floats]", weights: Sequence[float]) -> "Floa
     return total.astype(kind)
 
 
-def _inside(thing: Any, name: str, *, named: bool) -> Iterator[Leaf]:
+def _leaves_inside(thing: Any, name: str, *, named: bool) -> Iterator[Leaf]:
     """`named`: the user gave it to average(), rather than an object that holds it."""
     import numpy as np
 
     if isinstance(thing, np.ndarray):
-        yield from _array(thing, name, explicit=named)
+        yield from _array_leaf(thing, name, explicit=named)
     elif _is_tensor(thing):
-        yield from _tensor(thing, name)
+        yield from _tensor_leaf(thing, name)
     elif isinstance(thing, dict | list):
         keys: Any = thing if isinstance(thing, dict) else range(len(thing))
         for key in list(keys):
-            yield from _item(thing, key, f"{name}[{key!r}]", named=named)
+            yield from _item_leaves(thing, key, f"{name}[{key!r}]", named=named)
     elif isinstance(thing, tuple):
         for number, value in enumerate(thing):
-            yield from _inside(value, f"{name}[{number}]", named=named)
+            yield from _leaves_inside(value, f"{name}[{number}]", named=named)
     elif named:
         for key, value in parameters_of(thing).items():
-            yield from _inside(value, f"{name}.{key}", named=False)
+            yield from _leaves_inside(value, f"{name}.{key}", named=False)
 
 
 def parameters_of(thing: Any) -> dict[str, Any]:
@@ -88,21 +88,21 @@ def parameters_of(thing: Any) -> dict[str, Any]:
     }
 
 
-def _array(array: Any, name: str, *, explicit: bool) -> Iterator[Leaf]:
+def _array_leaf(array: Any, name: str, *, explicit: bool) -> Iterator[Leaf]:
     if array.dtype.kind in "fc":
         yield Leaf(name, array, lambda mean: array.__setitem__(..., mean))
     elif explicit:
         raise TypeError(f"average() takes floats; {name or 'the array'} is of {array.dtype}")
 
 
-def _item(thing: Any, key: Any, name: str, *, named: bool) -> Iterator[Leaf]:
+def _item_leaves(thing: Any, key: Any, name: str, *, named: bool) -> Iterator[Leaf]:
     import numpy as np
 
     value = thing[key]
     if named and isinstance(value, float | np.floating):
         yield Leaf(name, np.asarray(value), lambda mean: thing.__setitem__(key, type(value)(mean)))
     else:
-        yield from _inside(value, name, named=named)
+        yield from _leaves_inside(value, name, named=named)
 
 
 def _is_tensor(thing: Any) -> bool:
@@ -110,7 +110,7 @@ def _is_tensor(thing: Any) -> bool:
     return torch is not None and isinstance(thing, torch.Tensor)
 
 
-def _tensor(tensor: Any, name: str) -> Iterator[Leaf]:
+def _tensor_leaf(tensor: Any, name: str) -> Iterator[Leaf]:
     if not tensor.is_floating_point():
         return
     torch = sys.modules["torch"]

@@ -82,25 +82,25 @@ class GroupServer:
         self.round = f"{self._place.generation}-{self._rounds}"
         for index in sorted(self._members):
             message = {"do": "form", "width": width, "epoch": epoch, "round": self.round}
-            self._tell(index, {**message, "load": load or index in fresh})
+            self._send_header(index, {**message, "load": load or index in fresh})
         for peer in leaving:
             with suppress(OSError):
                 messages.send(peer, {"do": "wait"})
 
     def gather_boundary(self) -> int:
         """Wait for all at the epoch's end; the bytes that the others have read."""
-        return sum(int(header["bytes"]) for _, header, _ in self._gather("boundary"))
+        return sum(int(header["bytes"]) for _, header, _ in self._gather_messages("boundary"))
 
     def go(self) -> None:
         """Everybody goes on with the next epoch, unchanged."""
         for index in sorted(self._members):
-            self._tell(index, {"do": "go"})
+            self._send_header(index, {"do": "go"})
 
     def average(self, arrays: "Arrays", names: Sequence[str], weight: float) -> "Arrays | None":
         """The means over all workers, or None in a void epoch."""
         if self.void and self._told_void:
             return None
-        others = self._gather("average")
+        others = self._gather_messages("average")
         if self.void:
             self._refuse_average()
             return None
@@ -112,7 +112,7 @@ class GroupServer:
         parts = zip(arrays, *(theirs for _, _, theirs in others), strict=True)
         means = [mean_by_weight(part, weights) for part in parts]
         for index in sorted(self._members):
-            self._tell(index, {"do": "mean"}, means)
+            self._send_header(index, {"do": "mean"}, means)
         return means
 
     def is_superseded(self) -> bool:
@@ -147,9 +147,9 @@ class GroupServer:
         """Those who wait in average() hear that the epoch is void, and ask no more in it."""
         self._told_void = True
         for index in sorted(self._members):
-            self._tell(index, {"do": "void"})
+            self._send_header(index, {"do": "void"})
 
-    def _gather(self, op: str) -> "list[tuple[int, Header, Arrays]]":
+    def _gather_messages(self, op: str) -> "list[tuple[int, Header, Arrays]]":
         got: list[tuple[int, Header, Arrays]] = []
         for index in sorted(self._members):
             try:
@@ -158,7 +158,7 @@ class GroupServer:
                     messages.send(self._members[index], {"do": "void"})
                     header, arrays = messages.receive(self._members[index])
             except OSError:
-                self._lose(index)
+                self._lose_member(index)
                 continue
             if header["op"] != op:
                 raise GroupError(
@@ -168,16 +168,16 @@ class GroupServer:
             got.append((index, header, arrays))
         return got
 
-    def _tell(self, index: int, words: Header, arrays: "Arrays" = ()) -> None:
+    def _send_header(self, index: int, words: Header, arrays: "Arrays" = ()) -> None:
         peer = self._members.get(index)
         if peer is None:
             return
         try:
             messages.send(peer, words, arrays)
         except OSError:
-            self._lose(index)
+            self._lose_member(index)
 
-    def _lose(self, index: int) -> None:
+    def _lose_member(self, index: int) -> None:
         self.void = True
         with self._came:
             peer = self._members.pop(index, None)
@@ -190,9 +190,9 @@ class GroupServer:
                 peer, _ = self._door.accept()
             except OSError:
                 return
-            threading.Thread(target=self._greet, args=(peer,), daemon=True).start()
+            threading.Thread(target=self._greet_member, args=(peer,), daemon=True).start()
 
-    def _greet(self, peer: socket.socket) -> None:
+    def _greet_member(self, peer: socket.socket) -> None:
         """Let in who knows the token; an index that comes again replaces its old connection."""
         try:
             peer.settimeout(HELLO_S)
@@ -234,7 +234,7 @@ class GroupClient:
             place = Rendezvous.read(self._folder)
             if place is not None and place.uid == self._uid:
                 try:
-                    self._leader = self._knock(place)
+                    self._leader = self._connect_leader(place)
                     return self.wait()
                 except (OSError, ValueError):
                     self._hang_up()
@@ -273,7 +273,7 @@ class GroupClient:
         """Whether the leader has hung up."""
         return self.void or self._leader is None or messages.is_closed(self._leader)
 
-    def _knock(self, place: Rendezvous) -> socket.socket:
+    def _connect_leader(self, place: Rendezvous) -> socket.socket:
         leader = socket.create_connection((place.host, place.port), timeout=HELLO_S)
         leader.settimeout(None)
         messages.lively(leader)

@@ -32,16 +32,16 @@ def send(peer: socket.socket, header: Header, arrays: "Arrays" = ()) -> None:
 def receive(peer: socket.socket) -> "tuple[Header, list[NDArray[Any]]]":
     """Read one message. A closed connection is a ConnectionError."""
     header = receive_header(peer)
-    return header, [_array(peer, kind, shape) for kind, shape in header.pop("arrays", [])]
+    return header, [_read_array(peer, kind, shape) for kind, shape in header.pop("arrays", [])]
 
 
 def receive_header(peer: socket.socket, *, most_bytes: int = HEADER_BYTES) -> Header:
     """Read a header alone: all that is taken from somebody who has not shown the token yet."""
-    (length,) = _LENGTH.unpack(_exactly(peer, _LENGTH.size))
+    (length,) = _LENGTH.unpack(_read_exactly(peer, _LENGTH.size))
     if length > most_bytes:
         raise ConnectionError(f"a header of {length} bytes; at most {most_bytes} are taken")
     try:
-        header = json.loads(_exactly(peer, length))
+        header = json.loads(_read_exactly(peer, length))
     except ValueError as error:
         raise ConnectionError("a header is not JSON") from error
     if not isinstance(header, dict):
@@ -75,7 +75,7 @@ def hang_up(peer: socket.socket) -> None:
     peer.close()
 
 
-def _exactly(peer: socket.socket, count: int) -> bytearray:
+def _read_exactly(peer: socket.socket, count: int) -> bytearray:
     buffer = bytearray(count)
     view, got = memoryview(buffer), 0
     while got < count:
@@ -86,14 +86,14 @@ def _exactly(peer: socket.socket, count: int) -> bytearray:
     return buffer
 
 
-def _array(peer: socket.socket, kind: str, shape: Sequence[int]) -> "NDArray[Any]":
+def _read_array(peer: socket.socket, kind: str, shape: Sequence[int]) -> "NDArray[Any]":
     import numpy as np
 
     dtype = np.dtype(kind)
     if dtype.hasobject:
         raise ConnectionError("an array of Python objects is not taken")
     count = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    return np.frombuffer(_exactly(peer, count), dtype=dtype).reshape(shape)
+    return np.frombuffer(_read_exactly(peer, count), dtype=dtype).reshape(shape)
 
 
 def _bytes_of(array: "NDArray[Any]") -> memoryview:

@@ -10,21 +10,11 @@ import pytest
 from laxity_scheduler.chains.baselines import METHODS, average, average_now, reactive, recent_mean_s
 from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.log_formats import load_queue_log
-from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
+from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.successor import Pair, PairSettings
+from tests.chains.busy_log import DAY_S, HOUR_S, busy_log
 
 TRACES = os.environ.get("LAXITY_TRACES")
-HOUR_S, DAY_S = 3_600.0, 86_400.0
-
-
-def busy_log(days: int = 8, every_h: float = 1.0, run_h: float = 9.0) -> QueueLog:
-    """Jobs of one node, one after the other, on a cluster of eight."""
-    submits = np.arange(0, 24 * days, every_h) * HOUR_S
-    jobs = [
-        BatchJob(str(number), float(at), float(at), float(at) + run_h * HOUR_S, DAY_S, 1)
-        for number, at in enumerate(submits)
-    ]
-    return QueueLog("busy", tuple(jobs))
 
 
 def pair_of(log: QueueLog, **settings: float) -> Pair:

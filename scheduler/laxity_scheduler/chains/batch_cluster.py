@@ -132,6 +132,12 @@ class BatchCluster:
         wait_s = TICK_S * (start - self.jobs.submit[rows]).astype(np.float64)
         return self.began_at + TICK_S * start.astype(np.float64), wait_s
 
+    def play_out(self) -> Floats:
+        """Play on until every job of the log has started; their waits in seconds, by row."""
+        advance(self.jobs, self.state, self.rules.in_ticks(), NEVER, NOBODY)
+        rows = slice(0, self.jobs.last)
+        return TICK_S * (self.state.start[rows] - self.jobs.submit[rows]).astype(np.float64)
+
 
 def open_cluster(
     log: QueueLog,
@@ -147,20 +153,30 @@ def open_cluster(
     `empty`: nobody runs and nobody waits. Jobs that are larger than the cluster are left out.
     """
     columns = log.columns
-    fits = columns.nodes <= rules.nodes
-    later = fits & (columns.submitted_at >= began_at) & (columns.submitted_at <= until_at)
-    before = fits & (columns.submitted_at < began_at) & (start == "running")
+    later = arriving_jobs(log, began_at, rules, until_at=until_at)
+    before = (
+        (columns.nodes <= rules.nodes) & (columns.submitted_at < began_at) & (start == "running")
+    )
     running = np.flatnonzero(
         before & (columns.started_at < began_at) & (columns.ended_at > began_at)
     )
     running = running[np.argsort(columns.started_at[running], kind="stable")]
     waiting = np.flatnonzero(before & (columns.started_at >= began_at))
-    rows = np.concatenate((running, waiting, np.flatnonzero(later)))
+    rows = np.concatenate((running, waiting, later))
     jobs = job_rows(log, rows, began_at, rules)
     state = empty_state(len(jobs.submit), rules)
     set_running(log, rows[: len(running)], began_at, jobs, state)
     state.counts[ARRIVED] = len(running)  # the loop admits who waits with the first arrivals
     return BatchCluster(began_at, rules, jobs, state)
+
+
+def arriving_jobs(
+    log: QueueLog, began_at: float, rules: ClusterRules, *, until_at: float = math.inf
+) -> Ints:
+    """Which jobs of the log a cluster plays that are submitted in [began_at, until_at]."""
+    columns = log.columns
+    in_time = (columns.submitted_at >= began_at) & (columns.submitted_at <= until_at)
+    return np.flatnonzero(in_time & (columns.nodes <= rules.nodes))
 
 
 def copy_jobs(jobs: Jobs) -> Jobs:

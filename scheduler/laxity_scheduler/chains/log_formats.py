@@ -31,6 +31,7 @@ SACCT_COLUMNS: Final = ("Submit", "Start", "End", "NNodes")
 TIME_LIMIT: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
 
 Lines = Iterator[tuple[int, Callable[[], BatchJob]]]
+Header = dict[str, float]  # what the file says of its cluster; readers fill it
 
 
 def load_queue_log(path: Path, log_format: str) -> QueueLog:
@@ -41,9 +42,10 @@ def load_queue_log(path: Path, log_format: str) -> QueueLog:
         raise TraceError(message)
     jobs: list[BatchJob] = []
     bad: list[BadLine] = []
+    header: Header = {}
     try:
         with open_text(path) as lines:
-            for number, parse in read(lines):
+            for number, parse in read(lines, header):
                 try:
                     jobs.append(in_order(parse()))
                 except ValueError as error:
@@ -56,10 +58,23 @@ def load_queue_log(path: Path, log_format: str) -> QueueLog:
         message = f"{path.name} holds no job in format {log_format}{first}"
         raise TraceError(message)
     jobs.sort(key=lambda job: job.submitted_at)  # stable: equal instants keep the file's order
-    return QueueLog(path.name, tuple(jobs), tuple(bad))
+    stated_nodes = int(header.get("MaxNodes", 0))
+    return QueueLog(path.name, tuple(jobs), tuple(bad), stated_nodes=stated_nodes)
 
 
-def read_mirage(lines: Iterator[str]) -> Lines:
+def guess_log_format(path: Path) -> LogFormat:
+    """By the name or the first line; mirage if neither tells."""
+    if ".swf" in path.suffixes:
+        return "swf"
+    try:
+        with open_text(path) as lines:
+            head = next(lines, "")
+    except (OSError, EOFError):
+        return "mirage"
+    return "sacct" if "|" in head else "swf" if head.startswith(";") else "mirage"
+
+
+def read_mirage(lines: Iterator[str], _header: Header) -> Lines:
     """The released Lonestar6 log: perhaps a count of rows, then a header and a rule, then jobs."""
 
     def build(line: str) -> BatchJob:
@@ -81,9 +96,8 @@ def read_mirage(lines: Iterator[str]) -> Lines:
             yield number, lambda line=line: build(line)  # type: ignore[misc]
 
 
-def read_swf(lines: Iterator[str]) -> Lines:
+def read_swf(lines: Iterator[str], header: Header) -> Lines:
     """Standard Workload Format, version 2: processors become nodes by the header's two sizes."""
-    header: dict[str, float] = {}
 
     def build(line: str) -> BatchJob:
         words = line.split()
@@ -115,7 +129,7 @@ def read_swf(lines: Iterator[str]) -> Lines:
             yield number, lambda line=line: build(line)  # type: ignore[misc]
 
 
-def read_sacct(lines: Iterator[str]) -> Lines:
+def read_sacct(lines: Iterator[str], _header: Header) -> Lines:
     """`sacct -P` with at least JobID, Submit, Start, End, NNodes, and Timelimit or TimelimitRaw."""
     reader = csv.reader(lines, delimiter="|", quoting=csv.QUOTE_NONE)
     names = [name.strip() for name in next((row for row in reader if any(row)), [])]
@@ -183,7 +197,7 @@ def float_of(text: str) -> float:
         return math.nan
 
 
-READERS: Final[Mapping[str, Callable[[Iterator[str]], Lines]]] = {
+READERS: Final[Mapping[str, Callable[[Iterator[str], Header], Lines]]] = {
     "mirage": read_mirage,
     "swf": read_swf,
     "sacct": read_sacct,

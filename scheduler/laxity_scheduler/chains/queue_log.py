@@ -35,11 +35,15 @@ class LogColumns(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueLog:
-    """Jobs in order of submission, and the lines that could not be used."""
+    """Jobs in order of submission, and the lines that could not be used.
+
+    `stated_nodes` is the size of the cluster by the file's header, 0 without one.
+    """
 
     name: str
     jobs: tuple[BatchJob, ...]
     bad_lines: tuple[BadLine, ...] = field(default=())
+    stated_nodes: int = 0
 
     @cached_property
     def columns(self) -> LogColumns:
@@ -52,9 +56,13 @@ class QueueLog:
             nodes=np.array([job.nodes for job in jobs], dtype=np.int64),
         )
 
+    @property
+    def cluster_nodes(self) -> int:
+        """The stated size of the cluster, else the most nodes that were busy at once."""
+        return self.stated_nodes or self.most_busy_nodes
+
     @cached_property
     def most_busy_nodes(self) -> int:
-        """The largest number of nodes that were busy at once: the least size of the cluster."""
         columns = self.columns
         instants = np.concatenate((columns.ended_at, columns.started_at))
         changes = np.concatenate((-columns.nodes, columns.nodes))

@@ -6,7 +6,7 @@ share the simulation up to where they submit the successor; each goes on from th
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -34,6 +34,9 @@ class PairSettings:
     warm_up_s: float = 2 * DAY_S
     start: Start = "empty"
     arrivals_s: float = math.inf
+
+    def with_arrivals(self, arrivals_s: float) -> "PairSettings":
+        return replace(self, arrivals_s=arrivals_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,198 @@
+"""What the methods cost a chain in somebody else's queue, over many starts of a pair.
+
+Per method: mean interruption and overlap in hours, overlap in node-hours, the share of starts
+without interruption, and the interruption relative to the reactive user's. The load of a start is
+the reactive interruption: low up to 2 h, medium up to 12 h, else heavy.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypedDict
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.chains.baselines import METHODS
+from laxity_scheduler.chains.intervals import draw_blocks, interval
+from laxity_scheduler.chains.queue_log import QueueLog
+from laxity_scheduler.chains.successor import DAY_S, HOUR_S, Pair, PairSettings
+from laxity_scheduler.chains.waits import WaitComparison, compare_waits
+from laxity_scheduler.frame.arrays import Ints
+
+AFTER_WARM_UP_S: Final = DAY_S  # of the log beyond a predecessor that starts at once
+LOW_H, MEDIUM_H = 2.0, 12.0
+MINUTE_S: Final = 60.0
+
+
+class Estimate(TypedDict):
+    """A figure, what it is compared with, and between what it lies in 95 % of the draws."""
+
+    value: float
+    unit: str
+    baseline: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(slots=True)
+class ChainsResult:
+    """Hours of difference per method and start; how many evenly spaced probes took how long.
+
+    `probing_s` has the warm-up of each start and the predecessor in it.
+    """
+
+    difference_h: dict[str, Floats] = field(default_factory=dict)
+    probes: int = 0
+    probing_s: float = 0.0
+
+
+def start_instants(
+    log: QueueLog, settings: PairSettings, every_s: float, from_at: float, until_at: float
+) -> list[float]:
+    """When simulations begin: as long as the pair's jobs lie within the log."""
+    submitted_at = log.columns.submitted_at
+    first_at = max(from_at, float(submitted_at[0]))
+    last_at = min(until_at, float(submitted_at[-1])) - needed_s(settings)
+    count = math.floor((last_at - first_at) / every_s) + 1
+    return [first_at + every_s * number for number in range(max(0, count))]
+
+
+def needed_s(settings: PairSettings) -> float:
+    """How much of the log a start needs."""
+    return settings.warm_up_s + settings.limit_s + AFTER_WARM_UP_S
+
+
+def block_length(settings: PairSettings, every_s: float) -> int:
+    """How many consecutive starts share jobs of the log."""
+    return math.ceil(needed_s(settings) / every_s)
+
+
+def run_methods(
+    log: QueueLog,
+    settings: PairSettings,
+    starts: Iterable[float],
+    methods: Sequence[str],
+    probes: int = 0,
+) -> ChainsResult:
+    """Each method at each start, and so many evenly spaced probes besides."""
+    result = ChainsResult()
+    rows: list[list[float]] = []
+    for began_at in starts:
+        began_s = time.perf_counter()
+        pair = Pair(log, began_at, settings)
+        result.probes += len(pair.probe(pair.even_instants(probes)))
+        result.probing_s += time.perf_counter() - began_s
+        instants = [METHODS[method](pair) for method in methods]
+        rows.append([probe.difference_h for probe in pair.probe(instants)])
+    columns = np.array(rows, dtype=np.float64).T
+    result.difference_h = dict(zip(methods, columns, strict=True))
+    return result
+
+
+def method_figures(
+    difference_h: Mapping[str, Floats], nodes: int, block: int
+) -> dict[str, dict[str, Estimate]]:
+    """The figures per method; the baseline is the reactive user."""
+    reactive = difference_h["reactive"]
+    draws = draw_blocks(len(reactive), block)
+    return {
+        method: {
+            "interruption_h": mean_estimate(cut(hours), cut(reactive), "h", draws),
+            "interruption_vs_reactive": ratio_estimate(cut(hours), cut(reactive), draws),
+            "zero_share": mean_estimate(is_zero(hours), is_zero(reactive), "share", draws),
+            "overlap_h": mean_estimate(cut(-hours), cut(-reactive), "h", draws),
+            "overlap_node_h": mean_estimate(
+                nodes * cut(-hours), nodes * cut(-reactive), "node-h", draws
+            ),
+        }
+        for method, hours in difference_h.items()
+    }
+
+
+def cut(hours: Floats) -> Floats:
+    """What lies above zero."""
+    return np.maximum(hours, 0.0)
+
+
+def is_zero(hours: Floats) -> Floats:
+    """1 where nothing is interrupted, else 0."""
+    return (hours <= 0).astype(np.float64)
+
+
+def mean_estimate(values: Floats, baseline: Floats, unit: str, draws: Ints) -> Estimate:
+    low, high = interval(lambda rows: values[rows].mean(axis=1), draws)
+    return estimate(float(values.mean()), unit, float(baseline.mean()), low=low, high=high)
+
+
+def ratio_estimate(values: Floats, baseline: Floats, draws: Ints) -> Estimate:
+    """Relative change of the mean: -0.5 is half of the baseline; 0 where the baseline is 0."""
+
+    def change(rows: Ints) -> Floats:
+        over = baseline[rows].mean(axis=1)
+        relative: Floats = values[rows].mean(axis=1) / np.where(over > 0, over, np.inf)
+        relative -= over > 0
+        return relative
+
+    everything = np.arange(len(values))[None, :]
+    low, high = interval(change, draws)
+    return estimate(float(change(everything)[0]), "share", 0.0, low=low, high=high)
+
+
+def estimate(
+    value: float,
+    unit: str,
+    baseline: float | None = None,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+) -> Estimate:
+    return {"value": value, "unit": unit, "baseline": baseline, "low": low, "high": high}
+
+
+def run_figures(log: QueueLog, result: ChainsResult) -> dict[str, Estimate]:
+    """What was simulated: jobs, broken lines, starts by load, probes."""
+    reactive = result.difference_h["reactive"]
+    figures = {
+        "jobs": estimate(len(log.jobs), "jobs"),
+        "bad_lines": estimate(len(log.bad_lines), "lines"),
+        "starts": estimate(len(reactive), "starts"),
+        "starts_low_load": estimate(int((reactive <= LOW_H).sum()), "starts"),
+        "starts_medium_load": estimate(
+            int(((reactive > LOW_H) & (reactive <= MEDIUM_H)).sum()), "starts"
+        ),
+        "starts_heavy_load": estimate(int((reactive > MEDIUM_H).sum()), "starts"),
+    }
+    if result.probes:
+        figures["probes"] = estimate(result.probes, "probes")
+        figures["probes_per_s"] = estimate(result.probes / result.probing_s, "probes/s")
+    return figures
+
+
+def wait_figures(
+    log: QueueLog, settings: PairSettings, from_at: float, until_at: float
+) -> dict[str, Estimate]:
+    """Waits in the simulation, begun with the real running set; the baseline is the log's."""
+    every = compare_waits(log, from_at, settings.rules, until_at=until_at)
+    like = every.like(settings.nodes, settings.limit_s)
+    return describe_waits("wait", every) | describe_waits("pair_wait", like)
+
+
+def describe_waits(name: str, waits: WaitComparison) -> dict[str, Estimate]:
+    if not len(waits.real_s):
+        return {}
+    ours, real = waits.simulated_s, waits.real_s
+    hours = {
+        f"{name}_{part}_h": estimate(statistic(ours) / HOUR_S, "h", statistic(real) / HOUR_S)
+        for part, statistic in STATISTICS.items()
+    }
+    short = estimate(float((ours <= MINUTE_S).mean()), "share", float((real <= MINUTE_S).mean()))
+    return {f"{name}_jobs": estimate(len(real), "jobs"), **hours, f"{name}_minute_share": short}
+
+
+STATISTICS: Final[Mapping[str, Callable[[Floats], float]]] = {
+    "mean": lambda values: float(np.mean(values)),
+    "median": lambda values: float(np.median(values)),
+    "p90": lambda values: float(np.percentile(values, 90)),
+}

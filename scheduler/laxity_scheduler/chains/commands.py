@@ -1,0 +1,200 @@
+"""`laxity bench chains`: what simple users of a batch cluster lose between two links of a chain."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from laxity.cli.exit_codes import USAGE, CommandError
+from laxity.cli.job_names import completing
+
+FORMATS: Final = ("mirage", "swf", "sacct")
+METHOD_NAMES: Final = ("reactive", "average", "average_now")
+SHOWN_BAD_LINES: Final = 3
+
+TraceOption = Annotated[
+    Path, typer.Option(help="A queue log; also looked for under $LAXITY_TRACES.")
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help=f"{', '.join(FORMATS)}; guessed if absent.",
+        autocompletion=completing(lambda: FORMATS),
+    ),
+]
+NodesOption = Annotated[
+    int | None, typer.Option(min=1, help="Nodes. [as the log states, or most busy at once]")
+]
+PairNodesOption = Annotated[int, typer.Option(min=1, help="Nodes of each job of the chain.")]
+LimitOption = Annotated[str, typer.Option(help="Time limit of each job of the chain.")]
+StartsOption = Annotated[float, typer.Option(min=0.1, help="Hours from one start to the next.")]
+FromOption = Annotated[
+    str, typer.Option("--from", help="First start: a date or seconds. [the log's last quarter]")
+]
+UntilOption = Annotated[str, typer.Option(help="No job of the log counts after this instant.")]
+WarmUpOption = Annotated[str, typer.Option(help="Simulated before the predecessor is submitted.")]
+StartOption = Annotated[
+    str,
+    typer.Option(
+        help="running: with the jobs that ran and waited in the log. empty: as Mirage's release, "
+        "without, and without arrivals a day after the predecessor's end.",
+        autocompletion=completing(lambda: ("running", "empty")),
+    ),
+]
+MethodOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"{', '.join(METHOD_NAMES)}; repeat. [all]",
+        autocompletion=completing(lambda: METHOD_NAMES),
+    ),
+]
+ProbesOption = Annotated[
+    int, typer.Option(min=0, help="Evenly spaced probes of each start besides, to see how fast.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+def benches(app: typer.Typer) -> None:
+    """This folder's kind of `laxity bench`."""
+    app.command("chains")(chains)
+
+
+def chains(
+    *,
+    trace: TraceOption,
+    format_: FormatOption = "",
+    nodes: NodesOption = None,
+    pair_nodes: PairNodesOption = 1,
+    limit: LimitOption = "48h",
+    starts: StartsOption = 16.0,
+    from_at: FromOption = "",
+    until: UntilOption = "",
+    warm_up: WarmUpOption = "2d",
+    start: StartOption = "running",
+    method: MethodOption = None,
+    probes: ProbesOption = 0,
+    json_: JsonOption = False,
+) -> None:
+    """Interruption and overlap between two jobs of a chain, in a cluster that replays a queue log."""
+    from laxity_scheduler.chains import bench
+    from laxity_scheduler.simulate.limits import window
+
+    try:
+        log = read_log(trace, format_)
+        first_at, last_at = window(from_at, until)
+        settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
+        wanted = check_methods(method)
+    except ValueError as error:
+        raise CommandError(str(error), code=USAGE) from error
+    if not from_at:
+        submitted_at = log.columns.submitted_at
+        first_at = float(
+            submitted_at[0] + 0.75 * (min(last_at, submitted_at[-1]) - submitted_at[0])
+        )
+    instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
+    if not instants:
+        raise CommandError(no_start_text(log, settings, first_at, last_at), code=USAGE)
+    say_log(log, settings)
+    names = tuple(dict.fromkeys(("reactive", *wanted)))
+    with typer.progressbar(instants, label=f"{len(instants)} starts", file=sys.stderr) as counted:
+        result = bench.run_methods(log, settings, counted, names, probes)
+    block = bench.block_length(settings, 3_600 * starts)
+    figures = bench.method_figures(result.difference_h, pair_nodes, block)
+    run = bench.run_figures(log, result) | bench.wait_figures(log, settings, first_at, last_at)
+    run["nodes"] = bench.estimate(settings.rules.nodes, "nodes")
+    show({name: figures[name] for name in wanted} | {"run": run}, as_json=json_)
+
+
+def read_log(path: Path, log_format: str) -> Any:
+    """The log at this path. ValueError if there is none, or none that can be read."""
+    from laxity_scheduler.chains.log_formats import guess_log_format, load_queue_log
+    from laxity_scheduler.simulate.trace_lookup import trace_at
+
+    file = trace_at(path)
+    return load_queue_log(file, log_format or guess_log_format(file))
+
+
+def pair_settings(
+    log: Any, nodes: int | None, pair_nodes: int, *, limit: str, warm_up: str, start: str
+) -> Any:
+    """The pair and its cluster. ValueError says which option is wrong."""
+    from laxity_scheduler.chains.batch_cluster import ClusterRules
+    from laxity_scheduler.chains.bench import needed_s
+    from laxity_scheduler.chains.successor import PairSettings
+
+    if start not in ("running", "empty"):
+        raise ValueError(f"--start {start!r}: one of running, empty")
+    rules = ClusterRules(nodes or log.cluster_nodes)
+    if pair_nodes > rules.nodes:
+        raise ValueError(f"--pair-nodes {pair_nodes}: the cluster has {rules.nodes} nodes")
+    settings = PairSettings(
+        rules,
+        nodes=pair_nodes,
+        limit_s=duration_s(limit, "--limit"),
+        warm_up_s=0.0 if warm_up in ("0", "0s") else duration_s(warm_up, "--warm-up"),
+        start="empty" if start == "empty" else "running",
+    )
+    return settings.with_arrivals(needed_s(settings)) if start == "empty" else settings
+
+
+def duration_s(text: str, option: str) -> float:
+    from laxity.durations import parse_duration
+
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from error
+
+
+def check_methods(names: list[str] | None) -> tuple[str, ...]:
+    """The methods that are wanted, all without a name."""
+    unknown = [name for name in names or () if name not in METHOD_NAMES]
+    if unknown:
+        raise ValueError(f"unknown method {unknown[0]!r}: one of {', '.join(METHOD_NAMES)}")
+    return tuple(dict.fromkeys(names or METHOD_NAMES))
+
+
+def no_start_text(log: Any, settings: Any, first_at: float, last_at: float) -> str:
+    """Why there is nothing to simulate."""
+    from laxity_scheduler.chains.bench import needed_s
+
+    ends_at = min(last_at, float(log.columns.submitted_at[-1]))
+    return (
+        f"no start fits: each needs {needed_s(settings) / 86_400:.1f} days of the log, and "
+        f"{max(0.0, ends_at - first_at) / 86_400:.1f} are left after --from; choose an earlier one"
+    )
+
+
+def say_log(log: Any, settings: Any) -> None:
+    """On stderr: lines that were set aside, and jobs that the cluster cannot hold."""
+    from laxity.human_time import count_noun
+
+    if log.bad_lines:
+        first = "; ".join(str(line) for line in log.bad_lines[:SHOWN_BAD_LINES])
+        typer.echo(f"{count_noun(len(log.bad_lines), 'line')} set aside: {first}", err=True)
+    large = int((log.columns.nodes > settings.rules.nodes).sum())
+    if large:
+        text = f"{count_noun(large, 'job')} larger than {settings.rules.nodes} nodes left out"
+        typer.echo(text, err=True)
+
+
+def show(figures: Mapping[str, Mapping[str, Any]], *, as_json: bool) -> None:
+    """One JSON object by method and `run`, or a line per figure."""
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return
+    for name, group in figures.items():
+        typer.echo(name)
+        for figure, value in group.items():
+            typer.echo(f"  {figure:<24} {value['value']:>10,.2f} {value['unit']}{beside(value)}")
+
+
+def beside(figure: Mapping[str, Any]) -> str:
+    """The interval and the baseline, where there are any."""
+    low, high, baseline = figure["low"], figure["high"], figure["baseline"]
+    interval = "" if low is None else f"  [{low:,.2f} .. {high:,.2f}]"
+    return interval + ("" if baseline is None else f"  baseline {baseline:,.2f}")

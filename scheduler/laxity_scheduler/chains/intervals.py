@@ -1,0 +1,31 @@
+"""Block-bootstrap intervals: starts that lie close together share jobs, and are no separate trials.
+
+A draw is made of blocks of consecutive starts, with the end joined to the beginning.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.frame.arrays import Ints
+
+DRAWS: Final = 2_000
+SEED: Final = 0
+LOW, HIGH = 2.5, 97.5  # percentiles: 95 % of the draws lie between
+
+
+def draw_blocks(count: int, block: int, *, draws: int = DRAWS, seed: int = SEED) -> Ints:
+    """Indices of drawn starts, (draws, count)."""
+    block = max(1, min(block, count))
+    blocks = -(-count // block)
+    first = np.random.default_rng(seed).integers(0, count, (draws, blocks, 1))
+    rows: Ints = ((first + np.arange(block)) % count).reshape(draws, -1)[:, :count]
+    return rows
+
+
+def interval(statistic: Callable[[Ints], Floats], draws: Ints) -> tuple[float, float]:
+    """Between which values 95 % of the statistic's draws lie."""
+    low, high = np.nanpercentile(statistic(draws), (LOW, HIGH))
+    return float(low), float(high)

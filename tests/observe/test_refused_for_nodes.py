@@ -37,6 +37,19 @@ def test_a_job_whose_only_node_was_cordoned_asks_again_when_it_is_uncordoned() -
     assert asking(seen) == ["default/tied"], "until it has its verdict"
 
 
+def test_a_job_waits_until_the_taint_of_the_cordon_is_gone_as_well() -> None:
+    """Asked in between it would be refused for want of free GPUs, and never again."""
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    seen = Seen(
+        node("b", labels={"kind": "b"}, taints=[taint], **CORDONED),
+        refused("tied", NO_NODE, asks={"kind": "b"}),
+    )
+    seen.put(node("b", labels={"kind": "b"}, taints=[taint]))
+    assert asking(seen) == []
+    seen.put(node("b", labels={"kind": "b"}))
+    assert asking(seen) == ["default/tied"]
+
+
 def test_a_job_asks_again_when_a_node_comes_that_holds_its_worker() -> None:
     why = reason("does_not_fit_any_node", gpus_per_worker=8, largest_gpus=4)
     seen = Seen(refused("large", why, gpus=8))

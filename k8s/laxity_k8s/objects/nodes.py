@@ -17,6 +17,7 @@ from laxity_scheduler.model.job import FOREVER
 POOL = f"{names.DOMAIN}/pool"  # label of a node: training (the default), inference or loaned
 PRODUCT = "nvidia.com/gpu.product"
 UNREADY_S = 40.0  # Kubernetes gives a node as long before it calls it unknown
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
 
 
@@ -26,8 +27,13 @@ def is_usable(node: Json) -> bool:
 
 
 def is_cordoned(node: Json) -> bool:
-    """Whether somebody is about to empty it: `kubectl cordon` and `kubectl drain` say so."""
-    return bool(json_tree.get_in(node, "spec", "unschedulable"))
+    """Whether somebody is about to empty it: `kubectl cordon` and `kubectl drain` say so.
+
+    The taint that Kubernetes adds then goes a moment after the word does, and keeps pods off so long.
+    """
+    taints = json_tree.list_at(node, "spec", "taints")
+    has_taint = any(taint.get("key") == UNSCHEDULABLE for taint in taints)
+    return has_taint or bool(json_tree.get_in(node, "spec", "unschedulable"))
 
 
 def _is_in_trouble(node: Json) -> bool:

@@ -36,12 +36,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
-    """A fresh namespace; deleted afterwards with all that is in it."""
+    """A fresh namespace; deleted afterwards with all that is in it, and its GPUs are free again."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     assert cluster.ask("POST", "/api/v1/namespaces", made)
     yield name
+    cluster.ask(
+        "DELETE", f"/apis/batch/v1/namespaces/{name}/jobs", {"propagationPolicy": "Background"}
+    )
     cluster.ask("DELETE", f"/api/v1/namespaces/{name}")
+    pods = f"/api/v1/namespaces/{name}/pods"
+
+    def are_gone() -> bool:
+        """Who has minutes to stop is not waited for."""
+        cluster.ask("DELETE", pods, {"gracePeriodSeconds": 0})
+        return not (cluster.ask("GET", pods) or {}).get("items")
+
+    cluster.until(are_gone, 60.0, "its pods to go")
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from tests.support.kubernetes.history import (
     run_twice,
     width,
 )
-from tests.support.kubernetes.kubectl import apply
+from tests.support.kubernetes.kubectl import apply, kubectl
 from tests.support.kubernetes.replicas import Replica
 from tests.support.kubernetes.service import Json, training_job
 
@@ -96,8 +96,16 @@ class Ground:
         self.until(lambda: self.ended() == expected, f"{expected} jobs to end")
 
     def until(self, is_so: Callable[[], bool], what: str) -> None:
-        logs = ", ".join(str(one.log) for one in self.replicas)
-        self.cluster.until(is_so, PATIENCE_S, f"{what}; logs of the service: {logs}")
+        try:
+            self.cluster.until(is_so, PATIENCE_S, what)
+        except TimeoutError as late:
+            for replica in self.replicas:
+                late.add_note(f"{replica.log}: {replica.log.read_text()[-4000:]}")
+            late.add_note(
+                kubectl(self.cluster, "-n", self.namespace, "get", "jobs,pods", "-o", "yaml")
+            )
+            late.add_note(kubectl(self.cluster, "get", "nodes", "-o", "yaml"))
+            raise
 
     def problems(self, nodes: dict[str, int] = GPUS, *, twins: bool = False) -> list[str]:
         """What should never have been so; `twins` may have been made by a job controller alone."""

@@ -117,3 +117,15 @@ def test_job_larger_than_the_cluster_is_refused() -> None:
     cluster = open_cluster(log_of(job("a", 0, 1, 1)), 0.0, ClusterRules(8))
     with pytest.raises(ValueError, match="9 nodes cannot start on 8"):
         cluster.submit(9, HOUR_S, HOUR_S)
+
+
+def test_planned_start_is_behind_the_queue_by_time_limits() -> None:
+    log = log_of(job("runs", 0, 1, 6, limit_h=5), job("large", 1 / 6, 1, 8, limit_h=2))
+    cluster = open_cluster(log, 0.0, ClusterRules(8), start="empty")
+    cluster.run_until(HOUR_S / 2)
+    assert cluster.planned_start_at(2, 4 * HOUR_S) == HOUR_S / 2
+    assert cluster.planned_start_at(2, 5 * HOUR_S) == 7 * HOUR_S
+    assert cluster.planned_start_at(4, 1 * HOUR_S) == 7 * HOUR_S
+    assert cluster.planned_start_at(9, 1 * HOUR_S) == math.inf
+    ours = cluster.submit(4, HOUR_S, HOUR_S)
+    assert cluster.run_until_started(ours) < 3 * HOUR_S  # the first job ends long before its limit

@@ -103,6 +103,7 @@ def test_jobs_that_are_larger_than_the_cluster_are_counted(log_file: Path) -> No
         ("--warm-up soon", "--warm-up: 'soon' is no duration; write 90s"),
         ("--limit 48", "--limit: 48 of what? Write the unit: 48s"),
         ("--from 1000000", "no start fits: each needs 5.0 days of the log, and 0.4 are left"),
+        ("--from 0 --starts 0.1 --warm-up 3000d", "no start fits: each needs 3003.0 days"),
         ("--from x", "--from is 'x', neither a number of seconds nor an ISO date"),
         ("--format mirage", "holds no job in format mirage; line 1: 3 fields"),
     ],
@@ -111,6 +112,14 @@ def test_bad_options_are_one_sentence(log_file: Path, words: str, problem: str) 
     code, out, text = run_bench("--trace", str(log_file), *words.split())
     assert (code, out) == (2, "")
     assert problem in text
+
+
+def test_too_many_starts_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "far.swf"
+    path.write_text("".join(f"{n} {n}e9 0 60 1 -1 -1 1 60 1 1 1 1 1 1 1 1 1\n" for n in (0, 9)))
+    code, _, text = run_bench("--trace", str(path), "--from", "0")
+    assert code == 2
+    assert "starts: at most 100,000; choose a larger --starts" in text
 
 
 def test_missing_log_is_an_error_that_says_where_it_was_looked_for() -> None:

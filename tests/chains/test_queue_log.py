@@ -69,6 +69,8 @@ def test_gzipped_log_is_read(tmp_path: Path) -> None:
         ("mirage", MIRAGE.replace("\t60\t", "\t0\t"), 5, "TimelimitR is '0', not positive"),
         ("swf", SWF + "2 60 -1 9 9 -1 -1 9 9 0 0 0 0 0 0 0 0 0\n", 5, "wait is '-1': not known"),
         ("swf", SWF + "2 60\n", 5, "2 fields, 18 expected"),
+        ("swf", SWF + "2 1e300 1 9 9 -1 -1 9 9 0 0 0 0 0 0 0 0 0\n", 5, "thousands of years away"),
+        ("swf", SWF + "2 60 1 9 9 -1 -1 9 1e300 0 0 0 0 0 0 0 0 0\n", 5, "thousands of years"),
         ("sacct", SACCT + SACCT.splitlines()[1].replace("|2-", "|x-"), 4, "time limit is 'x-00:00"),
         ("sacct", SACCT + "9|c|1970-01-01T01:00:00|Unknown|Unknown|60|1|PENDING\n", 4, "'Unknown'"),
         ("sacct", SACCT + "9|c\n", 4, "Submit is missing"),
@@ -83,9 +85,23 @@ def test_broken_line_is_named_and_the_others_load(
     assert log.jobs
 
 
+@pytest.mark.parametrize("size", ["0", "nan", "-3", "1e308", "many"])
+def test_swf_header_without_a_size_counts_processors_as_nodes(tmp_path: Path, size: str) -> None:
+    text = SWF.replace("MaxNodes: 10", f"MaxNodes: {size}").replace(" 100\n", f" {size}\n")
+    log = load_queue_log(write(tmp_path, text), "swf")
+    assert [(job.submitted_at, job.nodes) for job in log.jobs] == [(50.0, 9)]
+    assert log.cluster_nodes == 9
+
+
 @pytest.mark.parametrize(
     ("log_format", "text", "problem"),
     [
+        (
+            "sacct",
+            "",
+            "columns JobID, Submit, Start, End, NNodes, Timelimit are missing; found none",
+        ),
+        ("sacct", "\x1b[31m" + "x" * 999, r"found '\\x1b\[31mx+"),
         ("pbs", SWF, "unknown log format 'pbs': one of mirage, swf, sacct"),
         ("sacct", "JobID|Submit\n1|2\n", "columns Start, End, NNodes, Timelimit are missing"),
         ("swf", "; MaxNodes: 3\n", "holds no job in format swf"),

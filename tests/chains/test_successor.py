@@ -7,7 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from laxity_scheduler.chains.baselines import METHODS, average, average_now, reactive, recent_mean_s
+from laxity_scheduler.chains.baselines import (
+    METHODS,
+    average,
+    average_now,
+    reactive,
+    recent_mean_s,
+    slurm_estimate,
+)
 from laxity_scheduler.chains.batch_cluster import ClusterRules
 from laxity_scheduler.chains.log_formats import load_queue_log
 from laxity_scheduler.chains.queue_log import QueueLog
@@ -52,6 +59,20 @@ def test_average_submits_earlier_by_the_mean_wait_at_the_predecessors_start() ->
 def test_average_now_knows_waits_that_grew_since_the_predecessor_started() -> None:
     pair = pair_of(busy_log())
     assert average_now(pair) < average(pair) < reactive(pair)
+
+
+def test_slurm_estimate_submits_when_the_plan_reaches_the_predecessors_end() -> None:
+    pair = pair_of(busy_log())
+    plans = list(pair.planned_starts(600.0))
+    submitted_at = slurm_estimate(pair)
+    assert all(planned < pair.ended_at for at, planned in plans if at < submitted_at)
+    assert dict(plans).get(submitted_at, pair.ended_at) >= pair.ended_at
+    assert submitted_at < pair.ended_at
+
+
+def test_slurm_estimate_is_reactive_in_an_empty_cluster() -> None:
+    pair = pair_of(busy_log(every_h=5.0, run_h=1.0))
+    assert slurm_estimate(pair) == reactive(pair)
 
 
 def test_mean_wait_is_of_the_last_hundred_that_have_started() -> None:

@@ -3,6 +3,7 @@
 `reactive` waits until the predecessor ends. `average` looks once, when the predecessor starts, at
 the waits of the last jobs that started, and submits that much before the end. `average_now` looks
 again every ten minutes: a fairer opponent, since the paper's average is two days old when it counts.
+`slurm_estimate` asks the scheduler's plan every ten minutes, as `sbatch --test-only` does.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,6 +40,14 @@ def average_now(pair: Pair) -> float:
     return pair.ended_at
 
 
+def slurm_estimate(pair: Pair) -> float:
+    """The first decision at which the scheduler's plan would start the successor no earlier."""
+    for decided_at, planned_at in pair.planned_starts(DECIDE_EVERY_S):
+        if planned_at >= pair.ended_at:
+            return decided_at
+    return pair.ended_at
+
+
 def recent_mean_s(started_at: Floats, wait_s: Floats, now_at: float) -> float:
     """Mean wait of the last jobs that started up to now, in whole minutes; 0 without any."""
     count = int(np.searchsorted(started_at, now_at, side="right"))
@@ -50,4 +59,5 @@ METHODS: Final[Mapping[str, Callable[[Pair], float]]] = {
     "reactive": reactive,
     "average": average,
     "average_now": average_now,
+    "slurm_estimate": slurm_estimate,
 }

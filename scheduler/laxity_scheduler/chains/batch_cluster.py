@@ -26,6 +26,7 @@ from laxity_scheduler.chains.cluster_loop import (
     Rules,
     advance,
     enqueue,
+    planned_start,
 )
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.frame.arrays import Ints
@@ -120,6 +121,16 @@ class BatchCluster:
         """Play on until this job starts; when that was, infinity if it never does."""
         advance(self.jobs, self.state, self.rules.in_ticks(), NEVER, row)
         return self.started_at(row)
+
+    def planned_start_at(self, nodes: int, limit_s: float) -> float:
+        """When a job submitted now would start by the scheduler's plan, as `sbatch --test-only`.
+
+        The plan takes every job to run to its time limit and knows no later arrivals. Infinity
+        where it finds no place within its window.
+        """
+        limit = max(1, math.ceil(limit_s / TICK_S))
+        tick = planned_start(self.jobs, self.state, self.rules.in_ticks(), nodes, limit)
+        return math.inf if tick == NEVER else self.began_at + TICK_S * tick
 
     def started_at(self, row: int) -> float:
         tick = int(self.state.start[row])

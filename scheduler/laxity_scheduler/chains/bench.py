@@ -24,6 +24,7 @@ from laxity_scheduler.frame.arrays import Ints
 AFTER_WARM_UP_S: Final = DAY_S  # of the log beyond a predecessor that starts at once
 LOW_H, MEDIUM_H = 2.0, 12.0
 MINUTE_S: Final = 60.0
+MOST_STARTS: Final = 100_000
 
 
 class Estimate(TypedDict):
@@ -51,12 +52,32 @@ class ChainsResult:
 def start_instants(
     log: QueueLog, settings: PairSettings, every_s: float, from_at: float, until_at: float
 ) -> list[float]:
-    """When simulations begin: as long as the pair's jobs lie within the log."""
+    """When simulations begin: as long as the pair's jobs lie within the log.
+
+    ValueError if there would be none, or too many.
+    """
     submitted_at = log.columns.submitted_at
     first_at = max(from_at, float(submitted_at[0]))
     last_at = min(until_at, float(submitted_at[-1])) - needed_s(settings)
     count = math.floor((last_at - first_at) / every_s) + 1
-    return [first_at + every_s * number for number in range(max(0, count))]
+    if count > MOST_STARTS:
+        message = f"{count:,} starts: at most {MOST_STARTS:,}; choose a larger --starts"
+        raise ValueError(message)
+    if count < 1:
+        left_s = max(0.0, last_at + needed_s(settings) - first_at)
+        message = (
+            f"no start fits: each needs {needed_s(settings) / DAY_S:.1f} days of the log, and "
+            f"{left_s / DAY_S:.1f} are left after --from; choose an earlier one"
+        )
+        raise ValueError(message)
+    return [first_at + every_s * number for number in range(count)]
+
+
+def last_quarter_at(log: QueueLog, until_at: float) -> float:
+    """Where the last quarter of the log begins, up to an instant."""
+    submitted_at = log.columns.submitted_at
+    first_at, last_at = float(submitted_at[0]), min(until_at, float(submitted_at[-1]))
+    return first_at + 0.75 * (last_at - first_at)
 
 
 def needed_s(settings: PairSettings) -> float:

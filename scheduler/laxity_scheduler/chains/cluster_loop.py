@@ -141,6 +141,17 @@ def reserve_place(free: Ints, nodes: int, length: int) -> int:
 
 
 @jit
+def planned_start(jobs: Jobs, state: ClusterState, rules: Rules, nodes: int, limit: int) -> int:
+    """The tick at which the plan of now starts a job behind the whole queue; NEVER beyond it."""
+    free = plan_free_nodes(jobs, state, rules)
+    for place in range(min(state.counts[PENDING], rules.most_tested)):
+        row = state.pending[place]
+        reserve_place(free, jobs.nodes[row], -(-jobs.limit[row] // rules.slot_ticks))
+    first = reserve_place(free, nodes, -(-limit // rules.slot_ticks))
+    return NEVER if first == NOBODY else int(state.counts[NOW] + first * rules.slot_ticks)
+
+
+@jit
 def backfill(jobs: Jobs, state: ClusterState, rules: Rules) -> None:
     """Plan the whole queue; start those whose place is now."""
     free = plan_free_nodes(jobs, state, rules)

@@ -12,7 +12,7 @@ from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.cli.job_names import completing
 
 FORMATS: Final = ("mirage", "swf", "sacct")
-METHOD_NAMES: Final = ("reactive", "average", "average_now")
+METHOD_NAMES: Final = ("reactive", "average", "average_now", "slurm_estimate")
 SHOWN_BAD_LINES: Final = 3
 
 TraceOption = Annotated[
@@ -35,7 +35,9 @@ StartsOption = Annotated[float, typer.Option(min=0.1, help="Hours from one start
 FromOption = Annotated[
     str, typer.Option("--from", help="First start: a date or seconds. [the log's last quarter]")
 ]
-UntilOption = Annotated[str, typer.Option(help="No job of the log counts after this instant.")]
+UntilOption = Annotated[
+    str, typer.Option(help="Jobs of all pairs are submitted before this instant.")
+]
 WarmUpOption = Annotated[str, typer.Option(help="Simulated before the predecessor is submitted.")]
 StartOption = Annotated[
     str,
@@ -88,16 +90,10 @@ def chains(
         first_at, last_at = window(from_at, until)
         settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
         wanted = check_methods(method)
+        first_at = first_at if from_at else bench.last_quarter_at(log, last_at)
+        instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
-    if not from_at:
-        submitted_at = log.columns.submitted_at
-        first_at = float(
-            submitted_at[0] + 0.75 * (min(last_at, submitted_at[-1]) - submitted_at[0])
-        )
-    instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
-    if not instants:
-        raise CommandError(no_start_text(log, settings, first_at, last_at), code=USAGE)
     say_log(log, settings)
     names = tuple(dict.fromkeys(("reactive", *wanted)))
     with typer.progressbar(instants, label=f"{len(instants)} starts", file=sys.stderr) as counted:
@@ -156,17 +152,6 @@ def check_methods(names: list[str] | None) -> tuple[str, ...]:
     if unknown:
         raise ValueError(f"unknown method {unknown[0]!r}: one of {', '.join(METHOD_NAMES)}")
     return tuple(dict.fromkeys(names or METHOD_NAMES))
-
-
-def no_start_text(log: Any, settings: Any, first_at: float, last_at: float) -> str:
-    """Why there is nothing to simulate."""
-    from laxity_scheduler.chains.bench import needed_s
-
-    ends_at = min(last_at, float(log.columns.submitted_at[-1]))
-    return (
-        f"no start fits: each needs {needed_s(settings) / 86_400:.1f} days of the log, and "
-        f"{max(0.0, ends_at - first_at) / 86_400:.1f} are left after --from; choose an earlier one"
-    )
 
 
 def say_log(log: Any, settings: Any) -> None:

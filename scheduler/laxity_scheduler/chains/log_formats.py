@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
+from laxity.durations import quote_text
 from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.simulate.trace_fields import (
     read_accounting,
@@ -27,6 +28,7 @@ LOG_FORMATS: Final[tuple[LogFormat, ...]] = ("mirage", "swf", "sacct")
 UNLIMITED_S: Final = 365 * 86_400.0
 SWF_FIELDS: Final = 18
 MOST_NODES: Final = 1_000_000
+LATEST_S: Final = 1e11  # instants beyond the year 5000 are mistakes
 SACCT_COLUMNS: Final = ("Submit", "Start", "End", "NNodes")
 TIME_LIMIT: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?$")
 
@@ -123,7 +125,7 @@ def read_swf(lines: Iterator[str], header: Header) -> Lines:
     for number, line in enumerate(lines, start=1):
         if line.startswith(";"):
             name, _, value = line[1:].partition(":")
-            if math.isfinite(size := float_of(value)):
+            if 0 < (size := float_of(value)) <= LATEST_S:
                 header[name.strip()] = size
         elif line.strip():
             yield number, lambda line=line: build(line)  # type: ignore[misc]
@@ -137,7 +139,8 @@ def read_sacct(lines: Iterator[str], _header: Header) -> Lines:
     limit = next((name for name in ("TimelimitRaw", "Timelimit") if name in names), "Timelimit")
     missing = [name for name in (job, *SACCT_COLUMNS, limit) if name not in names]
     if missing:
-        message = f"columns {', '.join(missing)} are missing; found {', '.join(names) or 'none'}"
+        there = quote_text(", ".join(names)) if names else "none"
+        message = f"columns {', '.join(missing)} are missing; found {there}"
         raise TraceError(message)
 
     def build(row: Mapping[str, str]) -> BatchJob:
@@ -177,6 +180,12 @@ def in_order(job: BatchJob) -> BatchJob:
         raise ValueError(message)
     if job.ended_at < job.started_at:
         message = f"End is {job.started_at - job.ended_at:.0f} s before Start"
+        raise ValueError(message)
+    if not -LATEST_S <= job.submitted_at <= job.ended_at <= LATEST_S:
+        message = f"Submit {job.submitted_at:g} or End {job.ended_at:g} is thousands of years away"
+        raise ValueError(message)
+    if job.time_limit_s > LATEST_S:
+        message = f"the time limit is {job.time_limit_s:g} s: thousands of years"
         raise ValueError(message)
     return job
 

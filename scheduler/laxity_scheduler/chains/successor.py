@@ -5,7 +5,7 @@ share the simulation up to where they submit the successor; each goes on from th
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -77,6 +77,16 @@ class Pair:
         cluster = self._cluster.fork()
         cluster.run_until(self.ended_at)
         return cluster
+
+    def planned_starts(self, every_s: float) -> Iterator[tuple[float, float]]:
+        """Instants of the predecessor's run, and when the plan of then would start a successor."""
+        cluster = self._cluster.fork()
+        for decided_at in np.arange(self.started_at, self.ended_at, every_s):
+            cluster.run_until(float(decided_at))
+            yield (
+                cluster.now_at,
+                cluster.planned_start_at(self.settings.nodes, self.settings.limit_s),
+            )
 
     def probe(self, instants: Iterable[float]) -> list[Probe]:
         """A probe for each instant, in their order."""

@@ -19,7 +19,7 @@ from laxity_scheduler.chains.intervals import draw_blocks, interval
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.successor import DAY_S, HOUR_S, Pair, PairSettings
 from laxity_scheduler.chains.waits import WaitComparison, compare_waits
-from laxity_scheduler.frame.arrays import Ints
+from laxity_scheduler.frame.arrays import Bools, Ints
 
 AFTER_WARM_UP_S: Final = DAY_S  # of the log beyond a predecessor that starts at once
 LOW_H, MEDIUM_H = 2.0, 12.0
@@ -127,8 +127,30 @@ def method_figures(
             "overlap_node_h": mean_estimate(
                 nodes * cut(-hours), nodes * cut(-reactive), "node-h", draws
             ),
+            **load_figures(hours, reactive),
         }
         for method, hours in difference_h.items()
+    }
+
+
+def load_figures(hours: Floats, reactive: Floats) -> dict[str, Estimate]:
+    """Interruption and overlap of the starts of each load; nothing of a load without starts."""
+    figures: dict[str, Estimate] = {}
+    for load, rows in loads(reactive).items():
+        if rows.any():
+            ours, base = cut(hours[rows]).mean(), cut(reactive[rows]).mean()
+            overlap_h = cut(-hours[rows]).mean()
+            figures[f"{load}_load_interruption_h"] = estimate(float(ours), "h", float(base))
+            figures[f"{load}_load_overlap_h"] = estimate(float(overlap_h), "h", 0.0)
+    return figures
+
+
+def loads(reactive: Floats) -> dict[str, Bools]:
+    """Which starts have which load."""
+    return {
+        "low": reactive <= LOW_H,
+        "medium": (reactive > LOW_H) & (reactive <= MEDIUM_H),
+        "heavy": reactive > MEDIUM_H,
     }
 
 
@@ -179,12 +201,9 @@ def run_figures(log: QueueLog, result: ChainsResult) -> dict[str, Estimate]:
         "jobs": estimate(len(log.jobs), "jobs"),
         "bad_lines": estimate(len(log.bad_lines), "lines"),
         "starts": estimate(len(reactive), "starts"),
-        "starts_low_load": estimate(int((reactive <= LOW_H).sum()), "starts"),
-        "starts_medium_load": estimate(
-            int(((reactive > LOW_H) & (reactive <= MEDIUM_H)).sum()), "starts"
-        ),
-        "starts_heavy_load": estimate(int((reactive > MEDIUM_H).sum()), "starts"),
     }
+    for load, rows in loads(reactive).items():
+        figures[f"starts_{load}_load"] = estimate(int(rows.sum()), "starts")
     if result.probes:
         figures["probes"] = estimate(result.probes, "probes")
         figures["probes_per_s"] = estimate(result.probes / result.probing_s, "probes/s")

@@ -34,7 +34,7 @@ def append_to_file(path: Path, content: bytes) -> None:
         os.close(descriptor)
 
 
-def sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
     """Flush a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -36,10 +36,10 @@ def parse_duration(text: str) -> timedelta:
     )
     if seconds > LONGEST.total_seconds():
         raise ValueError(f"{compact} is longer than ten years")
-    return positive(timedelta(microseconds=int(seconds * 1_000_000)))
+    return positive_duration(timedelta(microseconds=int(seconds * 1_000_000)))
 
 
-def positive(duration: timedelta) -> timedelta:
+def positive_duration(duration: timedelta) -> timedelta:
     """The duration itself if it is more than nothing and at most ten years."""
     if duration <= timedelta(0):
         raise ValueError(f"must be longer than 0s, got {duration.total_seconds():g}s")
@@ -73,10 +73,10 @@ def parse_instant(text: str) -> datetime:
         raise ValueError(
             f"{quote_text(text)} is no instant ({error}); write 2026-11-21T18:00Z"
         ) from error
-    return aware(instant)
+    return aware_instant(instant)
 
 
-def aware(instant: datetime) -> datetime:
+def aware_instant(instant: datetime) -> datetime:
     """The instant in UTC; a time without a zone is an error, because it means another everywhere."""
     if instant.utcoffset() is None:
         shown = instant.isoformat(timespec="auto")

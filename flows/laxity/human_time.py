@@ -34,14 +34,14 @@ def format_seconds(seconds: float | None) -> str:
     return f"{sign}{days}d{hours:02d}h" if days else f"{sign}{hours}h{minutes:02d}m"
 
 
-def relative(at: float | None, now: float) -> str:
+def relative_text(at: float | None, now: float) -> str:
     """An instant as seen from now: "in 3m20s", "5.0s ago"."""
     if at is None or not math.isfinite(at):
         return NONE
     return f"in {format_seconds(at - now)}" if at >= now else f"{format_seconds(now - at)} ago"
 
 
-def clock(at: float | None, now: float) -> str:
+def wall_time(at: float | None, now: float) -> str:
     """Local wall time, with the date when it is more than half a day away."""
     if at is None or not math.isfinite(at):
         return NONE
@@ -52,16 +52,18 @@ def clock(at: float | None, now: float) -> str:
     return f"{local:%H:%M:%S}" if abs(at - now) < _DAY_S / 2 else f"{local:%b %d %H:%M}"
 
 
-def instant(at: float | None, now: float) -> str:
+def instant_text(at: float | None, now: float) -> str:
     """Both: "14:02:11 (in 3m20s)"."""
     if at is None or not math.isfinite(at):
         return NONE
-    return f"{clock(at, now)} ({relative(at, now)})"
+    return f"{wall_time(at, now)} ({relative_text(at, now)})"
 
 
 def as_of(now: float, text: str) -> str:
     """A sentence of the service with its instants in local time and as seen from now."""
-    return _UTC.sub(lambda found: instant(datetime.fromisoformat(found[0]).timestamp(), now), text)
+    return _UTC.sub(
+        lambda found: instant_text(datetime.fromisoformat(found[0]).timestamp(), now), text
+    )
 
 
 def count_noun(number: int, noun: str) -> str:

@@ -151,7 +151,7 @@ def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
         )
         decisions: list[Decision] = []
         wake_at, blocked = FOREVER, False
-        for job in sorted(state.queued, key=lambda job: _turn(order, job, predictor)):
+        for job in sorted(state.queued, key=lambda job: _queue_key(order, job, predictor)):
             if (for_good := never(job)) is not None:
                 decisions.append(Wait(job.id, for_good))
                 continue
@@ -168,7 +168,7 @@ def policy_of(order: Order) -> Callable[[ClusterState, Predictor], Plan]:
     return decide
 
 
-def _turn(order: Order, job: Job, predictor: Predictor) -> tuple[float, float]:
+def _queue_key(order: Order, job: Job, predictor: Predictor) -> tuple[float, float]:
     """Jobs of one turn start in the order in which the snapshot has them."""
     workers = job.widths[0]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from laxity.job.accelerators import accelerators, is_accelerator
+from laxity.job.accelerators import count_accelerators, is_accelerator
 from laxity.job.pod_template import pod_template
 from laxity_k8s.act.patches import job_patch
 from laxity_k8s.act.plan_patches import on_machines
@@ -57,7 +57,7 @@ def offering(name: str, **counts: str) -> Json:
 def test_a_pod_takes_what_kubernetes_counts(
     first: list[Json], together: list[Json], want: dict[str, int]
 ) -> None:
-    assert accelerators({"initContainers": first, "containers": together}) == want
+    assert count_accelerators({"initContainers": first, "containers": together}) == want
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_pods_are_sent_to_the_machine_and_counted_on_the_site() -> None:
 def test_a_flow_for_other_accelerators_names_them_in_its_template() -> None:
     wanted = {"resources": {"limits": {AMD: 2}}}
     made = pod_template(command="m:f", image="i", env={}, gpus_per_worker=2, overrides=wanted)
-    assert accelerators(made["spec"]) == {AMD: 2}
+    assert count_accelerators(made["spec"]) == {AMD: 2}

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.api.client import Client, ServiceAwayError, ServiceError, address, with_idempotency_key
+from laxity.api.client import (
+    Client,
+    ServiceAwayError,
+    ServiceError,
+    service_address,
+    with_idempotency_key,
+)
 from laxity.api.transport import Request, Transport
 from laxity.api.views import job_view
 from tests.support.http_service import Service, job, service
@@ -209,7 +215,7 @@ def test_the_service_is_found_by_environment_then_home(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
 
-    assert address() == want
+    assert service_address() == want
 
 
 def test_the_token_is_sent_as_a_bearer(answering: Service) -> None:

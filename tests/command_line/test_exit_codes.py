@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity.cli.exit_codes import run
+from laxity.cli.exit_codes import run_app
 from tests.support.command_line import laxity
 from tests.support.http_service import Service, job
 from tests.support.job_answers import REFUSED, answer_job
@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_written_is_a_sentence_with_its_name(
             raise AssertionError
 
     with pytest.raises(SystemExit) as ended:
-        run(unwritable)
+        run_app(unwritable)
 
     assert ended.value.code == 1
     assert capsys.readouterr().err == "error: /proc/nowhere/file: No such file or directory\n"

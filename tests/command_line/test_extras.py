@@ -5,7 +5,7 @@ from importlib.metadata import packages_distributions, requires
 
 import pytest
 
-from laxity.cli.optional_packages import EXTRAS, advice
+from laxity.cli.optional_packages import EXTRAS, install_advice
 
 # a module set to None is one that cannot be imported
 WITHOUT = (
@@ -38,7 +38,7 @@ def test_a_command_that_lacks_a_package_says_which_extra_brings_it(
 
 
 def test_a_module_of_nobody_we_know_is_not_explained_away() -> None:
-    assert advice(ModuleNotFoundError("No module named 'mine'", name="mine")) is None
+    assert install_advice(ModuleNotFoundError("No module named 'mine'", name="mine")) is None
 
 
 @pytest.mark.parametrize("extra", ["flow", "service", "kubernetes", "report"])

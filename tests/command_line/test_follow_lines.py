@@ -7,7 +7,7 @@ from laxity.api.client import Client
 from laxity.api.job_follower import JobFollower
 from laxity.api.views import job_view
 from laxity.cli.render.progress_lines import ProgressLines
-from laxity.human_time import instant
+from laxity.human_time import instant_text
 from tests.support.http_service import Service, job, service
 
 
@@ -65,7 +65,7 @@ def test_a_broken_promise_is_told_with_its_figures_once_and_in_local_time(
         answering, running(0), running(9) | late, running(10) | late, END | late | {"kept": False}
     )
 
-    deadline, finish = instant(60.0, 0.0), instant(90.0, 0.0)
+    deadline, finish = instant_text(60.0, 0.0), instant_text(90.0, 0.0)
     assert [line.partition(": ")[2] for line in said if "broken" in line] == [
         (
             f"broken: the deadline {deadline} has passed; P90 finish {finish}, "

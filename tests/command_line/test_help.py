@@ -145,7 +145,7 @@ def test_a_missing_floor_is_an_error_that_says_what_to_install(
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: entries)
 
     with pytest.raises(CommandError, match=rf"{problem}.*pip install"):
-        floors.load(FloorCommand("up", "service", floors.SERVICE, "Start it."))
+        floors.load_command(FloorCommand("up", "service", floors.SERVICE, "Start it."))
 
 
 def test_an_installed_package_hides_the_demo_and_says_where_it_is(tmp_path: Path) -> None:

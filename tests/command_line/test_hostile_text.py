@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from laxity.api.outcome import TrainingFailed, story
+from laxity.api.outcome import TrainingFailed, verdict_markdown
 from laxity.api.views import job_view
 from laxity.safe_text import markdown, printable
 from tests.support.command_line import laxity
@@ -89,5 +89,5 @@ def test_a_page_shows_the_error_of_a_worker_and_no_markup_of_it() -> None:
         r"!\[x\](http://e/x.png) &lt;img src=x&gt; \*\*b\*\* \`c\` a\|b \# d"
         r" \[l\](javascript:x) &amp;lt;"
     )
-    assert f"| error | {markdown(said)} |" in story(job_view(job(error=said)))
-    assert markdown(said) in story(job_view(job(reason=said)))
+    assert f"| error | {markdown(said)} |" in verdict_markdown(job_view(job(error=said)))
+    assert markdown(said) in verdict_markdown(job_view(job(reason=said)))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from examples.demo.processes import DemoProcesses, stop_marked
-from examples.demo.servers import free_ports, surroundings
+from examples.demo.servers import demo_environment, free_ports
 from laxity import names
 from laxity.api.client import Client, JobView
 
@@ -66,7 +66,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     (home / "naps.py").write_text(FLOW)
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
-    environment = surroundings(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
+    environment = demo_environment(home, service_url=url, prefect_url="http://127.0.0.1:9/api")
     environment["MLFLOW_TRACKING_URI"] = "none"
     processes = DemoProcesses(home, environment)
     command = [

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from laxity.api.client import JobView
-from laxity.api.outcome import story
+from laxity.api.outcome import verdict_markdown
 from laxity.cli.render.job_panel import job_panel
 from laxity.cli.render.job_table import job_table
 
@@ -128,5 +128,5 @@ def test_an_ended_job_is_headed_by_how_it_ended(
     Console(file=out, width=160).print(job_panel(job, now=NOW + 200))
 
     assert out.getvalue().splitlines()[1].strip("│ ") == headline
-    assert because in story(job).splitlines()[2]
-    assert "fits" not in story(job)
+    assert because in verdict_markdown(job).splitlines()[2]
+    assert "fits" not in verdict_markdown(job)

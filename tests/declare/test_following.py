@@ -18,7 +18,7 @@ from laxity import (
 )
 from laxity.api.client import JobView, ServiceAwayError, ServiceError
 from laxity.api.job_follower import JobFollower
-from laxity.api.outcome import result_of, standing, story
+from laxity.api.outcome import deadline_status, result_of, verdict_markdown
 from tests.support.job_service import StandIn, story_of
 
 
@@ -188,7 +188,7 @@ DUE = {"deadline_at": 100.0}
     ],
 )
 def test_where_a_job_stands_is_one_word(view: dict[str, Any], want: str) -> None:
-    assert standing(JobView(id="default/train", **view)) == want
+    assert deadline_status(JobView(id="default/train", **view)) == want
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_prefect_may_keep_an_error_as_a_pickle(error: Exception) -> None:
 def test_a_story_survives_what_a_reason_may_hold() -> None:
     job = JobView(id="default/train", error="a | b\nc", deadline_at=1e300, verdict="promised")
 
-    told = story(job)
+    told = verdict_markdown(job)
 
     assert "| error | a \\| b c |" in told
     assert "| deadline | never |" in told

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from laxity.flow.project import environment, is_secret, project_of, with_project
+from laxity.flow.project import is_secret, project_of, with_project, worker_variables
 from laxity.job.pod_template import pod_template
 from laxity.job.qos import QoSError
 from tests.support import acme
@@ -132,7 +132,7 @@ def test_a_worker_gets_what_matters_and_no_secret() -> None:
     }
     others = {"FOO": "bar", "MLFLOW_TRACKING_URI": "u", "LAXITY_JOB": "a/b", "SLURM_JOB_ID": "1"}
 
-    assert environment({**MATTERS, **secrets, **others}) == MATTERS
+    assert worker_variables({**MATTERS, **secrets, **others}) == MATTERS
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_worker_gets_what_matters_and_no_secret() -> None:
 def test_further_variables_are_passed_by_name(pass_env: tuple[str, ...], passed: set[str]) -> None:
     names = ("FOO", "FOO_BAR", "FOO_TOKEN", "MLFLOW_TRACKING_URI", "LAXITY_JOB")
 
-    assert {*environment(dict.fromkeys(names, "x"), pass_env=pass_env)} == passed
+    assert {*worker_variables(dict.fromkeys(names, "x"), pass_env=pass_env)} == passed
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from laxity import QoS, TrainingSpec
 from laxity.durations import LONGEST, format_duration, parse_deadline, parse_duration
-from laxity.job.annotations import read, write
+from laxity.job.annotations import read_qos, write_qos
 from laxity.job.qos import MOST_EPOCHS
 from laxity.job.spec import job_name
 from laxity.job.widths import WIDEST_UNNAMED, format_widths, parse_widths
@@ -89,9 +89,9 @@ def specs(draw: st.DrawFn) -> TrainingSpec:
 
 @given(qualities())
 def test_annotations_say_the_same_qos_again(qos: QoS) -> None:
-    annotations = write(qos)
+    annotations = write_qos(qos)
 
-    again = read(annotations, gpus_per_worker=qos.gpus_per_worker)
+    again = read_qos(annotations, gpus_per_worker=qos.gpus_per_worker)
 
     assert again == qos
     assert all(isinstance(value, str) for value in annotations.values())
@@ -137,7 +137,7 @@ def test_any_text_is_a_deadline_or_a_value_error(text: str) -> None:
 def test_any_annotations_are_a_qos_or_a_value_error(said: dict[str, Any]) -> None:
     annotations = {f"laxity.dev/{name}": value for name, value in said.items()}
     try:
-        qos = read(annotations)
+        qos = read_qos(annotations)
     except ValueError:
         return
     assert qos.service_class in {"hard", "soft", "best_effort"}
@@ -247,10 +247,10 @@ def test_a_job_written_by_hand_needs_only_a_label_and_a_deadline() -> None:
 
 
 def test_what_laxity_writes_on_a_job_is_no_input() -> None:
-    said = write(QoS.of(deadline="2h"))
+    said = write_qos(QoS.of(deadline="2h"))
     told = {"laxity.dev/verdict": "{not json", "laxity.dev/status": "x" * 70_000}
 
-    assert read(said | told) == QoS.of(deadline="2h")
+    assert read_qos(said | told) == QoS.of(deadline="2h")
 
 
 def test_the_users_pod_is_merged_into_the_job() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from laxity import names
 from laxity.job import signal
-from laxity.job.complete_manifest import WORKER_SECRET, complete
+from laxity.job.complete_manifest import WORKER_SECRET, complete_manifest
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
 from laxity.worker import environment
@@ -44,7 +44,7 @@ def by_hand(**container: Any) -> Json:
 
 
 def completed(job: Json) -> Json:
-    complete(job)
+    complete_manifest(job)
     (container,) = job["spec"]["template"]["spec"]["containers"]
     found: Json = container
     return found
@@ -87,9 +87,9 @@ def test_what_a_copied_file_says_of_another_job_is_corrected() -> None:
 
 def test_to_complete_twice_is_to_complete_once() -> None:
     job = by_hand()
-    complete(job)
+    complete_manifest(job)
     once = repr(job)
-    complete(job)
+    complete_manifest(job)
     assert repr(job) == once
 
 
@@ -99,7 +99,7 @@ def test_a_flows_own_job_keeps_its_lines() -> None:
     )
     job = spec.to_manifest()
     before = repr(job)
-    complete(job)
+    complete_manifest(job)
     assert repr(job) == before
 
 
@@ -121,7 +121,7 @@ def test_a_job_that_is_no_training_is_left_alone(path: tuple[str, ...], value: o
         inner = inner[key]
     inner[path[-1]] = value
     before = repr(job)
-    complete(job)
+    complete_manifest(job)
     assert repr(job) == before
 
 
@@ -159,7 +159,7 @@ def test_a_pod_of_a_job_that_is_not_told_which_says_so_and_trains_alone(tmp_path
 def test_a_pod_that_fails_tells_its_last_lines_unless_its_writer_says_otherwise() -> None:
     mine, theirs = by_hand(), by_hand(terminationMessagePolicy="File")
     for made in (mine, theirs):
-        complete(made)
+        complete_manifest(made)
     policies = [
         made["spec"]["template"]["spec"]["containers"][0]["terminationMessagePolicy"]
         for made in (mine, theirs)

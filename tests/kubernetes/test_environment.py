@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from laxity import names
-from laxity.job.complete_manifest import WORKER_SECRET, complete
+from laxity.job.complete_manifest import WORKER_SECRET, complete_manifest
 from laxity.job.pod_template import LAST_WORDS
 from tests.support.kubernetes.any_job import job
 from tests.support.kubernetes.cluster import Cluster
@@ -70,7 +70,7 @@ def test_its_containers_are_told_what_a_submitted_job_is_told(
 ) -> None:
     submitted = asked()
     submitted["metadata"]["namespace"] = namespace
-    complete(submitted)
+    complete_manifest(submitted)
     (wanted,) = containers(submitted)
     (found,) = containers(dry(cluster, namespace, asked()))
     told = literals(found)
@@ -123,7 +123,7 @@ def test_what_the_manifest_says_wins_in_each_container(cluster: Cluster, namespa
 def test_the_lines_written_by_hand_stay_as_they_are(cluster: Cluster, namespace: str) -> None:
     by_hand = asked()
     by_hand["metadata"]["namespace"] = namespace
-    complete(by_hand)
+    complete_manifest(by_hand)
     (wanted,), (found,) = (
         containers(one) for one in (by_hand, dry(cluster, namespace, copy.deepcopy(by_hand)))
     )

@@ -12,8 +12,8 @@ from laxity_scheduler.simulate.traces import TraceError
 from laxity_scheduler.studies import qos
 from laxity_scheduler.studies.cases import Made
 from laxity_scheduler.studies.command import register
-from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets, datasets
-from laxity_scheduler.studies.results import means, read, write
+from laxity_scheduler.studies.datasets import TRACE_FILES, Datasets, open_datasets
+from laxity_scheduler.studies.results import mean_rows, read_rows, write_rows
 from laxity_scheduler.studies.study import STUDIES, Study, run_study
 from laxity_scheduler.studies.tables import (
     change,
@@ -24,10 +24,10 @@ from laxity_scheduler.studies.tables import (
     values,
     with_interval,
 )
-from laxity_scheduler.studies.trial import LABELS, Cell, Row, Trial, key, text
+from laxity_scheduler.studies.trial import LABELS, Cell, Row, Trial, cell_text, row_key
 
 KEPT = Path(__file__).parents[2] / "notebooks/figures"
-SAMPLES = datasets(samples=True)
+SAMPLES = open_datasets(samples=True)
 COMPARED: list[tuple[str, Row]] = [  # rows on traces that ship: anybody can compute them again
     ("elasticflow", {"trace": "195job"}),
     ("ladder", {"trace": "195job", "gpus": 32, "policy": "laxity"}),
@@ -72,7 +72,7 @@ def test_rows_that_are_there_are_not_computed_again(tmp_path: Path) -> None:
     run_study(study, SAMPLES, range(2), tmp_path)
     run_study(study, SAMPLES, range(3), tmp_path)
     assert made == [0, 1, 2]
-    assert [row["seed"] for row in read(tmp_path, "small")] == [0, 1, 2]
+    assert [row["seed"] for row in read_rows(tmp_path, "small")] == [0, 1, 2]
 
 
 def test_the_same_rows_give_the_same_bytes_in_whatever_order_they_came(tmp_path: Path) -> None:
@@ -87,18 +87,18 @@ def test_the_same_rows_give_the_same_bytes_in_whatever_order_they_came(tmp_path:
 def test_a_trial_that_fails_leaves_the_others_alone_and_is_told(tmp_path: Path) -> None:
     problems = run_study(Study("small", "", small), SAMPLES, (6, 7, 8), tmp_path)
     assert problems == ["a part, p, 0.1, 7: seven is not to be had"]
-    assert [row["seed"] for row in read(tmp_path, "small")] == [6, 8]
+    assert [row["seed"] for row in read_rows(tmp_path, "small")] == [6, 8]
 
 
 def test_a_row_reads_as_it_was_written(tmp_path: Path) -> None:
     row: Row = {"part": "2024", "policy": "p", "gpus": 8, "error": 0.5, "seed": 1, "jobs": None}
-    write(tmp_path, "one", [row])
-    assert read(tmp_path, "one") == [row]
+    write_rows(tmp_path, "one", [row])
+    assert read_rows(tmp_path, "one") == [row]
 
 
 def test_means_are_over_seeds_with_their_interval(tmp_path: Path) -> None:
     run_study(Study("small", "", small), SAMPLES, (0, 1, 2), tmp_path)
-    (group,) = means(read(tmp_path, "small"))
+    (group,) = mean_rows(read_rows(tmp_path, "small"))
     assert (group["runs"], group["jobs"]) == (3, 11.0)
     assert group["jobs_ci95"] == pytest.approx(4.303 / 3**0.5, rel=1e-3)  # t of 2, deviation 1
 
@@ -137,7 +137,7 @@ def test_a_kept_row_is_one_that_its_study_makes(name: str, tmp_path: Path) -> No
         path.parent.mkdir(exist_ok=True)
         path.touch()
     known = {one.key for one in STUDIES[name].trials(Datasets(tmp_path), range(10))}
-    kept = {key(row) for row in read(KEPT, name)}
+    kept = {row_key(row) for row in read_rows(KEPT, name)}
     assert kept
     assert kept <= known
 
@@ -149,7 +149,7 @@ def test_a_kept_row_is_one_that_its_study_makes(name: str, tmp_path: Path) -> No
     [pytest.param(*one, id=f"{one[0]} {number}") for number, one in enumerate(COMPARED)],
 )
 def test_a_kept_row_computed_again_is_the_same(name: str, wanted: Row) -> None:
-    kept = {key(row): row for row in having(read(KEPT, name), **wanted)}
+    kept = {row_key(row): row for row in having(read_rows(KEPT, name), **wanted)}
     trials = [one for one in whole_on_samples(name) if one.key in kept]
     assert len(trials) == len(kept) > 0
     for one in trials:
@@ -160,7 +160,7 @@ def test_a_kept_row_computed_again_is_the_same(name: str, wanted: Row) -> None:
 def same(kept: Cell, now: Cell) -> bool:
     """Equal in the digits that are kept."""
     if isinstance(now, float) and isinstance(kept, int | float):
-        return kept == pytest.approx(float(text(now)), rel=1e-5)
+        return kept == pytest.approx(float(cell_text(now)), rel=1e-5)
     return kept == now
 
 
@@ -169,7 +169,7 @@ def test_traces_that_are_not_there_are_named_with_what_to_do(
 ) -> None:
     monkeypatch.delenv("LAXITY_TRACES", raising=False)
     with pytest.raises(TraceError, match="LAXITY_TRACES"):
-        datasets()
+        open_datasets()
     with pytest.raises(TraceError, match="no trace 04"):
         SAMPLES.source("04")
 
@@ -194,7 +194,7 @@ def test_the_command_makes_the_rows_that_are_wanted(tmp_path: Path) -> None:
     words = ("--samples", "--out", str(tmp_path), "--where", "policy=edf")
     code, output = called("elasticflow", *words)
     assert (code, "[1/1]" in output) == (0, True)
-    (row,) = read(tmp_path, "elasticflow")
+    (row,) = read_rows(tmp_path, "elasticflow")
     assert row["trace"] == "195job"
     assert 0.0 < float(str(row["deadline_met_ratio"])) < 1.0
     assert "[1/1]" not in called("elasticflow", *words)[1]
@@ -216,4 +216,4 @@ def test_what_cannot_be_studied_is_said_in_one_line(words: list[str], says: str)
 
 def test_labels_name_a_row_and_nothing_else_does() -> None:
     assert values([{"seed": 1, "jobs": 3}], "jobs") == {1: 3.0}
-    assert key({"part": "x", "jobs": 3}) == ("x", *[""] * (len(LABELS) - 1))
+    assert row_key({"part": "x", "jobs": 3}) == ("x", *[""] * (len(LABELS) - 1))

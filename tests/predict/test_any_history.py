@@ -14,7 +14,7 @@ from laxity_profiler.history.history import Epoch, TrainingRun
 from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.learning.fit_model import fit_model, node_workers, split_runs
-from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level, interpolate
+from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level, interpolate_curve
 from laxity_profiler.overhead.costs import PRIORS, fit_costs
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 
@@ -64,7 +64,7 @@ def fitted(history: Sequence[TrainingRun], gpus_per_node: int | None) -> History
 @pytest.mark.parametrize("nodes", [1, 2, 3])
 def test_a_width_that_ran_on_other_nodes_only_is_read(nodes: int) -> None:
     """A model that ran on 4 workers on one node and 8 on three is asked for 8 on two."""
-    seconds, error = interpolate([Level(8, 10.0, 0.1, 1, 5, nodes=2)], ONE_WIDTH, 8, nodes)
+    seconds, error = interpolate_curve([Level(8, 10.0, 0.1, 1, 5, nodes=2)], ONE_WIDTH, 8, nodes)
     assert seconds == pytest.approx(10.0)
     assert error >= 0.1
 
@@ -80,7 +80,7 @@ def test_any_levels_are_read_at_any_width_on_any_nodes(
 ) -> None:
     ordered = sorted(levels, key=lambda row: (row[0], row[1] or 0))
     known = [Level(wide, seconds, 0.1, 1, 1, lay_on) for wide, lay_on, seconds in ordered]
-    seconds, error = interpolate(known, curve, width, nodes)
+    seconds, error = interpolate_curve(known, curve, width, nodes)
     assert 0.0 < seconds < math.inf
     assert 0.0 < error < math.inf
 

@@ -7,7 +7,13 @@ import pytest
 from laxity_profiler.estimate import NO_PROGRESS, Progress, Workload
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
 from laxity_profiler.learning.fit_model import Stretch, fit_model
-from laxity_profiler.model.calibration import Coverage, adapt_level, coverage, factors, quantiles
+from laxity_profiler.model.calibration import (
+    Coverage,
+    adapt_level,
+    factors_of_scores,
+    measure_coverage,
+    score_quantiles,
+)
 from laxity_profiler.model.model_fit import Setting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import World
@@ -73,17 +79,17 @@ def test_the_quantiles_of_many_scores_are_those_of_their_distribution() -> None:
     drawn = random.Random(5)
     scores = [drawn.random() for _ in range(3_000)]
 
-    assert quantiles(scores, (0.1, 0.5, 0.9)) == pytest.approx((0.1, 0.5, 0.9), abs=0.04)
+    assert score_quantiles(scores, (0.1, 0.5, 0.9)) == pytest.approx((0.1, 0.5, 0.9), abs=0.04)
 
 
 def test_old_scores_weigh_less_than_new_ones() -> None:
     before, after = [0.0] * 2_000, [1.0] * 500
 
-    assert quantiles(before + after, (0.5,)) == (1.0,)
+    assert score_quantiles(before + after, (0.5,)) == (1.0,)
 
 
 def test_without_scores_the_assumed_ones_count() -> None:
-    assumed = factors([])
+    assumed = factors_of_scores([])
 
     assert assumed.z10 == pytest.approx(-assumed.z90)
     assert 1.28 < assumed.z90 < 2.0
@@ -97,7 +103,7 @@ def test_a_level_that_misses_rises_and_one_that_never_misses_falls() -> None:
 def test_coverage_counts_what_was_kept_by_stage() -> None:
     rows = [("start", 1.0, 2.0, 3.0, actual) for actual in (0.5, 1.5, 2.5, 3.5)]
 
-    assert coverage(rows) == (Coverage("start", 4, 0.25, 0.5, 0.75),)
+    assert measure_coverage(rows) == (Coverage("start", 4, 0.25, 0.5, 0.75),)
     low, high = Coverage("start", 4, 0.25, 0.5, 0.75).interval_90()
     assert 0.0 < low < 0.75 < high < 1.0
 

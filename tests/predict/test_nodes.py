@@ -9,7 +9,7 @@ import pytest
 from laxity_profiler.estimate import NO_PROGRESS, Workload
 from laxity_profiler.history.history import Epoch, History
 from laxity_profiler.learning.learner import Learner
-from laxity_profiler.model.curve import Curve, Level, interpolate
+from laxity_profiler.model.curve import Curve, Level, interpolate_curve
 from laxity_profiler.model.scaling import StepTime, fit_curve
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.support.runs import (
@@ -187,7 +187,7 @@ def test_a_level_between_two_others_beyond_the_node_is_bent_through_them() -> No
     levels = [Level(4, 12.0, 0.01, 3, 9, 1), Level(8, 15.0, 0.01, 3, 9, 2), Level(32, 11.5, 0.01, 3, 9, 8)]  # fmt: skip
     curve = Curve(2.0, 40.0, 0.0, 8.0)
 
-    between, error = interpolate(levels, curve, 16, 4)
+    between, error = interpolate_curve(levels, curve, 16, 4)
 
     assert 11.5 < between < 15.0
     assert error < 0.1

@@ -69,5 +69,5 @@ def test_a_lease_that_was_lost_is_not_renewed(place: Place) -> None:
 
 
 def write_lease(place: Place, position: str) -> None:
-    with database.transaction(place.history.engine) as connection:
+    with database.open_transaction(place.history.engine) as connection:
         database.write_setting(connection, "lease:refit", position)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from laxity_profiler.model.curve import Curve, Level, interpolate, paying_widths, peak_width
+from laxity_profiler.model.curve import Curve, Level, interpolate_curve, paying_widths, peak_width
 from laxity_profiler.model.scaling import EpochTime, StepTime, fit_curve, four_points
 from tests.support.throughput import TRUTH, grid, step_s
 
@@ -152,7 +152,7 @@ def test_a_curve_goes_through_what_was_measured_and_is_unsure_away_from_it() -> 
     levels = [Level(1, 10.0, 0.02, 3, 9), Level(4, 4.0, 0.02, 3, 9)]
     curve = Curve(2.0, 8.0)
 
-    at = {width: interpolate(levels, curve, width) for width in (1, 2, 4, 16)}
+    at = {width: interpolate_curve(levels, curve, width) for width in (1, 2, 4, 16)}
 
     assert (at[1], at[4]) == ((10.0, 0.02), (4.0, 0.02))
     assert 4.0 < at[2][0] < 10.0

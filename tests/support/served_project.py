@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from examples.demo.processes import DemoProcesses
-from examples.demo.servers import free_ports, surroundings
+from examples.demo.servers import demo_environment, free_ports
 from laxity import names
 from laxity.api.client import Client, JobView
 from tests.support.stage import until
@@ -24,7 +24,7 @@ class Served:
     ) -> None:
         (self.port,) = free_ports(1)
         url = f"http://127.0.0.1:{self.port}"
-        environment = surroundings(home, service_url=url, prefect_url=prefect_api)
+        environment = demo_environment(home, service_url=url, prefect_url=prefect_api)
         self.home, self.client = home, Client(url, environment[names.ENV_TOKEN], patience_s=60)
         environment |= {"MLFLOW_TRACKING_URI": tracking_uri, "LAXITY_SAVING_SHARE": "1"}
         self.environment = environment

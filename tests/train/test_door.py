@@ -30,7 +30,7 @@ def knocking(folder: Path) -> tuple[socket.socket, str]:
 def test_the_token_lets_a_worker_in(leader: GroupServer, tmp_path: Path) -> None:
     worker, token = knocking(tmp_path)
 
-    messages.send(worker, {"index": 1, "token": token})
+    messages.send_message(worker, {"index": 1, "token": token})
 
     leader.wait_for(lambda: 2, at_most_s=30)
     assert leader.reachable() == 2
@@ -69,7 +69,7 @@ def test_a_worker_that_dies_while_it_waits_is_not_counted(
     leader: GroupServer, tmp_path: Path
 ) -> None:
     worker, token = knocking(tmp_path)
-    messages.send(worker, {"index": 1, "token": token})
+    messages.send_message(worker, {"index": 1, "token": token})
     leader.wait_for(lambda: 2, at_most_s=30)
 
     messages.hang_up(worker)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from laxity.worker.entrypoint import EntryError, arguments, load_function
+from laxity.worker.entrypoint import EntryError, call_arguments, load_function
 from laxity.worker.training import Training
 
 
@@ -82,7 +82,7 @@ def by_text(run: "Training", hidden: int = 64) -> None: ...
 def test_the_training_goes_where_it_is_asked_for(function: Any, name: str) -> None:
     training = Training(epochs=1)
 
-    given = arguments(function, training, '{"hidden": 8}')
+    given = call_arguments(function, training, '{"hidden": 8}')
 
     assert given == {name: training, "hidden": 8}
 
@@ -97,4 +97,4 @@ def test_the_training_goes_where_it_is_asked_for(function: Any, name: str) -> No
 )
 def test_parameters_that_do_not_fit_are_refused(text: str, words: str) -> None:
     with pytest.raises(EntryError, match=words):
-        arguments(by_name, Training(epochs=1), text)
+        call_arguments(by_name, Training(epochs=1), text)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity.worker.results import plain
+from laxity.worker.results import plain_result
 
 
 class Shy:
@@ -31,7 +31,7 @@ circle.append(circle)
     ],
 )
 def test_what_is_json_is_kept_as_it_is(result: Any, kept: Any) -> None:
-    assert plain(result) == (result if kept is None else kept, "")
+    assert plain_result(result) == (result if kept is None else kept, "")
 
 
 @pytest.mark.parametrize(
@@ -51,20 +51,20 @@ def test_what_is_json_is_kept_as_it_is(result: Any, kept: Any) -> None:
     ],
 )
 def test_the_rest_is_kept_as_a_text_and_named(result: Any, kept: Any, odd: str) -> None:
-    found, named = plain(result)
+    found, named = plain_result(result)
 
     assert odd in named
     assert found[:4] == kept if kept == "'xxx" else found == kept
 
 
 def test_a_result_that_holds_itself_is_cut_off() -> None:
-    found, odd = plain(circle)
+    found, odd = plain_result(circle)
 
     assert "of type list" in odd
     assert len(json.dumps(found)) < 10_000
 
 
 def test_half_a_character_does_not_spoil_a_result() -> None:
-    found, _ = plain({"text": "a\ud800"})
+    found, _ = plain_result({"text": "a\ud800"})
 
     assert json.dumps(found, ensure_ascii=False).encode() == b'{"text": "a?"}'

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity.worker.counted_io import bytes_of
-from laxity.worker.group.averaging import leaves, mean_by_weight
-from laxity.worker.shards import shard
+from laxity.worker.group.averaging import list_leaves, mean_by_weight
+from laxity.worker.shards import take_shard
 
 
 @given(
@@ -21,7 +21,7 @@ from laxity.worker.shards import shard
 def test_shards_are_even_and_hold_every_item_once(count: int, width: int, seed: int | None) -> None:
     data = list(range(count))
 
-    parts = [shard(data, rank=rank, width=width, seed=seed, epoch=1) for rank in range(width)]
+    parts = [take_shard(data, rank=rank, width=width, seed=seed, epoch=1) for rank in range(width)]
 
     assert sorted(itertools.chain(*parts)) == data
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -31,15 +31,17 @@ def test_shards_are_even_and_hold_every_item_once(count: int, width: int, seed: 
 def test_columns_are_cut_alike(seed: int | None) -> None:
     rows = np.arange(10)
 
-    x, y = shard((rows, list(rows)), rank=1, width=3, seed=seed, epoch=2)
-    named = shard({"x": rows, "y": rows * 2}, rank=1, width=3, seed=seed, epoch=2)
+    x, y = take_shard((rows, list(rows)), rank=1, width=3, seed=seed, epoch=2)
+    named = take_shard({"x": rows, "y": rows * 2}, rank=1, width=3, seed=seed, epoch=2)
 
     assert list(x) == [int(item) for item in y]
     assert list(named["y"]) == list(named["x"] * 2)
 
 
 def test_a_seed_shuffles_each_epoch_anew() -> None:
-    orders = [list(shard(range(50), rank=0, width=1, seed=1, epoch=epoch)) for epoch in (1, 2, 1)]
+    orders = [
+        list(take_shard(range(50), rank=0, width=1, seed=1, epoch=epoch)) for epoch in (1, 2, 1)
+    ]
 
     assert orders[0] == orders[2] != orders[1]
     assert orders[0] != sorted(orders[0])
@@ -47,7 +49,7 @@ def test_a_seed_shuffles_each_epoch_anew() -> None:
 
 def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="columns of one length"):
-        shard((np.zeros(3), np.zeros(4)), rank=0, width=1)
+        take_shard((np.zeros(3), np.zeros(4)), rank=0, width=1)
 
 
 @given(
@@ -94,13 +96,13 @@ class Learned:
     ],
 )
 def test_what_is_averaged(thing: Any, want: list[str]) -> None:
-    assert [leaf.name for leaf in leaves(thing)] == want
+    assert [leaf.name for leaf in list_leaves(thing)] == want
 
 
 @pytest.mark.parametrize("thing", [np.zeros(2, dtype=int), {}, "text", {"n": 3}])
 def test_what_has_no_floats_cannot_be_averaged(thing: Any) -> None:
     with pytest.raises(TypeError, match="float"):
-        leaves(thing)
+        list_leaves(thing)
 
 
 def test_bytes_are_counted_in_nested_batches() -> None:

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from examples.demo.poller import Jobs
 from laxity.api.views import JobView
-from laxity.cli.render.job_table import VERDICT_STYLES, job_table, outcome, short
-from laxity.cli.render.top import rank
-from laxity.human_time import clock, count_noun, format_seconds
+from laxity.cli.render.job_table import VERDICT_STYLES, job_table, outcome_text, short_id
+from laxity.cli.render.top import job_rank
+from laxity.human_time import count_noun, format_seconds, wall_time
 
 SUM_UP_S: Final = 10.0
 
@@ -63,8 +63,8 @@ class Screen:
 
     def show_change(self, before: JobView | None, job: JobView) -> None:
         """A job has changed: say what a reader would want to know of it."""
-        for words_, style in news(before, job):
-            self.say(f"{self.labels.get(job.id, short(job.id))}: {words_}", style=style)
+        for words_, style in job_news(before, job):
+            self.say(f"{self.labels.get(job.id, short_id(job.id))}: {words_}", style=style)
 
     def look(self, jobs: Jobs) -> None:
         """Draw the table anew, or sum up now and then."""
@@ -77,22 +77,22 @@ class Screen:
         now = time.monotonic()
         if now - self._summed_up_at >= SUM_UP_S and jobs:
             self._summed_up_at = now
-            self.say(summary(jobs.values()), style="dim")
+            self.say(jobs_summary(jobs.values()), style="dim")
 
     def _draw_picture(self) -> Group:
         elapsed = format_seconds(time.monotonic() - self.began)
         title = Text(f"laxity demo  {elapsed}  {self.act}", style="bold")
-        table = job_table(sorted(self._jobs.values(), key=rank), now=time.time())
+        table = job_table(sorted(self._jobs.values(), key=job_rank), now=time.time())
         return Group(Text(), title, table)
 
 
-def news(before: JobView | None, job: JobView) -> Iterable[tuple[str, str]]:
+def job_news(before: JobView | None, job: JobView) -> Iterable[tuple[str, str]]:
     """What changed between two views, in words with a style: verdict, width, state."""
     now = time.time()
     old = before or JobView(job.id)
     asked_anew = job.verdict == "promised" and job.deadline_at != old.deadline_at
     if job.verdict != "none" and (job.verdict != old.verdict or asked_anew):
-        due = f" for {clock(job.deadline_at, now)}" if job.deadline_at else ""
+        due = f" for {wall_time(job.deadline_at, now)}" if job.deadline_at else ""
         code = f" [{job.reason_code}]" if job.reason_code else ""
         yield f"{job.verdict}{due}{code}: {job.reason}", VERDICT_STYLES.get(job.verdict, "")
     if job.workers != old.workers and not job.ended:
@@ -100,20 +100,20 @@ def news(before: JobView | None, job: JobView) -> Iterable[tuple[str, str]]:
     if job.state == "stopping" != old.state and job.workers:
         yield f"asked to stop at the end of epoch {job.epochs_done + 1}", "yellow"
     if job.ended and not old.ended:
-        summary_text = outcome(job) or job.error
+        summary_text = outcome_text(job) or job.error
         yield (
             f"{job.state}{f', {summary_text}' if summary_text else ''}",
             "green" if job.kept is not False else "red",
         )
 
 
-def summary(jobs: Iterable[JobView]) -> str:
+def jobs_summary(jobs: Iterable[JobView]) -> str:
     """All that runs or waits, in one line."""
     shown = [
-        f"{short(job.id)} {job.epochs_done}/{job.epochs} on {job.workers}"
+        f"{short_id(job.id)} {job.epochs_done}/{job.epochs} on {job.workers}"
         if job.workers
-        else f"{short(job.id)} waits"
-        for job in sorted(jobs, key=rank)
+        else f"{short_id(job.id)} waits"
+        for job in sorted(jobs, key=job_rank)
         if not job.ended and job.state != "refused"
     ]
     return "   ".join(shown) or "nothing runs"

@@ -23,7 +23,7 @@ from laxity.human_time import format_seconds
 EPOCH_S: Final = 0.8
 
 
-def play(folder: Path, *, slots: int) -> int:
+def play_demo(folder: Path, *, slots: int) -> int:
     """The whole demo; its exit code. Nothing that it started is left running."""
     began = time.monotonic()
     out = console()
@@ -33,7 +33,7 @@ def play(folder: Path, *, slots: int) -> int:
         try:
             servers_s = stage.ready(screen.say)
             story, watch = play_story(stage, screen, servers_s)
-            refused = refusals(stage.client)
+            refused = count_refusals(stage.client)
             ended = at_the_end(story, watch, folder)
         finally:
             screen.say("Stopping everything that the demo started")
@@ -42,7 +42,7 @@ def play(folder: Path, *, slots: int) -> int:
     report = report_of(ended, wall_s=wall_s, refused=refused, offer_accepted=story.offer_accepted)
     write_report(folder / "report.json", report)
     print_report(out, ended, folder=folder)
-    return verdict(report, ended, missed=story.missed)
+    return judge_report(report, ended, missed=story.missed)
 
 
 def play_story(stage: Stage, screen: Screen, servers_s: float) -> tuple[Story, JobPoller]:
@@ -72,7 +72,7 @@ def measure_epoch(stage: Stage) -> tuple[int, float]:
     return passes, passes * one_s
 
 
-def refusals(client: Client) -> int:
+def count_refusals(client: Client) -> int:
     """How many jobs were refused at some time, also those promised something else later."""
     rows = client.decisions(limit=10_000)
     return len({row.get("job") for row in rows if "refus" in str(row.get("decision")).lower()})
@@ -88,7 +88,9 @@ def at_the_end(story: Story, watch: JobPoller, folder: Path) -> list[Ended]:
     ]
 
 
-def verdict(report: dict[str, object], ended: Sequence[Ended], *, missed: Sequence[str]) -> int:
+def judge_report(
+    report: dict[str, object], ended: Sequence[Ended], *, missed: Sequence[str]
+) -> int:
     """The exit code, with a line for each thing that is not as it should be."""
     wrong = [f"did not happen: {what}" for what in missed]
     wrong += [

@@ -29,7 +29,7 @@ RATE: Final = 0.01
 MOMENTUM: Final = 0.9
 
 
-def digits() -> Floats:
+def load_digits() -> Floats:
     """All 1,797 images with their labels: shape (1797, 65), pixels from 0 to 1, the label last.
 
     Read from scikit-learn's own file without importing it: that alone takes seconds.
@@ -45,7 +45,7 @@ def digits() -> Floats:
     return rows[np.random.default_rng(0).permutation(len(rows))]
 
 
-def lesson(rows: Floats) -> tuple[Floats, Floats]:
+def make_lesson(rows: Floats) -> tuple[Floats, Floats]:
     """Images to train on, each in nine positions, and images to be tested on: (13500, 65), (297, 65)."""
     training_rows, held_out = rows[HELD_OUT:], rows[:HELD_OUT]
     moved = [
@@ -98,7 +98,7 @@ class Classifier(DigitNetwork):
     def train(self, rows: Floats, *, passes: int, seed: int) -> float:
         """Go `passes` times over the rows; the mean cross-entropy of the last pass, in nats."""
         loss = 0.0
-        for batch in batches(rows, passes=passes, seed=seed):
+        for batch in draw_batches(rows, passes=passes, seed=seed):
             pixels, labels = batch[:, :PIXELS], batch[:, PIXELS].astype(int)
             middle, scores = self.scores(pixels)
             chance = np.exp(scores - scores.max(1, keepdims=True))
@@ -124,7 +124,7 @@ class Denoiser(DigitNetwork):
     def train(self, rows: Floats, *, passes: int, seed: int) -> float:
         """Go `passes` times over the rows; the mean squared error of a pixel in the last ones."""
         rng, loss = np.random.default_rng(seed), 0.0
-        for batch in batches(rows, passes=passes, seed=seed):
+        for batch in draw_batches(rows, passes=passes, seed=seed):
             clean = batch[:, :PIXELS]
             noisy = clean + rng.normal(0.0, 0.3, clean.shape)
             middle, drawn = self.scores(noisy)
@@ -134,7 +134,7 @@ class Denoiser(DigitNetwork):
         return loss
 
 
-def batches(rows: Floats, *, passes: int, seed: int) -> Iterator[Floats]:
+def draw_batches(rows: Floats, *, passes: int, seed: int) -> Iterator[Floats]:
     """All batches of all passes, each pass in another order."""
     rng = np.random.default_rng(seed)
     for _ in range(passes):
@@ -148,7 +148,7 @@ def pass_s(*, trials: int = 5) -> float:
 
     CPU time, the least of a few trials: other programs do not count.
     """
-    rows, _ = lesson(digits())
+    rows, _ = make_lesson(load_digits())
     model, taken = Classifier(), []
     for trial in range(trials):
         began = time.process_time()
@@ -157,7 +157,7 @@ def pass_s(*, trials: int = 5) -> float:
     return min(taken)
 
 
-def record(training: Training, epoch: int) -> None:
+def record_execution(training: Training, epoch: int) -> None:
     """Note that an epoch was trained to its end: the demo counts that none is lost or done twice."""
     if training.rank == 0 and training.folder is not None:
         with (training.folder / EXECUTIONS).open("a", encoding="ascii") as file:

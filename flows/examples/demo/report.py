@@ -14,9 +14,9 @@ from examples.demo.jobs import Part
 from examples.demo.models import EXECUTIONS
 from laxity.api.client import JobView
 from laxity.api.views import Json
-from laxity.cli.render.job_table import VERDICT_STYLES, outcome
+from laxity.cli.render.job_table import VERDICT_STYLES, outcome_text
 from laxity.durable_files import replace_file
-from laxity.human_time import clock, format_seconds
+from laxity.human_time import format_seconds, wall_time
 
 AGEING_S: Final = 600.0  # the policy's limit for jobs as short as these
 UID_LENGTH: Final = 8  # at least so much of a uid stands in the folder's name
@@ -148,16 +148,16 @@ def _row_cells(row: Ended) -> list[Text]:
     ended_at = job.finished_at or job.submitted_at or 0.0
     early = (job.promised_p90_at or 0.0) - ended_at
     against = f" ({format_seconds(abs(early))} {'before' if early >= 0 else 'after'})"
-    promised = clock(job.promised_p90_at, ended_at)
+    promised = wall_time(job.promised_p90_at, ended_at)
     return [
         Text(row.part.name, style="bold"),
         Text(job.service_class),
         Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "")),
-        Text(clock(job.deadline_at, ended_at)),
+        Text(wall_time(job.deadline_at, ended_at)),
         Text(promised),
-        Text(clock(job.finished_at, ended_at) + (against if job.promised_p90_at else "")),
+        Text(wall_time(job.finished_at, ended_at) + (against if job.promised_p90_at else "")),
         Text(",".join(map(str, widths_run(job))) or "-"),
         Text(str(job.preemptions or "-")),
         Text(f"{len(row.executions)}/{row.expected}" + ("" if row.exactly_once else " !")),
-        Text(outcome(job) or job.state, style="red" if job.kept is False else "green"),
+        Text(outcome_text(job) or job.state, style="red" if job.kept is False else "green"),
     ]

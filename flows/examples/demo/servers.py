@@ -110,11 +110,11 @@ class Stage:
 
 def open_stage(folder: Path, *, slots: int) -> Stage:
     """Wipe the folder, end what an earlier run left, and start all servers."""
-    fresh(folder)
+    empty_folder(folder)
     service_port, prefect_port = free_ports(2)
     service_url = f"http://127.0.0.1:{service_port}"
     prefect_url = f"http://127.0.0.1:{prefect_port}/api"
-    environment = surroundings(folder, service_url=service_url, prefect_url=prefect_url)
+    environment = demo_environment(folder, service_url=service_url, prefect_url=prefect_url)
     processes = DemoProcesses(folder, environment)
     python = (sys.executable, "-P")  # nothing is imported from the current folder
     serve = [
@@ -140,7 +140,7 @@ def open_stage(folder: Path, *, slots: int) -> Stage:
     return stage
 
 
-def fresh(folder: Path) -> None:
+def empty_folder(folder: Path) -> None:
     """An empty folder, and no process of an earlier demo in it.
 
     Only what a demo made is wiped: CommandError for a folder that holds anything else.
@@ -155,7 +155,7 @@ def fresh(folder: Path) -> None:
     mark.touch()
 
 
-def surroundings(folder: Path, *, service_url: str, prefect_url: str) -> dict[str, str]:
+def demo_environment(folder: Path, *, service_url: str, prefect_url: str) -> dict[str, str]:
     """The environment of everything in the demo: its own servers, one core a worker, no noise."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {

@@ -23,7 +23,7 @@ DEFAULT_URL: Final = "http://127.0.0.1:8642"
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
-def home() -> Path:
+def home_folder() -> Path:
     """Where the embedded default keeps its state: $LAXITY_HOME, or ~/.laxity."""
     return Path(os.environ.get(names.ENV_HOME) or Path.home() / ".laxity")
 
@@ -37,7 +37,7 @@ def full_id(job_id: str) -> str:
     return job_id if len(parts) > 1 else f"default/{job_id}"
 
 
-def address(url: str | None = None, token: str | None = None) -> tuple[str, str]:
+def service_address(url: str | None = None, token: str | None = None) -> tuple[str, str]:
     """URL and token: the arguments, the environment, service.json of the home, the default.
 
     A token of service.json is only ever sent to the address that stands beside it: `localhost` may
@@ -83,11 +83,11 @@ class Client:
         patience_s: float = 60.0,
         timeout_s: float = 30.0,
     ) -> None:
-        self.url = address(url, token)[0]
+        self.url = service_address(url, token)[0]
         # Read at each request: the service may come up, or come back, after this client was made.
         self._transport = Transport(
             self.url,
-            lambda: address(self.url, token)[1],
+            lambda: service_address(self.url, token)[1],
             timeout_s=timeout_s,
             patience_s=patience_s,
         )
@@ -222,7 +222,7 @@ def _job_path(job_id: str, verb: str = "") -> str:
 def _service_json() -> Json:
     """What the running service wrote of itself into the home; nothing if there is no such file."""
     try:
-        written = json.loads((home() / "service.json").read_text())
+        written = json.loads((home_folder() / "service.json").read_text())
     except (OSError, ValueError):
         return {}
     return written if isinstance(written, dict) else {}

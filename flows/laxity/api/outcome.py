@@ -67,7 +67,7 @@ BROKEN: Final = "broken"
 TENTHS: Final = 10  # of a training's epochs; each is told of in logs
 
 
-def standing(job: JobView) -> str:
+def deadline_status(job: JobView) -> str:
     """none, promised, endangered, broken, refused, forecast or late; at the end also kept, ..."""
     if job.state in {"failed", "cancelled", "refused"}:
         return job.state
@@ -85,23 +85,23 @@ def standing(job: JobView) -> str:
 
 def standing_text(job: JobView) -> str:
     """Where it stands with its deadline, with the figures that say so."""
-    status, due = standing(job), job.deadline_at
+    status, due = deadline_status(job), job.deadline_at
     if due is None or job.state in {"failed", "cancelled", "refused"}:
         return status
-    deadline = f"the deadline {instant(due)}"
+    deadline = f"the deadline {instant_text(due)}"
     if job.finished_at is not None:
         side = "before" if job.finished_at <= due else "after"
         return f"{status}: finished {format_seconds(abs(due - job.finished_at))} {side} {deadline}"
     if job.p90_at is not None and status in {ENDANGERED, "late"}:
-        finish = f"P90 finish {instant(job.p90_at)}"
+        finish = f"P90 finish {instant_text(job.p90_at)}"
         return f"{status}: {finish} is {format_seconds(job.p90_at - due)} after {deadline}"
     if status == BROKEN:
-        expected = f"; P90 finish {instant(job.p90_at)}" if job.p90_at is not None else ""
+        expected = f"; P90 finish {instant_text(job.p90_at)}" if job.p90_at is not None else ""
         return f"{status}: {deadline} has passed{expected}"
-    return f"{status}, deadline {instant(due)}"
+    return f"{status}, deadline {instant_text(due)}"
 
 
-def ending(job: JobView) -> str:
+def ending_text(job: JobView) -> str:
     """How an ended job ended, and what it was promised; empty while it has not ended."""
     if job.state not in ENDED:
         return ""
@@ -122,7 +122,7 @@ def _end_text(job: JobView) -> str:
     )
 
 
-def tenth(job: JobView) -> int:
+def count_tenths(job: JobView) -> int:
     """How many tenths of its epochs are done: a log hears of each."""
     return TENTHS * job.epochs_done // max(1, job.epochs)
 
@@ -138,14 +138,14 @@ def result_of(job: JobView) -> Any:
     raise TrainingFailed(job)
 
 
-def story(job: JobView) -> str:
+def verdict_markdown(job: JobView) -> str:
     """The verdict as Markdown: what was asked, what was said and why, what would do instead."""
     rows = [
-        ("deadline", instant(job.deadline_at)),
-        ("P50 finish", instant(job.p50_at)),
-        ("P90 finish", instant(job.p90_at)),
-        ("promised P90", instant(job.promised_p90_at)),
-        ("finished", instant(job.finished_at)),
+        ("deadline", instant_text(job.deadline_at)),
+        ("P50 finish", instant_text(job.p50_at)),
+        ("P90 finish", instant_text(job.p90_at)),
+        ("promised P90", instant_text(job.promised_p90_at)),
+        ("finished", instant_text(job.finished_at)),
         ("class", job.service_class),
         ("model", job.model),
         ("widths", ", ".join(map(str, job.widths))),
@@ -156,7 +156,15 @@ def story(job: JobView) -> str:
     ]
     table = [f"| {name} | {markdown(value)} |" for name, value in rows if value]
     table += [f"| MLflow page | <{job.run_url}> |"] if job.run_url else []
-    lines = [f"# {job.id}: {standing(job)}", "", _cause_text(job), "", "| | |", "|---|---|", *table]
+    lines = [
+        f"# {job.id}: {deadline_status(job)}",
+        "",
+        _cause_text(job),
+        "",
+        "| | |",
+        "|---|---|",
+        *table,
+    ]
     if job.offers and job.state == "refused":
         offers = [f"{n}. {offer_text(row)}" for n, row in enumerate(job.offers, start=1)]
         lines += ["", "Instead this would do:", "", *offers, ""]
@@ -170,7 +178,7 @@ def artifact_of(key: str, job: JobView) -> dict[str, Any]:
         data: Any = progress_percent(job)
         kind, text = "progress", progress_text(job)
     else:
-        kind, data = "markdown", story(job)
+        kind, data = "markdown", verdict_markdown(job)
         reason = "" if job.ended else markdown(job.reason)
         text = ", ".join(filter(None, (standing_text(job), reason)))
     return {"key": key, "type": kind, "data": data, "description": text}
@@ -180,13 +188,13 @@ def offer_text(offer: OfferView) -> str:
     """One counter-offer in a line; its one difference to what was asked comes first."""
     widths = on_widths(offer.widths)
     texts = {
-        "deadline": f"deadline {instant(offer.deadline_at)} on {widths}",
+        "deadline": f"deadline {instant_text(offer.deadline_at)} on {widths}",
         "widths": f"{widths}, deadline as asked",
         "borrow": f"{count_noun(offer.gpus_borrowed, 'borrowed GPU')}, deadline as asked",
         "probe": "a probe of two epochs as best effort, then a verdict",
         "soft": "class soft: it runs, and its lateness is told early",
     }.get(offer.kind, offer.kind)
-    return f"{texts} (P90 finish {instant(offer.p90_at)})" if offer.p90_at else texts
+    return f"{texts} (P90 finish {instant_text(offer.p90_at)})" if offer.p90_at else texts
 
 
 def progress_percent(job: JobView) -> float:
@@ -205,7 +213,7 @@ def progress_text(job: JobView) -> str:
     return f"{job.epochs_done} of {job.epochs} epochs, {job.state}{width}{left}"
 
 
-def instant(at: float | None) -> str:
+def instant_text(at: float | None) -> str:
     """RFC 3339 to the second; empty if there is none."""
     if at is None:
         return ""
@@ -217,6 +225,6 @@ def _cause_text(job: JobView) -> str:
     if job.state == "finished":
         return standing_text(job)
     if job.state in ENDED:
-        return ending(job)
+        return ending_text(job)
     code = f"`{job.reason_code}` " if job.reason_code else ""
     return f"{code}{markdown(job.reason)}".strip() or "No verdict yet."

@@ -23,6 +23,6 @@ def demo(
             "the demo comes with a clone of laxity, not with an installed package: "
             "clone it, then make demo"
         )
-    from examples.demo.main import play
+    from examples.demo.main import play_demo
 
-    raise typer.Exit(play(folder.resolve(), slots=slots))
+    raise typer.Exit(play_demo(folder.resolve(), slots=slots))

@@ -91,7 +91,7 @@ def submit(
     batch/v1 Jobs; ENTRY is a training function: train.py:fn or package.module:fn.
     """
     from laxity.api.client import Client
-    from laxity.cli.github import report
+    from laxity.cli.github import report_job
     from laxity.cli.job_source import job_manifests, option_annotations
     from laxity.cli.render.job_panel import print_job
 
@@ -111,7 +111,7 @@ def submit(
         job = _await_verdict(client, client.submit(manifest).id)
         job = follow_until(client, job, timeout_s) if follow else job
         print_job(job, as_json=as_json)
-        report(job)
+        report_job(job)
         unfinished = UNFINISHED if follow and job.state not in TERMINAL_STATES else OK
         code = max(code, _exit_code(job), unfinished)
     raise typer.Exit(code)

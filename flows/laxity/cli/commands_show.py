@@ -46,7 +46,7 @@ def top(
 
     from laxity.api.client import Client
     from laxity.cli.render.job_table import console
-    from laxity.cli.render.top import overview, render_cluster
+    from laxity.cli.render.top import render_cluster, render_overview
 
     client, out = Client(patience_s=0), console()
     first = render_cluster(client, namespace)  # a service that is away later may come back
@@ -56,7 +56,7 @@ def top(
     with Live(first, console=out, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(every)
-            live.update(overview(client, namespace), refresh=True)
+            live.update(render_overview(client, namespace), refresh=True)
 
 
 def show(job: JobId, *, as_json: AsJson = False) -> None:

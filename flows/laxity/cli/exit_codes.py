@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 import typer
 
-from laxity.cli.optional_packages import advice
+from laxity.cli.optional_packages import install_advice
 
 OK: Final = 0
 FAILED: Final = 1
@@ -46,7 +46,7 @@ class CommandError(RuntimeError):
         self.code = code
 
 
-def run(app: Callable[[], object]) -> NoReturn:
+def run_app(app: Callable[[], object]) -> NoReturn:
     """Run a Typer app; an error becomes one line on stderr and its exit code."""
     try:
         app()
@@ -58,7 +58,7 @@ def run(app: Callable[[], object]) -> NoReturn:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends it without a word
         sys.exit(INTERRUPTED)
     except ModuleNotFoundError as error:
-        message = advice(error)
+        message = install_advice(error)
         if message is None:
             raise
         _print_error(message)
@@ -96,6 +96,6 @@ def _print_error(message: str) -> None:
     typer.secho("error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
     typer.echo(message, err=True)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        from laxity.cli.github import annotate
+        from laxity.cli.github import print_annotation
 
-        annotate("error", message)
+        print_annotation("error", message)

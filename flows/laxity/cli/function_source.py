@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from laxity.cli.exit_codes import USAGE, CommandError
-from laxity.cli.optional_packages import advice
+from laxity.cli.optional_packages import install_advice
 from laxity.worker.entrypoint import import_file, package_of
 
 MOST_NAMED: Final = 8
@@ -70,7 +70,7 @@ def _load_module(name: str) -> ModuleType:
 
 def _import_problem(error: BaseException) -> str:
     """What went wrong while the user's file was imported; where, if the words do not say it."""
-    if isinstance(error, ModuleNotFoundError) and (hint := advice(error)):
+    if isinstance(error, ModuleNotFoundError) and (hint := install_advice(error)):
         return hint
     if isinstance(error, ImportError | SyntaxError | OSError):
         return str(error)

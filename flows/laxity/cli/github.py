@@ -13,10 +13,10 @@ from laxity.api.outcome import (
     BROKEN,
     DeadlineRefused,
     TrainingFailed,
-    instant,
-    standing,
+    deadline_status,
+    instant_text,
     standing_text,
-    story,
+    verdict_markdown,
 )
 from laxity.api.views import JobView
 
@@ -29,25 +29,25 @@ def is_active() -> bool:
     return os.environ.get(ACTIVE) == "true"
 
 
-def report(job: JobView) -> None:
+def report_job(job: JobView) -> None:
     """Tell GitHub where a job stands, if this is a step of its Actions."""
     if not is_active():
         return
-    _append_text(SUMMARY_FILE, f"{story(job)}\n\n")
+    _append_text(SUMMARY_FILE, f"{verdict_markdown(job)}\n\n")
     _append_text(
         OUTPUT_FILE,
         "".join(f"{key}={_join_lines(value)}\n" for key, value in _step_outputs(job).items()),
     )
     if problem := _job_problem(job):
-        annotate("error", problem, title=f"laxity: {job.id}")
-    elif standing(job) == "late":
-        annotate("warning", standing_text(job), title=f"laxity: {job.id}")
+        print_annotation("error", problem, title=f"laxity: {job.id}")
+    elif deadline_status(job) == "late":
+        print_annotation("warning", standing_text(job), title=f"laxity: {job.id}")
 
 
-def annotate(level: str, message: str, *, title: str = "laxity") -> None:
+def print_annotation(level: str, message: str, *, title: str = "laxity") -> None:
     """Print a workflow command: GitHub shows it on the run's page. On stderr: stdout may be JSON."""
-    name = escape(title).replace(":", "%3A").replace(",", "%2C")
-    print(f"::{level} title={name}::{escape(message)}", file=sys.stderr, flush=True)  # noqa: T201
+    name = escape_message(title).replace(":", "%3A").replace(",", "%2C")
+    print(f"::{level} title={name}::{escape_message(message)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _job_problem(job: JobView) -> str:
@@ -58,7 +58,7 @@ def _job_problem(job: JobView) -> str:
         return str(TrainingFailed(job))
     if job.state == "cancelled":
         return f"{job.id} was cancelled after {job.epochs_done} of {job.epochs} epochs"
-    return standing_text(job) if standing(job) == BROKEN else ""
+    return standing_text(job) if deadline_status(job) == BROKEN else ""
 
 
 def _step_outputs(job: JobView) -> Mapping[str, str]:
@@ -67,11 +67,11 @@ def _step_outputs(job: JobView) -> Mapping[str, str]:
         "job": job.id,
         "state": job.state,
         "verdict": job.verdict,
-        "standing": standing(job),
+        "standing": deadline_status(job),
         "reason-code": job.reason_code,
-        "deadline": instant(job.deadline_at),
-        "p90-finish": instant(job.p90_at),
-        "finished": instant(job.finished_at),
+        "deadline": instant_text(job.deadline_at),
+        "p90-finish": instant_text(job.p90_at),
+        "finished": instant_text(job.finished_at),
         "mlflow-run": job.run_id,
         "mlflow-url": job.run_url,
     }
@@ -89,5 +89,5 @@ def _join_lines(value: str) -> str:
     return " ".join(value.splitlines())
 
 
-def escape(text: str) -> str:
+def escape_message(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -53,10 +53,10 @@ def completing(values: Callable[[], Iterable[str]]) -> Callable[[str], list[str]
 def complete_job(incomplete: str) -> list[str]:
     """Names for the shell to offer; none if no service answers in time."""
     from laxity.api.client import Client, ServiceError
-    from laxity.cli.render.job_table import short
+    from laxity.cli.render.job_table import short_id
 
     try:
         jobs = Client(patience_s=0, timeout_s=COMPLETE_WITHIN_S).jobs()
     except (ServiceError, ValueError):
         return []
-    return [name for job in jobs for name in (short(job.id),) if name.startswith(incomplete)]
+    return [name for job in jobs for name in (short_id(job.id),) if name.startswith(incomplete)]

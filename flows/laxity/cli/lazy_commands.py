@@ -81,11 +81,11 @@ class FloorsGroup(TyperGroup):
             ctx.fail(f"No such command {args[0]!r}: here it is called {CALLED[args[0]]!r}.")
         name, command, rest = super().resolve_command(ctx, args)
         if name in BY_NAME:
-            return name, load(BY_NAME[name]), rest
+            return name, load_command(BY_NAME[name]), rest
         return name, command, rest
 
 
-def stub(command: FloorCommand) -> Any:
+def stub_command(command: FloorCommand) -> Any:
     """A function that stands in the list of commands for one that is loaded later."""
 
     def later() -> None:
@@ -96,7 +96,7 @@ def stub(command: FloorCommand) -> Any:
     return later
 
 
-def load(command: FloorCommand) -> TyperCommand | TyperGroup:
+def load_command(command: FloorCommand) -> TyperCommand | TyperGroup:
     """The floor's own command. CommandError if that part of laxity is not installed."""
     from importlib.metadata import entry_points
 

@@ -13,8 +13,16 @@ import typer
 from laxity import names
 from laxity.cli import commands_jobs, commands_pool, commands_show, commands_why
 from laxity.cli.commands_demo import HAS_DEMO, demo
-from laxity.cli.exit_codes import run
-from laxity.cli.lazy_commands import ASK, EPILOG, FLOOR_COMMANDS, JOBS, SERVICE, FloorsGroup, stub
+from laxity.cli.exit_codes import run_app
+from laxity.cli.lazy_commands import (
+    ASK,
+    EPILOG,
+    FLOOR_COMMANDS,
+    JOBS,
+    SERVICE,
+    FloorsGroup,
+    stub_command,
+)
 
 app = typer.Typer(
     name="laxity",
@@ -75,12 +83,12 @@ for panel, commands in COMMANDS:
         app.command(rich_help_panel=panel, hidden=command is demo and not HAS_DEMO)(command)
 app.command("nodes", hidden=True)(commands_show.cluster)
 for floor in FLOOR_COMMANDS:
-    app.command(floor.name, rich_help_panel=floor.panel)(stub(floor))
+    app.command(floor.name, rich_help_panel=floor.panel)(stub_command(floor))
 
 
 def main() -> NoReturn:
     """The console script."""
-    run(app)
+    run_app(app)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ EXTRAS: Final = {
 }  # top-level modules
 
 
-def advice(error: ModuleNotFoundError) -> str | None:
+def install_advice(error: ModuleNotFoundError) -> str | None:
     """What to install so that this module is there; None if no extra of laxity brings it."""
     module = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)

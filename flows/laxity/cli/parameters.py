@@ -36,18 +36,18 @@ def arguments_of(function: Callable[..., Any], pairs: Sequence[str]) -> Json:
     except TypeError as error:
         raise CommandError(f"{call}: {error}; write -p KEY=VALUE for each", code=USAGE) from error
     for key, value in values.items():
-        if not fits(value, wanted.get(key, Any)):
+        if not fits_annotation(value, wanted.get(key, Any)):
             kind = inspect.formatannotation(wanted[key])
             message = f"{call}: parameter {key} is a {kind}, and {value!r:.60} is none"
             raise CommandError(message, code=USAGE)
     return arguments
 
 
-def fits(value: Any, annotation: Any) -> bool:
+def fits_annotation(value: Any, annotation: Any) -> bool:
     """Whether a value of JSON may be given where this annotation stands."""
     kind, inner = get_origin(annotation) or annotation, get_args(annotation)
     if kind in (Union, types.UnionType):
-        return any(fits(value, part) for part in inner)
+        return any(fits_annotation(value, part) for part in inner)
     if kind is Literal:
         return value in inner
     if kind not in _JSON:
@@ -55,9 +55,9 @@ def fits(value: Any, annotation: Any) -> bool:
     if not isinstance(value, _JSON[kind]) or (isinstance(value, bool) and kind is not bool):
         return False
     if isinstance(value, list) and len(inner) == 1:
-        return all(fits(part, inner[0]) for part in value)
+        return all(fits_annotation(part, inner[0]) for part in value)
     if isinstance(value, dict) and len(inner) == 2:
-        return all(fits(part, inner[1]) for part in value.values())
+        return all(fits_annotation(part, inner[1]) for part in value.values())
     return True
 
 
@@ -76,4 +76,8 @@ def _read_value(text: str, annotation: Any) -> Any:
     value: Any = text
     with suppress(ValueError):
         value = json.loads(text)
-    return value if fits(value, annotation) or not fits(text, annotation) else text
+    return (
+        value
+        if fits_annotation(value, annotation) or not fits_annotation(text, annotation)
+        else text
+    )

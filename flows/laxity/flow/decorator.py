@@ -102,7 +102,7 @@ def _make_flow(
     check_function(function)
     title = name or function.__name__.replace("_", "-")
     declared = Declaration.of(title, options)
-    if light():
+    if is_plain():
         return cast("DeadlineFlow[P, R]", PlainFlow(function, declared))
     # Prefect's own server, started where there is none, needs longer than 20 s the first time.
     os.environ.setdefault(*_PATIENCE)
@@ -112,7 +112,7 @@ def _make_flow(
     return cast("DeadlineFlow[P, R]", made)
 
 
-def light() -> bool:
+def is_plain() -> bool:
     """Whether Prefect stays out: in a worker, when training alone, where it is not installed."""
     worker = bool(os.environ.get(names.ENV_JOB)) and not os.environ.get(names.ENV_POOL)
     alone = worker or bool(os.environ.get(ENV_ALONE))

@@ -29,7 +29,7 @@ from laxity.flow.signature import bind_arguments, take_deadline
 from laxity.stderr import say
 from laxity.worker import __main__
 from laxity.worker.environment import WorkerEnvironment
-from laxity.worker.prefect_context import enter
+from laxity.worker.prefect_context import enter_run
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED, SigtermHandler
 from laxity.worker.training import Training
 
@@ -100,7 +100,7 @@ def work_for_run() -> int:
         say(f"{flow.name} is no deadline_flow: it cannot use more than one worker; set widths to 1")
         return USAGE
     parameters = flow.validate_parameters(run.parameters)
-    enter(flow, run)
+    enter_run(flow, run)
     function = cast("Any", flow.fn).__wrapped__
     _, arguments = take_deadline(function, declared, parameters)
     return _train_call(_Call(function, bind_arguments(function, (), arguments)), declared)

@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from laxity import names
-from laxity.job.pod_template import RESERVED_ENV, literal
+from laxity.job.pod_template import RESERVED_ENV, escape_literal
 from laxity.job.qos import QoSError
 from laxity.stderr import say
 from laxity.worker.entrypoint import package_of
@@ -93,7 +93,7 @@ def project_of(
     path = import_path()
     if root is not None and str(root) not in path:
         path.append(str(root))
-    env = environment(os.environ, pass_env=pass_env)
+    env = worker_variables(os.environ, pass_env=pass_env)
     if path:
         env["PYTHONPATH"] = os.pathsep.join(path)
     return Project(place, str(Path.cwd()), _literal_values(env))
@@ -115,14 +115,14 @@ def with_project(manifest: Mapping[str, Any], *, pass_env: Iterable[str] = ()) -
         env = pass_to_image(pass_env)
     else:
         container.setdefault("workingDir", str(Path.cwd()))
-        env = _literal_values(environment(os.environ, pass_env=pass_env))
+        env = _literal_values(worker_variables(os.environ, pass_env=pass_env))
     container["env"] += [
         {"name": name, "value": value} for name, value in env.items() if name not in own
     ]
     return job
 
 
-def environment(environ: Mapping[str, str], *, pass_env: Iterable[str] = ()) -> dict[str, str]:
+def worker_variables(environ: Mapping[str, str], *, pass_env: Iterable[str] = ()) -> dict[str, str]:
     """The variables that a worker gets of these."""
     wanted = tuple(pass_env)
     return {
@@ -186,12 +186,14 @@ def pass_to_image(patterns: Iterable[str]) -> dict[str, str]:
                 "Kubernetes Secret and name that: template={'envFrom': [{'secretRef': ...}]}",
             )
     named = (name for name in os.environ if any(fnmatchcase(name, pattern) for pattern in wanted))
-    return _literal_values(environment({name: os.environ[name] for name in named}, pass_env=wanted))
+    return _literal_values(
+        worker_variables({name: os.environ[name] for name in named}, pass_env=wanted)
+    )
 
 
 def _literal_values(env: Mapping[str, str]) -> dict[str, str]:
     """As Kubernetes hands them on unchanged."""
-    return {name: literal(value) for name, value in env.items()}
+    return {name: escape_literal(value) for name, value in env.items()}
 
 
 def _locate_entry(function: Callable[..., Any]) -> tuple[str, Path | None]:

@@ -24,19 +24,19 @@ from prefect.exceptions import PrefectException
 from prefect.logging import get_run_logger
 from prefect.runtime import flow_run as runtime
 
-from laxity.api.client import address
+from laxity.api.client import service_address
 from laxity.api.job_follower import ASKED_AGAIN, submit_patience_s
 from laxity.api.outcome import (
     ENDANGERED,
     PROGRESS_KEY,
     VERDICT_KEY,
     artifact_of,
-    instant,
+    count_tenths,
+    deadline_status,
+    instant_text,
     progress_text,
-    standing,
     standing_text,
-    story,
-    tenth,
+    verdict_markdown,
 )
 from laxity.api.views import JobView
 from laxity.human_time import format_seconds
@@ -99,7 +99,7 @@ class RunNotes:
     def on_unavailable(self, problem: str) -> None:
         """Said once: a service that is away for minutes would fill the log."""
         if not self._said_away:
-            patience = format_seconds(submit_patience_s(address()[0]))
+            patience = format_seconds(submit_patience_s(service_address()[0]))
             waits = (
                 ASKED_AGAIN
                 if self._job
@@ -123,7 +123,7 @@ class RunNotes:
 
     def _note_identity(self, job: JobView) -> None:
         """Tags can be filtered by; labels are typed, and the cancellation hook reads them."""
-        deadline = instant(job.deadline_at)
+        deadline = instant_text(job.deadline_at)
         tags = self._tags | ({f"deadline:{deadline}"} if deadline else set())
         if self._is_news("tags", tags):
             with _Harmless(self._log):
@@ -135,7 +135,7 @@ class RunNotes:
             "laxity.model": job.model,
             "laxity.attempt": job.attempt,
             "laxity.deadline": deadline,
-            "laxity.standing": standing(job),
+            "laxity.standing": deadline_status(job),
             "laxity.mlflow_run": job.run_id,
         }
         if self._is_news("labels", labels):
@@ -143,7 +143,7 @@ class RunNotes:
                 self._api.update_flow_run_labels(self._run.id, labels)
 
     def _note_state(self, job: JobView) -> None:
-        if self._is_news("state", (job.state, job.workers, tenth(job))):
+        if self._is_news("state", (job.state, job.workers, count_tenths(job))):
             is_news = self._is_news("reason", job.reason) and not job.ended
             reason = f", {job.reason}" if is_news and job.reason else ""
             self._log.info("%s: %s%s", job.id, progress_text(job), reason)
@@ -156,7 +156,7 @@ class RunNotes:
 
     def _note_standing(self, job: JobView) -> None:
         """One event for each change; the log also tells by how much a broken promise was missed."""
-        status = standing(job)
+        status = deadline_status(job)
         if status == "none":
             return
         if self._is_news("standing text", (status, job.deadline_at, job.ended)):
@@ -174,7 +174,7 @@ class RunNotes:
                 )
 
     def _note_verdict(self, job: JobView) -> None:
-        if self._is_news(VERDICT_KEY, story(job)):
+        if self._is_news(VERDICT_KEY, verdict_markdown(job)):
             self._write_artifact(VERDICT_KEY, job)
 
     def _note_progress(self, job: JobView) -> None:

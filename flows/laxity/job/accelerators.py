@@ -31,7 +31,7 @@ def is_accelerator(resource: str) -> bool:
     return resource in NAMED or KNOWN.fullmatch(resource) is not None
 
 
-def accelerators(pod_spec: Any) -> dict[str, int]:
+def count_accelerators(pod_spec: Any) -> dict[str, int]:
     """How many of each accelerator a pod of this spec takes; what is no whole number counts as 0."""
     together: Counter[str] = Counter()
     peak: Counter[str] = Counter()
@@ -45,7 +45,7 @@ def accelerators(pod_spec: Any) -> dict[str, int]:
     return dict(together | peak) if peak else dict(together)
 
 
-def accelerator(pod_spec: Any) -> tuple[str, int]:
+def main_accelerator(pod_spec: Any) -> tuple[str, int]:
     """The accelerator that its workers use, and how many each; (nvidia.com/gpu, 0) if there is none.
 
     QoSError if a container asks for anything but a whole number, or the pod for several kinds.
@@ -59,7 +59,7 @@ def accelerator(pod_spec: Any) -> tuple[str, int]:
                     where = f"spec.template.spec.{kind}[{number}].resources"
                     what = f"{quantity!r:.60} is no whole number of {resource:.60}; write 1, 2, ..."
                     raise QoSError(where, what)
-    kinds = accelerators(pod_spec)
+    kinds = count_accelerators(pod_spec)
     if written and not kinds:
         what = (
             f"the pods ask for 0 of {written:.60}; laxity plans accelerators: ask for some, from 1"

@@ -25,7 +25,7 @@ KNOWN: Final = frozenset(
 INPUTS: Final = tuple(sorted(KNOWN.difference(names.OUTPUTS, {names.MANAGED, names.VERDICT_LABEL})))
 
 
-def short(annotation: str) -> str:
+def field_name(annotation: str) -> str:
     """The field's name as errors show it: "deadline" of "laxity.dev/deadline"."""
     return annotation.removeprefix(f"{names.DOMAIN}/")
 
@@ -41,7 +41,7 @@ def _annotation_field(field: str) -> str:
     return hyphened if f"{names.DOMAIN}/{hyphened}" in KNOWN else _SPELLED.get(field, field)
 
 
-def write(qos: QoS) -> dict[str, str]:
+def write_qos(qos: QoS) -> dict[str, str]:
     """Only what differs from the default, but class and widths, which a reader wants to see."""
     annotations = {names.CLASS: qos.service_class, names.WIDTHS: format_widths(qos.widths)}
     if qos.deadline is not None:
@@ -55,7 +55,7 @@ def write(qos: QoS) -> dict[str, str]:
     return annotations
 
 
-def read(annotations: Mapping[str, object], *, gpus_per_worker: int = 1) -> QoS:
+def read_qos(annotations: Mapping[str, object], *, gpus_per_worker: int = 1) -> QoS:
     """The QoS that the annotations say; what laxity itself writes is passed over."""
     problems = unknown_annotations(annotations)
     if not problems:
@@ -79,12 +79,14 @@ def _read_fields(
 ) -> QoS:
     fields: dict[str, Any] = {"gpus_per_worker": gpus_per_worker}
     for annotation, (field, parse) in _FIELDS.items():
-        if annotation not in annotations or any(row.field == short(annotation) for row in problems):
+        if annotation not in annotations or any(
+            row.field == field_name(annotation) for row in problems
+        ):
             continue
         try:
             fields[field] = parse(cast("str", annotations[annotation]))
         except ValueError as error:
-            problems.append(QoSError(short(annotation), str(error)))
+            problems.append(QoSError(field_name(annotation), str(error)))
     qos = build_qos(fields, annotations, problems)
     raise_all(problems)
     return qos
@@ -96,7 +98,7 @@ def unknown_annotations(annotations: Mapping[str, object]) -> list[QoSError]:
     for annotation, value in annotations.items():
         if not annotation.startswith(f"{names.DOMAIN}/"):
             continue
-        field = short(annotation)
+        field = field_name(annotation)
         if annotation not in KNOWN:
             nearest = difflib.get_close_matches(annotation[:100], INPUTS, n=1, cutoff=0.0)[0]
             errors.append(
@@ -111,7 +113,7 @@ def unknown_annotations(annotations: Mapping[str, object]) -> list[QoSError]:
     return errors
 
 
-def flag(text: str) -> bool:
+def parse_flag(text: str) -> bool:
     if text in {"true", "false"}:
         return text == "true"
     raise ValueError(f"{text[:40]!r} is neither 'true' nor 'false'")
@@ -134,7 +136,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     names.DEADLINE: ("deadline", parse_deadline),
     names.CLASS: ("service_class", str),
     names.WIDTHS: ("widths", parse_widths),
-    names.PREEMPTIBLE: ("preemptible", flag),
+    names.PREEMPTIBLE: ("preemptible", parse_flag),
     names.EPOCH_ESTIMATE: (
         "epoch_estimate_s",
         lambda text: parse_duration(text).total_seconds(),

@@ -13,7 +13,7 @@ from laxity.job import signal
 from laxity.job.pod_template import (
     LAST_WORDS,
     ORDERS,
-    literal,
+    escape_literal,
     orders_mount,
     orders_volume,
     own_fields,
@@ -28,7 +28,7 @@ _SAID: Final = (
 )
 
 
-def complete(job: Json) -> None:
+def complete_manifest(job: Json) -> None:
     """Add to the pods of this Job what a worker needs and nobody has said. Any input is survived."""
     pod = _object_at(job, "spec", "template", "spec")
     containers = pod.get("containers")
@@ -67,7 +67,7 @@ def _literal_variables(job: Json) -> list[Json]:
     annotations = _object_at(job, "metadata", "annotations")
     values = {names.ENV_JOB: f"{metadata.get('namespace', 'default')}/{metadata['name']}"}
     values |= {env: annotations[key] for env, key in _SAID if isinstance(annotations.get(key), str)}
-    return [{"name": name, "value": literal(value)} for name, value in values.items()]
+    return [{"name": name, "value": escape_literal(value)} for name, value in values.items()]
 
 
 def _is_ours(source: Json) -> bool:

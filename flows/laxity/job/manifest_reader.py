@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from laxity import names
 from laxity.durations import parse_instant
-from laxity.job.accelerators import accelerator
-from laxity.job.annotations import LONGEST_VALUE, flag, read, short
+from laxity.job.accelerators import main_accelerator
+from laxity.job.annotations import LONGEST_VALUE, field_name, parse_flag, read_qos
 from laxity.job.pod_template import RESERVED_ENV
 from laxity.job.qos import QoS, QoSError, check_whole
 from laxity.job.widths import MOST_WORKERS
@@ -74,7 +74,7 @@ def _read_annotations(annotations: Mapping[str, Any], problems: list[QoSError]) 
         try:
             fields[field] = parse(value)
         except (ValueError, RecursionError) as error:
-            problems.append(QoSError(short(annotation), str(error)))
+            problems.append(QoSError(field_name(annotation), str(error)))
     return fields
 
 
@@ -163,7 +163,9 @@ def _read_qos(
     readable.setdefault(names.WIDTHS, stated)
     if plain:
         readable.setdefault(names.PREEMPTIBLE, "false")
-    qos = _collect_problem(problems, lambda: read(readable, gpus_per_worker=gpus_per_worker), QoS())
+    qos = _collect_problem(
+        problems, lambda: read_qos(readable, gpus_per_worker=gpus_per_worker), QoS()
+    )
     if not is_elastic(spec) and qos.widths != (workers or 1,):
         what = f"this Job runs as it is written, on {stated}; only an Indexed Job of as many"
         what = f"{what} completions as parallelism, without rules for indexes, can be resized"
@@ -189,7 +191,7 @@ def _count_gpus(spec: Mapping[str, Any]) -> int:
     """Accelerators of one worker, all containers of its pod together; 1 if it says nothing."""
     template = spec.get("template")
     pod = template.get("spec") if isinstance(template, Mapping) else None
-    return accelerator(pod)[1] or 1
+    return main_accelerator(pod)[1] or 1
 
 
 def _training_container(spec: Mapping[str, Any], problems: list[QoSError]) -> Mapping[str, Any]:
@@ -256,5 +258,5 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     names.IDEMPOTENCY_KEY: ("idempotency_key", str),
     names.SUBMITTED_AT: ("submitted_at", parse_instant),
     names.ATTEMPT: ("attempt", _read_whole),
-    names.FRESH: ("fresh", flag),
+    names.FRESH: ("fresh", parse_flag),
 }

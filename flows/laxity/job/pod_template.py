@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from laxity import names
 from laxity.job import signal
-from laxity.job.accelerators import GPU, accelerators
+from laxity.job.accelerators import GPU, count_accelerators
 from laxity.job.qos import QoSError
 
 Json = dict[str, Any]
@@ -94,7 +94,7 @@ def pod_template(
     container.setdefault("terminationMessagePolicy", LAST_WORDS)
     if command is not None:
         python = "python" if image else sys.executable
-        container["command"] = [python, "-m", "laxity.worker", literal(command)]
+        container["command"] = [python, "-m", "laxity.worker", escape_literal(command)]
     return {
         "metadata": {
             **_select_fields(overrides, METADATA_FIELDS),
@@ -130,7 +130,7 @@ def own_fields() -> list[Json]:
     ]
 
 
-def literal(text: str) -> str:
+def escape_literal(text: str) -> str:
     """The text as Kubernetes hands it on unchanged: it would expand $(NAME) and take $$ for $."""
     return text.replace("$", "$$")
 
@@ -199,7 +199,7 @@ def _check_gpus(resources: Any, gpus_per_worker: int) -> None:
 
 def _accelerator_resource(resources: Mapping[str, Any]) -> str:
     """The accelerator that a template names, nvidia.com/gpu if it names none."""
-    return next(iter(accelerators({"containers": [{"resources": resources}]})), GPU)
+    return next(iter(count_accelerators({"containers": [{"resources": resources}]})), GPU)
 
 
 def _env_list(env: Any) -> list[Json]:

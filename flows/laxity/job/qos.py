@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, cast, get_args
 
 from laxity.durations import (
     LONGEST,
-    aware,
+    aware_instant,
     format_duration,
     parse_deadline,
     parse_duration,
-    positive,
+    positive_duration,
 )
 from laxity.instants import format_instant
 from laxity.job.widths import (
@@ -184,9 +184,9 @@ def check_deadline(value: object) -> datetime | timedelta | None:
     if value is None:
         return None
     if isinstance(value, timedelta):
-        return positive(value)
+        return positive_duration(value)
     if isinstance(value, datetime):
-        instant = aware(value)
+        instant = aware_instant(value)
         if instant - datetime.now(UTC) > LONGEST:
             raise ValueError(f"{format_instant(instant)} is more than ten years away")
         return instant
@@ -235,7 +235,7 @@ def _estimate_of(value: object) -> float | None:
     if isinstance(value, str):
         return parse_duration(value).total_seconds()
     if isinstance(value, timedelta):
-        return positive(value).total_seconds()
+        return positive_duration(value).total_seconds()
     raise ValueError(f"{value!r} has no unit; write a text such as '90s' or a timedelta")
 
 
@@ -246,7 +246,7 @@ def check_estimate(value: object) -> float | None:
         raise ValueError(f"{value!r} is not a finite number of seconds")
     if value > LONGEST.total_seconds():
         raise ValueError(f"{value:g}s is longer than ten years")
-    return positive(timedelta(seconds=value)).total_seconds()  # to the microsecond
+    return positive_duration(timedelta(seconds=value)).total_seconds()  # to the microsecond
 
 
 def _check_together(service_class: ServiceClass, deadline: object) -> None:

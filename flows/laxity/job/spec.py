@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
 from laxity import names
-from laxity.durations import LONGEST, aware, format_duration
+from laxity.durations import LONGEST, aware_instant, format_duration
 from laxity.human_time import count_noun
 from laxity.instants import format_instant
 from laxity.job.annotations import as_annotated
-from laxity.job.annotations import write as annotations_of
-from laxity.job.pod_template import check_env, check_template, literal, pod_template
+from laxity.job.annotations import write_qos as annotations_of
+from laxity.job.pod_template import check_env, check_template, escape_literal, pod_template
 from laxity.job.qos import MOST_EPOCHS, QoS, QoSError, check_whole, raise_all
 from laxity.job.widths import WIDEST_UNNAMED
 
@@ -70,7 +70,7 @@ class TrainingSpec:
             object.__setattr__(self, "model", self.name)
         raise_all(spec_errors(self))
         if self.submitted_at is not None:
-            submitted_at = aware(self.submitted_at)
+            submitted_at = aware_instant(self.submitted_at)
             to_the_millisecond = submitted_at.replace(
                 microsecond=submitted_at.microsecond // 1000 * 1000
             )
@@ -153,8 +153,8 @@ class TrainingSpec:
         return {
             names.ENV_JOB: self.id,
             names.ENV_EPOCHS: str(self.epochs),
-            names.ENV_MODEL: literal(self.model),
-            names.ENV_PARAMETERS: literal(_compact_json(self.parameters)),
+            names.ENV_MODEL: escape_literal(self.model),
+            names.ENV_PARAMETERS: escape_literal(_compact_json(self.parameters)),
         }
 
 
@@ -307,7 +307,7 @@ def _check_times(spec: TrainingSpec) -> None:
     if spec.submitted_at is None:
         return
     try:
-        submitted_at = aware(spec.submitted_at)
+        submitted_at = aware_instant(spec.submitted_at)
     except ValueError as error:
         raise QoSError("submitted_at", str(error)) from None
     if submitted_at - datetime.now(UTC) > EARLIEST:

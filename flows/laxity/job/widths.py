@@ -86,6 +86,6 @@ def check_whole_within(value: object, *, least: int, most: int, what: str) -> in
     return value
 
 
-def within(widths: tuple[int, ...], most: int) -> tuple[int, ...]:
+def widths_within(widths: tuple[int, ...], most: int) -> tuple[int, ...]:
     """Those of the widths that are at most `most`; the least alone if all are wider."""
     return tuple(width for width in widths if width <= most) or widths[:1]

@@ -19,9 +19,9 @@ from laxity.durable_files import replace_file
 from laxity.stderr import say
 from laxity.worker import failure_file, prefect_context
 from laxity.worker.early_exit import no_early_success
-from laxity.worker.entrypoint import arguments, load_function
+from laxity.worker.entrypoint import call_arguments, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
-from laxity.worker.results import plain
+from laxity.worker.results import plain_result
 from laxity.worker.sigterm import (
     EXIT_RESTART,
     EXIT_STOPPED,
@@ -63,7 +63,9 @@ def main(argv: list[str]) -> int:
         termination.install()
         assignment = WorkerEnvironment.of(os.environ)
         training = Training.of(assignment, termination)
-        prefect_context.watch(os.environ, lambda: _flow_run(training), leads=assignment.index == 0)
+        prefect_context.watch_imports(
+            os.environ, lambda: _flow_run(training), leads=assignment.index == 0
+        )
     except (AssignmentError, OSError) as error:
         say(str(error))
         return USAGE
@@ -121,7 +123,7 @@ def _run_entry(training: Training, entry: str) -> Any:
     function = load_function(entry)
     prefect_context.print_to_log(os.environ)
     return function(
-        **arguments(function, training, os.environ.get(names.ENV_PARAMETERS, "")),
+        **call_arguments(function, training, os.environ.get(names.ENV_PARAMETERS, "")),
     )
 
 
@@ -131,7 +133,7 @@ def _check_entered(training: Training) -> None:
 
 
 def report_finish(training: Training, termination: SigtermHandler, result: Any) -> None:
-    json_result, odd = plain(result)
+    json_result, odd = plain_result(result)
     if odd:
         say(NOT_KEPT.format(what=odd))
     if training.folder is not None:
@@ -167,7 +169,7 @@ def report_failure(training: Training, termination: SigtermHandler, error: BaseE
         return EXIT_RESTART
     message = f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
     if training.rank and training.folder is not None:
-        failure_file.leave(training.folder, training.rank, message)
+        failure_file.write_failure(training.folder, training.rank, message)
     # Another worker that failed first ends the Job: the SIGTERM that follows must not cut this off.
     with suppress(TrainingStopped), termination.defer():
         _append_report(training, "failed", error=message)
@@ -192,7 +194,7 @@ def _hand_over(training: Training, *, at_most_s: float, outcome: str = "") -> No
             training.tracker.flush(at_most_s=min(at_most_s, _TRACKED_S), outcome=outcome)
         if training.outbox is not None:
             training.outbox.drain(at_most_s=at_most_s)
-        prefect_context.flush()
+        prefect_context.flush_logs()
 
 
 def _append_report(training: Training, kind: ReportKind, **fields: Any) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from laxity.durable_files import sync
+from laxity.durable_files import sync_path
 
 FINISHED: Final = "finished"
 KEPT: Final = 2
@@ -59,7 +59,7 @@ class Checkpoints:
             (aside / FINISHED).write_text(text, encoding="utf-8")
             _flush_file(aside / FINISHED)
             for part in (*(path for path in aside.rglob("*") if path.is_dir()), aside):
-                sync(part)
+                sync_path(part)
             self._put_folder(aside, self.folder / _NAME.format(epoch))
         except OSError as error:
             raise CheckpointError(
@@ -96,7 +96,7 @@ class Checkpoints:
         if place.exists():
             self._clear_folder(place)
         aside.rename(place)
-        sync(self.folder)
+        sync_path(self.folder)
 
     def _keep_newest(self) -> None:
         """Unfinished folders do not count as kept, and are removed once newer ones are finished."""
@@ -128,7 +128,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 def _flush_file(path: Path) -> tuple[int, int]:
     """Flush a file to the disk; its size and CRC."""
-    sync(path)
+    sync_path(path)
     return path.stat().st_size, _file_crc(path)
 
 

@@ -39,7 +39,7 @@ def load_function(entry: str) -> Callable[..., Any]:
     return function
 
 
-def arguments(function: Callable[..., Any], training: object, text: str) -> dict[str, Any]:
+def call_arguments(function: Callable[..., Any], training: object, text: str) -> dict[str, Any]:
     """The keyword arguments of a call: `training` where it is asked for, and the JSON parameters."""
     try:
         parameters = json.loads(text or "{}")

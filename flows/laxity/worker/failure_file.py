@@ -16,7 +16,7 @@ FILE: Final = "failure.json"
 EARLIEST_S: Final = 10.0  # workers of one start begin together, give or take this
 
 
-def leave(folder: Path, rank: int, error: str) -> None:
+def write_failure(folder: Path, rank: int, error: str) -> None:
     """Write why this worker failed, whole or not at all; a full disk is no second failure."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

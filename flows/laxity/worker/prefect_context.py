@@ -34,7 +34,7 @@ _PATH: Final = "/flow_runs/"
 _ENTERED: Final = ExitStack()  # for the life of this process
 
 
-def watch(environ: Mapping[str, str], newest: Callable[[], str], *, leads: bool) -> None:
+def watch_imports(environ: Mapping[str, str], newest: Callable[[], str], *, leads: bool) -> None:
     """Enter the flow run's context as soon as the code imports Prefect. Only worker 0's prints go there.
 
     `newest` says the id of the flow run that attached last, "" while that is not known.
@@ -55,7 +55,7 @@ def watch(environ: Mapping[str, str], newest: Callable[[], str], *, leads: bool)
         flow = Flow(_empty_flow, name=environ.get(names.ENV_MODEL) or "training")
         prints = leads and bool(context) and bool(environ.get(names.ENV_LOG_PRINTS))
         run = FlowRun.model_validate(context) if context else None
-        enter(flow, run, log_prints=prints)
+        enter_run(flow, run, log_prints=prints)
         if run is not None:
             _let_lines_follow(Newest(run, newest, lambda run_id: _read_run(environ, run_id)))
 
@@ -99,7 +99,7 @@ def _let_lines_follow(newest: Newest) -> None:
         logging.getLogger(name).addFilter(newest)
 
 
-def enter(flow: "Flow[..., Any]", run: "FlowRun | None", *, log_prints: bool = False) -> None:
+def enter_run(flow: "Flow[..., Any]", run: "FlowRun | None", *, log_prints: bool = False) -> None:
     """Let this process be in that flow run, from now to its end."""
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.context import FlowRunContext
@@ -136,10 +136,10 @@ def print_to_log(environ: Mapping[str, str]) -> None:
     if find_spec("prefect") is None:
         say("log_prints: Prefect is not installed here; prints are in laxity logs")
         return
-    import prefect  # noqa: F401 - see `watch`
+    import prefect  # noqa: F401 - see `watch_imports`
 
 
-def flush() -> None:
+def flush_logs() -> None:
     """Let log lines and task runs out, for a few seconds at most."""
     if "prefect" not in sys.modules:
         return

@@ -16,7 +16,7 @@ DEEPEST: Final = 50
 _INTEGERS: Final = range(-(2**63), 2**63)  # what every reader of JSON takes
 
 
-def plain(result: Any) -> tuple[Any, str]:
+def plain_result(result: Any) -> tuple[Any, str]:
     """The result as JSON, and what of it is kept only as a text ("" if nothing is)."""
     odd: list[str] = []
     json_result = json_part(result, odd, "", depth=0)

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def shard(data: Any, *, rank: int, width: int, seed: int | None = None, epoch: int = 0) -> Any:
+def take_shard(data: Any, *, rank: int, width: int, seed: int | None = None, epoch: int = 0) -> Any:
     """Items rank, rank + width, ... of each array; parts differ by one item at most.
 
     Tuples and dicts of arrays are cut alike. With a seed the items are shuffled first, each epoch

@@ -36,7 +36,7 @@ class States:
     def pack(self) -> bytes:
         """All objects' states as bytes, as they are now."""
         buffer = io.BytesIO()
-        states = [capture(thing) for thing in self.objects]
+        states = [capture_state(thing) for thing in self.objects]
         try:
             pickle.dump(states, buffer, protocol=pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
@@ -76,17 +76,17 @@ class States:
         return "a state"
 
 
-def capture(thing: Any) -> Any:
+def capture_state(thing: Any) -> Any:
     """The state of an object, without the object's own class: what `put_back` takes."""
     for taking, _ in _PAIRS:
         if hasattr(thing, taking):
-            return portable(getattr(thing, taking)())
+            return move_to_cpu(getattr(thing, taking)())
     if hasattr(thing, "bit_generator"):  # numpy.random.Generator
         return thing.bit_generator.state
     if _is_array(thing) or isinstance(thing, Mapping | list):
-        return portable(thing)
+        return move_to_cpu(thing)
     if hasattr(thing, "__dict__"):
-        return portable(vars(thing))
+        return move_to_cpu(vars(thing))
     raise CheckpointError(
         f"a value of type {type(thing).__name__} cannot be restored in place: wrap it in a list, a dict or an "
         "object, or give Training.checkpoint_with() a save and a load of your own"
@@ -94,7 +94,7 @@ def capture(thing: Any) -> Any:
 
 
 def put_back(thing: Any, state: Any) -> None:
-    """Give an object the state that `capture` took, in place."""
+    """Give an object the state that `capture_state` took, in place."""
     for taking, putting in _PAIRS:
         if hasattr(thing, taking):
             getattr(thing, putting)(state)
@@ -116,14 +116,14 @@ def put_back(thing: Any, state: Any) -> None:
         )
 
 
-def portable(state: Any) -> Any:
+def move_to_cpu(state: Any) -> Any:
     """The same state with every tensor on the CPU, so that any machine can read it."""
     if hasattr(state, "detach") and hasattr(state, "cpu"):
         return state.detach().cpu()
     if type(state) is dict:
-        return {key: portable(value) for key, value in state.items()}
+        return {key: move_to_cpu(value) for key, value in state.items()}
     if type(state) in (list, tuple):
-        return type(state)(portable(value) for value in state)
+        return type(state)(move_to_cpu(value) for value in state)
     return state
 
 

@@ -32,7 +32,7 @@ from laxity.worker.leader import Leader
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker
 from laxity.worker.progress import TrainingState
 from laxity.worker.reports import ReportChannel
-from laxity.worker.shards import shard
+from laxity.worker.shards import take_shard
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
 from laxity.worker.state import States
 
@@ -258,7 +258,7 @@ class Training:
                 "shard() belongs inside the loop over epochs(): "
                 "the parts change when the number of workers does"
             )
-        return shard(data, rank=self.rank, width=self.workers, seed=seed, epoch=self.epoch)
+        return take_shard(data, rank=self.rank, width=self.workers, seed=seed, epoch=self.epoch)
 
     def count_bytes(self, count: int) -> None:
         """So many bytes were read: for loaders that `open` and `reading` do not see."""
@@ -302,10 +302,10 @@ class Training:
         """
         if not self._inside or self._role is None:
             raise TrainingError("average() belongs inside the loop over epochs()")
-        from laxity.worker.group.averaging import leaves
+        from laxity.worker.group.averaging import list_leaves
 
         box: list[Any] = [thing]
-        arrays = leaves(box if isinstance(thing, float) else thing)
+        arrays = list_leaves(box if isinstance(thing, float) else thing)
         if not math.isfinite(weight) or weight < 0:
             raise ValueError(f"average(weight={weight}): expected a number, 0 or more")
         means = self._role.average(

@@ -12,8 +12,8 @@ import orjson
 
 from laxity import names
 from laxity.instants import format_rfc3339
-from laxity.job.accelerators import GPU, accelerator
-from laxity.job.complete_manifest import complete
+from laxity.job.accelerators import GPU, main_accelerator
+from laxity.job.complete_manifest import complete_manifest
 from laxity.job.pod_template import DEFAULT_IMAGE
 from laxity.job.qos import QoSError, raise_all
 from laxity.job.spec import TrainingSpec
@@ -105,7 +105,7 @@ def prepare_manifest(manifest: Manifest, *, now: float) -> Json:
     job["spec"] = {**_copy_object(job, "spec"), "suspend": True}
     job.pop("status", None)
     _one_gpu(job)
-    complete(job)
+    complete_manifest(job)
     check_shape(job)
     return job
 
@@ -176,7 +176,7 @@ def _check_same(before: Json, differences: Sequence[str], remedy: str) -> None:
 
 def _one_gpu(job: Json) -> None:
     """A worker that says nothing of GPUs gets one: what is not counted cannot be promised."""
-    accelerator(
+    main_accelerator(
         json_tree.mapping_at(job, "spec", "template", "spec")
     )  # what is wrong with its numbers
     containers = json_tree.list_at(job, "spec", "template", "spec", "containers")

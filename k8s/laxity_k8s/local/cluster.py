@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from laxity import names
 from laxity.backoff import Backoff
-from laxity.flow.project import environment
+from laxity.flow.project import worker_variables
 from laxity.instants import format_rfc3339, instant_at
 from laxity.job.accelerators import GPU
 from laxity.private_files import private_folder
@@ -272,7 +272,7 @@ def ambient_environment(environ: Mapping[str, str]) -> dict[str, str]:
     Its other variables (the store's password, keys of a cloud) are none of their business.
     """
     shared = {name: value for name, value in environ.items() if name.startswith(SHARED)}
-    return environment(environ) | shared
+    return worker_variables(environ) | shared
 
 
 def merge_patch(old: Json, patch: Patch) -> Json:

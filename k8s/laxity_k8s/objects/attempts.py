@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from laxity import names
-from laxity.job.pod_template import literal
+from laxity.job.pod_template import escape_literal
 from laxity.parsing import whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
@@ -98,5 +98,5 @@ def _go_on(job: Json, began: Origin) -> None:
             if row.get("name") == names.ENV_CHECKPOINTS and isinstance(row.get("value"), str):
                 own, first = f"$({names.ENV_JOB_UID})", f"$({names.ENV_TRAINING})"
                 row["value"] = row["value"].replace(own, first)
-        env = {"name": names.ENV_TRAINING, "value": literal(began.uid)}
+        env = {"name": names.ENV_TRAINING, "value": escape_literal(began.uid)}
         container["env"] = [env, *rows]  # in front: later ones refer to it

@@ -19,7 +19,7 @@ from laxity.job.accelerators import GPU
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
 from laxity.job.submission import counts_from, queue_instant
-from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, within
+from laxity.job.widths import MOST_WORKERS, WIDEST_UNNAMED, widths_within
 from laxity.parsing import finite_number, whole_number
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
@@ -220,7 +220,7 @@ def find_allowed_widths(qos: QoS, job: Json, largest: int) -> tuple[int, ...]:
     A width that runs is among them also where the cluster has become smaller.
     """
     if qos.widths is not None:
-        return within(qos.widths, max(largest, current_width(job)))
+        return widths_within(qos.widths, max(largest, current_width(job)))
     most = max(1, min(WIDEST_UNNAMED, largest))
     return tuple(level for level in (1, 2, 4, 8) if level <= most)
 

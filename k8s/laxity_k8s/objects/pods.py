@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from laxity.instants import instant_at
-from laxity.job.accelerators import GPU, accelerators
+from laxity.job.accelerators import GPU, count_accelerators
 from laxity.parsing import whole_number
 from laxity.worker.sigterm import EXIT_RESTART, EXIT_STOPPED
 from laxity_k8s import json_tree
@@ -50,7 +50,7 @@ def index_of(pod: Json) -> int | None:
 
 def accelerators_of(pod: Json) -> dict[str, int]:
     """Accelerators that a pod (or a pod template) takes from its node, by the resource's name."""
-    return accelerators(json_tree.mapping_at(pod, "spec"))
+    return count_accelerators(json_tree.mapping_at(pod, "spec"))
 
 
 def count_gpus(pod: Json) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from laxity.job.accelerators import accelerators, is_accelerator
+from laxity.job.accelerators import count_accelerators, is_accelerator
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
@@ -169,7 +169,7 @@ def namespace_and_name(thing: Json) -> tuple[str, str]:
 
 def _of_container(container: Json, resource: str) -> float:
     if is_accelerator(resource):
-        return float(accelerators({"containers": [container]}).get(resource, 0))
+        return float(count_accelerators({"containers": [container]}).get(resource, 0))
     return read_request(container, resource, "limits")
 
 

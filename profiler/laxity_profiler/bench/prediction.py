@@ -38,7 +38,7 @@ def prediction(
     """Errors of prediction from four profiled points per table, all others held out."""
     from laxity.cli.exit_codes import USAGE, CommandError
     from laxity_profiler.bench.held_out import beyond_a_node, judge_tables
-    from laxity_profiler.bench.report_tables import document, figures, points_csv
+    from laxity_profiler.bench.report_tables import error_figures, points_csv, render_document
     from laxity_profiler.bench.throughput_tables import ThroughputTableError
     from laxity_profiler.bench.tuning_split import (
         group_by_folder,
@@ -59,13 +59,13 @@ def prediction(
         "model_left_out": judge_left_out(pulled, group_by_model),
         "folder_left_out": judge_left_out(pulled, group_by_folder),
     }
-    figures_by_name = figures(judged, beyond, splits)
+    figures_by_name = error_figures(judged, beyond, splits)
     if points is not None:
         points.write_text(points_csv(judged), encoding="utf-8")
     if json_:
         typer.echo(json.dumps(figures_by_name))
     elif markdown:
-        typer.echo(document(judged, figures_by_name))
+        typer.echo(render_document(judged, figures_by_name))
     else:
         _print_report(judged, figures_by_name)
 

@@ -19,7 +19,7 @@ COLUMNS: Final = (
 ONLY_WIDE: Final = ("profiled (batch x GPUs)", "form")
 
 
-def figures(
+def error_figures(
     judged: Judgement,
     beyond: Sequence[TableResult] = (),
     splits: Mapping[str, Judgement | None] | None = None,
@@ -78,7 +78,7 @@ def points_csv(judged: Judgement) -> str:
     return "\n".join(lines) + "\n"
 
 
-def document(judged: Judgement, figures_by_name: Mapping[str, Mapping[str, Any]]) -> str:
+def render_document(judged: Judgement, figures_by_name: Mapping[str, Mapping[str, Any]]) -> str:
     """The whole table per model and the figures, as documents show them (Markdown)."""
     named = [
         (name, _format_value(figure["value"]), figure["unit"])

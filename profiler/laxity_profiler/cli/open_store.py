@@ -15,11 +15,11 @@ def open_store(store: str, *, may_make: bool = False) -> Iterator["Engine"]:
 
     `may_make`: one that is named and not there is made.
     """
-    from laxity.api.client import home
+    from laxity.api.client import home_folder
     from laxity.cli.exit_codes import AWAY, CommandError
     from laxity_profiler.history.database import HistoryError, open_engine
 
-    url = store or f"sqlite:///{home() / 'laxity.db'}"
+    url = store or f"sqlite:///{home_folder() / 'laxity.db'}"
     if not (store and may_make):
         _check_exists(url)
     try:

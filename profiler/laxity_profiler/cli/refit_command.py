@@ -34,7 +34,7 @@ def refit(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object per refit.")] = False,
 ) -> None:
     """Learn what MLflow has that is new; register changed predictors and draw their calibration."""
-    from laxity.api.client import home
+    from laxity.api.client import home_folder
     from laxity.durations import parse_duration
 
     try:
@@ -45,7 +45,7 @@ def refit(
         raise CommandError(f"--every {every}: at least {SHORTEST_S:.0f} s are wanted", code=USAGE)
     for name, value in MLFLOW_ENV.items():
         os.environ.setdefault(name, value)
-    uri = tracking_uri or f"sqlite:///{home() / 'mlflow.db'}"
+    uri = tracking_uri or f"sqlite:///{home_folder() / 'mlflow.db'}"
     while True:
         try:
             _print_result(_refit_once(store, uri), as_json=json_)

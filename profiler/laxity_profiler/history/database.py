@@ -174,7 +174,7 @@ def create_tables(engine: Engine) -> None:
 
     One replica at a time: PostgreSQL fails the second of two that make the same table.
     """
-    with transaction(engine) as connection:
+    with open_transaction(engine) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text(f"select pg_advisory_xact_lock({TABLES_LOCK})"))
         HistoryTable.metadata.create_all(connection)
@@ -185,14 +185,14 @@ def create_tables(engine: Engine) -> None:
 
 def _is_missing(engine: Engine, table: str, column: str) -> bool:
     """Whether a store of an earlier laxity has the table without this column."""
-    with transaction(engine) as connection:
+    with open_transaction(engine) as connection:
         return column not in {info["name"] for info in inspect(connection).get_columns(table)}
 
 
 def _add_column(engine: Engine, table: str, column: str) -> None:
     """Null in all rows that are there. Another process may do the same at this moment."""
     try:
-        with transaction(engine) as connection:
+        with open_transaction(engine) as connection:
             connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
     except HistoryError:
         if _is_missing(engine, table, column.partition(" ")[0]):
@@ -200,7 +200,7 @@ def _add_column(engine: Engine, table: str, column: str) -> None:
 
 
 @contextmanager
-def transaction(engine: Engine) -> Iterator[Connection]:
+def open_transaction(engine: Engine) -> Iterator[Connection]:
     """All or nothing; HistoryError if the database does not do it."""
     try:
         with engine.begin() as connection:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laxity.parsing import finite_number
 from laxity_profiler.estimate import Workload
 from laxity_profiler.history import database
-from laxity_profiler.history.database import HistoryError, transaction
+from laxity_profiler.history.database import HistoryError, open_transaction
 from laxity_profiler.history.first_epoch import FirstEpochReading
 from laxity_profiler.history.report_fold import (
     NO_REPORT,
@@ -96,7 +96,7 @@ class History:
             cached = self._reports.get(uid)
             if not lines and cached is not None:
                 return cached.state.acked
-            with transaction(self.engine) as connection:
+            with open_transaction(self.engine) as connection:
                 row = database.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
                 fresh = cached is not None and cached.folds == row.folds
                 state = _restore_state(
@@ -112,7 +112,7 @@ class History:
 
     def add_epochs(self, uid: str, job: str, workload: Workload, epochs: Sequence[Epoch]) -> None:
         """Epochs known from elsewhere (MLflow). Those of a job that reports itself count once."""
-        with self._lock, transaction(self.engine) as connection:
+        with self._lock, open_transaction(self.engine) as connection:
             row = database.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
             if row.folds == 0:
                 values = {"workload": _workload_json(workload), "model": workload.model}
@@ -129,7 +129,7 @@ class History:
         if uid in self._silent:
             return NO_REPORT
         with self._lock:
-            with transaction(self.engine) as connection:
+            with open_transaction(self.engine) as connection:
                 row = database.read_run(connection, uid)
             if row is None:
                 if len(self._silent) >= RUNS_KEPT:
@@ -142,7 +142,7 @@ class History:
         """See what other replicas were told since the last time. Not needed with one."""
         with self._lock:
             asked_at = time.time()
-            with transaction(self.engine) as connection:
+            with open_transaction(self.engine) as connection:
                 rows = database.runs_since(connection, self._refreshed_at - CLOCKS_APART_S)
             for row in rows:
                 cached = self._reports.get(row.uid)
@@ -170,7 +170,7 @@ class History:
         if took_s is None or finite_number(at) is None:
             self.reject(uid, f"{kind} of {seconds} s at {at} is not believed", "", at=time.time())
             return
-        with self._lock, transaction(self.engine) as connection:
+        with self._lock, open_transaction(self.engine) as connection:
             stops = [Stop(kind, max(1, workers), took_s, float(at), size_bytes)]
             self._write_fold(connection, uid, workload.model, FoldResult(stops=stops), at)
 
@@ -191,17 +191,17 @@ class History:
 
     def reject(self, uid: str, reason: str, line: str, *, at: float) -> None:
         """Remember what was not believed, and why."""
-        with self._lock, transaction(self.engine) as connection:
+        with self._lock, open_transaction(self.engine) as connection:
             self._write_fold(connection, uid, "", FoldResult(rejected=[(reason, line)]), at)
 
     def rejections(self, uid: str | None = None) -> list[tuple[str, str, str, float]]:
         """(uid, reason, line, at) of all that was set aside, oldest first."""
-        with transaction(self.engine) as connection:
+        with open_transaction(self.engine) as connection:
             return [tuple(row) for row in database.rejections_of(connection, uid)]
 
     def epochs(self, model: str, *, most: int = EPOCHS_READ) -> list[TrainingRun]:
         """The latest epochs of a model, by run; runs in the order in which they were last heard of."""
-        with transaction(self.engine) as connection:
+        with open_transaction(self.engine) as connection:
             rows = database.epochs_of(connection, model, most)
             workloads = dict(database.runs_of(connection, model))
         by_uid: dict[str, list[Epoch]] = {}
@@ -223,13 +223,13 @@ class History:
 
     def stops(self, *, most: int = STOPS_READ) -> list[ObservedStop]:
         """The latest stops of all models, oldest first."""
-        with transaction(self.engine) as connection:
+        with open_transaction(self.engine) as connection:
             rows = database.stops_of(connection, most)
         return [ObservedStop(*row) for row in reversed(rows)]
 
     def news(self, *, epochs_after: int, stops_after: int) -> "News":
         """Which models have rows beyond these ids: how many, and the greatest ids now."""
-        with transaction(self.engine) as connection:
+        with open_transaction(self.engine) as connection:
             epochs = database.counts_after(connection, database.EpochRecord, epochs_after)
             stops = database.counts_after(connection, database.StopRecord, stops_after)
         return News(

@@ -35,7 +35,7 @@ class StoreLease:
     def renew(self) -> None:
         """LeaseHeldError if it was lost in between."""
         after = _new_position()
-        with database.transaction(self.engine) as connection:
+        with database.open_transaction(self.engine) as connection:
             is_renewed = database.swap_setting(connection, self.source, self.position, after)
         if not is_renewed:
             raise LeaseHeldError(f"{self.source} was taken over by another process")
@@ -46,21 +46,21 @@ class StoreLease:
 def hold_lease(engine: "Engine", name: str) -> Iterator[StoreLease]:
     """Hold the lease of this name; LeaseHeldError if another process does."""
     source = f"lease:{name}"
-    with database.transaction(engine) as connection:
+    with database.open_transaction(engine) as connection:
         before = database.read_setting(connection, source)
     if before and _is_alive(before):
         host, pid, until = before.rsplit(" ", 2)
         left_s = float(until) - time.time()
         raise LeaseHeldError(f"process {pid} on {host} is at it, for {left_s:.0f} s more at most")
     after = _new_position()
-    with database.transaction(engine) as connection:
+    with database.open_transaction(engine) as connection:
         if not database.swap_setting(connection, source, before, after):
             raise LeaseHeldError(f"another process took {source} at the same moment")
     lease = StoreLease(engine, source, after)
     try:
         yield lease
     finally:
-        with database.transaction(engine) as connection:
+        with database.open_transaction(engine) as connection:
             database.swap_setting(connection, source, lease.position, "")
 
 

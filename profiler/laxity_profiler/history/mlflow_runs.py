@@ -43,7 +43,7 @@ class MlflowRuns:
         from mlflow import MlflowClient
 
         client = self._client = self._client or MlflowClient(tracking_uri=self._uri)
-        with database.transaction(self._history.engine) as connection:
+        with database.open_transaction(self._history.engine) as connection:
             before = int(database.read_setting(connection, self._source) or 0)
         experiments = [row.experiment_id for row in _all_experiments(client)]
         epochs = {run.info.run_id: run for run in _search_changed(client, experiments, before)}
@@ -51,7 +51,7 @@ class MlflowRuns:
             self._add_run(client, run)
         latest = max((int(run.info.end_time or 0) for run in epochs.values()), default=0)
         position = max(before, min(latest, round(1000 * time.time())))
-        with database.transaction(self._history.engine) as connection:
+        with database.open_transaction(self._history.engine) as connection:
             database.write_setting(connection, self._source, str(position))
         return len(epochs)
 

@@ -29,7 +29,7 @@ from laxity_profiler.history.report_values import (
     is_size,
     seconds_in,
     seq_of,
-    shorten,
+    shorten_line,
     text_of,
     width_in,
 )
@@ -170,10 +170,10 @@ class ReportState:
         for line in sorted(lines, key=seq_of):
             if not isinstance(line, Mapping) or not seq_of(line):
                 folded.rejected.append(
-                    ("no seq from 1 up: it cannot be told from others", shorten(line))
+                    ("no seq from 1 up: it cannot be told from others", shorten_line(line))
                 )
             elif line["seq"] > max(self.acked, self.newest) + MOST_SKIPPED:
-                folded.rejected.append((f"seq jumps from {self.newest}", shorten(line)))
+                folded.rejected.append((f"seq jumps from {self.newest}", shorten_line(line)))
             elif self._is_new(line):
                 self._fold_line(line, folded, epochs=epochs, received_at=received_at)
         return folded
@@ -194,11 +194,11 @@ class ReportState:
         self._acknowledge_seq(seq, folded)
         event_at, doubt = self._event_time(line.get("at"), received_at)
         if doubt:
-            folded.rejected.append((doubt, shorten(line)))
+            folded.rejected.append((doubt, shorten_line(line)))
         try:
             self._apply_line(line, folded, at=event_at, epochs=epochs)
         except InvalidReportError as error:
-            folded.rejected.append((str(error), shorten(line)))
+            folded.rejected.append((str(error), shorten_line(line)))
         if seq >= self.newest:
             self.newest, self.at = seq, event_at
 
@@ -220,7 +220,7 @@ class ReportState:
         event_at = finite_number(value, least=0.0, most=LAST_AT)
         if event_at is None:
             arrived = max(self.at, received_at)
-            return arrived, f"at {shorten(value, 40)} is no instant; the arrival counts"
+            return arrived, f"at {shorten_line(value, 40)} is no instant; the arrival counts"
         if event_at > received_at + CLOCK_SLACK_S:
             late = event_at - received_at
             return received_at, f"the worker's clock is {late:.0f} s ahead; the arrival counts"
@@ -243,7 +243,7 @@ class ReportState:
         elif kind == "read":
             self._note_reading(line, current=current)
         elif not isinstance(kind, str) or kind not in REPORT_KINDS:
-            raise InvalidReportError(f"kind {shorten(kind, 40)} is none that laxity knows")
+            raise InvalidReportError(f"kind {shorten_line(kind, 40)} is none that laxity knows")
         elif current:
             self._note_state(line, folded, epochs=epochs)
 
@@ -307,7 +307,7 @@ class ReportState:
                 "width": width_in(line),
                 "read_s": seconds,
                 "read_bytes": read,
-                "by": shorten(line.get("by"), 20).strip('"'),
+                "by": shorten_line(line.get("by"), 20).strip('"'),
                 "file_bytes": line["file_bytes"] if is_size(line.get("file_bytes")) else 0,
                 "storage_bytes": (
                     line["storage_bytes"] if is_size(line.get("storage_bytes")) else None
@@ -326,7 +326,7 @@ class ReportState:
         elif kind == "failed":
             self.failed = text_of(line.get("error")) or "failed without saying why"
         elif problem := self._keep_result(line.get("result")):
-            folded.rejected.append((problem, shorten(line)))
+            folded.rejected.append((problem, shorten_line(line)))
 
     def _keep_result(self, result: object) -> str:
         """Why the result cannot be kept, "" if it is: the training is finished all the same."""

@@ -28,7 +28,7 @@ def clean_text(text: str) -> str:
 
 def text_of(value: object) -> str:
     """A text that can be kept of any JSON value; "" for nothing."""
-    text = value if isinstance(value, str) else shorten(value, TEXT_LIMIT) if value else ""
+    text = value if isinstance(value, str) else shorten_line(value, TEXT_LIMIT) if value else ""
     return clean_text(text[:TEXT_LIMIT])
 
 
@@ -63,7 +63,9 @@ def count_in(line: Mapping[str, Any], name: str, *, least: int = 1) -> int:
     value = line.get(name)
     count = _whole_number(value, least=least, most=MOST_SEQ)
     if count is None:
-        raise InvalidReportError(f"{name} {shorten(value, 40)} is no whole number from {least} up")
+        raise InvalidReportError(
+            f"{name} {shorten_line(value, 40)} is no whole number from {least} up"
+        )
     return count
 
 
@@ -77,7 +79,7 @@ def width_in(line: Mapping[str, Any]) -> int:
 def seconds_in(line: Mapping[str, Any], name: str, *, least: float = 0.0) -> float:
     seconds = finite_number(line.get(name), least=least, most=LONGEST_S)
     if seconds is None:
-        shown = shorten(line.get(name), 40)
+        shown = shorten_line(line.get(name), 40)
         raise InvalidReportError(f"{name} {shown} is no believable number of seconds")
     return seconds
 
@@ -87,7 +89,7 @@ def bytes_in(line: Mapping[str, Any]) -> int | None:
     return None if size is None else int(size)
 
 
-def shorten(line: object, limit: int = 500) -> str:
+def shorten_line(line: object, limit: int = 500) -> str:
     """A line as text; one that is no JSON as Python shows it. Never fails."""
     try:
         text = json.dumps(line, default=str)

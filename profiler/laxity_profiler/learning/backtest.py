@@ -15,7 +15,7 @@ import numpy as np
 
 from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.learning.fit_model import BacktestTrial, Stretch, backtest_trials
-from laxity_profiler.model.calibration import factor, quantiles, wilson_interval
+from laxity_profiler.model.calibration import factor_at, score_quantiles, wilson_interval
 
 LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LIVE_LEVELS: Final = (0.1, 0.5, 0.9)
@@ -146,8 +146,8 @@ def error_metrics(
 def _backtest_outcome(
     model: str, trial: BacktestTrial, before: Sequence[float]
 ) -> PredictionOutcome:
-    z = np.asarray(quantiles(before, LEVELS))
-    up = factor(z * trial.sigma)
+    z = np.asarray(score_quantiles(before, LEVELS))
+    up = factor_at(z * trial.sigma)
     middle = trial.predicted_s * float(up[LEVELS.index(0.5)])
     return PredictionOutcome(
         model,

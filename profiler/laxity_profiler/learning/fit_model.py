@@ -16,7 +16,7 @@ from typing import Final
 
 from laxity_profiler.history.history import TrainingRun
 from laxity_profiler.history.report_fold import EPOCHS_KEPT
-from laxity_profiler.model.calibration import P90, factors, score
+from laxity_profiler.model.calibration import P90, factors_of_scores, miss_score
 from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
 from laxity_profiler.model.drift import Drift, LevelEstimate, drift_of, places
 from laxity_profiler.model.model_fit import NOISE, SPREAD, ModelFit, Setting, SettingFit, StepFit
@@ -74,7 +74,7 @@ class BacktestTrial:
 
     @property
     def score(self) -> float:
-        return score(self.actual_s, self.predicted_s, self.sigma)
+        return miss_score(self.actual_s, self.predicted_s, self.sigma)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +129,20 @@ def fit_model(
     regimes = _split_into_regimes(stretches, noise2)
     drift = _fit_drift(regimes, noise2)
     settings = _fit_settings(regimes, drift, noise2)
-    scores = backtest(regimes, drift=drift, noise2=noise2)
+    scores = backtest_runs(regimes, drift=drift, noise2=noise2)
     return ModelFit(
         model,
         settings,
         drift.spread2,
         noise2,
-        factors(scores.start, level=level),
-        factors(scores.later, level=later_level),
+        factors_of_scores(scores.start, level=level),
+        factors_of_scores(scores.later, level=later_level),
         _fit_step_times(settings),
         node_workers,
     )
 
 
-def backtest(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Scores:
+def backtest_runs(regimes: Sequence[Regime], *, drift: Drift, noise2: float) -> Scores:
     """Predict each stretch from others of its regime; scores of the misses."""
     results = list(predict_trials(regimes, drift=drift, noise2=noise2))
     return Scores(

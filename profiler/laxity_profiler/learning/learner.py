@@ -21,7 +21,7 @@ from laxity_profiler.history.first_epoch import first_epochs, is_news
 from laxity_profiler.history.history import History, HistoryError, TrainingRun
 from laxity_profiler.history.report_fold import ObservedStop
 from laxity_profiler.learning.fit_model import Stretch, fit_model, node_workers, split_runs
-from laxity_profiler.model.calibration import Coverage, adapt_level, coverage
+from laxity_profiler.model.calibration import Coverage, adapt_level, measure_coverage
 from laxity_profiler.model.model_fit import ModelFit, SettingFit
 from laxity_profiler.overhead.costs import PRIORS, OverheadCosts, fit_costs, warm_ups
 from laxity_profiler.overhead.part import PartFit
@@ -150,13 +150,13 @@ class Learner:
             "p90_s": estimate.p90_s,
             "actual_s": None,
         }
-        with database.transaction(self._history.engine) as connection:
+        with database.open_transaction(self._history.engine) as connection:
             database.insert_new(connection, database.PredictionRecord, [row])
 
     def observe_finish(self, uid: str, *, at: float, idle_s: float = 0.0) -> None:
         """A job has finished: its predictions meet the truth. `idle_s` of the time it did not run."""
         self._history.observe_finish(uid, at=at)
-        with self._lock, database.transaction(self._history.engine) as connection:
+        with self._lock, database.open_transaction(self._history.engine) as connection:
             for row in database.predictions_of(connection, uid):
                 actual_s = at - row.at - idle_s
                 if row.actual_s is None and actual_s > 0.0:
@@ -168,7 +168,7 @@ class Learner:
 
     def drop_predictions(self, uid: str) -> None:
         """The job was stopped or resized: what was predicted of another course says nothing."""
-        with database.transaction(self._history.engine) as connection:
+        with database.open_transaction(self._history.engine) as connection:
             database.drop_predictions(connection, uid)
 
     def reload_outcomes(self) -> None:
@@ -186,7 +186,7 @@ class Learner:
     def coverage(self) -> tuple[Coverage, ...]:
         """How often finishes kept their predicted P10, P50 and P90, by stage."""
         rows = [(o.stage, o.p10_s, o.p50_s, o.p90_s, o.actual_s) for o in self._outcomes]
-        return coverage(rows)
+        return measure_coverage(rows)
 
     def _count_news(self) -> None:
         """Count what is new."""
@@ -280,7 +280,7 @@ class Learner:
         return {model: row.warm_up_s for model, row in self._states.items() if row.warm_up_s}
 
     def _read_outcomes(self) -> list[_LiveOutcome]:
-        with database.transaction(self._history.engine) as connection:
+        with database.open_transaction(self._history.engine) as connection:
             rows = database.predictions_of(connection, None)
         return [
             _LiveOutcome(row.model, row.stage, row.p10_s, row.p50_s, row.p90_s, row.actual_s)
@@ -290,7 +290,7 @@ class Learner:
 
 def _read_priors(history: History, wanted: str | None) -> str:
     """What is told, written down for who is not told; else what was written, else local."""
-    with database.transaction(history.engine) as connection:
+    with database.open_transaction(history.engine) as connection:
         stored = database.read_setting(connection, PRIORS_SETTING)
         if wanted and wanted != stored:
             database.write_setting(connection, PRIORS_SETTING, wanted)

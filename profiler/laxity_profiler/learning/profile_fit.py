@@ -14,7 +14,7 @@ from itertools import product
 from statistics import fmean, median
 
 from laxity_profiler.model.calibration import NORMAL_90, factor_of
-from laxity_profiler.model.curve import Level, interpolate
+from laxity_profiler.model.curve import Level, interpolate_curve
 from laxity_profiler.model.scaling import StepTime, fit_curve
 
 
@@ -92,7 +92,7 @@ def _predict_epochs(
         for run in sorted(runs, key=lambda run: run.width)
     ]
     curve = fit_curve([level.width for level in levels], [level.epoch_s for level in levels])
-    return [interpolate(levels, curve, width) for _, width in configurations]
+    return [interpolate_curve(levels, curve, width) for _, width in configurations]
 
 
 def _leave_out_error(runs: Sequence[ProfiledRun], *, gpus_per_node: int) -> float | None:

@@ -78,13 +78,13 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def score(actual: float, predicted: float, sigma: float) -> float:
+def miss_score(actual: float, predicted: float, sigma: float) -> float:
     """How many sigmas the actual time lay above the predicted one."""
     ratio = actual / predicted
     return (ratio - 1.0 / ratio) / 2.0 / sigma
 
 
-def factor(x: Floats) -> Floats:
+def factor_at(x: Floats) -> Floats:
     """The inverse of the score's curve: a positive factor that grows with x; shape kept."""
     root = np.sqrt(1.0 + x * x)
     below = 1.0 / (root - np.minimum(x, 0.0))  # the same, and never 0
@@ -92,17 +92,17 @@ def factor(x: Floats) -> Floats:
 
 
 def factor_of(x: float) -> float:
-    """`factor` of one number that is not negative."""
+    """`factor_at` of one number that is not negative."""
     return x + math.sqrt(1.0 + x * x)
 
 
-def factors(scores: Sequence[float], *, level: float = P90) -> Factors:
+def factors_of_scores(scores: Sequence[float], *, level: float = P90) -> Factors:
     """Factors from scores, oldest first; `level` is that of the P90, adapted to live misses."""
-    z10, z50, z90 = quantiles(scores, (1.0 - level, P50, level))
+    z10, z50, z90 = score_quantiles(scores, (1.0 - level, P50, level))
     return Factors(z10, z50, z90)
 
 
-def quantiles(scores: Sequence[float], levels: Sequence[float]) -> tuple[float, ...]:
+def score_quantiles(scores: Sequence[float], levels: Sequence[float]) -> tuple[float, ...]:
     """Weighted quantiles at (n + 1) p, with assumed scores while there are few."""
     values = np.asarray(scores, dtype=np.float64)
     age = np.arange(len(values) - 1, -1, -1, dtype=np.float64)
@@ -126,7 +126,9 @@ def adapt_level(hits: Iterable[bool]) -> float:
     return level
 
 
-def coverage(rows: Iterable[tuple[str, float, float, float, float]]) -> tuple[Coverage, ...]:
+def measure_coverage(
+    rows: Iterable[tuple[str, float, float, float, float]],
+) -> tuple[Coverage, ...]:
     """Coverage by stage, of (stage, p10, p50, p90, actual) in seconds."""
     by_stage: dict[str, list[tuple[bool, bool, bool]]] = {}
     for stage, p10, p50, p90, actual in rows:

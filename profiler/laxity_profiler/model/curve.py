@@ -57,7 +57,7 @@ class Curve:
 ONE_WIDTH: Final = Curve(1.0 - PARALLEL_SHARE, PARALLEL_SHARE)
 
 
-def interpolate(
+def interpolate_curve(
     levels: Sequence[Level], curve: Curve, width: int, nodes: int | None = None
 ) -> tuple[float, float]:
     """Epoch time at a width in seconds, and its relative error. `levels` by width, at least one.
@@ -72,12 +72,12 @@ def interpolate(
     side = _one_per_width([level for level in levels if level.is_beyond == is_beyond])
     unseen = 0.0 if side else ERROR_UNSEEN
     side = side or _one_per_width(levels)
-    nearest = min(side, key=lambda level: (doublings(level.width, width), level.width))
+    nearest = min(side, key=lambda level: (count_doublings(level.width, width), level.width))
     per_doubling = ERROR_ONE_WIDTH
     if len(side) > 1:
         inside = side[0].width < width < side[-1].width
         per_doubling = ERROR_BETWEEN if inside else ERROR_BEYOND
-    away = per_doubling * doublings(nearest.width, width)
+    away = per_doubling * count_doublings(nearest.width, width)
     error = math.sqrt(nearest.error * nearest.error + away * away + unseen * unseen)
     return curve.epoch_s(width, is_beyond=is_beyond) * _bend_factor(side, curve, width), error
 
@@ -98,7 +98,7 @@ def _one_per_width(levels: Sequence[Level]) -> list[Level]:
 
 
 @lru_cache(maxsize=65_536)
-def doublings(width: int, other_width: int) -> float:
+def count_doublings(width: int, other_width: int) -> float:
     """How many doublings lie between two widths."""
     return abs(math.log2(width) - math.log2(other_width))
 

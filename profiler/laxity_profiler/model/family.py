@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from laxity_profiler.model.curve import interpolate
+from laxity_profiler.model.curve import interpolate_curve
 from laxity_profiler.model.model_fit import ModelFit, Setting, SettingFit
 from laxity_profiler.model_key import SHARED, model_of, pool_of
 
@@ -40,7 +40,7 @@ def family_of(key: str) -> str:
     return pool_of(key) + stem if len(stem) > 1 else ""
 
 
-def relatives(model: str, fits: Sequence[ModelFit]) -> list[ModelFit]:
+def find_relatives(model: str, fits: Sequence[ModelFit]) -> list[ModelFit]:
     """Other models of the same family; none for a model without one."""
     family = family_of(model)
     if not family:
@@ -71,7 +71,7 @@ def _relative_row(
     fit: ModelFit, fit_setting: SettingFit, wanted: Setting, width: int
 ) -> tuple[float, float, str]:
     """(seconds, what the missing comparison adds to the error, name for a stable order)."""
-    epoch_s, _ = interpolate(fit_setting.levels, fit_setting.curve, width)
+    epoch_s, _ = interpolate_curve(fit_setting.levels, fit_setting.curve, width)
     factor, compared = 1.0, 0
     pairs = (
         (fit_setting.setting.samples, wanted.samples),

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from laxity_profiler.estimate import Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
-from laxity_profiler.model.curve import ERROR_UNSEEN, Curve, Level, doublings
+from laxity_profiler.model.curve import ERROR_UNSEEN, Curve, Level, count_doublings
 
 SPREAD: Final = 0.10  # between runs of one model, relative, before anything is known
 NOISE: Final = 0.05  # of one epoch, relative
@@ -148,14 +148,14 @@ def _scale_between(candidate: Setting, wanted: Setting) -> tuple[float, float]:
     ):
         if old and new:
             factor = new / old
-            error += 0.1 * min(3.0, doublings(old, new))
+            error += 0.1 * min(3.0, count_doublings(old, new))
             break
     else:
         error += 0.1
     if candidate.batch_size and wanted.batch_size:
-        error += 0.1 * min(3.0, doublings(candidate.batch_size, wanted.batch_size))
+        error += 0.1 * min(3.0, count_doublings(candidate.batch_size, wanted.batch_size))
     if candidate.parameters and wanted.parameters:
-        error += 0.15 * min(4.0, doublings(candidate.parameters, wanted.parameters))
+        error += 0.15 * min(4.0, count_doublings(candidate.parameters, wanted.parameters))
     if candidate.gpu_type != wanted.gpu_type:
         error += 0.3
     return factor, error

@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from laxity_profiler.estimate import Floats
-from laxity_profiler.model.calibration import NORMAL_90, factor
+from laxity_profiler.model.calibration import NORMAL_90, factor_at
 from laxity_profiler.model.curve import ONE_WIDTH, Curve
 
 GPUS_PER_NODE: Final = 8
@@ -90,7 +90,7 @@ class StepTime(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict_p90(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Seconds per step that 90 % of such configurations should not exceed."""
         x = NORMAL_90 * self.relative_error(X)
-        return np.asarray(self.predict(X) * factor(x))
+        return np.asarray(self.predict(X) * factor_at(x))
 
     def _predict_unbent(self, points: Floats) -> Floats:
         """What the coefficients alone say."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_profiler.history.report_values import SHORTEST_S
-from laxity_profiler.model.calibration import NORMAL_90, P10, P90, factor_of, quantiles
+from laxity_profiler.model.calibration import NORMAL_90, P10, P90, factor_of, score_quantiles
 
 LEAST_ERROR: Final = 0.08  # relative, of one occurrence
 PRIOR_POINTS: Final = 1.0  # how many observations a prior is worth
@@ -148,7 +148,7 @@ def _tail_positions(ratios: Floats, error: float) -> tuple[float, float]:
     """Of P10 and P90; while there are few observations, with assumed ones among them."""
     believed = np.maximum(ratios, 1e-6)
     scores = ((believed - 1.0 / believed) / 2.0 / error).tolist()
-    z10, z90 = quantiles(scores, (P10, P90))
+    z10, z90 = score_quantiles(scores, (P10, P90))
     return min(0.0, z10 * error), max(0.0, z90 * error)
 
 

@@ -13,8 +13,13 @@ from typing import Final
 
 from laxity_profiler.estimate import Source, Workload
 from laxity_profiler.model.calibration import NORMAL, Factors
-from laxity_profiler.model.curve import ERROR_ONE_WIDTH, ONE_WIDTH, doublings, interpolate
-from laxity_profiler.model.family import borrow_epoch_time, relatives
+from laxity_profiler.model.curve import (
+    ERROR_ONE_WIDTH,
+    ONE_WIDTH,
+    count_doublings,
+    interpolate_curve,
+)
+from laxity_profiler.model.family import borrow_epoch_time, find_relatives
 from laxity_profiler.model.model_fit import (
     NOISE,
     SPREAD,
@@ -78,7 +83,7 @@ class PriorCache:
         if prior is None:
             fit = self._by_model.get(workload.model)
             has_history = fit is not None and bool(fit.settings)
-            family = [] if has_history else relatives(workload.model, self._models)
+            family = [] if has_history else find_relatives(workload.model, self._models)
             ends = partial(self._finish_quantiles, workload.model)
             densest = fit.node_workers if fit else None
             lies_on = partial(fewest_nodes, workload, self._gpus_per_node, densest)
@@ -164,7 +169,7 @@ class WorkloadPrior:
         level = self._levels.get(key)
         if level is None:
             level = self._levels[key] = (
-                *interpolate(setting_fit.levels, setting_fit.curve, width, nodes),
+                *interpolate_curve(setting_fit.levels, setting_fit.curve, width, nodes),
                 setting_fit.n,
             )
         epoch_s, error, n = level
@@ -186,7 +191,7 @@ class WorkloadPrior:
             return None
         reading = replace(self._fit, settings=self._fit.traffic)
         setting_fit, factor, off = nearest_setting(reading, self._setting)
-        epoch_s, error = interpolate(setting_fit.levels, setting_fit.curve, width)
+        epoch_s, error = interpolate_curve(setting_fit.levels, setting_fit.curve, width)
         error2 = error * error + off * off
         return WidthPrior(epoch_s * factor, SPREAD * SPREAD, error2, NOISE * NOISE, "traffic", 0)
 
@@ -204,7 +209,7 @@ class WorkloadPrior:
         user_epoch_s = self._workload.user_epoch_s
         if user_epoch_s is None or not user_epoch_s > 0.0 or math.isinf(user_epoch_s):
             return None
-        away = ERROR_ONE_WIDTH * doublings(1, width)
+        away = ERROR_ONE_WIDTH * count_doublings(1, width)
         seconds = user_epoch_s * ONE_WIDTH.epoch_s(width)
         return WidthPrior(
             seconds, USER_ERROR * USER_ERROR, away * away, 4.0 * NOISE * NOISE, "user", 0

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from laxity_profiler.estimate import Estimates, Floats, Progress, Source
-from laxity_profiler.model.calibration import factor
-from laxity_profiler.model.curve import ERROR_ONE_WIDTH, ONE_WIDTH, doublings
+from laxity_profiler.model.calibration import factor_at
+from laxity_profiler.model.curve import ERROR_ONE_WIDTH, ONE_WIDTH, count_doublings
 from laxity_profiler.model.run_factor import Belief, update_belief
 from laxity_profiler.predictor.prior import NO_END, WidthPrior, WorkloadPrior, assume_shape
 
@@ -87,7 +87,7 @@ def _update_width(
 
 def _shape_variance(width_prior: WidthPrior, widths: Sequence[int], width: int) -> float:
     """Relative variance of going from widths that the job ran at to another one."""
-    away = ERROR_ONE_WIDTH * min(doublings(other, width) for other in widths)
+    away = ERROR_ONE_WIDTH * min(count_doublings(other, width) for other in widths)
     has_history = bool(width_prior.n) or width_prior.source == "user"
     return min(width_prior.error2, away * away) if has_history else away * away
 
@@ -120,7 +120,7 @@ def estimate_rows(rows: Sequence[Row]) -> Estimates:
     epochs, level, left2, noise2 = numbers[:, :4].T
     sigma2 = left2 + noise2 / np.maximum(epochs, 1.0)
     x = numbers[:, 4:7] * np.sqrt(sigma2)[:, None]
-    up = factor(x)
+    up = factor_at(x)
     unknown = np.isinf(level)
     total = np.where(unknown | (epochs == 0.0), 0.0, level) * epochs
     low, end_s, high = np.where(epochs > 0.0, numbers[:, 7:].T, 0.0)

@@ -68,7 +68,7 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
             entry = overhead_entry(predictor.costs, learner.overheads(), prior=learner.prior)
             published.append(_publish_entry(registry, entry, say))
             lease.renew()
-        with database.transaction(engine) as connection:
+        with database.open_transaction(engine) as connection:
             finished = live_outcomes(database.predictions_of(connection, None))
         view, is_new = calibration_run.refresh_calibration(
             registry, {"live": finished, "backtest": past}

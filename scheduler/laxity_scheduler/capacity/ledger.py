@@ -69,7 +69,7 @@ class Ledger:
             number = ledger._number.get(hold.node)
             if number is not None and hold.until_at > state.now:
                 gpus = min(hold.gpus, ledger.free[number])
-                ledger._change(number, -gpus)
+                ledger._change_free(number, -gpus)
                 ledger._held.setdefault(hold.job, []).append((number, gpus))
         if job:
             ledger.open_holds(job)
@@ -85,12 +85,12 @@ class Ledger:
     def open_holds(self, job: str) -> None:
         """Make the GPUs held for this job free."""
         for number, gpus in self._held.get(job, ()):
-            self._change(number, gpus)
+            self._change_free(number, gpus)
 
     def close_holds(self, job: str) -> None:
         """Undo `open_holds`, as long as nothing was taken meanwhile."""
         for number, gpus in self._held.get(job, ()):
-            self._change(number, -gpus)
+            self._change_free(number, -gpus)
 
     def knows(self, node: str) -> bool:
         """Whether the node is in the cluster, and for training."""
@@ -103,14 +103,14 @@ class Ledger:
 
     def cells(self, among: Among) -> int:
         """These nodes as a mask of cells. LedgerError if they cut one."""
-        cells = self._cells(among)
+        cells = self._cell_mask(among)
         if cells is None:
             raise LedgerError(
                 f"{len(among or ())} nodes are asked for that no set of nodes tells apart"
             )
         return cells
 
-    def _cells(self, among: Among) -> int | None:
+    def _cell_mask(self, among: Among) -> int | None:
         if among is None:
             return ALL_CELLS
         if among not in self._masks:
@@ -134,7 +134,7 @@ class Ledger:
 
     def _nodes_with(self, among: Among) -> Iterable[tuple[int, int]]:
         """(free GPUs, how many of these nodes have so many)."""
-        cells, (_, _, counts, _, _, _, levels, _) = self._cells(among), self.nodes
+        cells, (_, _, counts, _, _, _, levels, _) = self._cell_mask(among), self.nodes
         if cells is None:
             return Counter(map(self.free_on, among or ())).items()
         mine = [first for first in range(0, len(counts), levels) if cells >> first // levels & 1]
@@ -147,7 +147,7 @@ class Ledger:
 
         Best fit: each worker goes to the fullest node that still holds it; of equals, the lowest.
         """
-        cells = self._cells(among)
+        cells = self._cell_mask(among)
         if cells is None:
             return self.place_on(among or (), workers, gpus_per_worker)
         taken = [0] * workers
@@ -225,10 +225,10 @@ class Ledger:
         for _ in range(workers):
             fits = [number for number in numbers if self.free[number] >= gpus_per_worker]
             if not fits:
-                self._undo(taken, gpus_per_worker)
+                self._undo_take(taken, gpus_per_worker)
                 return None
             number = min(fits, key=lambda number: (self.free[number], number))
-            self._change(number, -gpus_per_worker)
+            self._change_free(number, -gpus_per_worker)
             taken.append(number)
         return tuple([self.names[number] for number in taken])
 
@@ -243,25 +243,25 @@ class Ledger:
                 raise LedgerError(
                     f"node {name} has {count_noun(left, 'free GPU')}, {gpus_per_worker} asked"
                 )
-            self._change(number, -workers * gpus_per_worker)
+            self._change_free(number, -workers * gpus_per_worker)
 
     def give(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
         """Give one worker's GPUs back on each named node; a node that is gone is passed over."""
         for name, workers in _by_node(nodes):
             number = self._number.get(name)
             if number is not None:
-                self._change(number, workers * gpus_per_worker)
+                self._change_free(number, workers * gpus_per_worker)
 
     def set_aside(self, node: str, gpus: int) -> None:
         """Make up to `gpus` free GPUs of a node unavailable (somebody else will need them)."""
         number = self._number[node]
-        self._change(number, -min(gpus, self.free[number]))
+        self._change_free(number, -min(gpus, self.free[number]))
 
-    def _undo(self, taken: list[int], gpus: int) -> None:
+    def _undo_take(self, taken: list[int], gpus: int) -> None:
         for number in taken:
-            self._change(number, gpus)
+            self._change_free(number, gpus)
 
-    def _change(self, number: int, gpus: int) -> None:
+    def _change_free(self, number: int, gpus: int) -> None:
         if not gpus:
             return
         free = self.free[number] + gpus

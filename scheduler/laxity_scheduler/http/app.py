@@ -39,7 +39,7 @@ def create_app(service: Service, job_service: JobService, tokens: Tokens) -> Fas
     app = FastAPI(
         title="laxity",
         description="Deadlines for deep-learning training.",
-        lifespan=_lifespan(service),
+        lifespan=_make_lifespan(service),
         telemetry={"tracing": False},
         docs_url=None,  # Swagger's scripts come from a CDN; ours is web.reference
         redoc_url=None,
@@ -61,7 +61,7 @@ def names_of_host(settings: Settings) -> list[str]:
     return [*LOOPBACK, *([public] if public else [])]
 
 
-def _lifespan(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _make_lifespan(service: Service) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         loop = Thread(target=service.run, name="laxity-loop", daemon=True)

@@ -156,14 +156,14 @@ class JobService:
             state = self.views.view_of(job_id)["state"]
             message = f"{job_id} is {state}: only a running job is released; cancel ends this one"
             raise ConflictError(message)
-        self._annotate(job_id, PIN_ANNOTATIONS)
+        self._annotate_job(job_id, PIN_ANNOTATIONS)
 
     def unpin_job(self, job_id: str) -> None:
         """Manage this job again."""
         if not self._row_to_change(job_id).pinned:
             message = f"{job_id} is not pinned: it is looked after as it is"
             raise ConflictError(message)
-        self._annotate(job_id, UNPIN_ANNOTATIONS)
+        self._annotate_job(job_id, UNPIN_ANNOTATIONS)
 
     def release_all(self) -> Released:
         """Drop label and annotations of all Jobs; laxity manages none of them any more."""
@@ -205,9 +205,9 @@ class JobService:
             name: annotations.get(name) for name in (names.DEADLINE, names.CLASS, names.WIDTHS)
         }
         first_terms = annotations.get(names.FIRST_TERMS) or orjson.dumps(first).decode()
-        self._annotate(job_id, {**changes, names.FIRST_TERMS: first_terms})
+        self._annotate_job(job_id, {**changes, names.FIRST_TERMS: first_terms})
 
-    def _annotate(self, job_id: str, annotations: Mapping[str, str | None]) -> None:
+    def _annotate_job(self, job_id: str, annotations: Mapping[str, str | None]) -> None:
         self._world.annotate(job_id, annotations)
         self._world.wake()
 

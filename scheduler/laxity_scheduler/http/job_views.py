@@ -33,7 +33,7 @@ class JobViews:
         view = self._service.view_cache.view(job_id)
         if view is None:
             return self.first_view(self._world.job(job_id))
-        return self._complete(view, time.time())
+        return self._complete_view(view, time.time())
 
     def view_with_project(self, job_id: str) -> Json:
         """The view, with the working directory of its workers and the names of their variables."""
@@ -47,7 +47,7 @@ class JobViews:
         """All views of the namespaces that `may_see` accepts, in order of submission."""
         now = time.time()
         return [
-            self._complete(view, now)
+            self._complete_view(view, now)
             for view in self._service.view_cache.all()
             if may_see(view["id"].partition("/")[0])
         ]
@@ -56,7 +56,7 @@ class JobViews:
         """The view of a Job that no cycle has seen yet."""
         now = time.time()
         report = self._service.report_of(str(manifest["metadata"]["uid"]))
-        return self._complete(self._service.view_cache.add_first(manifest, report, now), now)
+        return self._complete_view(self._service.view_cache.add_first(manifest, report, now), now)
 
     def similar_ids(self, job_id: str) -> list[str]:
         """Jobs of the same namespace with a similar name; first those whose name it begins."""
@@ -123,7 +123,7 @@ class JobViews:
             return text
         return "".join(text.splitlines(keepends=True)[-tail:]) if tail else ""
 
-    def _complete(self, view: Json, now: float) -> Json:
+    def _complete_view(self, view: Json, now: float) -> Json:
         """The view with the page of its run, or the reason why it is not tracked now."""
         telling = self._service.notifications
 

@@ -150,7 +150,7 @@ class Reason:
 
     @property
     def text(self) -> str:
-        values = {_placeholder(name): _format_fact(name, value) for name, value in self.facts}
+        values = {_placeholder_name(name): _format_fact(name, value) for name, value in self.facts}
         template = TEMPLATES[self.code]
         if self.fact("late_s") == float("inf"):
             template = ENDLESS.get(self.code, template)
@@ -229,7 +229,7 @@ def format_utc(instant: float) -> str:
     return f"at {UNKNOWN_TIME}" if at_utc is None else format_instant(at_utc, "seconds")
 
 
-def _placeholder(name: str) -> str:
+def _placeholder_name(name: str) -> str:
     return name.removesuffix("_s").removesuffix("_at")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from laxity import names
-from laxity.api.outcome import ending, instant, standing_text
+from laxity.api.outcome import ending_text, instant_text, standing_text
 from laxity.api.views import job_view
 from laxity.safe_text import markdown
 from laxity.worker.mlflow_tracking import (
@@ -213,9 +213,9 @@ def tags_of(view: Mapping[str, Any]) -> dict[str, str]:
         names.TAG_UID: view["uid"],
         names.TAG_MODEL: view["model"],
         names.TAG_CLASS: view["class"],
-        names.TAG_DEADLINE: instant(view["deadline_at"]),
+        names.TAG_DEADLINE: instant_text(view["deadline_at"]),
         names.TAG_VERDICT: view["verdict"],
-        names.TAG_REASON: ending(job_view(view)) or view["reason"],
+        names.TAG_REASON: ending_text(job_view(view)) or view["reason"],
         names.TAG_FLOW_RUN: view["followed_by"] or view["flow_run"],
         names.TAG_OUTCOME: "broken" if view["broken"] and not view["outcome"] else view["outcome"],
     }

@@ -5,7 +5,7 @@ The same two that a flow writes that follows its job (laxity.flow_notes), by pla
 
 from typing import Final
 
-from laxity.api.outcome import PROGRESS_KEY, VERDICT_KEY, artifact_of, tenth
+from laxity.api.outcome import PROGRESS_KEY, VERDICT_KEY, artifact_of, count_tenths
 from laxity.api.views import job_view
 from laxity_scheduler.notifications.prefect_api import PrefectApi
 from laxity_scheduler.service.view_fields import Json
@@ -16,7 +16,7 @@ ARTIFACT_KEYS: Final = (VERDICT_KEY, PROGRESS_KEY)
 def artifact_key(view: Json) -> str:
     """Changes when the artifacts are worth writing again: after a tenth of the epochs, or a new promise."""
     job = job_view(view)
-    return repr((job.state, job.verdict, job.deadline_at, job.promised_p90_at, tenth(job)))
+    return repr((job.state, job.verdict, job.deadline_at, job.promised_p90_at, count_tenths(job)))
 
 
 class FlowRunArtifacts:

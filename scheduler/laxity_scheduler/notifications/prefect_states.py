@@ -10,7 +10,7 @@ from laxity.api.outcome import (
     DeadlineRefused,
     TrainingCancelled,
     TrainingFailed,
-    instant,
+    instant_text,
     standing_text,
 )
 from laxity.api.views import JobView, job_view
@@ -75,7 +75,7 @@ def _figures_text(job: JobView) -> str:
         "expected start": job.expected_start_at,
     }
     figures = [
-        f"{label} {instant(since_epoch_s)}"
+        f"{label} {instant_text(since_epoch_s)}"
         for label, since_epoch_s in instants.items()
         if since_epoch_s is not None
     ]

@@ -61,7 +61,7 @@ def serve_forever(settings: Settings, tokens_file: Path | None = None) -> None:
         keys = load_tokens(settings, home, tokens_file)
         for name in (names.ENV_TOKEN, ENV_WORKER_SECRET):  # workers inherit the environment
             os.environ.pop(name, None)
-        with _listen(settings, home.last_port()) as listening:
+        with _open_socket(settings, home.last_port()) as listening:
             port = listening.getsockname()[1]
             home.keep_port(port)
             url = settings.service_url(port)
@@ -123,7 +123,7 @@ def load_tokens(settings: Settings, home: InstanceDir, file: Path | None) -> Ser
     return ServiceTokens(Tokens(read_tokens(path), secret), own)
 
 
-def _listen(settings: Settings, last_port: int) -> socket.socket:
+def _open_socket(settings: Settings, last_port: int) -> socket.socket:
     """A socket for listening; SettingsError if the port is taken.
 
     Port 0 takes the port of the last service if it is still free: its workers know that address.

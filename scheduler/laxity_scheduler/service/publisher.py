@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from laxity import names
-from laxity.api.outcome import instant
+from laxity.api.outcome import instant_text
 from laxity.safe_text import printable
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.live import LiveWorld, Report
@@ -264,7 +264,7 @@ def _log_verdicts(changes: Iterable[ViewChange]) -> None:
         if is_new and after["verdict"] != "none":
             dates = [("deadline", after["deadline_at"]), ("P90 finish", after["p90_at"])]
             dates_text = ", ".join(
-                f"{name} {instant(instant_at)}"
+                f"{name} {instant_text(instant_at)}"
                 for name, instant_at in dates
                 if instant_at is not None
             )

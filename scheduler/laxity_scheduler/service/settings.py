@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from laxity.api.client import home as default_home
+from laxity.api.client import home_folder as default_home
 from laxity.worker.mlflow_tracking import TRAINING_VIEW
 
 PORT: Final = 8642

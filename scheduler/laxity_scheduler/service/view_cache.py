@@ -304,7 +304,7 @@ class ViewCache:
         uid, name = view["uid"], view["id"]
         self._views[uid] = view
         latest = self._views.get(self._latest.get(name, ""))
-        if latest is None or _age(view) >= _age(latest):
+        if latest is None or _submission_key(view) >= _submission_key(latest):
             self._latest[name] = uid
 
     def _gave_way(self, view: Json) -> bool:
@@ -313,7 +313,7 @@ class ViewCache:
         return view["state"] == "refused" and is_over(view) and not is_latest
 
 
-def _age(view: Json) -> tuple[float, float]:
+def _submission_key(view: Json) -> tuple[float, float]:
     """Orders Jobs of one name. A job that asks again has the time of its first submission."""
     ended_at = view["finished_at"]
     return view["submitted_at"] or 0.0, math.inf if ended_at is None else ended_at

@@ -124,7 +124,7 @@ class Store:
 
     def claim_term(self, holder: str, since: float) -> int:
         """Begin a term and end all earlier ones: their holders can write no more cycles."""
-        with self._session() as session:
+        with self._open_session() as session:
             row = session.exec(select(LeaderRow).with_for_update()).one()
             row.term, row.holder, row.since = row.term + 1, holder, since
             session.commit()
@@ -133,23 +133,23 @@ class Store:
 
     def check_connection(self) -> None:
         """StoreError if the database does not answer."""
-        with self._session() as session:
+        with self._open_session() as session:
             session.connection().execute(text("select 1"))
 
     def last_cycle(self) -> int:
         """The number of the last decided cycle, 0 before the first."""
-        with self._session() as session:
+        with self._open_session() as session:
             return session.exec(select(func.max(CycleRow.cycle))).one() or 0
 
     def last_plan(self) -> bytes:
         """What was decided in the last cycle, b"" before the first."""
         query = select(CycleRow.plan).order_by(col(CycleRow.cycle).desc()).limit(1)
-        with self._session() as session:
+        with self._open_session() as session:
             return session.exec(query).one_or_none() or b""
 
     def last_audited_cycle(self) -> int:
         """The last cycle whose decisions have rows for people, 0 before the first."""
-        with self._session() as session:
+        with self._open_session() as session:
             return session.exec(select(func.max(DecisionRow.cycle))).one() or 0
 
     def write_rows(
@@ -160,7 +160,7 @@ class Store:
         new = [row for row in all_rows if isinstance(row, ServiceTable)]
         fresh = [row for row in all_rows if isinstance(row, NewRow)]
         cycles = any(isinstance(row, CycleRow) for row in new)
-        with self._session() as session:
+        with self._open_session() as session:
             set_checkpoint(session.connection(), checkpoint=cycles)
             if cycles or fresh:
                 self._check_term(session)
@@ -190,7 +190,7 @@ class Store:
 
     def iter_cycles(self, first: int, last: int | None = None) -> Iterator[CycleRow]:
         """Journalled cycles from the full snapshot at or before `first`, in order."""
-        with self._session() as session:
+        with self._open_session() as session:
             start = self._full_at_or_before(session, first)
             query = select(CycleRow).where(CycleRow.cycle >= start).order_by(col(CycleRow.cycle))
             if last is not None:
@@ -198,12 +198,12 @@ class Store:
             yield from session.exec(query.execution_options(yield_per=100))
 
     def predictor_body(self, version: str) -> bytes | None:
-        with self._session() as session:
+        with self._open_session() as session:
             row = session.get(PredictorRow, version)
             return None if row is None else row.body
 
     def predictor_versions(self) -> frozenset[str]:
-        with self._session() as session:
+        with self._open_session() as session:
             return frozenset(session.exec(select(PredictorRow.version)))
 
     def latest_decisions(
@@ -222,23 +222,23 @@ class Store:
                 col(DecisionRow.job).startswith(f"{name}/", autoescape=True) for name in namespaces
             ]
             query = query.where(_any_of(starts))
-        with self._session() as session:
+        with self._open_session() as session:
             return list(reversed(session.exec(query).all()))
 
     def verdicts_of(self, uid: str) -> list[VerdictRow]:
         """All verdicts of one job, oldest first."""
         query = select(VerdictRow).where(VerdictRow.uid == uid).order_by(col(VerdictRow.id))
-        with self._session() as session:
+        with self._open_session() as session:
             return list(session.exec(query))
 
     def load_jobs(self) -> list[JobRow]:
         """All jobs ever seen and not yet forgotten."""
-        with self._session() as session:
+        with self._open_session() as session:
             return list(session.exec(select(JobRow).order_by(col(JobRow.submitted_at))))
 
     def delete_old(self, *, cycles_before: int, ended_before: float) -> None:
         """Drop old cycles (up to a full snapshot), their decisions, and jobs that ended long ago."""
-        with self._session() as session:
+        with self._open_session() as session:
             start = self._full_at_or_before(session, cycles_before)
             session.exec(delete(CycleRow).where(col(CycleRow.cycle) < start))
             session.exec(delete(DecisionRow).where(col(DecisionRow.cycle) < start))
@@ -256,7 +256,7 @@ class Store:
         return session.exec(full).one() or session.exec(first).one() or 0
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
+    def _open_session(self) -> Iterator[Session]:
         try:
             with Session(self.engine, expire_on_commit=False) as session:
                 yield session

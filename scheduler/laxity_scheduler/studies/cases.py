@@ -21,7 +21,7 @@ class Case(Protocol):
 
 
 @lru_cache(maxsize=2)
-def whole(source: Source) -> Trace:
+def load_whole(source: Source) -> Trace:
     """A trace, read once per process."""
     return source.load()
 
@@ -33,7 +33,7 @@ class Whole:
     source: Source
 
     def load(self) -> Trace:
-        return whole(self.source)
+        return load_whole(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Window:
     seed: int
 
     def load(self) -> Trace:
-        trace = whole(self.source)
+        trace = load_whole(self.source)
         last = max(0, len(trace.jobs) - self.jobs)
         first = int(np.random.default_rng(self.seed).integers(0, last + 1))
         return replace(trace, jobs=trace.jobs[first : first + self.jobs])
@@ -60,7 +60,7 @@ class Batch:
     seed: int
 
     def load(self) -> Trace:
-        return closed_batch(whole(self.source), jobs=self.jobs, seed=self.seed)
+        return closed_batch(load_whole(self.source), jobs=self.jobs, seed=self.seed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
     app.command("study")(study)
 
 
-def _studies() -> list[str]:
+def _study_names() -> list[str]:
     from laxity_scheduler.studies.study import STUDIES
 
     return list(STUDIES)
@@ -32,7 +32,7 @@ def study(
     name: Annotated[
         str,
         typer.Argument(
-            help="A study; without one they are listed.", autocompletion=completing(_studies)
+            help="A study; without one they are listed.", autocompletion=completing(_study_names)
         ),
     ] = "",
     *,
@@ -50,17 +50,17 @@ def study(
     """Make a study's rows; those that the folder has are not computed again."""
     from laxity_scheduler.simulate.limits import whole
     from laxity_scheduler.simulate.traces import TraceError
-    from laxity_scheduler.studies.datasets import datasets
+    from laxity_scheduler.studies.datasets import open_datasets
     from laxity_scheduler.studies.study import STUDIES, run_study
 
     if name not in STUDIES:
-        _list(name)
+        _list_studies(name)
     try:
         whole("--seeds", [seeds])
         whole("--processes", [processes])
         problems = run_study(
             STUDIES[name],
-            datasets(samples=samples),
+            open_datasets(samples=samples),
             range(seeds),
             out,
             processes=processes,
@@ -80,7 +80,7 @@ def study(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _list(unknown: str) -> NoReturn:
+def _list_studies(unknown: str) -> NoReturn:
     """The studies that there are; with a name that is none of them, on stderr."""
     from laxity_scheduler.studies.study import STUDIES
 
@@ -103,7 +103,7 @@ def _print_result(done: int, trial_count: int, result: "TrialResult") -> None:
 
 def _label_filter(conditions: list[str]) -> Callable[["Trial"], bool]:
     """Whether a trial has all these labels. ValueError if one of them is none."""
-    from laxity_scheduler.studies.trial import LABELS, text
+    from laxity_scheduler.studies.trial import LABELS, cell_text
 
     values_by_label: dict[str, set[str]] = {}
     for condition in conditions:
@@ -115,5 +115,5 @@ def _label_filter(conditions: list[str]) -> Callable[["Trial"], bool]:
             raise ValueError(message)
         values_by_label.setdefault(label, set()).add(value)
     return lambda trial: all(
-        text(trial.labels.get(label)) in values for label, values in values_by_label.items()
+        cell_text(trial.labels.get(label)) in values for label, values in values_by_label.items()
     )

@@ -29,18 +29,18 @@ class TraceFile:
         return Source(folder / self.file, self.format, tables)
 
 
-def _itp(file: str, gpus: int) -> TraceFile:
+def _itp_file(file: str, gpus: int) -> TraceFile:
     return TraceFile(f"itp/{file}.csv", "itp", gpus, tables="throughputs_A100")
 
 
 TRACE_FILES: Final = {
-    "195job": _itp("195job", 128),
-    "10": _itp("cluster10", 256),
-    "01": _itp("cluster01", 512),
-    "03": _itp("cluster03", 512),
-    "05": _itp("cluster05", 512),
-    "02": _itp("cluster02", 512),
-    "04": _itp("cluster04", 1024),
+    "195job": _itp_file("195job", 128),
+    "10": _itp_file("cluster10", 256),
+    "01": _itp_file("cluster01", 512),
+    "03": _itp_file("cluster03", 512),
+    "05": _itp_file("cluster05", 512),
+    "02": _itp_file("cluster02", 512),
+    "04": _itp_file("cluster04", 1024),
     "elasticVpollux_e": TraceFile(
         "elasticflow/elasticVpollux_e.csv", "elasticflow", 64, 4, "throughputs_T4"
     ),
@@ -68,7 +68,7 @@ class Datasets:
         return [name for name in names if TRACE_FILES[name].source(self.folder).path.is_file()]
 
 
-def datasets(*, samples: bool = False) -> Datasets:
+def open_datasets(*, samples: bool = False) -> Datasets:
     """The samples, or the folder that LAXITY_TRACES names. TraceError if it names none."""
     if samples:
         return Datasets(SAMPLES, samples=True)

@@ -32,7 +32,7 @@ RESTART_S: Final = 60.0
 SLOT_S: Final = 60.0  # ElasticFlow's: jobs change their width at its end, so epochs are as long
 
 
-def table(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
+def table_trials(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     """Each trace on its own cluster."""
     trials = []
     for name in datasets.having(TABLE):
@@ -49,23 +49,23 @@ def table(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     return trials
 
 
-def ladder(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
+def ladder_trials(datasets: Datasets, _seeds: Sequence[int]) -> list[Trial]:
     """Each trace on each of its clusters, small traces first; the bounds, which take longest, last."""
     rungs = [
         (name, gpus)
         for name in datasets.having(list(RUNGS))
         for gpus in (SAMPLE_RUNGS if datasets.samples else RUNGS[name])
     ]
-    runs = [trial for name, gpus in rungs for trial in _rung(datasets, name, gpus)]
+    runs = [trial for name, gpus in rungs for trial in _rung_trials(datasets, name, gpus)]
     return runs + [
         linear_program_trial(Whole(datasets.source(name)), gpus=gpus, part="ladder", trace=name)
         for name, gpus in rungs
     ]
 
 
-def _rung(datasets: Datasets, name: str, gpus: int) -> Iterator[Trial]:
+def _rung_trials(datasets: Datasets, name: str, gpus: int) -> Iterator[Trial]:
     case = Whole(datasets.source(name))
-    for policy, admission in _policies(name, samples=datasets.samples):
+    for policy, admission in _rung_policies(name, samples=datasets.samples):
         setting = Setting(
             policy,
             gpus // 8,
@@ -78,7 +78,7 @@ def _rung(datasets: Datasets, name: str, gpus: int) -> Iterator[Trial]:
         yield simulation_trial(case, setting, part="ladder", trace=name)
 
 
-def _policies(name: str, *, samples: bool) -> Iterator[tuple[str, str | None]]:
+def _rung_policies(name: str, *, samples: bool) -> Iterator[tuple[str, str | None]]:
     yield from ((policy, admission) for policy in SHARES for admission in ADMISSIONS)
     yield "edf", None
     if name in SMALL and not samples:

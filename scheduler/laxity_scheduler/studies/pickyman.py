@@ -76,20 +76,20 @@ def _on_traces(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     jobs = 60 if datasets.samples else 500
     names = datasets.having(["195job"] if datasets.samples else list(NODES))
     return [
-        simulation_trial(case, _setting(name, policy, packing, seed), part=part, trace=name)
+        simulation_trial(case, _trace_setting(name, policy, packing, seed), part=part, trace=name)
         for name in names
         for seed in seeds
-        for part, case in _cases(datasets, name, jobs, seed)
+        for part, case in _trace_cases(datasets, name, jobs, seed)
         for policy, packing in POLICIES
     ]
 
 
-def _cases(datasets: Datasets, name: str, jobs: int, seed: int) -> Sequence[tuple[str, Case]]:
+def _trace_cases(datasets: Datasets, name: str, jobs: int, seed: int) -> Sequence[tuple[str, Case]]:
     source = datasets.source(name)
     return (("open", Window(source, jobs, seed)), ("closed", Batch(source, jobs, seed)))
 
 
-def _setting(name: str, policy: str, packing: Packing, seed: int) -> Setting:
+def _trace_setting(name: str, policy: str, packing: Packing, seed: int) -> Setting:
     return Setting(
         policy,
         NODES[name],
@@ -111,11 +111,11 @@ def _as_in_paper(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
         for part, arrivals in (("open", mix), ("closed", batch))
         for seed in seeds
         for policy, packing in DEAR
-        for setting in [_small(policy, packing, scale, seed)]
+        for setting in [_small_setting(policy, packing, scale, seed)]
     ]
 
 
-def _small(policy: str, packing: Packing, scale: int, seed: int) -> Setting:
+def _small_setting(policy: str, packing: Packing, scale: int, seed: int) -> Setting:
     return Setting(
         policy,
         *SMALL,
@@ -129,20 +129,20 @@ def _small(policy: str, packing: Packing, scale: int, seed: int) -> Setting:
     )
 
 
-def covers(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
+def cover_trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
     """Random sets of running jobs, widths 1 to 8, log-normal costs: greedy against exact."""
     instances = 50 if datasets.samples else 1_000
     return [
         Trial(
             {"part": f"{size} candidates", "policy": "greedy", "seed": seed},
-            partial(_covers, size, instances, seed),
+            partial(_compare_covers, size, instances, seed),
         )
         for size in CANDIDATES
         for seed in seeds
     ]
 
 
-def _covers(size: int, instances: int, seed: int) -> Row:
+def _compare_covers(size: int, instances: int, seed: int) -> Row:
     draw = np.random.default_rng([seed, size])
     ratios = []
     for _ in range(instances):

@@ -41,11 +41,11 @@ def trials(datasets: Datasets, seeds: Sequence[int]) -> list[Trial]:
         trial
         for seed in seeds
         for part, load in LOADS.items()
-        for trial in _cluster(part, Made(mix(load, jobs=jobs), seed), seed)
+        for trial in _cluster_trials(part, Made(mix(load, jobs=jobs), seed), seed)
     ]
 
 
-def _cluster(part: str, case: Made, seed: int) -> Iterator[Trial]:
+def _cluster_trials(part: str, case: Made, seed: int) -> Iterator[Trial]:
     nodes = nodes_of(part)
     yield linear_program_trial(
         case, gpus=nodes * GPUS_PER_NODE, part=part, trace="generated", seed=seed

@@ -10,40 +10,40 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from laxity_scheduler.simulate.report import Figures, summary
-from laxity_scheduler.studies.trial import LABELS, Cell, Row, key, text
+from laxity_scheduler.studies.trial import LABELS, Cell, Row, cell_text, row_key
 
 WORDS = ("part", "trace", "policy", "admission", "packing", "cost_model")
 
 
-def read(folder: Path, name: str) -> list[Row]:
+def read_rows(folder: Path, name: str) -> list[Row]:
     """The rows that are there; none if there is no such file."""
     path = folder / f"{name}.csv"
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as lines:
         return [
-            {column: _cell(column, value) for column, value in row.items()}
+            {column: _parse_cell(column, value) for column, value in row.items()}
             for row in csv.DictReader(lines)
         ]
 
 
-def write(folder: Path, name: str, rows: Iterable[Row]) -> None:
+def write_rows(folder: Path, name: str, rows: Iterable[Row]) -> None:
     """Both files. The same rows give the same bytes, in whatever order they came."""
     folder.mkdir(parents=True, exist_ok=True)
-    sorted_rows = sorted({key(row): row for row in rows}.values(), key=_order)
+    sorted_rows = sorted({row_key(row): row for row in rows}.values(), key=_label_order)
     columns = list(dict.fromkeys(column for row in sorted_rows for column in row))
     path = folder / f"{name}.csv"
     partial = path.with_suffix(".part")
     with partial.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([text(row.get(column)) for column in columns] for row in sorted_rows)
+        writer.writerows([cell_text(row.get(column)) for column in columns] for row in sorted_rows)
     partial.replace(path)
-    groups = ",\n".join(json.dumps(group) for group in means(read(folder, name)))
+    groups = ",\n".join(json.dumps(group) for group in mean_rows(read_rows(folder, name)))
     (folder / f"{name}.json").write_text(f"[\n{groups}\n]\n", encoding="utf-8")
 
 
-def means(rows: Sequence[Row]) -> list[Figures]:
+def mean_rows(rows: Sequence[Row]) -> list[Figures]:
     """One entry per group of rows that differ in their seed alone."""
     names = [label for label in LABELS if label != "seed"]
     groups: dict[tuple[Cell, ...], list[Row]] = {}
@@ -67,7 +67,7 @@ def _round_figures(figures: Figures, members: Sequence[Row]) -> Figures:
     }
 
 
-def _cell(column: str, value: str) -> Cell:
+def _parse_cell(column: str, value: str) -> Cell:
     if not value:
         return None
     if column in WORDS:
@@ -76,7 +76,7 @@ def _cell(column: str, value: str) -> Cell:
     return int(number) if value.lstrip("-").isdigit() else number
 
 
-def _order(row: Row) -> tuple[tuple[float, str], ...]:
+def _label_order(row: Row) -> tuple[tuple[float, str], ...]:
     """Numbers by size, then words by letters."""
     return tuple(
         (-1.0, "") if cell is None else (0.0, cell) if isinstance(cell, str) else (float(cell), "")

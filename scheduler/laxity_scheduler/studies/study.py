@@ -10,8 +10,8 @@ from laxity_scheduler.simulate.process_pool import process_pool
 from laxity_scheduler.simulate.traces import TraceError
 from laxity_scheduler.studies import deadlines, errors, pickyman, qos
 from laxity_scheduler.studies.datasets import Datasets
-from laxity_scheduler.studies.results import read, write
-from laxity_scheduler.studies.trial import LABELS, Row, Trial, key, text
+from laxity_scheduler.studies.results import read_rows, write_rows
+from laxity_scheduler.studies.trial import LABELS, Row, Trial, cell_text, row_key
 
 
 class NoSuchRowsError(ValueError):
@@ -35,11 +35,19 @@ STUDIES: Final = {
     study.name: study
     for study in (
         Study("pickyman", "waiting and makespan against FIFO, SRTF and LAS", pickyman.trials),
-        Study("division", "PickyMan's greedy choice of victims against the best", pickyman.covers),
-        Study("qos", "deadlines met on a scarce and on a sufficient cluster", qos.trials),
-        Study("elasticflow", "ElasticFlow's table, under its authors' costs", deadlines.table),
         Study(
-            "ladder", "deadlines met against promises, on ever smaller clusters", deadlines.ladder
+            "division",
+            "PickyMan's greedy choice of victims against the best",
+            pickyman.cover_trials,
+        ),
+        Study("qos", "deadlines met on a scarce and on a sufficient cluster", qos.trials),
+        Study(
+            "elasticflow", "ElasticFlow's table, under its authors' costs", deadlines.table_trials
+        ),
+        Study(
+            "ladder",
+            "deadlines met against promises, on ever smaller clusters",
+            deadlines.ladder_trials,
         ),
         Study("errors", "prediction errors of 0 to 40 % and three models of costs", errors.trials),
     )
@@ -65,26 +73,26 @@ def run_study(
         raise TraceError(message)
     trials = [trial for trial in every if selects(trial)]
     if not trials:
-        raise NoSuchRowsError(_labels(study.name, every))
-    rows = {key(row): row for row in read(folder, study.name)}
+        raise NoSuchRowsError(_labels_text(study.name, every))
+    rows = {row_key(row): row for row in read_rows(folder, study.name)}
     lacking = [trial for trial in trials if trial.key not in rows]
     problems = []
-    write(folder, study.name, rows.values())
+    write_rows(folder, study.name, rows.values())
     for done, result in enumerate(compute_trials(lacking, processes), start=1):
         trial, row, problem = result
         if row is None:
             problems.append(f"{', '.join(part for part in trial.key if part)}: {problem}")
         else:
             rows[trial.key] = row
-            write(folder, study.name, rows.values())
+            write_rows(folder, study.name, rows.values())
         on_result(done, len(lacking), result)
     return problems
 
 
-def _labels(study: str, trials: Sequence[Trial]) -> str:
+def _labels_text(study: str, trials: Sequence[Trial]) -> str:
     """Which labels can be asked for."""
     values_by_label = {
-        name: sorted({text(trial.labels.get(name)) for trial in trials}) for name in LABELS
+        name: sorted({cell_text(trial.labels.get(name)) for trial in trials}) for name in LABELS
     }
     several = [
         f"{name}={'|'.join(values)}" for name, values in values_by_label.items() if len(values) > 1

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from laxity_scheduler.simulate.report import interval
-from laxity_scheduler.studies.datasets import datasets
-from laxity_scheduler.studies.results import read
+from laxity_scheduler.studies.datasets import open_datasets
+from laxity_scheduler.studies.results import read_rows
 from laxity_scheduler.studies.study import STUDIES, run_study
 from laxity_scheduler.studies.trial import Cell, Row
 
@@ -24,7 +24,7 @@ def rows(name: str, kept: Path) -> list[Row]:
     """The rows of a study. RuntimeError if there are none, or if a trial of the samples failed."""
     if os.environ.get(STUDY) == "samples":
         return _compute_samples(name)
-    kept_rows = read(kept, name)
+    kept_rows = read_rows(kept, name)
     if not kept_rows:
         message = f"no rows of {name} in {kept}: laxity study {name} --out {kept}"
         raise RuntimeError(message)
@@ -34,11 +34,11 @@ def rows(name: str, kept: Path) -> list[Row]:
 def _compute_samples(name: str) -> list[Row]:
     with TemporaryDirectory() as folder:
         problems = run_study(
-            STUDIES[name], datasets(samples=True), range(SEEDS_OF_SAMPLES), Path(folder)
+            STUDIES[name], open_datasets(samples=True), range(SEEDS_OF_SAMPLES), Path(folder)
         )
         if problems:
             raise RuntimeError("; ".join(problems))
-        return read(Path(folder), name)
+        return read_rows(Path(folder), name)
 
 
 def having(found: Sequence[Row], **labels: Cell) -> list[Row]:

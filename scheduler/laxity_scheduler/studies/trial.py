@@ -57,18 +57,18 @@ class Trial:
 
     @property
     def key(self) -> tuple[str, ...]:
-        return key(self.labels)
+        return row_key(self.labels)
 
     def row(self) -> Row:
         return {**self.labels, **self.compute()}
 
 
-def key(row: Mapping[str, Cell]) -> tuple[str, ...]:
+def row_key(row: Mapping[str, Cell]) -> tuple[str, ...]:
     """What names a row: its labels, as they are written."""
-    return tuple(text(row.get(name)) for name in LABELS)
+    return tuple(cell_text(row.get(name)) for name in LABELS)
 
 
-def text(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     """A cell as a file has it."""
     if cell is None:
         return ""
@@ -108,7 +108,7 @@ def labels_of(setting: Setting, *, part: str, trace: str) -> Row:
 
 def _simulation_row(case: Case, setting: Setting) -> Row:
     figures = report(simulate(case.load(), setting))
-    return {name: _cell(figures, name) for name in FIGURES}
+    return {name: _figure_cell(figures, name) for name in FIGURES}
 
 
 def _linear_program_row(case: Case, gpus: int) -> Row:
@@ -116,6 +116,6 @@ def _linear_program_row(case: Case, gpus: int) -> Row:
     return {"jobs": len(trace.jobs), "deadline_met_ratio": deadline_bound(trace, gpus=gpus)}
 
 
-def _cell(figures: Figures, name: str) -> Cell:
+def _figure_cell(figures: Figures, name: str) -> Cell:
     value = figures[name]
     return value if isinstance(value, str | int | float) else None

@@ -8,14 +8,14 @@ from examples.demo.models import (
     Classifier,
     Denoiser,
     Floats,
-    digits,
-    lesson,
+    load_digits,
+    make_lesson,
     shift_images,
 )
 
 
 def some(rows: int = 600) -> Floats:
-    return digits()[:rows]
+    return load_digits()[:rows]
 
 
 def test_the_data_are_read_without_importing_scikit_learn() -> None:
@@ -29,8 +29,8 @@ def test_the_data_are_read_without_importing_scikit_learn() -> None:
 
 
 def test_no_image_is_trained_on_and_tested_on() -> None:
-    rows = digits()
-    images, unseen = lesson(rows)
+    rows = load_digits()
+    images, unseen = make_lesson(rows)
 
     assert images.shape == (9 * (len(rows) - len(unseen)), PIXELS + 1)
     assert not {row.tobytes() for row in unseen} & {row.tobytes() for row in images}

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from examples.demo.display import Screen, news, summary
+from examples.demo.display import Screen, job_news, jobs_summary
 from laxity.api.client import JobView
 
 
@@ -11,7 +11,7 @@ def job(**changes: object) -> JobView:
 
 
 def told(before: JobView | None, after: JobView) -> list[str]:
-    return [words for words, _ in news(before, after)]
+    return [words for words, _ in job_news(before, after)]
 
 
 def test_a_verdict_is_told_with_its_code_and_reason() -> None:
@@ -69,4 +69,4 @@ def test_a_terminal_gets_a_table_that_is_drawn_over() -> None:
 def test_a_summary_names_what_runs_and_what_waits() -> None:
     jobs = [job(workers=2, state="running", epochs_done=3), JobView("default/other")]
 
-    assert summary(jobs) == "train 3/10 on 2   other waits"
+    assert jobs_summary(jobs) == "train 3/10 on 2   other waits"

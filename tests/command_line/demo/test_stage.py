@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from examples.demo.processes import DemoProcesses
-from examples.demo.servers import Stage, free_ports, fresh, surroundings
+from examples.demo.servers import Stage, demo_environment, empty_folder, free_ports
 from laxity import names
 from laxity.api.client import Client
 from laxity.cli.exit_codes import USAGE, CommandError
@@ -17,7 +17,7 @@ def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
 
     with pytest.raises(CommandError, match="is not empty") as caught:
-        fresh(tmp_path)
+        empty_folder(tmp_path)
 
     assert caught.value.code == USAGE
     assert (tmp_path / "thesis.tex").exists()
@@ -25,10 +25,10 @@ def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
 
 def test_what_an_earlier_demo_made_is_wiped(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    fresh(folder)
+    empty_folder(folder)
     (folder / "report.json").write_text("{}")
 
-    fresh(folder)
+    empty_folder(folder)
 
     assert not (folder / "report.json").exists()
 
@@ -40,7 +40,7 @@ def test_a_users_own_servers_are_none_of_the_demos_business(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example")
     monkeypatch.setenv("LAXITY_TOKEN", "secret")
 
-    found = surroundings(tmp_path, service_url="http://a", prefect_url="http://b/api")
+    found = demo_environment(tmp_path, service_url="http://a", prefect_url="http://b/api")
 
     assert found["PREFECT_API_URL"] == "http://b/api"
     assert found["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path}/mlflow.db"

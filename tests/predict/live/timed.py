@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from laxity import Training
-from laxity.worker.entrypoint import arguments, load_function
+from laxity.worker.entrypoint import call_arguments, load_function
 
 
 def timed(training: Training, entry: str, given: str = "{}") -> Any:
@@ -24,4 +24,4 @@ def timed(training: Training, entry: str, given: str = "{}") -> Any:
 
     training.epochs = epochs  # type: ignore[method-assign]
     function = load_function(entry)
-    return function(**arguments(function, training, given))
+    return function(**call_arguments(function, training, given))

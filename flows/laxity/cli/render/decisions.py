@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.cli.render.job_panel import verdict_line
-from laxity.cli.render.job_table import short
-from laxity.human_time import as_of, clock, format_seconds, instant
+from laxity.cli.render.job_table import short_id
+from laxity.human_time import as_of, format_seconds, instant_text, wall_time
 
 
 def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
@@ -30,7 +30,7 @@ def chain_lines(answer: Mapping[str, Any], *, now: float) -> Group:
     if answer.get("held_by"):
         parts.append(Text("waits for what is held by " + ", ".join(answer["held_by"])))
     if answer.get("expected_start_at"):
-        parts.append(Text(f"expected to start {instant(answer['expected_start_at'], now)}"))
+        parts.append(Text(f"expected to start {instant_text(answer['expected_start_at'], now)}"))
     return Group(*parts)
 
 
@@ -46,9 +46,9 @@ def decision_table(
         table.add_column(name, no_wrap=True)
     table.add_column("REASON", overflow="fold")
     for row in rows:
-        cells = [clock(row.get("first_at", row.get("at")), now), str(row.get("cycle", ""))]
+        cells = [wall_time(row.get("first_at", row.get("at")), now), str(row.get("cycle", ""))]
         if not of_one_job:
-            cells.append(short(str(row.get("job", ""))))
+            cells.append(short_id(str(row.get("job", ""))))
         cells += [_decision_text(row.get("decision")), str(row.get("reason_code", ""))]
         table.add_row(
             *map(Text, [*cells, as_of(now, str(row.get("reason", ""))) + _repeat_text(row)])

@@ -11,10 +11,10 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from laxity.api.outcome import ending
+from laxity.api.outcome import ending_text
 from laxity.api.views import ENDED, JobView, OfferView, offer_view
-from laxity.cli.render.job_table import VERDICT_STYLES, console, fact_table, short, width
-from laxity.human_time import as_of, count_noun, format_seconds, instant, on_widths
+from laxity.cli.render.job_table import VERDICT_STYLES, console, fact_table, short_id, width_text
+from laxity.human_time import as_of, count_noun, format_seconds, instant_text, on_widths
 from laxity.safe_text import printable
 
 SEEN_S: Final = 0.5
@@ -37,7 +37,7 @@ def job_panel(job: JobView, *, now: float) -> Panel:
     parts: list[RenderableType] = [_headline_text(job, now)]
     parts.append(fact_table(_job_facts(job, now)))
     if job.offers and job.state == "refused" and not job.ended:
-        parts.append(offers_text(job.offers, now=now, job=short(job.id)))
+        parts.append(offers_text(job.offers, now=now, job=short_id(job.id)))
     return Panel(Group(*parts), title=job.id, title_align="left", expand=False)
 
 
@@ -47,7 +47,7 @@ def _headline_text(job: JobView, now: float) -> Text:
         return verdict_line(job.verdict, job.reason_code, as_of(now, job.reason))
     is_bad = job.state == "failed" or job.kept is False
     style = "bold red" if is_bad else "bold green" if job.kept else "bold"
-    return Text(ending(job), style=style)
+    return Text(ending_text(job), style=style)
 
 
 def verdict_line(verdict: str, code: str, reason: str) -> Text:
@@ -84,9 +84,9 @@ def offers_text(offers: tuple[OfferView, ...], *, now: float, job: str) -> Text:
 def offer_words(offer: OfferView, now: float) -> str:
     """An offer in a sentence; its one difference to what was asked comes first."""
     widths = on_widths(offer.widths)
-    expected = f"P90 finish {instant(offer.p90_at, now)}" if offer.p90_at else ""
+    expected = f"P90 finish {instant_text(offer.p90_at, now)}" if offer.p90_at else ""
     texts = {
-        "deadline": f"a deadline of {instant(offer.deadline_at, now)} on {widths}",
+        "deadline": f"a deadline of {instant_text(offer.deadline_at, now)} on {widths}",
         "widths": f"{widths} and the deadline as asked",
         "borrow": f"{count_noun(offer.gpus_borrowed, 'borrowed GPU')} and the deadline as asked",
         "probe": "a probe of two epochs as best effort, then a verdict",
@@ -105,7 +105,7 @@ def whatif_lines(answer: Mapping[str, Any], *, now: float) -> Group:
         )
     ]
     facts = [("P50 finish", answer.get("p50_at")), ("P90 finish", answer.get("p90_at"))]
-    parts.append(fact_table([(name, instant(when, now)) for name, when in facts if when]))
+    parts.append(fact_table([(name, instant_text(when, now)) for name, when in facts if when]))
     offers = tuple(offer_view(offer) for offer in answer.get("offers") or ())
     if offers:
         parts.append(offers_text(offers, now=now, job=""))
@@ -125,8 +125,8 @@ def _is_visible(effect: Mapping[str, Any]) -> bool:
 def _effect_text(effect: Mapping[str, Any], now: float) -> Text:
     before, after = effect.get("p90_before"), effect.get("p90_after")
     by = "" if before is None or after is None else f" ({_difference_text(after - before)})"
-    job = short(str(effect.get("job")))
-    return Text(f"  {job}: P90 {instant(before, now)} -> {instant(after, now)}{by}")
+    job = short_id(str(effect.get("job")))
+    return Text(f"  {job}: P90 {instant_text(before, now)} -> {instant_text(after, now)}{by}")
 
 
 def _difference_text(seconds: float) -> str:
@@ -139,34 +139,34 @@ def describe_refused_deadline(job: JobView, now: float) -> str:
     if not isinstance(refused, Mapping) or job.ended:
         return ""
     asked_at, reason = refused.get("deadline_at"), printable(str(refused.get("reason") or ""))
-    deadline = instant(asked_at, now) if isinstance(asked_at, int | float) else "another one"
+    deadline = instant_text(asked_at, now) if isinstance(asked_at, int | float) else "another one"
     return f"{deadline}, asked again when there is room: {as_of(now, reason)}"
 
 
 def _job_facts(job: JobView, now: float) -> list[tuple[str, str]]:
     """What is known, line by line; what is not known takes no line."""
     history = ", ".join(
-        f"{workers} at {instant(since, now)}" for since, workers in job.width_history
+        f"{workers} at {instant_text(since, now)}" for since, workers in job.width_history
     )
     lines = [
         ("state", _state_text(job)),
         ("class", job.service_class),
         ("model", job.model),
-        ("submitted", instant(job.submitted_at, now)),
-        ("deadline", instant(job.deadline_at, now)),
+        ("submitted", instant_text(job.submitted_at, now)),
+        ("deadline", instant_text(job.deadline_at, now)),
         ("refused deadline", describe_refused_deadline(job, now)),
-        ("promised P90", instant(job.promised_p90_at, now)),
-        ("P50 finish", "" if job.ended else instant(job.p50_at, now)),
-        ("P90 finish", "" if job.ended else instant(job.p90_at, now)),
+        ("promised P90", instant_text(job.promised_p90_at, now)),
+        ("P50 finish", "" if job.ended else instant_text(job.p50_at, now)),
+        ("P90 finish", "" if job.ended else instant_text(job.p90_at, now)),
         ("laxity", "" if job.ended or job.laxity_s is None else format_seconds(job.laxity_s)),
         ("epochs", f"{job.epochs_done} of {job.epochs}"),
-        ("workers", f"{width(job)}; may have {on_widths(job.widths)}"),
+        ("workers", f"{width_text(job)}; may have {on_widths(job.widths)}"),
         ("workers so far", history),
         ("preemptions", str(job.preemptions) if job.preemptions else ""),
         ("attempt", str(job.attempt) if job.attempt > 1 else ""),
         ("waits for", ", ".join(job.held_by)),
-        ("expected start", "" if job.workers else instant(job.expected_start_at, now)),
-        ("finished", instant(job.finished_at, now)),
+        ("expected start", "" if job.workers else instant_text(job.expected_start_at, now)),
+        ("finished", instant_text(job.finished_at, now)),
         ("result", "" if job.result is None else json.dumps(job.result)),
         ("error", job.error),
         ("MLflow run", job.run_url or job.run_id),

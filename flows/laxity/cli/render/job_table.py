@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.views import JobView
-from laxity.human_time import NONE, as_of, clock, format_seconds, relative
+from laxity.human_time import NONE, as_of, format_seconds, relative_text, wall_time
 from laxity.safe_text import printable
 
 PIPE_COLUMNS: Final = 200
@@ -110,26 +110,26 @@ def job_table(jobs: Iterable[JobView], *, now: float) -> JobTable:
 def job_cells(job: JobView, now: float) -> list[Text]:
     """A job's row, in the order of `job_table`'s columns."""
     return [
-        Text(short(job.id), style="bold"),
+        Text(short_id(job.id), style="bold"),
         Text(job.service_class),
-        Text(state(job), style=STATE_STYLES.get(job.state, "")),
+        Text(state_text(job), style=STATE_STYLES.get(job.state, "")),
         Text(job.verdict, style=VERDICT_STYLES.get(job.verdict, "dim")),
-        Text(clock(job.deadline_at, now)),
+        Text(wall_time(job.deadline_at, now)),
         Text(format_expected_end(job, job.p50_at, now)),
         Text(format_expected_end(job, job.p90_at, now)),
         _slack_text(job),
-        Text(width(job)),
+        Text(width_text(job)),
         Text(f"{job.epochs_done}/{job.epochs}" if job.epochs else str(job.epochs_done)),
         Text(_reason_text(job, now), no_wrap=True, overflow="ellipsis"),
     ]
 
 
-def state(job: JobView) -> str:
+def state_text(job: JobView) -> str:
     """What it does, and whether laxity leaves it alone."""
     return f"{job.state}, pinned" if job.pinned and not job.ended else job.state
 
 
-def outcome(job: JobView) -> str:
+def outcome_text(job: JobView) -> str:
     """How an ended job stands to its deadline, in words; nothing while it is not finished."""
     if job.finished_at is None or job.deadline_at is None or job.state != "finished":
         return ""
@@ -137,14 +137,14 @@ def outcome(job: JobView) -> str:
     return f"kept, {apart} early" if job.kept else f"missed by {apart}"
 
 
-def width(job: JobView) -> str:
+def width_text(job: JobView) -> str:
     """Workers now, and the width it is about to have if they differ: "2", "1->2"."""
     if job.state != "running" or not job.formed or job.formed == job.workers:
         return str(job.workers) if job.workers else NONE
     return f"{job.formed}->{job.workers}"
 
 
-def short(job_id: str) -> str:
+def short_id(job_id: str) -> str:
     """The id without the namespace `default`."""
     return job_id.removeprefix("default/")
 
@@ -161,8 +161,8 @@ def fact_table(facts: Sequence[tuple[str, str]]) -> Table:
 
 def format_expected_end(job: JobView, at: float | None, now: float) -> str:
     if job.finished_at is not None:
-        return clock(job.finished_at, now)
-    return relative(at, now)
+        return wall_time(job.finished_at, now)
+    return relative_text(at, now)
 
 
 def _reason_text(job: JobView, now: float) -> str:
@@ -173,7 +173,7 @@ def _reason_text(job: JobView, now: float) -> str:
     """
     runs_well = job.state == "running" and job.reason_code in RUNS_WELL
     is_old = runs_well or job.state == "finished"
-    return outcome(job) or job.error or ("" if is_old else as_of(now, job.reason))
+    return outcome_text(job) or job.error or ("" if is_old else as_of(now, job.reason))
 
 
 def _slack_text(job: JobView) -> Text:

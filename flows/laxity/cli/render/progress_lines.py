@@ -8,7 +8,14 @@ import time
 from collections.abc import Callable
 
 from laxity.api.job_follower import ASKED_AGAIN
-from laxity.api.outcome import BROKEN, ENDANGERED, progress_text, standing, standing_text, tenth
+from laxity.api.outcome import (
+    BROKEN,
+    ENDANGERED,
+    count_tenths,
+    deadline_status,
+    progress_text,
+    standing_text,
+)
 from laxity.api.views import TERMINAL_STATES, JobView
 from laxity.human_time import as_of
 
@@ -27,8 +34,8 @@ class ProgressLines:
         if self._is_away:
             self._write_line("the service answers again")
         self._is_away = False
-        stands = (standing(job), job.deadline_at)
-        state = (*stands, job.state, job.workers, tenth(job))
+        stands = (deadline_status(job), job.deadline_at)
+        state = (*stands, job.state, job.workers, count_tenths(job))
         if state != self._told and job.state not in TERMINAL_STATES:  # the end is shown in full
             reason = f": {job.reason}" if job.reason != self._reason else ""
             self._reason = job.reason

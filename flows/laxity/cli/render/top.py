@@ -23,7 +23,7 @@ FATES: Final = {
 _RANK = {"running": 0, "stopping": 0, "queued": 1, "suspended": 1, "refused": 2}
 
 
-def overview(client: Client, namespace: str | None) -> Group:
+def render_overview(client: Client, namespace: str | None) -> Group:
     """What there is to see, or why it cannot be seen."""
     try:
         return render_cluster(client, namespace)
@@ -34,10 +34,10 @@ def overview(client: Client, namespace: str | None) -> Group:
 def render_cluster(client: Client, namespace: str | None) -> Group:
     """One line of the cluster, then its jobs: running first, ended last. May raise ServiceError."""
     answer, jobs = client.cluster(), client.jobs(namespace)
-    return Group(cluster_line(answer), job_table(sorted(jobs, key=rank), now=time.time()))
+    return Group(cluster_line(answer), job_table(sorted(jobs, key=job_rank), now=time.time()))
 
 
-def rank(job: JobView) -> tuple[int, float, float]:
+def job_rank(job: JobView) -> tuple[int, float, float]:
     """Running before waiting before refused before ended; then by deadline and submission."""
     deadline_at = job.deadline_at if job.deadline_at is not None else float("inf")
     return _RANK.get(job.state, 3), deadline_at, job.submitted_at or 0.0

@@ -25,7 +25,7 @@ class Leaf:
     put: Callable[[Any], None]
 
 
-def leaves(thing: Any) -> list[Leaf]:
+def list_leaves(thing: Any) -> list[Leaf]:
     """All floating-point numbers of a thing, in an order that is the same on all workers.
 
     Arrays and tensors themselves; the items of dicts, lists and tuples; a module's `state_dict`;

@@ -47,7 +47,7 @@ class GroupServer:
         self._members: dict[int, socket.socket] = {}
         self._waiting: dict[int, socket.socket] = {}
         self._came = threading.Condition()
-        self._door = rendezvous.listener(host)
+        self._door = rendezvous.open_listener(host)
         self._place = rendezvous.next_one(
             folder, uid=uid, host=host, port=self._door.getsockname()[1]
         )
@@ -85,7 +85,7 @@ class GroupServer:
             self._send_header(index, {**message, "load": load or index in fresh})
         for peer in leaving:
             with suppress(OSError):
-                messages.send(peer, {"do": "wait"})
+                messages.send_message(peer, {"do": "wait"})
 
     def gather_boundary(self) -> int:
         """Wait for all at the epoch's end; the bytes that the others have read."""
@@ -135,7 +135,7 @@ class GroupServer:
             self._members, self._waiting = {}, {}
         for peer in peers:
             with suppress(OSError):
-                messages.send(peer, {"do": "end"})
+                messages.send_message(peer, {"do": "end"})
             messages.hang_up(peer)
         messages.hang_up(self._door)
 
@@ -153,10 +153,10 @@ class GroupServer:
         got: list[tuple[int, Header, Arrays]] = []
         for index in sorted(self._members):
             try:
-                header, arrays = messages.receive(self._members[index])
+                header, arrays = messages.receive_message(self._members[index])
                 while self.void and header["op"] == "average" != op:  # it has not heard yet
-                    messages.send(self._members[index], {"do": "void"})
-                    header, arrays = messages.receive(self._members[index])
+                    messages.send_message(self._members[index], {"do": "void"})
+                    header, arrays = messages.receive_message(self._members[index])
             except OSError:
                 self._lose_member(index)
                 continue
@@ -173,7 +173,7 @@ class GroupServer:
         if peer is None:
             return
         try:
-            messages.send(peer, words, arrays)
+            messages.send_message(peer, words, arrays)
         except OSError:
             self._lose_member(index)
 
@@ -196,7 +196,7 @@ class GroupServer:
         """Let in who knows the token; an index that comes again replaces its old connection."""
         try:
             peer.settimeout(HELLO_S)
-            messages.lively(peer)
+            messages.enable_keepalive(peer)
             hello = messages.receive_header(peer, most_bytes=HELLO_BYTES)
             index = int(hello["index"])
             if index < 1 or not hmac.compare_digest(str(hello["token"]), self._place.token):
@@ -244,12 +244,12 @@ class GroupClient:
 
     def boundary(self, *, bytes_read: int) -> Header:
         """Say that the epoch is done; what the leader says to do. OSError when it is gone."""
-        messages.send(self._leader_socket(), {"op": "boundary", "bytes": bytes_read})
+        messages.send_message(self._leader_socket(), {"op": "boundary", "bytes": bytes_read})
         return self.wait()
 
     def wait(self) -> Header:
         """What the leader says next. OSError when it is gone."""
-        header, _ = messages.receive(self._leader_socket())
+        header, _ = messages.receive_message(self._leader_socket())
         self.void = False
         if header["do"] == "end":
             self._hang_up()
@@ -261,8 +261,8 @@ class GroupClient:
             return None
         try:
             message = {"op": "average", "weight": weight, "names": list(names)}
-            messages.send(self._leader_socket(), message, arrays)
-            header, means = messages.receive(self._leader_socket())
+            messages.send_message(self._leader_socket(), message, arrays)
+            header, means = messages.receive_message(self._leader_socket())
         except OSError:
             self._hang_up()
             header, means = {"do": "void"}, []
@@ -276,8 +276,8 @@ class GroupClient:
     def _connect_leader(self, place: Rendezvous) -> socket.socket:
         leader = socket.create_connection((place.host, place.port), timeout=HELLO_S)
         leader.settimeout(None)
-        messages.lively(leader)
-        messages.send(leader, {"index": self._index, "token": place.token})
+        messages.enable_keepalive(leader)
+        messages.send_message(leader, {"index": self._index, "token": place.token})
         return leader
 
     def _leader_socket(self) -> socket.socket:

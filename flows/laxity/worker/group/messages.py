@@ -20,7 +20,7 @@ HEADER_BYTES: Final = 16 << 20
 _LENGTH: Final = struct.Struct("!I")
 
 
-def send(peer: socket.socket, header: Header, arrays: "Arrays" = ()) -> None:
+def send_message(peer: socket.socket, header: Header, arrays: "Arrays" = ()) -> None:
     """Write one message. Arrays go as they lie in memory, in C order."""
     described = [(array.dtype.str, array.shape) for array in arrays]
     text = json.dumps({**header, "arrays": described}).encode()
@@ -29,7 +29,7 @@ def send(peer: socket.socket, header: Header, arrays: "Arrays" = ()) -> None:
         peer.sendall(array.tobytes() if not array.flags.c_contiguous else _bytes_of(array))
 
 
-def receive(peer: socket.socket) -> "tuple[Header, list[NDArray[Any]]]":
+def receive_message(peer: socket.socket) -> "tuple[Header, list[NDArray[Any]]]":
     """Read one message. A closed connection is a ConnectionError."""
     header = receive_header(peer)
     return header, [_read_array(peer, kind, shape) for kind, shape in header.pop("arrays", [])]
@@ -49,7 +49,7 @@ def receive_header(peer: socket.socket, *, most_bytes: int = HEADER_BYTES) -> He
     return header
 
 
-def lively(peer: socket.socket) -> None:
+def enable_keepalive(peer: socket.socket) -> None:
     """Notice within half a minute when the machine at the other end is gone without a word."""
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -41,7 +41,7 @@ class Rendezvous:
         aside.replace(folder / PLACE)
 
 
-def listener(host: str) -> socket.socket:
+def open_listener(host: str) -> socket.socket:
     """A listening socket on this host; without one, for processes of this machine only."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host or "127.0.0.1", 0), family=family, backlog=512)

@@ -61,13 +61,13 @@ begin = threading.Thread(target=sink.deliver, args=[message], name="part", daemo
 """
 TRACKING = """
 import os
-from laxity.worker.mlflow_tracking import Point, Tracker
+from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
 
 os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
 tracker = Tracker("sqlite://", tags={})
 
 def begin():
-    tracker.add([Point(1, 1.0, {"loss": 1.0})])
+    tracker.add([EpochMetrics(1, 1.0, {"loss": 1.0})])
     threading.Thread(target=tracker.flush, kwargs={"at_most_s": 60.0}, daemon=True).start()
 """
 ANSWERING = """

@@ -20,7 +20,7 @@ def some(rows: int = 600) -> Floats:
 
 def test_the_data_are_read_without_importing_scikit_learn() -> None:
     code = (
-        "import sys; from examples.demo.models import digits; rows = digits(); "
+        "import sys; from examples.demo.models import load_digits; rows = load_digits(); "
         "assert 'sklearn' not in sys.modules; print(rows.shape, rows[:, :64].max())"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
 from laxity_profiler.model.model_fit import ModelFit, Setting, SettingFit, StepFit
-from laxity_profiler.overhead.costs import CLUSTER, ModelCosts, OverheadCosts
+from laxity_profiler.overhead.costs import CLUSTER, ModelCosts, Costs
 from laxity_profiler.overhead.part import PartFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.contract.predictor_exam import EXAM, Bench, Question, named
@@ -36,7 +36,7 @@ def rich() -> HistoryPredictor:
             *learned,
             ModelFit("rnn", settings, step=StepFit(0.01, 0.001, 0.002, 0.05, 1, 8)),
         ),
-        OverheadCosts(
+        Costs(
             (
                 ModelCosts("cnn", (PartFit("resume", 12.0, 0.2, 9),)),
                 ModelCosts(
@@ -88,9 +88,9 @@ def test_the_version_changes_with_every_parameter() -> None:
         ),
     ]
     predictors = [HistoryPredictor((one,)) for one in (model, *changed)]
-    predictors.append(HistoryPredictor((model,), OverheadCosts((), CLUSTER)))
+    predictors.append(HistoryPredictor((model,), Costs((), CLUSTER)))
     steeper = dataclasses.replace(CLUSTER[0], per_worker=0.1)
-    predictors.append(HistoryPredictor((model,), OverheadCosts((), (steeper, *CLUSTER[1:]))))
+    predictors.append(HistoryPredictor((model,), Costs((), (steeper, *CLUSTER[1:]))))
 
     assert len({one.version for one in predictors}) == len(predictors)
 

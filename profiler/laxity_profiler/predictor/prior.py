@@ -29,7 +29,7 @@ from laxity_profiler.model.model_fit import (
     nearest_setting,
 )
 from laxity_profiler.model.node_count import fewest_nodes
-from laxity_profiler.overhead.costs import OverheadCosts
+from laxity_profiler.overhead.costs import Costs
 
 USER_ERROR: Final = 0.3  # relative, of a user's estimate
 Levels = dict[tuple[int, int, int | None], tuple[float, float, int]]
@@ -67,7 +67,7 @@ class PriorCache:
     def __init__(
         self,
         models: Sequence[ModelFit],
-        costs: OverheadCosts | None = None,
+        costs: Costs | None = None,
         gpus_per_node: int | None = None,
     ) -> None:
         self._costs = costs

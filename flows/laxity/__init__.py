@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from laxity.api.client import Client
-    from laxity.api.outcome import DeadlineRefused, TrainingCancelled, TrainingFailed
+    from laxity.api.status_text import DeadlineRefused, TrainingCancelled, TrainingFailed
     from laxity.flow.decorator import deadline_flow
     from laxity.job.qos import QoS, QoSError
     from laxity.job.spec import TrainingSpec
@@ -28,12 +28,12 @@ __all__ = [
 
 _HOMES: Final = {
     "Client": "laxity.api.client",
-    "DeadlineRefused": "laxity.api.outcome",
+    "DeadlineRefused": "laxity.api.status_text",
     "QoS": "laxity.job.qos",
     "QoSError": "laxity.job.qos",
     "Training": "laxity.worker.training",
-    "TrainingCancelled": "laxity.api.outcome",
-    "TrainingFailed": "laxity.api.outcome",
+    "TrainingCancelled": "laxity.api.status_text",
+    "TrainingFailed": "laxity.api.status_text",
     "TrainingSpec": "laxity.job.spec",
     "deadline_flow": "laxity.flow.decorator",
 }

@@ -10,7 +10,7 @@ import pytest
 
 from laxity_k8s.http.patch_connections import PatchConnections, Reply
 from laxity_k8s.http.session import EARLY, Wire
-from laxity_k8s.world import LiveCluster
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_scheduler.model.decision import Admit, Promised, Wait
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise

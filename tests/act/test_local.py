@@ -11,7 +11,7 @@ from laxity import names
 from laxity_k8s import json_tree, steady_clock
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 from laxity_k8s.local.cluster import LocalCluster, open_world, stop_workers
-from laxity_k8s.local.processes import pids_of
+from laxity_k8s.local.worker_processes import pids_of
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition
 from laxity_scheduler.live import Report
@@ -341,7 +341,7 @@ def test_a_clock_that_is_set_far_ahead_removes_no_finished_job(
 def test_logs_are_bounded_and_the_latest_is_kept(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("laxity_k8s.local.processes.LOG_BYTES", 1000)
+    monkeypatch.setattr("laxity_k8s.local.worker_processes.LOG_BYTES", 1000)
     chatty = "for n in range(400): print(f'{n:05}', flush=True)"
     job_id = machine.run("chatty", chatty)
     with Eyes(machine.api) as eyes:

@@ -14,8 +14,8 @@ from laxity.api.client import (
     service_address,
     with_idempotency_key,
 )
+from laxity.api.job_view import job_view
 from laxity.api.transport import Request, Transport
-from laxity.api.views import job_view
 from tests.support.http_service import Service, job, service
 
 

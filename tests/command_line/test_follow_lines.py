@@ -5,7 +5,7 @@ import pytest
 
 from laxity.api.client import Client
 from laxity.api.job_follower import JobFollower
-from laxity.api.views import job_view
+from laxity.api.job_view import job_view
 from laxity.cli.render.progress_lines import ProgressLines
 from laxity.human_time import instant_text
 from tests.support.http_service import Service, job, service

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from laxity.api.outcome import TrainingFailed, verdict_markdown
-from laxity.api.views import job_view
+from laxity.api.job_view import job_view
+from laxity.api.status_text import TrainingFailed, verdict_markdown
 from laxity.safe_text import markdown, printable
 from tests.support.command_line import laxity
 from tests.support.http_service import Service, job

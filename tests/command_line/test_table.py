@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from laxity.api.client import JobView
-from laxity.api.outcome import verdict_markdown
+from laxity.api.status_text import verdict_markdown
 from laxity.cli.render.job_panel import job_panel
 from laxity.cli.render.job_table import job_table
 

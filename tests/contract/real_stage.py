@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from laxity_k8s.act.limits import Limits
+from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.http.cluster import KubernetesApi
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.model.cluster import ClusterState
 from tests.contract.live_world_exam import manifest

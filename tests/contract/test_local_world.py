@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from laxity_k8s.cluster_api import ApiError, Json
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.cluster import LocalCluster, open_world, stop_workers
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import LiveWorld, Report
 from laxity_scheduler.model.cluster import ClusterState
 from tests.contract.live_world_exam import LIVE_EXAM, manifest

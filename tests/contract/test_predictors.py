@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from laxity_profiler.model.curve import ONE_WIDTH, Curve, Level
 from laxity_profiler.model.model_fit import ModelFit, Setting, SettingFit, StepFit
-from laxity_profiler.overhead.costs import CLUSTER, ModelCosts, Costs
+from laxity_profiler.overhead.costs import CLUSTER, Costs, ModelCosts
 from laxity_profiler.overhead.part import PartFit
 from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from tests.contract.predictor_exam import EXAM, Bench, Question, named

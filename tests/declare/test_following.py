@@ -18,7 +18,7 @@ from laxity import (
 )
 from laxity.api.client import JobView, ServiceAwayError, ServiceError
 from laxity.api.job_follower import JobFollower
-from laxity.api.outcome import deadline_status, result_of, verdict_markdown
+from laxity.api.status_text import deadline_status, result_of, verdict_markdown
 from tests.support.job_service import StandIn, story_of
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from laxity.backoff import Backoff
 from laxity.job.qos import QoSError
 from laxity_k8s import json_tree
-from laxity_k8s.act.submission import prepare_manifest
+from laxity_k8s.act.job_submission import prepare_manifest
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.local import launch
-from laxity_k8s.local.admission import admit_job, apply_patch, with_status
+from laxity_k8s.local.job_admission import admit_job, apply_patch, with_status
 from laxity_k8s.local.job_controller import new_pod, reconcile_job
 from laxity_k8s.objects import jobs
 from tests.support.manifests import CREATED, CREATED_AT, job

@@ -14,12 +14,12 @@ from laxity import names
 from laxity.job.qos import QoS, QoSError
 from laxity.job.spec import TrainingSpec
 from laxity_k8s import json_tree
-from laxity_k8s.act.submission import submit_job
+from laxity_k8s.act.job_submission import submit_job
 from laxity_k8s.cluster_api import Json
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.cluster import open_world, stop_workers
 from laxity_k8s.objects.attempts import Origin, origin_of
 from laxity_k8s.objects.status_annotation import verdict_text
-from laxity_k8s.world import LiveCluster
 from laxity_profiler.estimate import Progress
 from laxity_scheduler.live import DuplicateJobError, Report, UnknownJobError
 from laxity_scheduler.model.reasons import reason

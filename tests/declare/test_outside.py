@@ -15,10 +15,11 @@ from laxity.job.signal import read_parked_epoch
 from laxity.job.spec import TrainingSpec
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import json_tree
+from laxity_k8s.act.job_submission import prepare_manifest
 from laxity_k8s.act.patches import format_instant, job_patch
-from laxity_k8s.act.submission import prepare_manifest
 from laxity_k8s.cluster_api import ApiError, Json
 from laxity_k8s.error_isolation import Guard
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.cluster import open_world, stop_workers
 from laxity_k8s.local.scheduler import find_bindings
 from laxity_k8s.objects import conditions, jobs, pods, status_annotation
@@ -26,7 +27,6 @@ from laxity_k8s.objects.attempts import attempt_number
 from laxity_k8s.objects.node_constraints import asks_of, is_suited
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.signals import Signals
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.decision import Forecasted, Refuse
 from laxity_scheduler.model.job import Job

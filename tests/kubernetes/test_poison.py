@@ -6,7 +6,7 @@ import pytest
 
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.http.cluster import KubernetesApi
-from laxity_k8s.world import LiveCluster
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_scheduler.live import Report
 from tests.support.kubernetes.cluster import Cluster, simulated_node
 from tests.support.poison import delay_nobody

@@ -90,11 +90,11 @@ def test_the_level_opens_no_debug_lines_of_libraries(
 ) -> None:
     """At DEBUG, HTTP clients print requests with their tokens."""
     log_to_stderr("text", level)
-    for name in ("laxity_k8s.world", "kubernetes.client.rest"):
+    for name in ("laxity_k8s.live_cluster", "kubernetes.client.rest"):
         for number in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR):
             logging.getLogger(name).log(number, "a line")
     said = capsys.readouterr().err.splitlines()
-    assert sum("laxity_k8s.world" in line for line in said) == own
+    assert sum("laxity_k8s.live_cluster" in line for line in said) == own
     assert sum("kubernetes.client.rest" in line for line in said) == libraries
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from laxity import names
-from laxity_k8s.act.events import WARNINGS
+from laxity_k8s.act.event_writer import WARNINGS
 from laxity_k8s.act.neighbours import blame_neighbours
 from laxity_k8s.act.patches import job_patch
 from laxity_k8s.cluster_api import Json

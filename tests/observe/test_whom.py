@@ -7,7 +7,7 @@ from typing import Any
 from laxity import names
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Patch
-from laxity_k8s.world import LiveCluster
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.decision import Preempt
 from laxity_scheduler.model.reasons import reason

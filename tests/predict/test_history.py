@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laxity_profiler.estimate import NO_PROGRESS, Progress
-from laxity_profiler.history.database import HistoryError
 from laxity_profiler.history.history import Epoch, History
+from laxity_profiler.history.history_database import HistoryError
 from laxity_profiler.history.report_fold import NO_REPORT, ReportState
 from tests.support.runs import (
     LATER_AT,

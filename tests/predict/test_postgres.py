@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from laxity_profiler.estimate import Estimate
-from laxity_profiler.history import database
+from laxity_profiler.history import history_database
 from laxity_profiler.history.history import Epoch, History, HistoryError
-from laxity_profiler.history.lease import LeaseHeldError, hold_lease
+from laxity_profiler.history.store_lease import LeaseHeldError, hold_lease
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.store.store import Store
 from tests.support.kubernetes.postgres import WHY_NOT, postgresql, programs
@@ -33,8 +33,8 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def history(url: str) -> Iterator[History]:
     """A history on an emptied database."""
-    engine = database.open_engine(url)
-    database.HistoryTable.metadata.drop_all(engine)
+    engine = history_database.open_engine(url)
+    history_database.HistoryTable.metadata.drop_all(engine)
     yield History(engine)
     engine.dispose()
 
@@ -74,7 +74,7 @@ def test_the_same_reports_come_to_the_same_predictor(history: History, tmp_path:
 def test_a_restart_goes_on_where_the_first_left_off(history: History, url: str) -> None:
     fill(history)
 
-    again = History(database.open_engine(url))
+    again = History(history_database.open_engine(url))
 
     assert again.report("a0").progress == history.report("a0").progress
     assert again.news(epochs_after=0, stops_after=0) == history.news(epochs_after=0, stops_after=0)
@@ -82,7 +82,7 @@ def test_a_restart_goes_on_where_the_first_left_off(history: History, url: str) 
 
 
 def test_replicas_that_are_told_the_same_at_once_count_it_once(history: History, url: str) -> None:
-    others = [History(database.open_engine(url)) for _ in range(4)]
+    others = [History(history_database.open_engine(url)) for _ in range(4)]
     what = workload(epochs=50)
     lines = [line(1, "formed", width=2, epoch=0)]
     lines += [epoch_line(n + 1, n) for n in range(1, 41)]
@@ -130,7 +130,7 @@ def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
 
     def opens() -> None:
         gate.wait(30)
-        opened.append(History(database.open_engine(url)))
+        opened.append(History(history_database.open_engine(url)))
 
     threads = [threading.Thread(target=opens) for _ in range(4)]
     for thread in threads:
@@ -147,7 +147,7 @@ def test_replicas_that_open_a_store_of_before_at_once_mend_it_once(
 
 
 def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> None:
-    engines = [database.open_engine(url) for _ in range(6)]
+    engines = [history_database.open_engine(url) for _ in range(6)]
     gate, let_go = threading.Barrier(6), threading.Event()
     got: list[str] = []
 
@@ -177,7 +177,7 @@ def test_of_many_that_want_the_lease_one_gets_it(history: History, url: str) -> 
 
 def test_a_database_that_is_away_is_an_error_of_the_history() -> None:
     with pytest.raises(HistoryError, match=r"the history at postgresql.*did not do it"):
-        database.open_engine("postgresql://laxity@127.0.0.1:1/postgres")
+        history_database.open_engine("postgresql://laxity@127.0.0.1:1/postgres")
 
 
 STARTS = 20
@@ -189,7 +189,7 @@ def open_all(addresses: list[str], both: Barrier, ends: "SimpleQueue[str]") -> N
         both.wait(60.0)
         try:
             Store.open(address).close()
-            database.open_engine(address).dispose()
+            history_database.open_engine(address).dispose()
         except Exception as error:  # noqa: BLE001 - told to the test
             ends.put(f"{type(error).__name__}: {error}")
         else:
@@ -222,7 +222,7 @@ def test_a_history_opens_while_another_replica_leads(url: str) -> None:
     opened = threading.Event()
 
     def open_history() -> None:
-        database.open_engine(url).dispose()
+        history_database.open_engine(url).dispose()
         opened.set()
 
     threading.Thread(target=open_history, daemon=True).start()

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from laxity import names
-from laxity.api.views import JobView
+from laxity.api.job_view import JobView
 from laxity.cli.exit_codes import CommandError
 from laxity_profiler.cli.commands import register
 from laxity_profiler.cli.profiling import run

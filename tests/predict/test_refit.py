@@ -8,7 +8,7 @@ import pytest
 from laxity import names
 from laxity_profiler.estimate import NO_PROGRESS
 from laxity_profiler.learning.learner import Learner
-from laxity_profiler.registry.registry import EXPERIMENT, TAG_DIGEST, TAG_PAGE
+from laxity_profiler.registry.mlflow_registry import EXPERIMENT, TAG_DIGEST, TAG_PAGE
 from tests.support.refitting import Place
 from tests.support.runs import trained, workload
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from laxity.cli.exit_codes import FAILED, CommandError
-from laxity_profiler.history import database
-from laxity_profiler.history.lease import LeaseHeldError, hold_lease
+from laxity_profiler.history import history_database
+from laxity_profiler.history.store_lease import LeaseHeldError, hold_lease
 from tests.support.refitting import Place, command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -69,5 +69,5 @@ def test_a_lease_that_was_lost_is_not_renewed(place: Place) -> None:
 
 
 def write_lease(place: Place, position: str) -> None:
-    with database.open_transaction(place.history.engine) as connection:
-        database.write_setting(connection, "lease:refit", position)
+    with history_database.open_transaction(place.history.engine) as connection:
+        history_database.write_setting(connection, "lease:refit", position)

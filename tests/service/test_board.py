@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laxity.api.views import job_view
+from laxity.api.job_view import job_view
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason

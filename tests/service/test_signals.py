@@ -140,7 +140,7 @@ def test_reports_of_an_earlier_job_of_the_same_name_are_not_for_this_one(tmp_pat
 def test_a_history_that_is_away_is_said_and_nothing_is_acknowledged(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from laxity_profiler.history.database import HistoryError
+    from laxity_profiler.history.history_database import HistoryError
 
     def away(*_args: Any, **_more: Any) -> int:
         raise HistoryError("the history is away")

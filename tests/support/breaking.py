@@ -8,7 +8,7 @@ import pytest
 
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
-from laxity_k8s.world import LiveCluster
+from laxity_k8s.live_cluster import LiveCluster
 
 BAD, GOOD = "default/bad", "default/good"
 SAID = "ZeroDivisionError: nobody thought of this"

@@ -10,10 +10,10 @@ from laxity import names
 from laxity.job.accelerators import GPU
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import ApiError, ClusterApi, Json
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.conditions import is_finished, read_condition
 from laxity_k8s.objects.pods import COMPLETION_INDEX
 from laxity_k8s.objects.status_annotation import FIELDS
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.inflight import with_follow_ups
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.policies import qos

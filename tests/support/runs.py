@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from laxity_profiler.estimate import Workload
-from laxity_profiler.history.database import open_engine
 from laxity_profiler.history.history import History
+from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.learning.fit_model import Stretch, fit_model
 from laxity_profiler.model.model_fit import Setting
 from laxity_profiler.predictor.history_predictor import HistoryPredictor

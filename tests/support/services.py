@@ -10,8 +10,8 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from laxity import names
-from laxity_profiler.history.database import open_engine
 from laxity_profiler.history.history import History
+from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.engine import Policy
 from laxity_scheduler.http.app import create_app

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.cluster import open_world, stop_workers
 from laxity_k8s.objects import status_annotation
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 
 RUNNING = status_annotation.JobStatusRecord(

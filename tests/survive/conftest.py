@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.cluster import open_world, stop_workers
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from tests.support.breaking import BAD, GOOD, Breaking, breaking, named, put, seen
 from tests.support.manifests import job

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from laxity_profiler.estimate import Estimate
-from laxity_profiler.history.database import open_engine
 from laxity_profiler.history.history import History
+from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.model.job import Job
 from laxity_scheduler.plan import Plan

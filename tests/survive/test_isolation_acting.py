@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from laxity import names
-from laxity_k8s import world as acting
+from laxity_k8s import live_cluster as acting
 from laxity_k8s.act import growth_guard, patches, plan_patches, pod_signals, sender
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import cluster
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects import pods, status_annotation
 from laxity_k8s.observe import eligible, group_reader, node_table, rejections
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.model.decision import Admit, Preempt, Resize
 from laxity_scheduler.plan import Plan
 from tests.support.breaking import BAD, GOOD, SAID, Breaking, named, put, seen, touch

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from laxity.api.views import job_view
+from laxity.api.job_view import job_view
 from laxity_profiler.history.history import HistoryError
 from laxity_scheduler.service import expected_times, promise_outcome, view_cache, views
 from laxity_scheduler.service.metrics import Metrics

@@ -8,11 +8,11 @@ from laxity_k8s import error_isolation, json_tree
 from laxity_k8s.cluster_api import ApiError, Patch
 from laxity_k8s.http import cluster as kubernetes
 from laxity_k8s.http import session
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local import cluster as local
 from laxity_k8s.local import loop, scheduler
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.conditions import read_condition
-from laxity_k8s.world import LiveCluster
 from tests.support.breaking import BAD, GOOD, SAID, Breaking
 from tests.support.manifests import job, node, pod
 

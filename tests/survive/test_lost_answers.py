@@ -17,9 +17,9 @@ from laxity_k8s.cluster_api import (
     PatchResult,
     ignore_cut,
 )
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.local.cluster import LocalCluster, RowWatch, stop_workers
 from laxity_k8s.objects.conditions import read_condition
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.decision import Admit

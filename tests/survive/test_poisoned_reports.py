@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from laxity.api.report_lines import REPORT_KINDS
-from laxity_profiler.history.database import open_engine
 from laxity_profiler.history.history import History
+from laxity_profiler.history.history_database import open_engine
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.learning.learner import Learner
 from laxity_scheduler.http.job_service import JobService

@@ -10,9 +10,9 @@ import pytest
 from laxity import names
 from laxity_k8s.act.adoption import write_refusal
 from laxity_k8s.cluster_api import ApiError, Patch, PatchResult
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects import jobs as objects
 from laxity_k8s.objects.status_annotation import verdict_text
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.model.reasons import format_utc
 from tests.support.breaking import BAD, GOOD, put, seen, touch
 from tests.support.builders import promise

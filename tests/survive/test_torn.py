@@ -17,8 +17,8 @@ from laxity_k8s.cluster_api import (
     Patch,
     PatchResult,
 )
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.status_annotation import JobStatusRecord
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Report
 from tests.support.manifests import CREATED_AT, EVER_SUSPENDED, job, node, pod
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laxity.worker.results import plain_result
+from laxity.worker.function_result import plain_result
 
 
 class Shy:

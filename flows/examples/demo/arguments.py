@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from laxity.api.views import Json
+from laxity.api.job_view import Json
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> tuple[Json, Json]:

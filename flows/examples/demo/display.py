@@ -14,8 +14,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from examples.demo.poller import Jobs
-from laxity.api.views import JobView
+from examples.demo.job_poller import Jobs
+from laxity.api.job_view import JobView
 from laxity.cli.render.job_table import VERDICT_STYLES, job_table, outcome_text, short_id
 from laxity.cli.render.top import job_rank
 from laxity.human_time import count_noun, format_seconds, wall_time

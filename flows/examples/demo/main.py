@@ -9,10 +9,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
+from examples.demo.demo_report import Ended, executions, print_report, report_of, write_report
 from examples.demo.display import Screen
-from examples.demo.jobs import cast_for
-from examples.demo.poller import JobPoller
-from examples.demo.report import Ended, executions, print_report, report_of, write_report
+from examples.demo.job_poller import JobPoller
+from examples.demo.parts import cast_for
 from examples.demo.scenario import Story
 from examples.demo.servers import Stage, open_stage
 from laxity.api.client import Client

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from examples.demo.display import Screen
-from examples.demo.jobs import Cast, Part
-from examples.demo.poller import JobPoller, Jobs, StoryError
+from examples.demo.job_poller import JobPoller, Jobs, StoryError
+from examples.demo.parts import Cast, Part
 from examples.demo.processes import DemoProcesses
 from laxity.api.client import Client, JobView, ServiceError
-from laxity.api.views import TERMINAL_STATES
+from laxity.api.job_view import TERMINAL_STATES
 from laxity.cli.render.job_panel import offer_words
 from laxity.human_time import format_seconds
 

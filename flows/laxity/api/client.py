@@ -14,8 +14,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from laxity import names
+from laxity.api.job_view import JobView, Json, OfferView, job_view
 from laxity.api.transport import Request, ServiceAwayError, ServiceError, Transport
-from laxity.api.views import JobView, Json, OfferView, job_view
 
 __all__ = ["Client", "JobView", "OfferView", "ServiceAwayError", "ServiceError", "full_id"]
 

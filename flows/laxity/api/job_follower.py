@@ -13,8 +13,8 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar
 
 from laxity.api.client import Client, ServiceAwayError, ServiceError, is_loopback
-from laxity.api.outcome import TrainingCancelled, TrainingFailed
-from laxity.api.views import TERMINAL_STATES, JobView
+from laxity.api.job_view import TERMINAL_STATES, JobView
+from laxity.api.status_text import TrainingCancelled, TrainingFailed
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from laxity.api.views import Json
+from laxity.api.job_view import Json
 from laxity.backoff import Backoff
 from laxity.safe_text import printable
 

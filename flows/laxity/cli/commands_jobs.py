@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from laxity import names
-from laxity.api.views import ENDED, TERMINAL_STATES
+from laxity.api.job_view import ENDED, TERMINAL_STATES
 from laxity.cli.exit_codes import BROKEN, FAILED, OK, REFUSED, UNFINISHED, USAGE, CommandError
 from laxity.cli.job_names import complete_job, completing, with_job
 from laxity.human_time import count_noun
@@ -245,7 +245,7 @@ def _timeout_s(text: str | None, *, follow: bool) -> float:
 def follow_until(client: "Client", job: "JobView", timeout_s: float) -> "JobView":
     """The job once it has ended, was refused or the time is over, even if the service is away."""
     from laxity.api.job_follower import FollowTimeoutError, JobFollower
-    from laxity.api.outcome import TrainingFailed
+    from laxity.api.status_text import TrainingFailed
     from laxity.cli.render.progress_lines import ProgressLines
 
     try:

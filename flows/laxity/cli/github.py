@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from laxity.api.outcome import (
+from laxity.api.job_view import JobView
+from laxity.api.status_text import (
     BROKEN,
     DeadlineRefused,
     TrainingFailed,
@@ -18,7 +19,6 @@ from laxity.api.outcome import (
     standing_text,
     verdict_markdown,
 )
-from laxity.api.views import JobView
 
 ACTIVE: Final = "GITHUB_ACTIONS"
 SUMMARY_FILE: Final = "GITHUB_STEP_SUMMARY"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity import names
-from laxity.api.views import Json
+from laxity.api.job_view import Json
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.stderr import say
 

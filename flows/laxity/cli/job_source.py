@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from laxity import names
-from laxity.api.views import Json
+from laxity.api.job_view import Json
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.stderr import say
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-from laxity.api.views import Json
+from laxity.api.job_view import Json
 from laxity.cli.exit_codes import USAGE, CommandError
 from laxity.flow.signature import bind_arguments, visible_signature
 

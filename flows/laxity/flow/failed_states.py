@@ -18,7 +18,7 @@ from prefect.logging.loggers import get_logger
 from prefect.states import exception_to_failed_state
 from prefect.utilities.asyncutils import run_coro_as_sync
 
-from laxity.api.outcome import DeadlineRefused, TrainingFailed
+from laxity.api.status_text import DeadlineRefused, TrainingFailed
 from laxity.api.transport import ServiceError
 
 WORDED: Final = (DeadlineRefused, TrainingFailed, ServiceError)

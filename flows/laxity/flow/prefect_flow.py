@@ -22,7 +22,7 @@ from prefect.utilities.urls import url_for
 from laxity import names
 from laxity.api.client import Client
 from laxity.api.job_follower import JobFollower, Watcher, submit_patience_s
-from laxity.api.outcome import TrainingCancelled, result_of
+from laxity.api.status_text import TrainingCancelled, result_of
 from laxity.flow.declaration import Declaration
 from laxity.flow.failed_states import (
     WORDED,

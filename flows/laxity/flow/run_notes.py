@@ -26,7 +26,8 @@ from prefect.runtime import flow_run as runtime
 
 from laxity.api.client import service_address
 from laxity.api.job_follower import ASKED_AGAIN, submit_patience_s
-from laxity.api.outcome import (
+from laxity.api.job_view import JobView
+from laxity.api.status_text import (
     ENDANGERED,
     PROGRESS_KEY,
     VERDICT_KEY,
@@ -38,7 +39,6 @@ from laxity.api.outcome import (
     standing_text,
     verdict_markdown,
 )
-from laxity.api.views import JobView
 from laxity.human_time import format_seconds
 from laxity.job.spec import TrainingSpec
 

@@ -21,7 +21,7 @@ from laxity.worker import failure_file, prefect_context
 from laxity.worker.early_exit import no_early_success
 from laxity.worker.entrypoint import call_arguments, load_function
 from laxity.worker.environment import AssignmentError, WorkerEnvironment
-from laxity.worker.results import plain_result
+from laxity.worker.function_result import plain_result
 from laxity.worker.sigterm import (
     EXIT_RESTART,
     EXIT_STOPPED,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from laxity.worker.group.membership import GroupClient
 from laxity.worker.group.messages import Header
-from laxity.worker.progress import TrainingState
+from laxity.worker.training_state import TrainingState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,10 +15,10 @@ from laxity.api.report_lines import ReportKind
 from laxity.worker.checkpoint import Checkpoint
 from laxity.worker.group.membership import GroupServer
 from laxity.worker.mlflow_tracking import EpochMetrics, Tracker
-from laxity.worker.progress import TrainingState
 from laxity.worker.reports import Line, ReportChannel
 from laxity.worker.sigterm import Superseded
 from laxity.worker.state import OBJECTS
+from laxity.worker.training_state import TrainingState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -30,11 +30,11 @@ from laxity.worker.import_hooks import when_imported
 from laxity.worker.io_meter import Meter
 from laxity.worker.leader import Leader
 from laxity.worker.mlflow_tracking import PATIENCE, EpochMetrics, Tracker
-from laxity.worker.progress import TrainingState
 from laxity.worker.reports import ReportChannel
 from laxity.worker.shards import take_shard
 from laxity.worker.sigterm import SigtermHandler, TrainingStopped
 from laxity.worker.state import States
+from laxity.worker.training_state import TrainingState
 
 __all__ = ["CheckpointError", "GroupError", "Training", "TrainingError", "TrainingStopped"]
 

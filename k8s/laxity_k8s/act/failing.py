@@ -16,7 +16,7 @@ from laxity.job.qos import QoSError
 from laxity.job.widths import MOST_WORKERS
 from laxity_k8s import json_tree
 from laxity_k8s.act.adoption import TARGET, Tending, failure_patch, patch_of
-from laxity_k8s.act.events import camel_case
+from laxity_k8s.act.event_writer import camel_case
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.objects import jobs, pods
 from laxity_k8s.objects.conditions import read_condition

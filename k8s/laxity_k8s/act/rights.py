@@ -7,7 +7,7 @@ pod. Jobs there are tried again later and later, as all whose patch the API serv
 import logging
 from typing import Final
 
-from laxity_k8s.act.events import EventWriter, own_pod
+from laxity_k8s.act.event_writer import EventWriter, own_pod
 from laxity_k8s.cluster_api import FORBIDDEN, PatchResult
 from laxity_k8s.lease import own_namespace
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from laxity_k8s.act.adoption import Tending
-from laxity_k8s.act.events import EventWriter
+from laxity_k8s.act.event_writer import EventWriter
 from laxity_k8s.act.patches import JobPatch, in_batches
 from laxity_k8s.act.resend import at_revision, is_alike, onto_revision, reset_patch
 from laxity_k8s.act.rights import Rights, refusal_text

@@ -38,8 +38,8 @@ from laxity_k8s.cluster_api import (
 from laxity_k8s.http.cluster import KubernetesApi
 from laxity_k8s.http.paths import object_path
 from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.service.loop import Service
 
 UNSUSPEND = orjson.dumps({"spec": {"suspend": False}})
@@ -132,8 +132,8 @@ def run_service(service: Service) -> Iterator[None]:
 @contextmanager
 def open_service(ground: Ground, namespace: str) -> Iterator[tuple[Service, "Narrowed"]]:
     """A service with a home of its own that sees the Jobs of one namespace, and all nodes."""
-    from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
+    from laxity_profiler.history.history_database import open_engine
     from laxity_profiler.learning.learner import Learner
     from laxity_scheduler.process.start import find_policy
     from laxity_scheduler.service.feedback import Feedback

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 import orjson
 import uvloop
 
-from laxity_k8s.act.limits import Limits
+from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.act.plan_patches import WorkerToken, no_token
 from laxity_k8s.cluster_api import (
     ApiError,
@@ -36,8 +36,8 @@ from laxity_k8s.http.session import STRATEGIC_PATCH, Wire
 from laxity_k8s.http.watch import Bell, KindWatch
 from laxity_k8s.http.watch_thread import WatchThread
 from laxity_k8s.lease import Lease, LeaseTimings, own_namespace, replica_name
+from laxity_k8s.live_cluster import LiveCluster
 from laxity_k8s.objects.seal import Seal, open_seal
-from laxity_k8s.world import LiveCluster
 from laxity_scheduler.live import Reports
 
 IN_FLIGHT: Final = 32

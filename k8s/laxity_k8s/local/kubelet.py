@@ -18,8 +18,8 @@ from laxity.private_files import private_folder
 from laxity_k8s import json_tree
 from laxity_k8s.cluster_api import Json
 from laxity_k8s.local.launch import ADDRESS, build_launch
-from laxity_k8s.local.processes import Seen, WorkerProcesses
-from laxity_k8s.local.store import ObjectStore
+from laxity_k8s.local.object_store import ObjectStore
+from laxity_k8s.local.worker_processes import Seen, WorkerProcesses
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.attempts import origin_of
 from laxity_k8s.objects.nodes import is_ready

@@ -21,9 +21,9 @@ from laxity_k8s.cluster_api import Json
 from laxity_k8s.error_isolation import Guard
 from laxity_k8s.local.job_controller import reconcile_job
 from laxity_k8s.local.kubelet import Kit, Kubelet, uid_of
-from laxity_k8s.local.processes import WorkerProcesses
+from laxity_k8s.local.object_store import ObjectStore
 from laxity_k8s.local.scheduler import find_bindings
-from laxity_k8s.local.store import ObjectStore
+from laxity_k8s.local.worker_processes import WorkerProcesses
 from laxity_k8s.objects import pods
 
 LOG: Final = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from laxity_k8s.cluster_api import ApiError
-from laxity_k8s.local.processes import WorkerProcesses
+from laxity_k8s.local.worker_processes import WorkerProcesses
 
 DOWN_MARGIN_S = 10.0  # past the longest grace, before what is left is killed
 

@@ -41,8 +41,8 @@ def ingest(
 def measure_ingest(rows: int) -> "dict[str, Metric]":
     """Rows per CPU second, MiB of memory while doing so and kept, and of the first predictor."""
     from laxity.bench_results import figure
-    from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
+    from laxity_profiler.history.history_database import open_engine
     from laxity_profiler.learning.learner import Learner
 
     with tempfile.TemporaryDirectory(prefix="laxity-bench-") as folder:

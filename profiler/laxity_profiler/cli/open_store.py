@@ -17,7 +17,7 @@ def open_store(store: str, *, may_make: bool = False) -> Iterator["Engine"]:
     """
     from laxity.api.client import home_folder
     from laxity.cli.exit_codes import AWAY, CommandError
-    from laxity_profiler.history.database import HistoryError, open_engine
+    from laxity_profiler.history.history_database import HistoryError, open_engine
 
     url = store or f"sqlite:///{home_folder() / 'laxity.db'}"
     if not (store and may_make):

@@ -60,7 +60,7 @@ def refit(
 
 def _refit_once(store: str, uri: str) -> "RefitResult":
     from laxity_profiler.cli.open_store import open_store
-    from laxity_profiler.history.lease import LeaseHeldError
+    from laxity_profiler.history.store_lease import LeaseHeldError
     from laxity_profiler.registry.mlflow_errors import MlflowAwayError
     from laxity_profiler.registry.refit import refit as refitted
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laxity.parsing import finite_number
 from laxity_profiler.estimate import Workload
-from laxity_profiler.history import database
-from laxity_profiler.history.database import HistoryError, open_transaction
+from laxity_profiler.history import history_database
 from laxity_profiler.history.first_epoch import FirstEpochReading
+from laxity_profiler.history.history_database import HistoryError, open_transaction
 from laxity_profiler.history.report_fold import (
     NO_REPORT,
     Epoch,
@@ -64,7 +64,7 @@ class History:
     """Safe to call from several threads, and from several replicas on one database."""
 
     def __init__(self, engine: "Engine") -> None:
-        database.create_tables(engine)
+        history_database.create_tables(engine)
         self.engine = engine
         self._reports: dict[str, _CachedReport] = {}
         self._silent: set[str] = set()  # runs that nobody had said anything of when asked
@@ -97,7 +97,9 @@ class History:
             if not lines and cached is not None:
                 return cached.state.acked
             with open_transaction(self.engine) as connection:
-                row = database.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
+                row = history_database.lock_run(
+                    connection, uid, job=job, model=workload.model, at=0.0
+                )
                 fresh = cached is not None and cached.folds == row.folds
                 state = _restore_state(
                     uid, cached.state.to_json() if cached and fresh else row.said
@@ -105,7 +107,9 @@ class History:
                 folded = state.fold(lines, epochs=workload.epochs, received_at=now)
                 folded.epochs = [_with_nodes(epoch, nodes, since) for epoch in folded.epochs]
                 self._write_fold(connection, uid, workload.model, folded, now)
-                database.write_run(connection, uid, _run_row(job, workload, state, row.folds + 1))
+                history_database.write_run(
+                    connection, uid, _run_row(job, workload, state, row.folds + 1)
+                )
             self._cache_report(uid, state, row.folds + 1).workload = workload
             self._note_reading(uid, workload, state)
             return state.acked
@@ -113,10 +117,10 @@ class History:
     def add_epochs(self, uid: str, job: str, workload: Workload, epochs: Sequence[Epoch]) -> None:
         """Epochs known from elsewhere (MLflow). Those of a job that reports itself count once."""
         with self._lock, open_transaction(self.engine) as connection:
-            row = database.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
+            row = history_database.lock_run(connection, uid, job=job, model=workload.model, at=0.0)
             if row.folds == 0:
                 values = {"workload": _workload_json(workload), "model": workload.model}
-                database.write_run(connection, uid, values)
+                history_database.write_run(connection, uid, values)
             self._write_fold(
                 connection, uid, workload.model, FoldResult(epochs=list(epochs)), time.time()
             )
@@ -130,7 +134,7 @@ class History:
             return NO_REPORT
         with self._lock:
             with open_transaction(self.engine) as connection:
-                row = database.read_run(connection, uid)
+                row = history_database.read_run(connection, uid)
             if row is None:
                 if len(self._silent) >= RUNS_KEPT:
                     self._silent.clear()
@@ -143,7 +147,7 @@ class History:
         with self._lock:
             asked_at = time.time()
             with open_transaction(self.engine) as connection:
-                rows = database.runs_since(connection, self._refreshed_at - CLOCKS_APART_S)
+                rows = history_database.runs_since(connection, self._refreshed_at - CLOCKS_APART_S)
             for row in rows:
                 cached = self._reports.get(row.uid)
                 if cached is None or cached.folds < row.folds:
@@ -197,13 +201,13 @@ class History:
     def rejections(self, uid: str | None = None) -> list[tuple[str, str, str, float]]:
         """(uid, reason, line, at) of all that was set aside, oldest first."""
         with open_transaction(self.engine) as connection:
-            return [tuple(row) for row in database.rejections_of(connection, uid)]
+            return [tuple(row) for row in history_database.rejections_of(connection, uid)]
 
     def epochs(self, model: str, *, most: int = EPOCHS_READ) -> list[TrainingRun]:
         """The latest epochs of a model, by run; runs in the order in which they were last heard of."""
         with open_transaction(self.engine) as connection:
-            rows = database.epochs_of(connection, model, most)
-            workloads = dict(database.runs_of(connection, model))
+            rows = history_database.epochs_of(connection, model, most)
+            workloads = dict(history_database.runs_of(connection, model))
         by_uid: dict[str, list[Epoch]] = {}
         for uid, *fields in rows:
             by_uid.setdefault(uid, []).append(Epoch(*fields))
@@ -224,14 +228,18 @@ class History:
     def stops(self, *, most: int = STOPS_READ) -> list[ObservedStop]:
         """The latest stops of all models, oldest first."""
         with open_transaction(self.engine) as connection:
-            rows = database.stops_of(connection, most)
+            rows = history_database.stops_of(connection, most)
         return [ObservedStop(*row) for row in reversed(rows)]
 
     def news(self, *, epochs_after: int, stops_after: int) -> "News":
         """Which models have rows beyond these ids: how many, and the greatest ids now."""
         with open_transaction(self.engine) as connection:
-            epochs = database.counts_after(connection, database.EpochRecord, epochs_after)
-            stops = database.counts_after(connection, database.StopRecord, stops_after)
+            epochs = history_database.counts_after(
+                connection, history_database.EpochRecord, epochs_after
+            )
+            stops = history_database.counts_after(
+                connection, history_database.StopRecord, stops_after
+            )
         return News(
             {str(model): int(count) for model, count, _ in epochs},
             max((int(row[2]) for row in epochs), default=epochs_after),
@@ -244,10 +252,10 @@ class History:
     ) -> None:
         if folded.epochs:
             rows = [_epoch_row(uid, model, epoch) for epoch in folded.epochs]
-            database.insert_new(connection, database.EpochRecord, rows)
+            history_database.insert_new(connection, history_database.EpochRecord, rows)
         if folded.stops:
             stops = [asdict(stop) | {"uid": uid, "model": model} for stop in folded.stops]
-            database.insert_new(connection, database.StopRecord, stops)
+            history_database.insert_new(connection, history_database.StopRecord, stops)
         rejected_before = self._rejected_counts.get(uid, 0)
         rejected = folded.rejected[: max(0, ASIDES_KEPT - rejected_before)]
         if rejected:
@@ -256,7 +264,7 @@ class History:
                 {"uid": uid, "reason": clean_text(reason), "line": clean_text(line), "at": now}
                 for reason, line in rejected
             ]
-            database.insert_new(connection, database.RejectedReport, rows)
+            history_database.insert_new(connection, history_database.RejectedReport, rows)
 
     def _note_reading(self, uid: str, workload: Workload, state: ReportState) -> None:
         reading = state.first_reading()

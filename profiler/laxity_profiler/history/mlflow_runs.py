@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laxity import names
 from laxity.job.widths import MOST_WORKERS
 from laxity_profiler.estimate import Workload
-from laxity_profiler.history import database
+from laxity_profiler.history import history_database
 from laxity_profiler.history.history import Epoch, History
 from laxity_profiler.history.report_values import LONGEST_S, SHORTEST_S
 from laxity_profiler.model_key import DEFAULT, model_key
@@ -43,16 +43,16 @@ class MlflowRuns:
         from mlflow import MlflowClient
 
         client = self._client = self._client or MlflowClient(tracking_uri=self._uri)
-        with database.open_transaction(self._history.engine) as connection:
-            before = int(database.read_setting(connection, self._source) or 0)
+        with history_database.open_transaction(self._history.engine) as connection:
+            before = int(history_database.read_setting(connection, self._source) or 0)
         experiments = [row.experiment_id for row in _all_experiments(client)]
         epochs = {run.info.run_id: run for run in _search_changed(client, experiments, before)}
         for run in epochs.values():
             self._add_run(client, run)
         latest = max((int(run.info.end_time or 0) for run in epochs.values()), default=0)
         position = max(before, min(latest, round(1000 * time.time())))
-        with database.open_transaction(self._history.engine) as connection:
-            database.write_setting(connection, self._source, str(position))
+        with history_database.open_transaction(self._history.engine) as connection:
+            history_database.write_setting(connection, self._source, str(position))
         return len(epochs)
 
     def _add_run(self, client: "MlflowClient", run: "Run") -> None:

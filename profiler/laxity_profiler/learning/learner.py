@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Final, Literal
 
 from laxity_profiler.estimate import Estimate, Workload
-from laxity_profiler.history import database
+from laxity_profiler.history import history_database
 from laxity_profiler.history.first_epoch import first_epochs, is_news
 from laxity_profiler.history.history import History, HistoryError, TrainingRun
 from laxity_profiler.history.report_fold import ObservedStop
@@ -150,17 +150,17 @@ class Learner:
             "p90_s": estimate.p90_s,
             "actual_s": None,
         }
-        with database.open_transaction(self._history.engine) as connection:
-            database.insert_new(connection, database.PredictionRecord, [row])
+        with history_database.open_transaction(self._history.engine) as connection:
+            history_database.insert_new(connection, history_database.PredictionRecord, [row])
 
     def observe_finish(self, uid: str, *, at: float, idle_s: float = 0.0) -> None:
         """A job has finished: its predictions meet the truth. `idle_s` of the time it did not run."""
         self._history.observe_finish(uid, at=at)
-        with self._lock, database.open_transaction(self._history.engine) as connection:
-            for row in database.predictions_of(connection, uid):
+        with self._lock, history_database.open_transaction(self._history.engine) as connection:
+            for row in history_database.predictions_of(connection, uid):
                 actual_s = at - row.at - idle_s
                 if row.actual_s is None and actual_s > 0.0:
-                    database.write_actual(connection, uid, row.stage, actual_s)
+                    history_database.write_actual(connection, uid, row.stage, actual_s)
                     quantiles = (row.p10_s, row.p50_s, row.p90_s)
                     self._outcomes.append(_LiveOutcome(row.model, row.stage, *quantiles, actual_s))
                     if not row.p10_s <= actual_s <= row.p90_s:
@@ -168,8 +168,8 @@ class Learner:
 
     def drop_predictions(self, uid: str) -> None:
         """The job was stopped or resized: what was predicted of another course says nothing."""
-        with database.open_transaction(self._history.engine) as connection:
-            database.drop_predictions(connection, uid)
+        with history_database.open_transaction(self._history.engine) as connection:
+            history_database.drop_predictions(connection, uid)
 
     def reload_outcomes(self) -> None:
         """Take in how predictions came out elsewhere: the replica that led until now judged them.
@@ -280,8 +280,8 @@ class Learner:
         return {model: row.warm_up_s for model, row in self._states.items() if row.warm_up_s}
 
     def _read_outcomes(self) -> list[_LiveOutcome]:
-        with database.open_transaction(self._history.engine) as connection:
-            rows = database.predictions_of(connection, None)
+        with history_database.open_transaction(self._history.engine) as connection:
+            rows = history_database.predictions_of(connection, None)
         return [
             _LiveOutcome(row.model, row.stage, row.p10_s, row.p50_s, row.p90_s, row.actual_s)
             for row in rows
@@ -290,10 +290,10 @@ class Learner:
 
 def _read_priors(history: History, wanted: str | None) -> str:
     """What is told, written down for who is not told; else what was written, else local."""
-    with database.open_transaction(history.engine) as connection:
-        stored = database.read_setting(connection, PRIORS_SETTING)
+    with history_database.open_transaction(history.engine) as connection:
+        stored = history_database.read_setting(connection, PRIORS_SETTING)
         if wanted and wanted != stored:
-            database.write_setting(connection, PRIORS_SETTING, wanted)
+            history_database.write_setting(connection, PRIORS_SETTING, wanted)
     priors = wanted or stored
     return priors if priors in PRIORS else "local"
 

@@ -22,14 +22,14 @@ from laxity_profiler.estimate import Ask, Estimate, Estimates, Progress, Workloa
 from laxity_profiler.model.model_fit import ModelFit
 from laxity_profiler.overhead.costs import Costs
 from laxity_profiler.predictor.answer_cache import AnswerCache
-from laxity_profiler.predictor.prior import PriorCache, WorkloadPrior
-from laxity_profiler.predictor.remaining import (
+from laxity_profiler.predictor.own_epochs import (
     OwnEpochs,
     Row,
     estimate_rows,
     row_of_one_epoch,
     row_of_prior,
 )
+from laxity_profiler.predictor.prior import PriorCache, WorkloadPrior
 
 FORMAT: Final = 1
 

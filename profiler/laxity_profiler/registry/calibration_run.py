@@ -18,7 +18,7 @@ from laxity_profiler.learning.backtest import (
     error_metrics,
 )
 from laxity_profiler.registry.mlflow_errors import translate_mlflow_errors
-from laxity_profiler.registry.registry import TAG_DIGEST, Registry
+from laxity_profiler.registry.mlflow_registry import TAG_DIGEST, Registry
 
 TAG_VIEW: Final = "laxity.view"
 VIEW: Final = "calibration"

@@ -9,7 +9,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from laxity.worker.mlflow_tracking import import_mlflow
-from laxity_profiler.history.database import DATABASE_ERRORS
+from laxity_profiler.history.history_database import DATABASE_ERRORS
 
 SQLITE: Final = "sqlite:///"
 ANSWER_S: Final = 5.0

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from laxity_profiler.history import database
+from laxity_profiler.history import history_database
 from laxity_profiler.history.history import History
-from laxity_profiler.history.lease import hold_lease
 from laxity_profiler.history.mlflow_runs import MlflowRuns
+from laxity_profiler.history.store_lease import hold_lease
 from laxity_profiler.learning.backtest import (
     PredictionOutcome,
     TrainingSummary,
@@ -25,9 +25,9 @@ from laxity_profiler.predictor.history_predictor import HistoryPredictor
 from laxity_profiler.registry import calibration_run
 from laxity_profiler.registry.entry import RegistryEntry
 from laxity_profiler.registry.mlflow_errors import check_answers, translate_mlflow_errors
+from laxity_profiler.registry.mlflow_registry import Published, Registry
 from laxity_profiler.registry.overhead_entry import overhead_entry
 from laxity_profiler.registry.predictor_entry import TrainedModel, predictor_entry
-from laxity_profiler.registry.registry import Published, Registry
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -68,8 +68,8 @@ def refit(engine: "Engine", tracking_uri: str, *, say: Callable[[str], None]) ->
             entry = overhead_entry(predictor.costs, learner.overheads(), prior=learner.prior)
             published.append(_publish_entry(registry, entry, say))
             lease.renew()
-        with database.open_transaction(engine) as connection:
-            finished = live_outcomes(database.predictions_of(connection, None))
+        with history_database.open_transaction(engine) as connection:
+            finished = live_outcomes(history_database.predictions_of(connection, None))
         view, is_new = calibration_run.refresh_calibration(
             registry, {"live": finished, "backtest": past}
         )

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
 from laxity import names
-from laxity.api.outcome import ending_text, instant_text, standing_text
-from laxity.api.views import job_view
+from laxity.api.job_view import job_view
+from laxity.api.status_text import ending_text, instant_text, standing_text
 from laxity.safe_text import markdown
 from laxity.worker.mlflow_tracking import (
     PATIENCE,

@@ -5,8 +5,8 @@ The same two that a flow writes that follows its job (laxity.flow_notes), by pla
 
 from typing import Final
 
-from laxity.api.outcome import PROGRESS_KEY, VERDICT_KEY, artifact_of, count_tenths
-from laxity.api.views import job_view
+from laxity.api.job_view import job_view
+from laxity.api.status_text import PROGRESS_KEY, VERDICT_KEY, artifact_of, count_tenths
 from laxity_scheduler.notifications.prefect_api import PrefectApi
 from laxity_scheduler.service.view_fields import Json
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from laxity.api.outcome import (
+from laxity.api.job_view import JobView, job_view
+from laxity.api.status_text import (
     DeadlineRefused,
     TrainingCancelled,
     TrainingFailed,
     instant_text,
     standing_text,
 )
-from laxity.api.views import JobView, job_view
 from laxity.instants import format_instant
 from laxity_scheduler.service.view_fields import Json
 

@@ -44,8 +44,8 @@ def open_service(
     settings: Settings, *, url: str, worker_token: Callable[[str], str]
 ) -> Iterator[OpenService]:
     """Open all parts of a service; they are closed at the end of the block."""
-    from laxity_profiler.history.database import open_engine
     from laxity_profiler.history.history import History
+    from laxity_profiler.history.history_database import open_engine
     from laxity_profiler.learning.learner import Learner
 
     with ExitStack() as stack:

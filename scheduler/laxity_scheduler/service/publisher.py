@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from laxity import names
-from laxity.api.outcome import instant_text
+from laxity.api.status_text import instant_text
 from laxity.safe_text import printable
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.live import LiveWorld, Report

@@ -22,7 +22,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, col, delete, select
 
-from laxity_profiler.history.database import create_database_engine
+from laxity_profiler.history.history_database import create_database_engine
 from laxity_scheduler.store.database import migrate_schema, set_checkpoint
 from laxity_scheduler.store.tables import (
     CycleRow,

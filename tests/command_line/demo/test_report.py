@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from examples.demo.jobs import Part
+from examples.demo.demo_report import Ended, executions, report_of, widths_run, write_report
 from examples.demo.main import judge_report
 from examples.demo.models import EXECUTIONS
-from examples.demo.report import Ended, executions, report_of, widths_run, write_report
+from examples.demo.parts import Part
 from laxity.api.client import JobView
 
 FIELDS = [

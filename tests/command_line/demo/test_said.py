@@ -3,7 +3,7 @@ import json
 import pytest
 
 from examples.demo.arguments import parse_arguments
-from examples.demo.jobs import Cast, cast_for
+from examples.demo.parts import Cast, cast_for
 from laxity import names
 
 

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from examples.demo.poller import JobPoller, StoryError
+from examples.demo.job_poller import JobPoller, StoryError
 from laxity.api.client import Client, JobView, ServiceAwayError
 from laxity.cli.exit_codes import CommandError
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from examples.demo.servers import free_ports
 from laxity.api.client import Client
-from laxity.api.views import JobView
+from laxity.api.job_view import JobView
 from laxity.job.qos import QoS
 from laxity.job.spec import TrainingSpec
-from laxity_profiler.history.database import open_engine
 from laxity_profiler.history.history import History
+from laxity_profiler.history.history_database import open_engine
 from tests.support.builders import TOKEN
 
 HERE = Path(__file__).parent

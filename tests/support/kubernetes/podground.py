@@ -24,7 +24,7 @@ from typing import Any, Final
 from examples.demo.servers import free_ports
 from laxity import deadline_flow, names
 from laxity.api.client import Client
-from laxity.api.views import JobView
+from laxity.api.job_view import JobView
 from laxity.instants import format_instant
 from tests.support.builders import TOKEN
 from tests.support.kubernetes.cluster import DIES_WITH_US, MUTATES, Cluster

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from laxity.api.outcome import ending_text
-from laxity.api.views import ENDED, JobView, OfferView, offer_view
+from laxity.api.job_view import ENDED, JobView, OfferView, offer_view
+from laxity.api.status_text import ending_text
 from laxity.cli.render.job_table import VERDICT_STYLES, console, fact_table, short_id, width_text
 from laxity.human_time import as_of, count_noun, format_seconds, instant_text, on_widths
 from laxity.safe_text import printable

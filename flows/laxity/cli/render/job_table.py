@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from laxity.api.views import JobView
+from laxity.api.job_view import JobView
 from laxity.human_time import NONE, as_of, format_seconds, relative_text, wall_time
 from laxity.safe_text import printable
 

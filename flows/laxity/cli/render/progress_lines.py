@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 
 from laxity.api.job_follower import ASKED_AGAIN
-from laxity.api.outcome import (
+from laxity.api.job_view import TERMINAL_STATES, JobView
+from laxity.api.status_text import (
     BROKEN,
     ENDANGERED,
     count_tenths,
@@ -16,7 +17,6 @@ from laxity.api.outcome import (
     progress_text,
     standing_text,
 )
-from laxity.api.views import TERMINAL_STATES, JobView
 from laxity.human_time import as_of
 
 

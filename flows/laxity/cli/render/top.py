@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laxity.api.client import Client, ServiceError
-from laxity.api.views import JobView
+from laxity.api.job_view import JobView
 from laxity.cli.render.job_table import job_table
 from laxity.human_time import count_noun
 

@@ -10,10 +10,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from examples.demo.jobs import Part
 from examples.demo.models import EXECUTIONS
+from examples.demo.parts import Part
 from laxity.api.client import JobView
-from laxity.api.views import Json
+from laxity.api.job_view import Json
 from laxity.cli.render.job_table import VERDICT_STYLES, outcome_text
 from laxity.durable_files import replace_file
 from laxity.human_time import format_seconds, wall_time

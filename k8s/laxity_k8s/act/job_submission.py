@@ -18,8 +18,8 @@ from laxity.job.pod_template import DEFAULT_IMAGE
 from laxity.job.qos import QoSError, raise_all
 from laxity.job.spec import TrainingSpec
 from laxity_k8s import json_tree
-from laxity_k8s.act.differences import of_terms, of_training
-from laxity_k8s.act.limits import Limits
+from laxity_k8s.act.namespace_limits import Limits
+from laxity_k8s.act.submission_differences import of_terms, of_training
 from laxity_k8s.cluster_api import CONFLICT, ApiError, ClusterApi, Json
 from laxity_k8s.objects import pods
 from laxity_k8s.objects.attempts import attempt_number, begins_anew, next_attempt

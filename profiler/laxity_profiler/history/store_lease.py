@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from laxity_profiler.history import database
+from laxity_profiler.history import history_database
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -35,8 +35,10 @@ class StoreLease:
     def renew(self) -> None:
         """LeaseHeldError if it was lost in between."""
         after = _new_position()
-        with database.open_transaction(self.engine) as connection:
-            is_renewed = database.swap_setting(connection, self.source, self.position, after)
+        with history_database.open_transaction(self.engine) as connection:
+            is_renewed = history_database.swap_setting(
+                connection, self.source, self.position, after
+            )
         if not is_renewed:
             raise LeaseHeldError(f"{self.source} was taken over by another process")
         self.position = after
@@ -46,22 +48,22 @@ class StoreLease:
 def hold_lease(engine: "Engine", name: str) -> Iterator[StoreLease]:
     """Hold the lease of this name; LeaseHeldError if another process does."""
     source = f"lease:{name}"
-    with database.open_transaction(engine) as connection:
-        before = database.read_setting(connection, source)
+    with history_database.open_transaction(engine) as connection:
+        before = history_database.read_setting(connection, source)
     if before and _is_alive(before):
         host, pid, until = before.rsplit(" ", 2)
         left_s = float(until) - time.time()
         raise LeaseHeldError(f"process {pid} on {host} is at it, for {left_s:.0f} s more at most")
     after = _new_position()
-    with database.open_transaction(engine) as connection:
-        if not database.swap_setting(connection, source, before, after):
+    with history_database.open_transaction(engine) as connection:
+        if not history_database.swap_setting(connection, source, before, after):
             raise LeaseHeldError(f"another process took {source} at the same moment")
     lease = StoreLease(engine, source, after)
     try:
         yield lease
     finally:
-        with database.open_transaction(engine) as connection:
-            database.swap_setting(connection, source, lease.position, "")
+        with history_database.open_transaction(engine) as connection:
+            history_database.swap_setting(connection, source, lease.position, "")
 
 
 def _new_position() -> str:

@@ -17,15 +17,15 @@ from laxity.instants import format_rfc3339
 from laxity.job.signal import Signal
 from laxity_k8s import json_tree
 from laxity_k8s.act.adoption import Tending, find_correction, write_refusal
-from laxity_k8s.act.events import MOST_WORDS, EventWriter, own_pod
+from laxity_k8s.act.event_writer import MOST_WORDS, EventWriter, own_pod
 from laxity_k8s.act.failing import find_failure
-from laxity_k8s.act.limits import Limits
+from laxity_k8s.act.job_submission import check_manifest, submit_job
+from laxity_k8s.act.namespace_limits import Limits
 from laxity_k8s.act.patches import Turn
 from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, plan_patches
 from laxity_k8s.act.pod_signals import Reminders
 from laxity_k8s.act.release import release_jobs
 from laxity_k8s.act.sender import Sender
-from laxity_k8s.act.submission import check_manifest, submit_job
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
 from laxity_k8s.objects import jobs as objects

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from laxity.api.views import Json
+from laxity.api.job_view import Json
 from laxity.flow.declaration import Declaration
 from laxity.job.spec import job_name
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from laxity.api.views import ENDED, TERMINAL_STATES, JobView, OfferView
+from laxity.api.job_view import ENDED, TERMINAL_STATES, JobView, OfferView
 from laxity.human_time import count_noun, format_seconds, on_widths
 from laxity.instants import calendar_instant, format_rfc3339
 from laxity.safe_text import markdown

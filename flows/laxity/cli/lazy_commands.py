@@ -40,6 +40,7 @@ FLOOR_COMMANDS: Final = (
     FloorCommand("refit", "profile", STUDY, "Learn from MLflow, and show there what was learned."),
     FloorCommand("simulate", "simulate", STUDY, "Run a policy over a trace of jobs."),
     FloorCommand("study", "study", STUDY, "Make the rows behind a claim, over traces and seeds."),
+    FloorCommand("train", "train", STUDY, "Learn a chain's provisioner from a queue log."),
     FloorCommand("bench", "simulate", STUDY, "Measure this machine, a cluster, or predictions."),
 )
 BY_NAME: Final = {command.name: command for command in FLOOR_COMMANDS}

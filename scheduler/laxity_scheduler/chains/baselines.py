@@ -13,9 +13,9 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.batch_cluster import TICK_S
+from laxity_scheduler.chains.snapshot_loop import RECENT_JOBS
 from laxity_scheduler.chains.successor import Pair
 
-RECENT_JOBS: Final = 100
 DECIDE_EVERY_S: Final = 600.0
 
 
@@ -55,7 +55,8 @@ def recent_mean_s(started_at: Floats, wait_s: Floats, now_at: float) -> float:
     return float(recent.mean() // TICK_S * TICK_S) if len(recent) else 0.0
 
 
-METHODS: Final[Mapping[str, Callable[[Pair], float]]] = {
+Method = Callable[[Pair], float]  # when it submits the successor
+METHODS: Final[Mapping[str, Method]] = {
     "reactive": reactive,
     "average": average,
     "average_now": average_now,

@@ -29,6 +29,7 @@ from laxity_scheduler.chains.cluster_loop import (
     planned_start,
 )
 from laxity_scheduler.chains.queue_log import QueueLog
+from laxity_scheduler.chains.snapshot_loop import take_snapshot
 from laxity_scheduler.frame.arrays import Ints
 
 Start = Literal["empty", "running"]
@@ -131,6 +132,11 @@ class BatchCluster:
         limit = max(1, math.ceil(limit_s / TICK_S))
         tick = planned_start(self.jobs, self.state, self.rules.in_ticks(), nodes, limit)
         return math.inf if tick == NEVER else self.began_at + TICK_S * tick
+
+    def snapshot(self, nodes: int, limit_s: float) -> Floats:
+        """The queue of now in numbers, as somebody sees it who may submit such a job."""
+        limit = max(1, math.ceil(limit_s / TICK_S))
+        return take_snapshot(self.jobs, self.state, self.rules.in_ticks(), nodes, limit)
 
     def started_at(self, row: int) -> float:
         tick = int(self.state.start[row])

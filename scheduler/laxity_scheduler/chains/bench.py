@@ -7,14 +7,14 @@ the reactive interruption: low up to 2 h, medium up to 12 h, else heavy.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypedDict
 
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.baselines import METHODS
+from laxity_scheduler.chains.baselines import Method
 from laxity_scheduler.chains.intervals import draw_blocks, interval
 from laxity_scheduler.chains.queue_log import QueueLog
 from laxity_scheduler.chains.successor import DAY_S, HOUR_S, Pair, PairSettings
@@ -94,7 +94,7 @@ def run_methods(
     log: QueueLog,
     settings: PairSettings,
     starts: Iterable[float],
-    methods: Sequence[str],
+    methods: Mapping[str, Method],
     probes: int = 0,
 ) -> ChainsResult:
     """Each method at each start, and so many evenly spaced probes besides."""
@@ -105,7 +105,7 @@ def run_methods(
         pair = Pair(log, began_at, settings)
         result.probes += len(pair.probe(pair.even_instants(probes)))
         result.probing_s += time.perf_counter() - began_s
-        instants = [METHODS[method](pair) for method in methods]
+        instants = [submit_at(pair) for submit_at in methods.values()]
         rows.append([probe.difference_h for probe in pair.probe(instants)])
     columns = np.array(rows, dtype=np.float64).T
     result.difference_h = dict(zip(methods, columns, strict=True))

@@ -13,6 +13,7 @@ from laxity.cli.job_names import completing
 
 FORMATS: Final = ("mirage", "swf", "sacct")
 METHOD_NAMES: Final = ("reactive", "average", "average_now", "slurm_estimate")
+LEARNED_NAMES: Final = ("forest", "boosting", "calibrated")  # with --model
 SHOWN_BAD_LINES: Final = 3
 
 TraceOption = Annotated[
@@ -50,9 +51,17 @@ StartOption = Annotated[
 MethodOption = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"{', '.join(METHOD_NAMES)}; repeat. [all]",
-        autocompletion=completing(lambda: METHOD_NAMES),
+        help=f"{', '.join(METHOD_NAMES)}; with --model {', '.join(LEARNED_NAMES)}; repeat. [all]",
+        autocompletion=completing(lambda: METHOD_NAMES + LEARNED_NAMES),
     ),
+]
+ModelOption = Annotated[
+    list[Path] | None,
+    typer.Option(help="A file of `laxity train provisioner`; repeat for several methods."),
+]
+PricesOption = Annotated[
+    str,
+    typer.Option(help="For calibrated: prices of an hour of interruption and of overlap, as 4:1."),
 ]
 ProbesOption = Annotated[
     int, typer.Option(min=0, help="Evenly spaced probes of each start besides, to see how fast.")
@@ -78,29 +87,34 @@ def chains(
     warm_up: WarmUpOption = "2d",
     start: StartOption = "running",
     method: MethodOption = None,
+    model: ModelOption = None,
+    prices: PricesOption = "1:1",
     probes: ProbesOption = 0,
     json_: JsonOption = False,
 ) -> None:
     """Interruption and overlap between two jobs of a chain, in a cluster that replays a queue log."""
     from laxity_scheduler.chains import bench
+    from laxity_scheduler.chains.baselines import METHODS
     from laxity_scheduler.simulate.limits import window
 
     try:
         log = read_log(trace, format_)
         first_at, last_at = window(from_at, until)
         settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
-        wanted = check_methods(method)
+        learned = learned_methods(model, prices, settings)
+        wanted = check_methods(method, learned)
         first_at = first_at if from_at else bench.last_quarter_at(log, last_at)
         instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
     say_log(log, settings)
-    names = tuple(dict.fromkeys(("reactive", *wanted)))
+    methods = {name: {**METHODS, **learned}[name] for name in ("reactive", *wanted)}
     with typer.progressbar(instants, label=f"{len(instants)} starts", file=sys.stderr) as counted:
-        result = bench.run_methods(log, settings, counted, names, probes)
+        result = bench.run_methods(log, settings, counted, methods, probes)
     block = bench.block_length(settings, 3_600 * starts)
     figures = bench.method_figures(result.difference_h, pair_nodes, block)
     run = bench.run_figures(log, result) | bench.wait_figures(log, settings, first_at, last_at)
+    run |= decision_figures(learned)
     run["nodes"] = bench.estimate(settings.rules.nodes, "nodes")
     show({name: figures[name] for name in wanted} | {"run": run}, as_json=json_)
 
@@ -146,12 +160,45 @@ def duration_s(text: str, option: str) -> float:
         raise ValueError(f"{option}: {error}") from error
 
 
-def check_methods(names: list[str] | None) -> tuple[str, ...]:
+def learned_methods(paths: list[Path] | None, prices: str, settings: Any) -> dict[str, Any]:
+    """A method per model file. ValueError if one was trained for another pair, or is none."""
+    from laxity_scheduler.chains.model_file import load_provisioner
+    from laxity_scheduler.chains.provisioning import LearnedMethod, Prices
+
+    chosen = Prices.parse(prices)
+    learned: dict[str, Any] = {}
+    for path in paths or ():
+        provisioner = load_provisioner(path)
+        provisioner.check_pair(settings.nodes, settings.limit_s, str(path))
+        if provisioner.kind in learned:
+            raise ValueError(f"{path}: there is a {provisioner.kind} model already")
+        learned[provisioner.kind] = LearnedMethod(provisioner, chosen)
+    return learned
+
+
+def check_methods(names: list[str] | None, learned: Mapping[str, Any]) -> tuple[str, ...]:
     """The methods that are wanted, all without a name."""
-    unknown = [name for name in names or () if name not in METHOD_NAMES]
-    if unknown:
-        raise ValueError(f"unknown method {unknown[0]!r}: one of {', '.join(METHOD_NAMES)}")
-    return tuple(dict.fromkeys(names or METHOD_NAMES))
+    known = (*METHOD_NAMES, *learned)
+    for name in names or ():
+        if name in LEARNED_NAMES and name not in known:
+            raise ValueError(f"--method {name} needs --model, a file of `laxity train provisioner`")
+        if name not in known:
+            every = ", ".join(METHOD_NAMES + LEARNED_NAMES)
+            raise ValueError(f"unknown method {name!r}: one of {every}")
+    return tuple(dict.fromkeys(names or known))
+
+
+def decision_figures(learned: Mapping[str, Any]) -> dict[str, Any]:
+    """How long one decision of each learned method took, the median."""
+    from statistics import median
+
+    from laxity_scheduler.chains.bench import estimate
+
+    return {
+        f"{name}_decision_ms": estimate(1_000 * median(method.decision_s), "ms")
+        for name, method in learned.items()
+        if method.decision_s
+    }
 
 
 def say_log(log: Any, settings: Any) -> None:

@@ -1,6 +1,6 @@
 """The jobs of a batch cluster as its log tells them, in order of submission."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -55,6 +55,11 @@ class QueueLog:
             time_limit_s=np.array([job.time_limit_s for job in jobs], dtype=np.float64),
             nodes=np.array([job.nodes for job in jobs], dtype=np.int64),
         )
+
+    def before(self, instant: float) -> "QueueLog":
+        """The jobs that were submitted before an instant, on a cluster of the same size."""
+        jobs = tuple(job for job in self.jobs if job.submitted_at < instant)
+        return replace(self, jobs=jobs, stated_nodes=self.cluster_nodes)
 
     @property
     def cluster_nodes(self) -> int:

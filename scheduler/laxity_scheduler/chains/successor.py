@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.batch_cluster import (
     TICK_S,
     BatchCluster,
@@ -22,6 +23,7 @@ from laxity_scheduler.chains.queue_log import QueueLog
 
 HOUR_S: Final = 3_600.0
 DAY_S: Final = 86_400.0
+HISTORY_S: Final = DAY_S  # watched before the predecessor's submission
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Pair:
         cluster = open_cluster(
             log, began_at, settings.rules, start=settings.start, until_at=until_at
         )
+        cluster.run_until(began_at + max(0.0, settings.warm_up_s - HISTORY_S))
+        self._before = cluster.fork()
         cluster.run_until(began_at + settings.warm_up_s)
         self.submitted_at = cluster.now_at
         self._cluster = cluster.fork()  # at the predecessor's submission
@@ -87,6 +91,17 @@ class Pair:
                 cluster.now_at,
                 cluster.planned_start_at(self.settings.nodes, self.settings.limit_s),
             )
+
+    def looks(self, every_s: float) -> Iterator[tuple[float, Floats]]:
+        """Snapshots from a day before the submission (or the start) to the predecessor's end."""
+        back = math.floor((self.submitted_at - self._before.now_at) / every_s)
+        first_at = self.submitted_at - back * every_s
+        nodes, limit_s = self.settings.nodes, self.settings.limit_s
+        before, during = self._before.fork(), self._cluster.fork()
+        for taken_at in np.arange(first_at, self.ended_at, every_s):
+            cluster = before if taken_at < self.submitted_at else during
+            cluster.run_until(float(taken_at))
+            yield float(taken_at), cluster.snapshot(nodes, limit_s)
 
     def probe(self, instants: Iterable[float]) -> list[Probe]:
         """A probe for each instant, in their order."""

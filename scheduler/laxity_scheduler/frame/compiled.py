@@ -37,6 +37,7 @@ PAGES: Final = (
     "shares/loop.py",
     "simulate/elastic_loop.py",
     "chains/cluster_loop.py",
+    "chains/snapshot_loop.py",
 )
 
 

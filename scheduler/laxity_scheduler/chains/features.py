@@ -1,0 +1,98 @@
+"""What a provisioner knows at a decision: a day of snapshots, and how far the predecessor is.
+
+A snapshot is taken every ten minutes; a window is the last 144. The simulated cluster is looked at
+once per snapshot, and all windows are views of the same rows.
+
+Of Mirage's 13 features that are not in `snapshot_loop` the pair's limits and sizes and the
+successor's wait and elapsed run are constant within an experiment, and left out. The predecessor's
+wait and elapsed run stand once beside a window, not once per row: there Mirage repeats them.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.chains.snapshot_loop import COLUMNS, MIRAGE_COLUMNS
+from laxity_scheduler.chains.successor import HISTORY_S, HOUR_S, Pair
+from laxity_scheduler.frame.arrays import Ints
+
+EVERY_S: Final = 600.0
+WINDOW: Final = round(HISTORY_S / EVERY_S)
+SIX_HOURS: Final = 36
+Singles = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Knowledge at n decisions.
+
+    `queue` is (n, WINDOW, COLUMNS), the newest row last; `wait_h`, `elapsed_h` and `left_h` are (n,):
+    the predecessor's past wait, elapsed run, and hours up to its time limit.
+    """
+
+    queue: Singles
+    wait_h: Floats
+    elapsed_h: Floats
+    left_h: Floats
+
+    def rows(self, rows: Ints) -> "Windows":
+        """Some of the decisions, in this order."""
+        pair = (self.wait_h[rows], self.elapsed_h[rows], self.left_h[rows])
+        return Windows(self.queue[rows], *pair)
+
+    def flat(self) -> Singles:
+        """All that Mirage's trees see, (n, WINDOW * 29 + 2)."""
+        queue = self.queue[:, :, :MIRAGE_COLUMNS].reshape(len(self.queue), -1)
+        return np.concatenate((queue, self._pair()), axis=1)
+
+    def summary(self) -> Singles:
+        """Each column now, its mean of six hours and of a day, its change over both, (n, 167)."""
+        now = self.queue[:, -1]
+        parts = (
+            now,
+            self.queue[:, -SIX_HOURS:].mean(axis=1),
+            self.queue.mean(axis=1),
+            now - self.queue[:, -SIX_HOURS],
+            now - self.queue[:, 0],
+            self._pair(),
+        )
+        return np.concatenate(parts, axis=1)
+
+    def _pair(self) -> Singles:
+        return np.stack((self.wait_h, self.elapsed_h), axis=1).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHistory:
+    """Snapshots of one start up to its predecessor's end, none of the successor's doing."""
+
+    pair: Pair
+    taken_at: Floats
+    snapshots: Singles
+
+    def row_at(self, instant: float) -> int:
+        """The last snapshot up to an instant."""
+        return int(np.searchsorted(self.taken_at, instant, side="right")) - 1
+
+    def windows(self, rows: Ints) -> Windows:
+        """What is known at these snapshots. ValueError if one has less than a day before it."""
+        if rows.min(initial=WINDOW) < WINDOW - 1:
+            raise ValueError(f"snapshot {rows.min()} has no {WINDOW} rows up to it")
+        queue = sliding_window_view(self.snapshots, WINDOW, axis=0)[rows - WINDOW + 1]
+        pair, taken_at = self.pair, self.taken_at[rows]
+        elapsed_h = np.maximum(0.0, taken_at - pair.started_at) / HOUR_S
+        wait_h = (np.minimum(taken_at, pair.started_at) - pair.submitted_at) / HOUR_S
+        left_h = pair.settings.limit_s / HOUR_S - elapsed_h
+        return Windows(queue.swapaxes(1, 2), wait_h, elapsed_h, left_h)
+
+
+def watch_queue(pair: Pair) -> QueueHistory:
+    """Take the snapshots of a start, from a day before the predecessor's submission on."""
+    looks = list(pair.looks(EVERY_S))
+    taken_at = np.array([taken for taken, _ in looks], dtype=np.float64)
+    snapshots = np.array([snapshot for _, snapshot in looks], dtype=np.float32)
+    return QueueHistory(pair, taken_at, snapshots.reshape(-1, COLUMNS))

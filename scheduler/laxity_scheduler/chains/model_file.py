@@ -1,0 +1,77 @@
+"""A trained provisioner as one file: arrays and a header of JSON, never pickled objects."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from zipfile import BadZipFile
+
+import numpy as np
+
+from laxity_scheduler.chains.value_models import READERS, ValueModel
+
+FORMAT: Final = "laxity-provisioner"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioner:
+    """A model, for which pair it was trained, on what, and its errors on weeks held out."""
+
+    kind: str
+    model: ValueModel
+    pair_nodes: int
+    limit_s: float
+    trained_on: Mapping[str, Any]
+    errors: Mapping[str, float]
+
+    def check_pair(self, nodes: int, limit_s: float, name: str) -> None:
+        """ValueError if it was trained for jobs of another size or limit, which it cannot see."""
+        if (nodes, limit_s) != (self.pair_nodes, self.limit_s):
+            raise ValueError(
+                f"{name} was trained for jobs of {self.pair_nodes} nodes and "
+                f"{self.limit_s / 3_600:g} h, not {nodes} nodes and {limit_s / 3_600:g} h"
+            )
+
+
+def save_provisioner(provisioner: Provisioner, path: Path) -> None:
+    """Write the file. OSError if that fails."""
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": provisioner.kind,
+        "pair_nodes": provisioner.pair_nodes,
+        "limit_s": provisioner.limit_s,
+        "trained_on": dict(provisioner.trained_on),
+        "errors": dict(provisioner.errors),
+    }
+    with path.open("wb") as file:
+        np.savez_compressed(file, header=json.dumps(header), **provisioner.model.arrays())
+
+
+def load_provisioner(path: Path) -> Provisioner:
+    """Read the file. ValueError if it is none, or of a version that is not known."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = read_header(str(arrays.pop("header")))
+        return Provisioner(
+            kind=header["kind"],
+            model=READERS[header["kind"]](arrays),
+            pair_nodes=header["pair_nodes"],
+            limit_s=header["limit_s"],
+            trained_on=header["trained_on"],
+            errors=header["errors"],
+        )
+    except (OSError, KeyError, TypeError, ValueError, EOFError, BadZipFile) as error:
+        message = f"{path} is no provisioner of version {VERSION}: {error}"
+        raise ValueError(message) from error
+
+
+def read_header(text: str) -> dict[str, Any]:
+    """ValueError if it is another format's or another version's."""
+    header: dict[str, Any] = json.loads(text)
+    if (header["format"], header["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"it is {header['format']} {header['version']}")
+    return header

@@ -1,0 +1,89 @@
+"""When a learned provisioner submits a successor: one decision every ten minutes.
+
+A point submits once it predicts no more than half an hour of overlap (Mirage). A distribution
+submits once waiting ten minutes more would not lower the expected cost, at the user's prices of an
+hour of interruption and of an hour of overlap: at 4 to 1, once as many hours are left as four of five
+waits would take at most.
+"""
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.chains.baselines import average
+from laxity_scheduler.chains.features import EVERY_S, WINDOW, Windows, watch_queue
+from laxity_scheduler.chains.model_file import Provisioner
+from laxity_scheduler.chains.successor import HOUR_S, Pair
+from laxity_scheduler.frame.arrays import Bools
+
+MOST_OVERLAP_H: Final = 0.5
+TIMED: Final = 3  # decisions of a start that are made one by one, to see how long they take
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What an hour costs: of interruption, and of overlap. Only their ratio decides."""
+
+    interruption: float = 1.0
+    overlap: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Prices":
+        """`4:1`. ValueError if it is not two positive numbers."""
+        try:
+            interruption, overlap = (float(part) for part in text.split(":"))
+        except ValueError:
+            interruption = overlap = math.nan
+        if not (0 < interruption < math.inf and 0 < overlap < math.inf):
+            raise ValueError(f"--prices {text!r}: interruption and overlap, such as 4:1")
+        return cls(interruption, overlap)
+
+    def cost(self, difference_h: Floats, weights: Floats) -> Floats:
+        """Expected cost, (n,), of differences (n, k) with these probabilities (k,)."""
+        late, early = np.maximum(difference_h, 0.0), np.maximum(-difference_h, 0.0)
+        expected: Floats = (self.interruption * late + self.overlap * early) @ weights
+        return expected
+
+
+def should_submit(difference_h: Floats, weights: Floats, prices: Prices) -> Bools:
+    """Whether to submit now, (n,), by predictions (n, k)."""
+    if len(weights) == 1:
+        return difference_h[:, 0] >= -MOST_OVERLAP_H
+    later_h = difference_h + EVERY_S / HOUR_S
+    return prices.cost(difference_h, weights) <= prices.cost(later_h, weights)
+
+
+@dataclass(slots=True)
+class LearnedMethod:
+    """A method of the bench. `decision_s` is how long decisions took that were made alone."""
+
+    provisioner: Provisioner
+    prices: Prices
+    decision_s: list[float] = field(default_factory=list)
+
+    def __call__(self, pair: Pair) -> float:
+        """The first decision to submit, else the predecessor's end.
+
+        Snapshots with less than a day before them follow the average baseline.
+        """
+        history = watch_queue(pair)
+        rows = np.flatnonzero(history.taken_at >= pair.started_at)
+        cold, warm = rows[rows < WINDOW - 1], rows[rows >= WINDOW - 1]
+        early_at = history.taken_at[cold]
+        submits_at = early_at[early_at >= average(pair)] if len(cold) else early_at
+        if len(submits_at):
+            return float(submits_at[0])
+        for row in warm[:TIMED]:
+            began_s = time.perf_counter()
+            self._decide(history.windows(np.array([row])))
+            self.decision_s.append(time.perf_counter() - began_s)
+        chosen = np.flatnonzero(self._decide(history.windows(warm))) if len(warm) else warm
+        return float(history.taken_at[warm[chosen[0]]]) if len(chosen) else pair.ended_at
+
+    def _decide(self, windows: Windows) -> Bools:
+        model = self.provisioner.model
+        return should_submit(model.predict_h(windows), model.weights, self.prices)

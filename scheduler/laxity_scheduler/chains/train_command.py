@@ -1,0 +1,149 @@
+"""`laxity train provisioner`: learn from a cluster's own queue log when to submit a successor."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from laxity.cli.exit_codes import FAILED, USAGE, CommandError
+from laxity.cli.job_names import completing
+from laxity_scheduler.chains.commands import (
+    FormatOption,
+    JsonOption,
+    LimitOption,
+    NodesOption,
+    PairNodesOption,
+    StartOption,
+    TraceOption,
+    WarmUpOption,
+    pair_settings,
+    read_log,
+    say_log,
+)
+
+KIND_NAMES: Final = ("forest", "boosting", "calibrated")
+
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model", help=", ".join(KIND_NAMES), autocompletion=completing(lambda: KIND_NAMES)
+    ),
+]
+OutOption = Annotated[Path, typer.Option(help="The file to write.")]
+UntilOption = Annotated[
+    str, typer.Option(help="Learn from jobs submitted before this date. [the log's last quarter]")
+]
+FromOption = Annotated[str, typer.Option("--from", help="First start. [the log's first job]")]
+StartsOption = Annotated[float, typer.Option(min=0.1, help="Hours from one start to the next.")]
+SamplesOption = Annotated[
+    Path | None,
+    typer.Option(help="A file for the simulated samples: read if it is there, else written."),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="Of the weeks held out, and of the trees.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = typer.Typer(help="Learn models from logs.", rich_markup_mode=None)
+    group.callback()(lambda: None)
+    group.command("provisioner")(provisioner)
+    app.add_typer(group, name="train")
+
+
+def provisioner(
+    *,
+    trace: TraceOption,
+    out: OutOption,
+    model: ModelOption = "calibrated",
+    until: UntilOption = "",
+    format_: FormatOption = "",
+    from_at: FromOption = "",
+    nodes: NodesOption = None,
+    pair_nodes: PairNodesOption = 1,
+    limit: LimitOption = "48h",
+    starts: StartsOption = 4.0,
+    warm_up: WarmUpOption = "2d",
+    start: StartOption = "running",
+    samples: SamplesOption = None,
+    seed: SeedOption = 42,
+    json_: JsonOption = False,
+) -> None:
+    """Learn when to submit the successor of a chain; `laxity bench chains --model` measures it."""
+    from laxity_scheduler.chains import bench
+    from laxity_scheduler.simulate.limits import window
+
+    try:
+        check_kind(model)
+        log = read_log(trace, format_)
+        first_at, last_at = window(from_at, until)
+        last_at = last_at if until else bench.last_quarter_at(log, last_at)
+        log = log.before(last_at)
+        settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
+        instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
+        say_log(log, settings)
+        about = describe_training(log, settings, instants, start)
+        fitted = fit(model, make_samples(log, settings, instants, about, samples), seed)
+        write(model, fitted, settings, {**about, "seed": seed}, out)
+    except ValueError as error:
+        raise CommandError(str(error), code=USAGE) from error
+    except OSError as error:
+        raise CommandError(f"{out}: {error.strerror or error}", code=FAILED) from error
+    errors = fitted[1]
+    lines = [f"{name:<24} {value:>10,.2f}" for name, value in errors.items()]
+    typer.echo(json.dumps(errors) if json_ else "\n".join(["on weeks held out", *lines]))
+
+
+def check_kind(kind: str) -> None:
+    if kind not in KIND_NAMES:
+        raise ValueError(f"unknown model {kind!r}: one of {', '.join(KIND_NAMES)}")
+
+
+def describe_training(log: Any, settings: Any, instants: list[float], start: str) -> dict[str, Any]:
+    """What decides the samples."""
+    return {
+        "log": log.name,
+        "jobs": len(log.jobs),
+        "cluster_nodes": settings.rules.nodes,
+        "pair_nodes": settings.nodes,
+        "limit_s": settings.limit_s,
+        "warm_up_s": settings.warm_up_s,
+        "start": start,
+        "starts": len(instants),
+        "first_at": instants[0],
+        "last_at": instants[-1],
+    }
+
+
+def make_samples(
+    log: Any, settings: Any, instants: list[float], about: dict[str, Any], path: Path | None
+) -> Any:
+    """From the user's file where there is one, else simulated."""
+    from laxity_scheduler.chains.samples import collect_samples, load_samples, save_samples
+
+    if path is not None and path.exists():
+        return load_samples(path, about)
+    label = f"{len(instants)} starts"
+    with typer.progressbar(instants, label=label, file=sys.stderr) as counted:
+        samples = collect_samples(log, settings, counted)
+    if path is not None:
+        save_samples(samples, about, path)
+    return samples
+
+
+def fit(kind: str, samples: Any, seed: int) -> Any:
+    """The model and its errors, with progress on stderr."""
+    from laxity_scheduler.chains.training import steps_of, train_model
+
+    label = f"{kind} on {len(samples):,} samples"
+    with typer.progressbar(length=steps_of(kind), label=label, file=sys.stderr) as bar:
+        return train_model(kind, samples, seed, bar.update)
+
+
+def write(kind: str, fitted: Any, settings: Any, about: dict[str, Any], out: Path) -> None:
+    from laxity_scheduler.chains.model_file import Provisioner, save_provisioner
+
+    model, errors = fitted
+    provisioner = Provisioner(kind, model, settings.nodes, settings.limit_s, about, errors)
+    save_provisioner(provisioner, out)

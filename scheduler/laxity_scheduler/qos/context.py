@@ -123,7 +123,9 @@ class DecisionContext:
     def change(self, decision: Preempt | Resize) -> None:
         """Decide on a running job, once; who was to give some workers may be asked for all."""
         if self.shrunk.pop(decision.job, 0):
-            self.decisions = [one for one in self.decisions if not _resizes(one, decision.job)]
+            self.decisions = [
+                other for other in self.decisions if not _resizes(other, decision.job)
+            ]
         elif isinstance(decision, Resize) and decision.at == "epoch":
             self.shrunk[decision.job] = decision.workers
         self.decisions.append(decision)

@@ -16,10 +16,10 @@ def say_forecasts(context: DecisionContext, starts_s: Mapping[str, float]) -> No
     refused = {d.job for d in context.decisions if isinstance(d, Refuse)}
     frame, starts = context.forecasts.frame, context.starts
     service = frame.column(SERVICE)
-    told = (service != HARD) & ((frame.column(WANTS) > 0.0) | (service == SOFT))
+    mask = (service != HARD) & ((frame.column(WANTS) > 0.0) | (service == SOFT))
     jobs = [
         job
-        for job in frame.where(told)
+        for job in frame.where(mask)
         if job.id not in refused and (_asks(job) or not job.refused)
     ]
     widths = [starts[job.id].workers if job.id in starts else 0 for job in jobs]
@@ -28,12 +28,14 @@ def say_forecasts(context: DecisionContext, starts_s: Mapping[str, float]) -> No
         for job, width in zip(jobs, widths, strict=True)
     ]
     forecasts = forecasts_of(jobs, context.forecasts, after_s, widths)
-    said = [
+    messages = [
         (job.id, new, new.reason)
         for job, new in zip(jobs, forecasts, strict=True)
         if _asks(job) or _turned(job, new, context.rules.moved)
     ]
-    context.decisions += construct_many(Forecasted, *zip(*said, strict=True)) if said else ()
+    context.decisions += (
+        construct_many(Forecasted, *zip(*messages, strict=True)) if messages else ()
+    )
 
 
 def _asks(job: Job) -> bool:

@@ -6,13 +6,13 @@ from laxity_scheduler.qos.context import DecisionContext
 
 def waited_for(context: DecisionContext) -> frozenset[str] | None:
     """The nodes that those who wait may use; None: all."""
-    found: frozenset[str] = frozenset()
-    for one in context.blocked:
-        may = context.state.eligible_nodes(one.job)
+    nodes: frozenset[str] = frozenset()
+    for entry in context.blocked:
+        may = context.state.eligible_nodes(entry.job)
         if may is None:
             return None
-        found |= may
-    return found
+        nodes |= may
+    return nodes
 
 
 def more_nodes(context: DecisionContext, job: Job, workers: int) -> tuple[str, ...] | None:

@@ -31,19 +31,19 @@ def grow_into_idle(context: DecisionContext) -> None:
     if not context.reservations.roomy:
         rest = context.reservations.profile()
         held_s = [_held_s(context, job) for job in jobs]
-    known = [one for one in zip(jobs, held_s, strict=True) if one[1] < FOREVER]
-    if known:
-        known.sort(key=lambda one: one[0].id)
-        jobs, held_s = [job for job, _ in known], [job_s for _, job_s in known]
+    pairs = [pair for pair in zip(jobs, held_s, strict=True) if pair[1] < FOREVER]
+    if pairs:
+        pairs.sort(key=lambda pair: pair[0].id)
+        jobs, held_s = [job for job, _ in pairs], [job_s for _, job_s in pairs]
         growers = _growers(context, jobs, _levels(context, jobs), rest, held_s)
         rules = context.placement.rules(context.ledger, jobs, held_s, claimed=False, without=taken)
-        for at, level, more in context.ledger.grow(growers, rules):
-            _widen(context, jobs[at], growers.width[at * growers.levels + level], more)
+        for row, level, more in context.ledger.grow(growers, rules):
+            _widen(context, jobs[row], growers.width[row * growers.levels + level], more)
 
 
 def _may_grow(context: DecisionContext) -> list[Job]:
     """Running jobs whose width may change now, but those that plainly have their widest one."""
-    frame, found = context.forecasts.frame, []
+    frame, jobs = context.forecasts.frame, []
     widest = frame.plain & (frame.widest <= frame.column(WORKERS))
     just = frame.column(RESUMED_AT) >= context.now
     for job in frame.where((frame.column(WORKERS) > 0.0) & (~widest | just)):
@@ -55,8 +55,8 @@ def _may_grow(context: DecisionContext) -> list[Job]:
         ):
             context.wake(context.cooled_at(job))
             if context.cooled_at(job) <= context.now:
-                found.append(job)
-    return found
+                jobs.append(job)
+    return jobs
 
 
 def _has_room(context: DecisionContext, job: Job) -> bool:
@@ -84,7 +84,8 @@ def _levels(context: DecisionContext, jobs: Sequence[Job]) -> Levels:
         if job.workers:
             own_s[row] = forecasts.rest_s(job, job.workers, "mean")
             paying = [
-                one > job.workers and pays(context, job, one) for one in forecasts.curve(job).widths
+                wider > job.workers and pays(context, job, wider)
+                for wider in forecasts.curve(job).widths
             ]
             width[row, : len(paying)] *= paying
     return np.column_stack([held, width]), np.column_stack([own_s, ends_s])
@@ -125,8 +126,10 @@ def _widen(context: DecisionContext, job: Job, width: int, more: tuple[str, ...]
         return
     saved_s = context.forecasts.rest_s(job, job.workers, "mean")
     saved_s -= context.forecasts.rest_s(job, width, "mean")
-    why = reason("grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s)
-    context.change(Resize(job.id, width, job.nodes + more, "now", why))
+    growth_reason = reason(
+        "grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s
+    )
+    context.change(Resize(job.id, width, job.nodes + more, "now", growth_reason))
 
 
 def pays(context: DecisionContext, job: Job, width: int) -> bool:

@@ -29,22 +29,22 @@ class Newcomers:
         self, table: WaitingTable, jobs: Sequence[Job], reservations: "Reservations"
     ) -> None:
         self._table, self._reservations = table, reservations
-        at = self._at = table.at(jobs)
-        self._jobs = jobs[: len(at)]
-        self._size = table.size[at]
-        self._due_s = table.column(DUE_AT)[at] - table.now
-        rest, width = table.rest_s[at], table.width[at]
+        places = self._at = table.at(jobs)
+        self._jobs = jobs[: len(places)]
+        self._size = table.size[places]
+        self._due_s = table.column(DUE_AT)[places] - table.now
+        rest, width = table.rest_s[places], table.width[places]
         in_time = (rest <= self._due_s[:, None] + TINY_S) & (rest < FOREVER) & (width > 0)
-        level, among = in_time.argmax(axis=1), np.arange(len(at))
+        level, among = in_time.argmax(axis=1), np.arange(len(places))
         self._width, self._rest_s = width[among, level], rest[among, level]
-        may = np.full(len(at), not reservations.state.budgets)
-        may &= _possible(table, at, reservations)
+        may = np.full(len(places), not reservations.state.budgets)
+        may &= _possible(table, places, reservations)
         self._odd = np.flatnonzero(~(may & in_time.any(axis=1)))
 
     def promise(self, first: int) -> dict[str, PendingPromise]:
         """The next of them that are plainly in time: counted among the claims."""
-        at = int(np.searchsorted(self._odd, first))
-        last = int(self._odd[at]) if at < len(self._odd) else len(self._jobs)
+        index = int(np.searchsorted(self._odd, first))
+        last = int(self._odd[index]) if index < len(self._odd) else len(self._jobs)
         if self._reservations.roomy:
             return self._together(slice(first, last))
         return self._behind(first, last)
@@ -52,26 +52,28 @@ class Newcomers:
     def _together(self, ones: slice) -> dict[str, PendingPromise]:
         """As long as all claims run at once, each on its least width."""
         before = self._before()
-        many = self._reservations.admit_all(
+        count = self._reservations.admit_all(
             self._jobs[ones],
             self._due_s[ones],
             self._width[ones],
             self._rest_s[ones],
             self._size[ones],
         )
-        return self._given(ones.start, many, before)
+        return self._given(ones.start, count, before)
 
     def _behind(self, first: int, last: int) -> dict[str, PendingPromise]:
         """As long as each is in time behind all claims, as they are planned."""
         plans = self._plans
-        found: dict[str, PendingPromise] = {}
-        many = CHUNK
-        while many == CHUNK and plans is not None:
-            ones = slice(first + len(found), min(last, first + len(found) + CHUNK))
+        promises: dict[str, PendingPromise] = {}
+        count = CHUNK
+        while count == CHUNK and plans is not None:
+            ones = slice(first + len(promises), min(last, first + len(promises) + CHUNK))
             before = self._before()
-            many = self._reservations.admit_behind(self._jobs[ones], plans, ones, self._due_s[ones])
-            found |= self._given(ones.start, many, before)
-        return found
+            count = self._reservations.admit_behind(
+                self._jobs[ones], plans, ones, self._due_s[ones]
+            )
+            promises |= self._given(ones.start, count, before)
+        return promises
 
     @cached_property
     def _plans(self) -> Plans | None:
@@ -89,14 +91,16 @@ class Newcomers:
         rows = self._table.rows[self._at[ones]].tolist()
         sources = [frame.curves[row].source for row in rows]
         others = [*before, *(job.id for job in jobs[: MOST_OTHERS - begun])]
-        known = {source: (source, *others) for source in set(sources)}
+        names_by_source = {source: (source, *others) for source in set(sources)}
         rests_on = [
-            known[source] if begun + row >= MOST_OTHERS else (source, *others[: begun + row])
+            names_by_source[source]
+            if begun + row >= MOST_OTHERS
+            else (source, *others[: begun + row])
             for row, source in enumerate(sources)
         ]
         return {
-            job.id: PendingPromise(job.deadline_at, one)
-            for job, one in zip(jobs, rests_on, strict=True)
+            job.id: PendingPromise(job.deadline_at, names)
+            for job, names in zip(jobs, rests_on, strict=True)
         }
 
 
@@ -105,8 +109,10 @@ def _possible(table: WaitingTable, at: Ints, reservations: "Reservations") -> ND
     room, due_at = reservations.room, table.column(DUE_AT)[at]
     size, width, jobs = table.size[at], table.width[at], [table.jobs[row] for row in at.tolist()]
     kinds = list(zip([job.eligible for job in jobs], size.tolist(), strict=True))
-    known = {kind: room.slots_for(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()}
-    slots = np.array([known[kind] for kind in kinds], dtype=np.int64)
+    slots_by_kind = {
+        kind: room.slots_for(job) for kind, job in dict(zip(kinds, jobs, strict=True)).items()
+    }
+    slots = np.array([slots_by_kind[kind] for kind in kinds], dtype=np.int64)
     there = (width > 0) & (width <= slots[:, None])
     fastest = np.where(there, table.rest_s[at], FOREVER).min(axis=1)
     promised_at = table.column(PROMISED_DUE_AT)[at]

@@ -54,14 +54,14 @@ class PendingReleases:
 
     def own(self, job: Job) -> Counter[str]:
         """GPUs by node that are on their way to this job, or held for it already."""
-        found: Counter[str] = Counter()
+        gpus: Counter[str] = Counter()
         for victim in self.asked_for.get(job.id, ()):
-            found.update(self._gpus(victim, 0))
-        found -= self._surplus.get(job.id, Counter())
+            gpus.update(self._gpus(victim, 0))
+        gpus -= self._surplus.get(job.id, Counter())
         for hold in self._state.holds:
             if self._held(hold, job):
-                found[hold.node] += hold.gpus
-        return found
+                gpus[hold.node] += hold.gpus
+        return gpus
 
     def _held(self, hold: Hold, job: Job) -> bool:
         return hold.job == job.id and hold.until_at > self._state.now
@@ -117,9 +117,9 @@ def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
     """
     frame = forecasts.frame
     left = int((frame.column(TERMINATING) * frame.column(SIZE)).sum())
-    found: Counter[str] = Counter()
+    terminating: Counter[str] = Counter()
     if not left:
-        return found
+        return terminating
     ours: Counter[str] = Counter()
     for job in state.running:
         ours.update(gpus_of(job, job.nodes))
@@ -129,11 +129,11 @@ def _terminating(state: ClusterState, forecasts: Forecasts) -> Counter[str]:
             held[hold.node] += hold.gpus
     for job in state.jobs if state.quotas else ():
         if job.quota and job.terminating_workers:
-            found[job.quota] += job.terminating_workers * job.gpus_per_worker
+            terminating[job.quota] += job.terminating_workers * job.gpus_per_worker
     for node in state.nodes:
         awaited = max(0, held[node.id] - max(0, node.free_gpus))  # the others held are free
         gpus = min(left, node.gpus - node.free_gpus - ours[node.id] - awaited)
         if gpus > 0:
-            found[node.id] += gpus
+            terminating[node.id] += gpus
             left -= gpus
-    return found
+    return terminating

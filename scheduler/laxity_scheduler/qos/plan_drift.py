@@ -35,7 +35,7 @@ def compare_promised(context: DecisionContext) -> PromisedWidths | None:
     if rows is None:
         return None
     formed = _formed(context, claims, frame.table[rows])
-    rows, jobs = rows[formed], [claims[at] for at in np.flatnonzero(formed).tolist()]
+    rows, jobs = rows[formed], [claims[place] for place in np.flatnonzero(formed).tolist()]
     due_at = frame.in_force_at[rows]
     slack_s, _ = frame.slack_s(rows, due_at - context.now)
     names, late = [job.id for job in jobs], reservations.late
@@ -44,13 +44,13 @@ def compare_promised(context: DecisionContext) -> PromisedWidths | None:
     order = np.lexsort((frame.ranks[rows], slack_s, plans.workers_now <= workers))
     quiet = (plans.workers_now >= 0) & (plans.due_width <= workers)
     if late or context.newly:
-        given = context.newly
-        known = [name not in late and name not in given for name in names]
-        quiet &= np.array(known, dtype=np.bool_)
+        newly = context.newly
+        unaffected = [name not in late and name not in newly for name in names]
+        quiet &= np.array(unaffected, dtype=np.bool_)
     wake_at = due_at - _last_epoch_s(frame.table[rows], frame.levels("p90")[rows]) + 1e-3
     begun = ~np.isnan(frame.table[rows, fields.BEGUN_AT])
     wake_at = np.where(begun, wake_at, FOREVER)[order].tolist()
-    ordered = [jobs[at] for at in order.tolist()]
+    ordered = [jobs[place] for place in order.tolist()]
     return PromisedWidths(ordered, quiet[order].tolist(), wake_at)
 
 
@@ -61,17 +61,17 @@ def _formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -> Boo
     resumed = ~changed & (table[:, fields.RESUMED_AT] >= now)
     if changed.any() or resumed.any():
         context.wake(now + 1.0)
-    found: Bools = ~changed & ~resumed & (table[:, fields.PINNED] == 0.0)
-    found &= (table[:, fields.STOPPING] == 0.0) & (table[:, fields.RESIZING] == 0.0)
-    found &= table[:, fields.FORMED_AT] == table[:, fields.WORKERS]
+    formed: Bools = ~changed & ~resumed & (table[:, fields.PINNED] == 0.0)
+    formed &= (table[:, fields.STOPPING] == 0.0) & (table[:, fields.RESIZING] == 0.0)
+    formed &= table[:, fields.FORMED_AT] == table[:, fields.WORKERS]
     if context.acted:
-        found &= np.array([job.id not in context.acted for job in jobs], dtype=np.bool_)
-    return found
+        formed &= np.array([job.id not in context.acted for job in jobs], dtype=np.bool_)
+    return formed
 
 
 def _last_epoch_s(table: Floats, levels: Floats) -> Floats:
     """From when on a running epoch that takes longer makes a job late (`sizing._wake_when_late`)."""
     left = table[:, fields.LEFT]
     epoch_s = levels[:, fields.TOTAL, fields.FORMED] / np.maximum(1.0, left)
-    found: Floats = (left - 0.99) * epoch_s
-    return found
+    after_s: Floats = (left - 0.99) * epoch_s
+    return after_s

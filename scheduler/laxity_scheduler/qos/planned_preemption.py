@@ -38,14 +38,14 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
     taker, ways = _first_short(context, takers, ways, kept) if ways else (None, ways)
     if taker is None:
         return
-    left = sum((shares[one.id].widest - one.workers) * one.gpus_per_worker for one in takers)
+    left = sum((shares[job.id].widest - job.workers) * job.gpus_per_worker for job in takers)
     patience_s, _ = slack(taker, context.forecasts)
     ways.sort(key=lambda job: context.forecasts.freed_s(job) > patience_s)  # in time for it first
     for job in ways:
         if left > 0 and job.id != taker.id and _could_use(context, taker, job):
             left -= job.gpus
-            why = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
-            context.change(Preempt(job.id, "epoch", taker.id, why))
+            preempt_reason = reason("preempt_for", beneficiary=taker.id, gpus=job.gpus)
+            context.change(Preempt(job.id, "epoch", taker.id, preempt_reason))
 
 
 def _takers(context: DecisionContext, served: Collection[str]) -> list[Job]:

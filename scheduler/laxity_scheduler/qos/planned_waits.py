@@ -28,11 +28,11 @@ def order_by_plan(
     They need nobody to stop yet.
     """
     reservations = context.reservations
-    plans = reservations.shares.outline([one.job.id for one in ones])
+    plans = reservations.shares.outline([entry.job.id for entry in ones])
     places = np.argsort(plans.workers_now <= 0, kind="stable")
     plans = plans.at(places)
     ordered = [ones[place] for place in places.tolist()]
-    aged = np.array([one.rank == "aged" for one in ordered], dtype=np.bool_)
+    aged = np.array([entry.rank == "aged" for entry in ordered], dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         ahead_s = plans.starts_s - reservations.reach_s
     waits = (plans.workers_now == 0) & np.where(aged, plans.starts_s > 0.0, ahead_s > TINY_S)
@@ -51,17 +51,17 @@ def find_kept_out(
     if rest is None or not ones:
         return [False] * len(ones)
     table = context.waiting
-    at = table.at([one.job for one in ones])
+    places = table.at([entry.job for entry in ones])
     terms = context.rules.terms
-    stops = np.array([one.job.preemptible for one in ones], dtype=np.bool_)
-    held_s = np.where(table.held_s[at] < FOREVER, table.held_s[at], terms.ageing_s)
-    held_s = np.where(stops, held_s, table.rest_s[at, 0])
+    stops = np.array([entry.job.preemptible for entry in ones], dtype=np.bool_)
+    held_s = np.where(table.held_s[places] < FOREVER, table.held_s[places], terms.ageing_s)
+    held_s = np.where(stops, held_s, table.rest_s[places, 0])
     ends = np.minimum(np.searchsorted(rest.edges, held_s - TINY_S), len(rest.free))
     least_free = np.append(FOREVER, np.minimum.accumulate(rest.free))
-    out: Bools = least_free[ends] < table.width[at, 0] * table.size[at]
-    soft = np.array([one.rank == "soft" for one in ones], dtype=np.bool_)
-    slack_s = np.array([one.slack_s for one in ones])
-    window_s = np.maximum(0.0, table.column(DUE_AT)[at] - table.column(SUBMITTED_AT)[at])
+    out: Bools = least_free[ends] < table.width[places, 0] * table.size[places]
+    soft = np.array([entry.rank == "soft" for entry in ones], dtype=np.bool_)
+    slack_s = np.array([entry.slack_s for entry in ones])
+    window_s = np.maximum(0.0, table.column(DUE_AT)[places] - table.column(SUBMITTED_AT)[places])
     out &= ~soft | (slack_s >= context.rules.theta * window_s)
     flags: list[bool] = out.tolist()
     return flags

@@ -70,8 +70,8 @@ def carry_out(
             context.change(Resize(other.id, victim.keeps, nodes, "epoch", shrink))
             continue
         code = "preempt_for_aged" if rank == "aged" else "preempt_for"
-        why = reason(code, beneficiary=job.id, gpus=gpus)
-        context.change(Preempt(other.id, victim.moment, job.id, why))
+        preempt_reason = reason(code, beneficiary=job.id, gpus=gpus)
+        context.change(Preempt(other.id, victim.moment, job.id, preempt_reason))
 
 
 def _victims(

@@ -48,33 +48,33 @@ class Outlook(NamedTuple):
     def shares(self, places: Ints, known: LazyShares) -> list[Share]:
         """Of some of them: as planned, or on one width to the end."""
         steps = [((0.0, workers),) for workers in self.workers[places].tolist()]
-        found = construct_many(Share, steps, self.finish_s[places].tolist())
+        shares = construct_many(Share, steps, self.finish_s[places].tolist())
         for row in np.flatnonzero(self.planned[places]).tolist():
-            found[row] = known[self.jobs[places[row]].id]
-        return found
+            shares[row] = known[self.jobs[places[row]].id]
+        return shares
 
 
 def say_promises(context: DecisionContext) -> None:
     """Of all that hold a promise or get one, what has changed."""
     outlook = _look_ahead(context)
     context.wake_first(outlook.due_at + 1e-3)
-    said: list[tuple[Job, Share, PendingPromise, Reason | None]] = []
+    changes: list[tuple[Job, Share, PendingPromise, Reason | None]] = []
     places = np.flatnonzero(_may_have_changed(context, outlook))
     shares = outlook.shares(places, context.reservations.shares)
     for place, share in zip(places.tolist(), shares, strict=True):
-        job, why = outlook.jobs[place], None
+        job, special = outlook.jobs[place], None
         new, old = context.newly.get(job.id), job.verdict
         if new is None and isinstance(old, Promise):
-            why = _change(context, job, old, share, float(outlook.tolerance_s[place]))
-            new = PendingPromise(old.deadline_at, old.rests_on) if why else None
-        if new and why and why.code in IN_TIME:  # late by slots, which is no danger
+            special = _change(context, job, old, share, float(outlook.tolerance_s[place]))
+            new = PendingPromise(old.deadline_at, old.rests_on) if special else None
+        if new and special and special.code in IN_TIME:  # late by slots, which is no danger
             in_time_s = min(share.finish_s, context.left_s(job))
-            said.append((job, Share(share.steps, in_time_s), new, why))
+            changes.append((job, Share(share.steps, in_time_s), new, special))
         elif new:
-            said.append((job, share, new, why))
-    if said:
-        jobs, kept, given, reasons = zip(*said, strict=True)
-        promises = promises_of(jobs, kept, given, context.forecasts, reasons)
+            changes.append((job, share, new, special))
+    if changes:
+        jobs, new_shares, pending, reasons = zip(*changes, strict=True)
+        promises = promises_of(jobs, new_shares, pending, context.forecasts, reasons)
         names = [job.id for job in jobs]
         whys = [promise.reason for promise in promises]
         context.decisions += construct_many(Promised, names, promises, whys)
@@ -83,16 +83,16 @@ def say_promises(context: DecisionContext) -> None:
 def _look_ahead(context: DecisionContext) -> Outlook:
     """Of those that are told nothing else: they go on as they run or start, if that is in time."""
     frame, newly = context.forecasts.frame, context.newly
-    told = {d.job for d in context.decisions if isinstance(d, Refuse | Forecasted)}
+    decided = {d.job for d in context.decisions if isinstance(d, Refuse | Forecasted)}
     promised = (frame.column(PROMISED_DUE_AT) > -FOREVER) | _among(newly, frame.jobs)
     rows = np.flatnonzero(promised)
-    rows = rows[~_among(told, frame.at(rows))]
+    rows = rows[~_among(decided, frame.at(rows))]
     jobs, due_at = frame.at(rows), frame.column(PROMISED_DUE_AT)[rows]
-    given = _among(newly, jobs)
-    due_at[given] = [newly[job.id].deadline_at for job in frame.at(rows[given])]
+    is_new = _among(newly, jobs)
+    due_at[is_new] = [newly[job.id].deadline_at for job in frame.at(rows[is_new])]
     width, finish_s = _on_one_width(context, rows, jobs)
     tolerance_s, planned = np.full(len(rows), NO_DANGER_S), np.zeros(len(rows), dtype=np.bool_)
-    outlook = Outlook(rows, jobs, due_at, given, width, finish_s, planned, tolerance_s)
+    outlook = Outlook(rows, jobs, due_at, is_new, width, finish_s, planned, tolerance_s)
     _plan_late(context, outlook, np.flatnonzero(finish_s > due_at - context.now))
     return outlook
 

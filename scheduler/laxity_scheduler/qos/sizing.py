@@ -37,12 +37,12 @@ WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much s
 
 def grow_promised(context: DecisionContext) -> None:
     """Running promised jobs that would miss their deadline get more workers."""
-    known = compare_promised(context)
-    if known is None:
+    promised = compare_promised(context)
+    if promised is None:
         for job in _in_turn(context):
             _grow_promised(context, job)
         return
-    for job, as_planned, wake_at in zip(*known, strict=True):
+    for job, as_planned, wake_at in zip(*promised, strict=True):
         if not as_planned:
             _grow_promised(context, job)
         elif job.id not in context.acted:
@@ -143,14 +143,15 @@ def shrink_for_waiting(context: DecisionContext) -> None:
         and _well_ahead(context, job, keeps)
         and context.forecasts.rest_s(job, job.workers) > context.forecasts.boundary_s(job) + TINY_S
     ]
-    for one in context.blocked[: context.rules.most_displacing]:
+    for entry in context.blocked[: context.rules.most_displacing]:
         if not donors:
             return
-        if one.job.id in context.waits_for:
+        if entry.job.id in context.waits_for:
             continue
-        gpus, may = one.job.gpus_per_worker, context.state.eligible_nodes(one.job) or frozenset()
-        need = context.need(one.job, one.workers, may, dict(context.releases.shared))
-        if need.workers_fitting >= one.workers:
+        gpus = entry.job.gpus_per_worker
+        may = context.state.eligible_nodes(entry.job) or frozenset()
+        need = context.need(entry.job, entry.workers, may, dict(context.releases.shared))
+        if need.workers_fitting >= entry.workers:
             return  # enough is on its way
         missing = need.workers - need.workers_fitting
         if need.gain_from(donors) < missing:
@@ -161,7 +162,7 @@ def shrink_for_waiting(context: DecisionContext) -> None:
                 (*chosen, donor)
             ) > need.gain_from(chosen):
                 chosen.append(donor)
-        carry_out(context, tuple(chosen), one.job, one.workers * gpus, one.rank)
+        carry_out(context, tuple(chosen), entry.job, entry.workers * gpus, entry.rank)
         return  # one at a time: the next cycle sees what came of it
 
 
@@ -237,10 +238,10 @@ def _grow_into_free(context: DecisionContext, job: Job, width: int) -> bool:
             continue
         more = more_nodes(context, job, wider - job.workers)
         if more is not None:
-            why = reason(
+            growth_reason = reason(
                 "grow_to_meet_deadline", late_s=late_s, from_workers=job.workers, workers=wider
             )
-            context.change(Resize(job.id, wider, job.nodes + more, "now", why))
+            context.change(Resize(job.id, wider, job.nodes + more, "now", growth_reason))
             return True
     context.ledger.close_holds(job.id)
     return False
@@ -262,8 +263,8 @@ def _restart_wider(context: DecisionContext, job: Job) -> None:
         more_gpus = (width - job.workers) * job.gpus_per_worker
         fits = more_gpus <= context.placement.quota_left(job)
         if in_time and fits and slots + job.workers >= width:
-            why = reason("restart_wider", workers=width, late_s=_late_s(context, job))
-            context.change(Preempt(job.id, "epoch", job.id, why))
+            preempt_reason = reason("restart_wider", workers=width, late_s=_late_s(context, job))
+            context.change(Preempt(job.id, "epoch", job.id, preempt_reason))
             for _ in range(width - job.workers):
                 context.ledger.place(1, job.gpus_per_worker, may)
             return

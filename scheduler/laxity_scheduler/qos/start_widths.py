@@ -24,16 +24,16 @@ def claimed_tries(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
     in time, the fastest and those below it. None where the free GPUs are for others that are due before.
     """
     table, reservations = context.waiting, context.reservations
-    at = table.at([one.job for one in ones])
-    plans = reservations.shares.outline([one.job.id for one in ones])
-    given = np.array([one.job.id in context.newly for one in ones], dtype=np.bool_)
-    due_at = np.where(given, table.column(DUE_AT)[at], table.in_force_at[at])
+    places = table.at([entry.job for entry in ones])
+    plans = reservations.shares.outline([entry.job.id for entry in ones])
+    is_new = np.array([entry.job.id in context.newly for entry in ones], dtype=np.bool_)
+    due_at = np.where(is_new, table.column(DUE_AT)[places], table.in_force_at[places])
     starts_now = (plans.workers_now > 0) | reservations.roomy
-    tries = _in_time(context, at, due_at - table.now, plans.workers_now)
+    tries = _in_time(context, places, due_at - table.now, plans.workers_now)
     tries[~((plans.workers >= 0) & starts_now)] = 0
-    aged = np.array([one.rank == "aged" for one in ones], dtype=np.bool_)
+    aged = np.array([entry.rank == "aged" for entry in ones], dtype=np.bool_)
     tries[aged] = 0
-    tries[aged, 0] = np.where(starts_now, table.width[at, 0], 0)[aged]
+    tries[aged, 0] = np.where(starts_now, table.width[places, 0], 0)[aged]
     return tries
 
 
@@ -49,23 +49,23 @@ def _in_time(context: DecisionContext, at: Ints, left_s: Floats, planned: Ints) 
     tries = np.pad(tries, ((0, 0), (0, max(0, 3 - width.shape[1]))))
     some = in_time.any(axis=1)
     tries[some] = 0
-    found = np.column_stack([_first(width, safe), least, np.where(grows, planned, 0)])
-    tries[some, :3] = found[some]
+    widths = np.column_stack([_first(width, safe), least, np.where(grows, planned, 0)])
+    tries[some, :3] = widths[some]
     return tries
 
 
 def _first(width: Ints, mask: "np.ndarray[tuple[int, int], np.dtype[np.bool_]]") -> Ints:
     """The first width that is so, (n,); 0 where none is."""
     level = mask.argmax(axis=1)
-    found: Ints = np.where(mask.any(axis=1), width[np.arange(len(width)), level], 0)
-    return found
+    widths: Ints = np.where(mask.any(axis=1), width[np.arange(len(width)), level], 0)
+    return widths
 
 
 def unclaimed_tries(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
     """The same of jobs without a claim, (n, 2): a soft one may start narrower and grow later."""
     table = context.waiting
-    least = table.width[table.at([one.job for one in ones]), 0]
-    wanted = np.array([one.workers for one in ones], dtype=np.int64)
+    least = table.width[table.at([entry.job for entry in ones]), 0]
+    wanted = np.array([entry.workers for entry in ones], dtype=np.int64)
     second = np.where(_soft(ones) & (least < wanted) & context.grows, least, 0)
     return np.column_stack([wanted, second])
 
@@ -73,14 +73,14 @@ def unclaimed_tries(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
 def wake_for_unclaimed(context: DecisionContext, ones: Sequence[Waiting]) -> None:
     """Look again when one of them has waited too long, or a soft one can no longer wait."""
     if ones:
-        at, table = context.waiting.at([one.job for one in ones]), context.waiting
-        context.wake_first(table.column(QUEUED_AT)[at] + _ageing_limits_s(context, at))
-        slack_s = np.array([one.slack_s for one in ones])
+        places, table = context.waiting.at([entry.job for entry in ones]), context.waiting
+        context.wake_first(table.column(QUEUED_AT)[places] + _ageing_limits_s(context, places))
+        slack_s = np.array([entry.slack_s for entry in ones])
         context.wake_first(context.now + slack_s[_soft(ones)])
 
 
 def _soft(ones: Sequence[Waiting]) -> Bools:
-    return np.array([one.rank == "soft" for one in ones], dtype=np.bool_)
+    return np.array([entry.rank == "soft" for entry in ones], dtype=np.bool_)
 
 
 def _ageing_limits_s(context: DecisionContext, at: Ints) -> Floats:
@@ -95,8 +95,8 @@ def start_reasons(
     """Why these start, each on such a width."""
     wanted = tries[np.arange(len(ones)), (tries > 0).argmax(axis=1)].tolist()
     rows = zip(ones, widths, wanted, strict=True)
-    why = [_why(context, one, width, first) for one, width, first in rows]
-    return construct_many(Reason, *zip(*why, strict=True))
+    facts = [_why(context, entry, width, first) for entry, width, first in rows]
+    return construct_many(Reason, *zip(*facts, strict=True))
 
 
 def _why(context: DecisionContext, one: Waiting, width: int, wanted: int) -> tuple[str, Facts]:

@@ -77,8 +77,8 @@ class Starts:
         if not self._reservations.roomy:
             claimed, waits = order_by_plan(self._context, claimed)
         tries = claimed_tries(self._context, claimed)
-        for one in self._start_in_order(claimed, tries, waits, [True] * len(claimed)):
-            self._hold_claimed(one)
+        for entry in self._start_in_order(claimed, tries, waits, [True] * len(claimed)):
+            self._hold_claimed(entry)
 
     def preempt_as_planned(self) -> None:
         """Promised jobs that, as planned, make way for others and start again later, in time."""
@@ -92,10 +92,10 @@ class Starts:
             unclaimed_tries(self._context, others),
             find_kept_out(self._context, others, self._rest),
         )
-        for one in self._start_in_order(
-            others, tries, out, [one.job.preemptible for one in others]
+        for entry in self._start_in_order(
+            others, tries, out, [entry.job.preemptible for entry in others]
         ):
-            self._hold_unclaimed(one)
+            self._hold_unclaimed(entry)
 
     def _start_in_order(
         self, ones: Sequence[Waiting], tries: Ints, waits: Sequence[bool], together: Sequence[bool]
@@ -106,14 +106,14 @@ class Starts:
         """
         done, most = 0, len(ones)
         while done < len(ones):
-            many = 1
+            count = 1
             if self._context.starts_at_once and together[done]:
                 ahead = together[done : done + most]
-                many = ahead.index(False) if False in ahead else len(ahead)
-            mine = slice(done, done + many)
+                count = ahead.index(False) if False in ahead else len(ahead)
+            mine = slice(done, done + count)
             started = 0 if waits[done] else self._start(ones[mine], tries[mine])
-            done, most = done + started, 2 * many if started == many else 1
-            if started < many:
+            done, most = done + started, 2 * count if started == count else 1
+            if started < count:
                 self._context.blocked.append(ones[done])
                 if not waits[done]:
                     yield ones[done]
@@ -121,7 +121,7 @@ class Starts:
 
     def _start(self, ones: Sequence[Waiting], tries: Ints) -> int:
         """Start the first of these, each on its first width that fits; how many until one has none."""
-        context, jobs = self._context, [one.job for one in ones]
+        context, jobs = self._context, [entry.job for entry in ones]
         claimed = _claimed(ones[0])
         if not claimed and not self._leaves_claims(jobs[0]):
             return 0
@@ -188,12 +188,12 @@ class Starts:
     def _set_aside(self, job: Job, workers: int) -> int:
         """Keep as many free GPUs as it will need from those that come after it; workers left."""
         ledger, may = self._context.ledger, self._context.state.eligible_nodes(job)
-        kept, placement = self._kept.setdefault(job.id, Counter()), self._context.placement
+        kept_gpus, placement = self._kept.setdefault(job.id, Counter()), self._context.placement
         for placed in range(workers):
             nodes = ledger.place(1, job.gpus_per_worker, may)
             if nodes is None:
                 return workers - placed
-            kept.update(gpus_of(job, nodes))
+            kept_gpus.update(gpus_of(job, nodes))
             placement.spend_quota(job, 1)
         return 0
 
@@ -222,13 +222,13 @@ class Starts:
         need = self._need(one, own + context.releases.shared)
         if need is None:
             return
-        asked = context.releases.asked(job)
+        victims = context.releases.asked(job)
         context.releases.use(replace(need, coming=own))
         ending = self._ending(job, need)
         need = replace(need, coming=Counter(need.coming) + ending)
         chosen: tuple[Victim, ...] = ()
         if need.workers_fitting >= one.workers:
-            context.waits_for[job.id] = asked
+            context.waits_for[job.id] = victims
         elif self._displaced < context.rules.most_displacing:
             self._displaced += 1
             patience_s = one.slack_s if one.rank == "promised" else FOREVER
@@ -236,7 +236,7 @@ class Starts:
                 context, job, need, patience_s, tiers=4 if one.rank == "promised" else 2
             )
             carry_out(context, chosen, job, need.workers * job.gpus_per_worker, one.rank)
-            context.waits_for[job.id] = asked + tuple(victim.job for victim in chosen)
+            context.waits_for[job.id] = victims + tuple(victim.job for victim in chosen)
         left = self._set_aside(job, one.workers)
         if need.workers_fitting >= one.workers or chosen:
             self._served.add(job.id)
@@ -253,14 +253,16 @@ class Starts:
             return gpus
         profile = self._reservations.profile()
         until_s = profile.marks[min(profile.slot(share.starts_s) + 1, SLOTS)]
-        found: list[tuple[str, Counter[str]]] = []
+        candidates: list[tuple[str, Counter[str]]] = []
         for other in self._context.state.running:
             if need.gain_with(gpus) >= missing:
                 break
             if self._forecasts.trajectory_s(other) <= until_s and self._context.settled(other):
-                found.append((other.id, gpus_of(other, other.nodes[: other.resize_to or None])))
-                gpus += found[-1][1]
-        for name, freed in found:
+                candidates.append(
+                    (other.id, gpus_of(other, other.nodes[: other.resize_to or None]))
+                )
+                gpus += candidates[-1][1]
+        for name, freed in candidates:
             if need.gain_with(gpus - freed) < need.gain_with(gpus):
                 self._context.ends.add(name)
             else:

@@ -32,9 +32,9 @@ def _judge_all(context: DecisionContext, newcomers: Newcomers, jobs: Sequence[Jo
     """One after the other; runs of those of whom nothing special is to be said, all at once."""
     done = 0
     while done < len(jobs):
-        given = newcomers.promise(done)
-        context.newly |= given
-        done += len(given)
+        promises = newcomers.promise(done)
+        context.newly |= promises
+        done += len(promises)
         if done < len(jobs):
             _judge(context, jobs[done])
             done += 1
@@ -56,15 +56,17 @@ def _judge(context: DecisionContext, job: Job) -> None:
 
 def _goes(context: DecisionContext, job: Job) -> bool:
     """Whether a refused job is told so, and so goes; else it runs on as a soft one."""
-    kept = isinstance(job.verdict, Promise)  # the old promise stands
-    return context.rules.refuses or kept or job.deadline_at <= context.now
+    keeps_promise = isinstance(job.verdict, Promise)  # the old promise stands
+    return context.rules.refuses or keeps_promise or job.deadline_at <= context.now
 
 
 def _runs_on(context: DecisionContext, job: Job, verdict: Refusal) -> Forecasted:
     """What a job is told that is not promised and yet stays (algorithms.md 3.4, 10.1)."""
     late_s = max(0.0, verdict.p90_at - job.deadline_at)
-    why = reason("forecast_late", p90_at=verdict.p90_at, late_s=late_s)
-    return Forecasted(job.id, Forecast(verdict.p90_at, verdict.p90_at, late_s, why), why)
+    forecast_reason = reason("forecast_late", p90_at=verdict.p90_at, late_s=late_s)
+    return Forecasted(
+        job.id, Forecast(verdict.p90_at, verdict.p90_at, late_s, forecast_reason), forecast_reason
+    )
 
 
 def stop_missed(context: DecisionContext) -> None:
@@ -79,13 +81,13 @@ def stop_missed(context: DecisionContext) -> None:
         if late_s <= 0.0:
             context.wake(_last_deadline(job) + 1e-3)
             continue
-        why = reason("missed_and_stopped", due_at=_last_deadline(job))
+        stop_reason = reason("missed_and_stopped", due_at=_last_deadline(job))
         if job.workers:
             if context.settled(job):
-                context.change(Preempt(job.id, "epoch", "", why))
+                context.change(Preempt(job.id, "epoch", "", stop_reason))
         elif not job.terminating_workers:
             context.acted.add(job.id)
-            context.decisions.append(Refuse(job.id, Refusal(why), why))
+            context.decisions.append(Refuse(job.id, Refusal(stop_reason), stop_reason))
 
 
 def _last_deadline(job: Job) -> float:

@@ -27,17 +27,17 @@ class ClaimRows:
 
     @cached_property
     def _claimed(self) -> Bools:
-        found = np.zeros(len(self.runs), dtype=np.bool_)
-        found[self._rows] = True
-        return found
+        claimed = np.zeros(len(self.runs), dtype=np.bool_)
+        claimed[self._rows] = True
+        return claimed
 
     @cached_property
     def _times_s(self) -> tuple[Floats, Floats, Floats]:
         return self._frame.times_s("p90")
 
     def _known(self, claims: Sequence[Claim]) -> Ints:
-        known = self._claims
-        if len(claims) == len(known) and all(map(is_, claims, known)):
+        own_claims = self._claims
+        if len(claims) == len(own_claims) and all(map(is_, claims, own_claims)):
             return self._rows
         return self._frame.known_rows([claim.job for claim in claims])
 
@@ -102,9 +102,9 @@ class ClaimRows:
         first = np.where(goes_on, np.where(stays, 0.0, moves), 2.0)
         ready_s = np.zeros(len(rows))
         if awaited:
-            for at, claim in enumerate(claims):
-                if claim.job.id in awaited and not goes_on[at]:
-                    first[at], ready_s[at] = 1.0, awaited[claim.job.id]
+            for place, claim in enumerate(claims):
+                if claim.job.id in awaited and not goes_on[place]:
+                    first[place], ready_s[place] = 1.0, awaited[claim.job.id]
         keys = order.keys(self._frame, rows, _due_s(claims))
         places = np.lexsort((self._frame.ranks[rows], *reversed(keys), ready_s, first))
         return [claims[place] for place in places.tolist()]

@@ -36,7 +36,9 @@ class ConcurrentFit:
         self._ledger: Ledger | None = None
         if len(nodes) > 1 and (room.forecasts.frame.column(SIZE) > 1.0).any():
             names, gpus = [node.id for node in nodes], [node.gpus for node in nodes]
-            self._ledger = Ledger(names, gpus, [one.nodes for one in (state.sets or {}).values()])
+            self._ledger = Ledger(
+                names, gpus, [node_set.nodes for node_set in (state.sets or {}).values()]
+            )
             for job in room.unmoving:
                 _take_all(self._ledger, job.nodes, job.gpus_per_worker)
         self._parts = [_Part(room, region) for region in room.regions]
@@ -71,8 +73,10 @@ class ConcurrentFit:
         if not ids.issuperset(names):
             counts &= np.array([name in ids for name in names], dtype=np.bool_)
         self.left -= int((width * frame.column(SIZE)[rows])[counts].sum())
-        found = zip(names, width.tolist(), finish_s.tolist(), counts.tolist(), strict=True)
-        shares.plain = {name: (int(wide), ends_s) for name, wide, ends_s, one in found if one}
+        plans = zip(names, width.tolist(), finish_s.tolist(), counts.tolist(), strict=True)
+        shares.plain = {
+            name: (int(wide), ends_s) for name, wide, ends_s, counted in plans if counted
+        }
         if self._parts:
             self._weigh(rows[counts], width[counts])
 
@@ -80,16 +84,16 @@ class ConcurrentFit:
         """These rows run on these widths: so many GPUs less are left on the regions they are on."""
         frame, occupancy = self._room.forecasts.frame, self._room.occupancy
         jobs, size, held = frame.at(rows), frame.column(SIZE)[rows], frame.column(WORKERS)[rows]
-        known = np.array([len(job.nodes) for job in jobs]) == held
+        placed = np.array([len(job.nodes) for job in jobs]) == held
         seated = occupancy.workers[rows]
-        fewer = np.flatnonzero(known & (width < held))
+        fewer = np.flatnonzero(placed & (width < held))
         first = zip(frame.at(rows[fewer]), width[fewer].tolist(), strict=True)
         seated[fewer] = occupancy.of([job.nodes[: int(wide)] for job, wide in first])
-        nowhere = np.flatnonzero(~known).tolist()
-        for at, part in enumerate(self._parts):
+        nowhere = np.flatnonzero(~placed).tolist()
+        for column, part in enumerate(self._parts):
             whole = part.region.whole_of(jobs)
-            weighs = np.where(whole, width, seated[:, at]) * size
-            part.left -= int(weighs[known].sum())
+            weighs = np.where(whole, width, seated[:, column]) * size
+            part.left -= int(weighs[placed].sum())
             part.left -= sum(part.gpus(jobs[row], int(width[row])) for row in nowhere)
 
     def add(self, claim: Claim, *, keep: bool) -> Share | None:
@@ -130,18 +134,18 @@ class ConcurrentFit:
         if self._ledger is not None:
             return 0
         sums = np.cumsum(gpus)
-        many = int((sums <= min(self._free, self.left)).sum())
+        count = int((sums <= min(self._free, self.left)).sum())
         weights = [part.weighs(jobs, gpus) for part in self._parts]
         for part, (first_odd, weighs) in zip(self._parts, weights, strict=True):
             fits = np.cumsum(weighs) <= min(part.free, part.left)
             bad = np.flatnonzero(~fits & (weighs > 0))
-            many = min([many, first_odd, *bad[:1].tolist()]) if part.left >= 0 else 0
-        taken = int(sums[many - 1]) if many else 0
+            count = min([count, first_odd, *bad[:1].tolist()]) if part.left >= 0 else 0
+        taken = int(sums[count - 1]) if count else 0
         self._free, self.left = self._free - taken, self.left - taken
         for part, (_, weighs) in zip(self._parts, weights, strict=True):
-            taken = int(weighs[:many].sum())
+            taken = int(weighs[:count].sum())
             part.free, part.left = part.free - taken, part.left - taken
-        return many
+        return count
 
     def _alone(self, claim: Claim, after_s: float) -> Share | None:
         """On the least width that is in time, from `after_s` on."""
@@ -177,7 +181,7 @@ class _Part:
         """GPUs (n,) with which newcomers weigh here; and the first that weighs by what it awaits."""
         awaited = self.region.awaited
         odd = (
-            next((at for at, job in enumerate(jobs) if job.id in awaited), len(jobs))
+            next((place for place, job in enumerate(jobs) if job.id in awaited), len(jobs))
             if awaited
             else len(jobs)
         )

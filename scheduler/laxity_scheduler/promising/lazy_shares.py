@@ -58,10 +58,10 @@ class LazyShares(dict[str, Share]):
         self.planned.update(zip(names, range(first, first + len(names)), strict=True))
 
     def get(self, key: str, default: Share | None = None) -> Share | None:  # type: ignore[override]
-        found = super().get(key)
-        if found is None and (key in self.plain or key in self.planned):
+        share = super().get(key)
+        if share is None and (key in self.plain or key in self.planned):
             return self[key]
-        return default if found is None else found
+        return default if share is None else share
 
     def names(self) -> set[str]:
         """All that have a share."""
@@ -69,17 +69,17 @@ class LazyShares(dict[str, Share]):
 
     def outline(self, names: Sequence[str], *, due_s: float = 0.0) -> Outline:
         """Of these jobs; what is planned up to `due_s` from now counts as due."""
-        known = zip(*map(self.plain.get, names, repeat(NONE)), strict=True)
-        workers, ends_s = known if names else ((), ())
+        plain = zip(*map(self.plain.get, names, repeat(NONE)), strict=True)
+        workers, ends_s = plain if names else ((), ())
         width, finish_s = np.array(workers, dtype=np.int64), np.array(ends_s, dtype=np.float64)
         starts_s = np.where(width >= 0, 0.0, FOREVER)
         widths = width.copy(), width.copy(), width.copy()
-        found = Outline(starts_s, *widths, finish_s, width)
+        outline = Outline(starts_s, *widths, finish_s, width)
         if self.planned:
-            self._planned(names, found, due_s)
+            self._planned(names, outline, due_s)
         if self._given:
-            self._others(names, found, due_s)
-        return found
+            self._others(names, outline, due_s)
+        return outline
 
     def _planned(self, names: Sequence[str], found: Outline, due_s: float) -> None:
         places = np.array(list(map(self.planned.get, names, repeat(-1))), dtype=np.int64)
@@ -112,7 +112,7 @@ class LazyShares(dict[str, Share]):
             workers, finish_s = plain
             made = Share(((0.0, workers),), finish_s)
         else:
-            number, at = divmod(self.planned[key], MOST)
-            made = self._tables[number].share(at)
+            number, row = divmod(self.planned[key], MOST)
+            made = self._tables[number].share(row)
         super().__setitem__(key, made)
         return made

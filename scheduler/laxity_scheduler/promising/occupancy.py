@@ -35,8 +35,8 @@ class Occupancy:
         sums = np.zeros((len(flat) + 1, len(self.parts)))
         np.cumsum(self.member[np.array(flat, dtype=np.int64)], axis=0, out=sums[1:])
         ends = np.cumsum(list(map(len, named)), dtype=np.int64)
-        found: Floats = sums[ends] - sums[np.append(0, ends[:-1])]
-        return found
+        counts: Floats = sums[ends] - sums[np.append(0, ends[:-1])]
+        return counts
 
 
 _LAST: list[Occupancy] = []  # what was read last; answers do not depend on it
@@ -60,7 +60,7 @@ def read_occupancy(state: ClusterState, parts: Parts) -> Occupancy:
 
 def _empty(names: tuple[str, ...], parts: Parts) -> Occupancy:
     member = np.zeros((len(names) + 1, len(parts)), dtype=np.bool_)
-    for at, nodes in enumerate(parts):
-        member[:-1, at] = [name in nodes for name in names]
+    for column, nodes in enumerate(parts):
+        member[:-1, column] = [name in nodes for name in names]
     number = dict(zip(names, range(len(names)), strict=True))
     return Occupancy(parts, names, number, member, (), np.zeros((0, len(parts))))

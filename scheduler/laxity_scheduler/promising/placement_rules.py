@@ -111,7 +111,7 @@ class PlacementRules:
         regions, limited = self.regions, claimed or self._rest is not None
         since, until, slots, stride = self._slots(from_s, hold_s)
         kinds = _kinds(jobs)
-        numbers = {kind: at for at, kind in enumerate(kinds)}
+        numbers = {kind: number for number, kind in enumerate(kinds)}
         return Rules(
             kind=[numbers[job.eligible, job.quota] for job in jobs],
             claims=[int(claimed)] * len(jobs),

@@ -79,9 +79,9 @@ class Judge:
         for them.
         """
         claim = Claim(job, job.deadline_at - self.state.now)
-        kept = Reservations(self.state, self.forecasts, self.terms, amended=claim)
-        harmless = job.id not in kept.late and self.reservations.harms_nobody(kept)
-        return kept if harmless else None
+        replanned = Reservations(self.state, self.forecasts, self.terms, amended=claim)
+        harmless = job.id not in replanned.late and self.reservations.harms_nobody(replanned)
+        return replanned if harmless else None
 
     def _hard(
         self, job: Job, reservations: Reservations, in_place: Reservations | None = None
@@ -126,8 +126,8 @@ def forecasts_of(
     figures = zip(p90_at.tolist(), late_s, strict=True)
     facts = [(("p90_at", p90), ("late_s", late)) for p90, late in figures]
     codes = ["forecast_late" if late else "forecast" for late in late_s]
-    why = construct_many(Reason, codes, facts)
-    return construct_many(Forecast, p50_at.tolist(), p90_at.tolist(), late_s, why)
+    reasons = construct_many(Reason, codes, facts)
+    return construct_many(Forecast, p50_at.tolist(), p90_at.tolist(), late_s, reasons)
 
 
 def promises_of(
@@ -143,14 +143,14 @@ def promises_of(
     p90_at = [now + share.finish_s for share in shares]
     due_at = [pending.deadline_at for pending in given]
     fits = _fits(p90_at, due_at, [share.workers for share in shares])
-    why = [special or usual for special, usual in zip(reasons, fits, strict=True)]
+    final_reasons = [special or usual for special, usual in zip(reasons, fits, strict=True)]
     runs = [
         runs_of(share, now) or ((ends_at, share.workers),)  # all its epochs are done
         for share, ends_at in zip(shares, p90_at, strict=True)
     ]
     p50_at = np.minimum(p90_at, now + p50_s).tolist()
     rests_on = [pending.rests_on for pending in given]
-    return construct_many(Promise, due_at, p50_at, p90_at, runs, why, rests_on)
+    return construct_many(Promise, due_at, p50_at, p90_at, runs, final_reasons, rests_on)
 
 
 def _fits(p90_at: Sequence[float], due_at: Sequence[float], workers: Sequence[int]) -> list[Reason]:
@@ -199,14 +199,14 @@ class _Case:
         if over_budget is not None:
             return over_budget
         others = tuple(claim.job.id for claim in self.reservations.claims[:10])
-        kept = self.in_place
-        share = kept.shares[self.job.id] if kept else self.reservations.admit(claim)
+        replanned = self.in_place
+        share = replanned.shares[self.job.id] if replanned else self.reservations.admit(claim)
         if share is None:
             return self._no_room(claim)
         forecasts = self.reservations.forecasts
         source = forecasts.curve(self.job).source
-        given = PendingPromise(self.job.deadline_at, (source, *others))
-        return promises_of([self.job], [share], [given], forecasts, [None])[0]
+        pending = PendingPromise(self.job.deadline_at, (source, *others))
+        return promises_of([self.job], [share], [pending], forecasts, [None])[0]
 
     def _impossible(self) -> Refusal | None:
         """What no order of claims can change."""
@@ -254,8 +254,8 @@ class _Case:
         job, now = self.job, self.state.now
         probe = Offer("probe", FOREVER, job.widths[:1], FOREVER, now)
         soft = Offer("soft", job.deadline_at, job.widths, FOREVER, now)
-        why = reason("unknown_model_needs_profiling", model=model_of(job.workload.model))
-        return Refusal(why, (probe, soft))
+        refusal_reason = reason("unknown_model_needs_profiling", model=model_of(job.workload.model))
+        return Refusal(refusal_reason, (probe, soft))
 
     def _no_room(self, claim: Claim) -> Refusal:
         job, now = self.job, self.state.now
@@ -267,15 +267,15 @@ class _Case:
             "free_gpus": free_gpus,
             "late_s": now + finish_s - job.deadline_at,
         }
-        why = reason("capacity_promised_to_others", **figures)
+        refusal_reason = reason("capacity_promised_to_others", **figures)
         if job.quota and free_gpus < self._free_gpus(replace(job, quota="")):
-            why = reason("quota_promised_to_others", quota=job.quota, **figures)
+            refusal_reason = reason("quota_promised_to_others", quota=job.quota, **figures)
         offers = (
             *self._later_or_soft(),
             *self._wider(self.reservations.room.slots_for(job)),
             *self._borrowed(claim),
         )
-        return self._refusal(why, offers, p90_in_s=finish_s)
+        return self._refusal(refusal_reason, offers, p90_in_s=finish_s)
 
     def _free_gpus(self, job: Job) -> int:
         """What promised jobs leave it now."""
@@ -351,7 +351,7 @@ class _Case:
         needed = promised_gpu_s(job, runs_of(share, now), now)
         if held + needed <= budget:
             return None
-        why = reason(
+        refusal_reason = reason(
             "capacity_budget_spent",
             namespace=job.namespace,
             left_gpu_h=max(0.0, budget - held) / 3600.0,
@@ -359,4 +359,4 @@ class _Case:
             needed_gpu_h=needed / 3600.0,
         )
         soft = Offer("soft", job.deadline_at, job.widths, now + share.finish_s, now)
-        return self._refusal(why, (soft,), p90_in_s=share.finish_s)
+        return self._refusal(refusal_reason, (soft,), p90_in_s=share.finish_s)

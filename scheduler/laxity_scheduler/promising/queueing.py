@@ -51,22 +51,22 @@ def expected_starts(
     bounds it, behind those of the same quota as well.
     """
     starts = _starts_on(queue, reservations, state.free_gpus)
-    for name in sorted({one.job.eligible for one in queue} - {""}):
-        mine = [one for one in queue if one.job.eligible == name]
+    for name in sorted({entry.job.eligible for entry in queue} - {""}):
+        mine = [entry for entry in queue if entry.job.eligible == name]
         may = state.eligible_nodes(mine[0].job) or NO_NODES
         free = state.set_capacities.get(name, NO_CAPACITY).free_gpus
-        rivals = [one for one in queue if _meets(state.eligible_nodes(one.job), may)]
+        rivals = [entry for entry in queue if _meets(state.eligible_nodes(entry.job), may)]
         held = [
             (job, sum(node in may for node in job.nodes) * job.gpus_per_worker)
             for job in state.running
         ]
-        found = _starts_on(rivals, reservations, free, held)
-        starts |= {one.job.id: found.get(one.job.id, FOREVER) for one in mine}
+        rival_starts = _starts_on(rivals, reservations, free, held)
+        starts |= {entry.job.id: rival_starts.get(entry.job.id, FOREVER) for entry in mine}
     for name, free in state.quota_left.items():
-        mine = [one for one in queue if one.job.quota == name]
+        mine = [entry for entry in queue if entry.job.quota == name]
         held = [(job, job.gpus) for job in state.running if job.quota == name]
-        found = _starts_on(mine, reservations, max(0, free), held) if mine else {}
-        starts |= {job: max(at_s, starts[job]) for job, at_s in found.items()}
+        rival_starts = _starts_on(mine, reservations, max(0, free), held) if mine else {}
+        starts |= {job: max(at_s, starts[job]) for job, at_s in rival_starts.items()}
     return starts
 
 
@@ -90,16 +90,16 @@ def _starts_on(
     heapify(ends)
     starts: dict[str, float] = {}
     at_s, free = 0.0, free_gpus
-    planned_s = reservations.shares.outline([one.job.id for one in queue]).starts_s.tolist()
-    for one, plan_s in zip(queue, planned_s, strict=True):
-        need = one.workers * one.job.gpus_per_worker
+    planned_s = reservations.shares.outline([entry.job.id for entry in queue]).starts_s.tolist()
+    for entry, plan_s in zip(queue, planned_s, strict=True):
+        need = entry.workers * entry.job.gpus_per_worker
         while free < need and ends:
             end_s, gpus = heappop(ends)
             at_s, free = max(at_s, end_s), free + gpus
         fits_s = at_s if free >= need else FOREVER
         starts_s = min(fits_s, plan_s)  # without a plan: never
-        starts[one.job.id] = starts_s
+        starts[entry.job.id] = starts_s
         if free >= need:
             free -= need
-            heappush(ends, (starts_s + forecasts.rest_s(one.job, one.workers, "mean"), need))
+            heappush(ends, (starts_s + forecasts.rest_s(entry.job, entry.workers, "mean"), need))
     return starts

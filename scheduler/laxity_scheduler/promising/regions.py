@@ -100,13 +100,13 @@ def _of_nodes(state: ClusterState) -> tuple[Region, ...]:
     if not state.sets:
         return ()
     usable = tuple([node.id for node in state.nodes if node.pool in USABLE])
-    known = _LAST[0] if _LAST else None
-    if known is None or known[:2] != (usable, state.sets):
+    cached = _LAST[0] if _LAST else None
+    if cached is None or cached[:2] != (usable, state.sets):
         _LAST[:] = [(usable, state.sets, _cut(frozenset(usable), state.sets))]
-    found, awaited = _LAST[0][2], _awaited(state)
+    regions, awaited = _LAST[0][2], _awaited(state)
     if not awaited:
-        return found
-    return tuple([replace(one, awaited=_within(awaited, one.nodes)) for one in found])
+        return regions
+    return tuple([replace(region, awaited=_within(awaited, region.nodes)) for region in regions])
 
 
 _LAST: list[tuple[tuple[str, ...], Mapping[str, NodeSet], tuple[Region, ...]]] = []
@@ -114,7 +114,7 @@ _LAST: list[tuple[tuple[str, ...], Mapping[str, NodeSet], tuple[Region, ...]]] =
 
 def _cut(usable: frozenset[str], sets: Mapping[str, NodeSet]) -> tuple[Region, ...]:
     """The regions of these nodes; the same as long as nobody labels or adds a node."""
-    mine = {name: one.nodes & usable for name, one in sets.items()}
+    mine = {name: node_set.nodes & usable for name, node_set in sets.items()}
     closed, exact = unions({*mine.values()} - {usable})
     return tuple(
         Region(
@@ -129,38 +129,38 @@ def _cut(usable: frozenset[str], sets: Mapping[str, NodeSet]) -> tuple[Region, .
 
 def _awaited(state: ClusterState) -> Counter[tuple[str, str]]:
     """GPUs by (job, node) that are held or being freed for somebody."""
-    found: Counter[tuple[str, str]] = Counter()
+    gpus: Counter[tuple[str, str]] = Counter()
     for hold in state.holds:
         if hold.until_at > state.now:
-            found[hold.job, hold.node] += hold.gpus
+            gpus[hold.job, hold.node] += hold.gpus
     for job in [job for job in state.running if job.stop_for]:
         if stopping(job):
             for node in job.nodes:
-                found[job.stop_for, node] += job.gpus_per_worker
-    return found
+                gpus[job.stop_for, node] += job.gpus_per_worker
+    return gpus
 
 
 def _within(awaited: Mapping[tuple[str, str], int], nodes: frozenset[str]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    gpus_by_job: Counter[str] = Counter()
     for (job, node), gpus in awaited.items():
-        found[job] += gpus * (node in nodes)
-    return found
+        gpus_by_job[job] += gpus * (node in nodes)
+    return gpus_by_job
 
 
 def unions(sets: Iterable[frozenset[str]]) -> tuple[frozenset[frozenset[str]], bool]:
     """These sets with all unions of overlapping ones; the sets alone, and False, if too many."""
     first = frozenset(sets)
-    found, new = set(first), list(first)
+    closed, new = set(first), list(first)
     while new:
-        one = new.pop()
-        for other in tuple(found):
-            both = one | other
-            if one & other and both not in found:
-                found.add(both)
+        nodes = new.pop()
+        for other in tuple(closed):
+            both = nodes | other
+            if nodes & other and both not in closed:
+                closed.add(both)
                 new.append(both)
-        if len(found) > max(MOST_REGIONS, len(first)):
+        if len(closed) > max(MOST_REGIONS, len(first)):
             return first, False
-    return frozenset(found), True
+    return frozenset(closed), True
 
 
 class Purse:
@@ -171,10 +171,10 @@ class Purse:
         self.whole = whole
         self._regions = regions_of(state)
         self._left = [
-            state.quota_left[one.quota]
-            if one.quota
-            else sum(n.free_gpus for n in state.nodes if n.id in one.nodes and n.pool in USABLE)
-            for one in self._regions
+            state.quota_left[region.quota]
+            if region.quota
+            else sum(n.free_gpus for n in state.nodes if n.id in region.nodes and n.pool in USABLE)
+            for region in self._regions
         ]
         if self._regions:
             for job in jobs:
@@ -194,9 +194,9 @@ class Purse:
         return True
 
     def _spend(self, job: Job, before: int, workers: int) -> None:
-        for at, region in enumerate(self._regions):
+        for place, region in enumerate(self._regions):
             more = region.workers(job, workers) - region.workers(job, before)
-            self._left[at] -= more * job.gpus_per_worker
+            self._left[place] -= more * job.gpus_per_worker
 
 
 def weigh(

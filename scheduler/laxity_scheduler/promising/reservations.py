@@ -59,7 +59,7 @@ class Reservations:
         ]
         claims += [Claim(job, FOREVER) for job in self.aged]
         if amended is not None:
-            claims = [amended if one.job.id == amended.job.id else one for one in claims]
+            claims = [amended if claim.job.id == amended.job.id else claim for claim in claims]
         self.room = Room(state, forecasts, terms, tuple(claims))
         self.claims = self.room.ordered(claims, AS_PLANNED)
         self.shares = LazyShares()
@@ -141,16 +141,16 @@ class Reservations:
         """Count the first of these newcomers, each on one width, as long as all run at once."""
         if self._together is None:
             return 0
-        many = self._together.count(jobs, widths * sizes)
-        jobs = jobs[:many]
-        self.claims += construct_many(Claim, jobs, due_s[:many].tolist())
-        rows = zip(jobs, widths[:many].tolist(), finish_s[:many].tolist(), strict=True)
+        count = self._together.count(jobs, widths * sizes)
+        jobs = jobs[:count]
+        self.claims += construct_many(Claim, jobs, due_s[:count].tolist())
+        rows = zip(jobs, widths[:count].tolist(), finish_s[:count].tolist(), strict=True)
         self.shares.plain |= {job.id: (width, ends_s) for job, width, ends_s in rows}
         if self._profile is not None:
             for job in jobs:
                 needed_gpus = self.room.planner.needed_gpus(job)
                 self._profile.reserve(self.shares[job.id], needed_gpus)
-        return many
+        return count
 
     def admit_behind(self, jobs: Sequence[Job], plans: Plans, ones: slice, due_s: Floats) -> int:
         """Count the first of these newcomers, which wait, each planned behind all claims.
@@ -160,21 +160,21 @@ class Reservations:
         if self._together is not None or self._profile is None or not len(due_s):
             return 0
         shown = np.where(due_s <= self._horizon_s, due_s, -1.0)
-        many = self.room.planner.plan_newcomers(plans, ones, shown, self._profile)
-        jobs = jobs[:many]
-        self.claims += construct_many(Claim, jobs, due_s[:many].tolist())
+        count = self.room.planner.plan_newcomers(plans, ones, shown, self._profile)
+        jobs = jobs[:count]
+        self.claims += construct_many(Claim, jobs, due_s[:count].tolist())
         self.shares.plan([job.id for job in jobs], plans, ones.start)
-        return many
+        return count
 
     def profile(self, horizon_s: float = 0.0) -> Profile:
         """What the claims leave, per slot, at least as far as the horizon. Not to be changed."""
-        known = self._profile
-        if known is None or (self._horizon_s < horizon_s < FOREVER):
+        profile = self._profile
+        if profile is None or (self._horizon_s < horizon_s < FOREVER):
             far_s = max(self._horizon_s, horizon_s if horizon_s < FOREVER else 0.0)
             self._known_horizon_s = far_s
-            known = self._profile = self.room.empty_profile(far_s)
-            self.room.in_order(self._as_kept(), known)
-        return known
+            profile = self._profile = self.room.empty_profile(far_s)
+            self.room.in_order(self._as_kept(), profile)
+        return profile
 
     def _keep_all(self) -> None:
         together = ConcurrentFit(self.room)
@@ -196,11 +196,11 @@ class Reservations:
         horizon_s = max(self._horizon_s, self.room.rows.horizon_s([claim]))
         base = self.room.empty_profile(horizon_s)
         for order in ORDERS[: self.terms.replans]:
-            kept = self.room.in_order(self.room.ordered(claims, order), base.copy())
-            if self.harms_nobody(kept):
+            replanned = self.room.in_order(self.room.ordered(claims, order), base.copy())
+            if self.harms_nobody(replanned):
                 self.claims, self._known_horizon_s = claims, horizon_s
-                self._take(kept)
-                return kept.shares[claim.job.id]
+                self._take(replanned)
+                return replanned.shares[claim.job.id]
         return None
 
     def harms_nobody(self, kept: "Kept | Reservations") -> bool:

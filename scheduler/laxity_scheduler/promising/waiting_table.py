@@ -77,8 +77,8 @@ class WaitingTable:
         try:
             return np.fromiter(map(place.__getitem__, names), np.int64, len(jobs))
         except KeyError:
-            known = takewhile(place.__contains__, map(NAME, jobs))
-            return np.array(list(map(place.__getitem__, known)), dtype=np.int64)
+            waiting_names = takewhile(place.__contains__, map(NAME, jobs))
+            return np.array(list(map(place.__getitem__, waiting_names)), dtype=np.int64)
 
     @cached_property
     def rest_s(self) -> Floats:

@@ -30,14 +30,14 @@ KINDS: Final = ("simulator", "decision")
 
 def measure(kinds: Sequence[str], *, quick: bool = False) -> dict[str, Metric]:
     """All figures of these kinds."""
-    found: dict[str, Metric] = {}
+    figures: dict[str, Metric] = {}
     if "simulator" in kinds:
-        found |= _simulator(quick=quick)
+        figures |= _simulator(quick=quick)
     if "decision" in kinds:
-        found |= decision_figures(quick=quick)
-        found |= growth_figures((100, 1_000) if quick else SIZES)
+        figures |= decision_figures(quick=quick)
+        figures |= growth_figures((100, 1_000) if quick else SIZES)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return found | {"peak_memory_mb": figure(peak_mb, "MB")}
+    return figures | {"peak_memory_mb": figure(peak_mb, "MB")}
 
 
 def _simulator(*, quick: bool) -> dict[str, Metric]:

@@ -52,13 +52,13 @@ def decision_figures(*, quick: bool) -> dict[str, Metric]:
         )
         for kind in ("cold_ms", "warm_p50_ms", "warm_p99_ms")
     }
-    found = slowest | figures
+    all_figures = slowest | figures
     if not quick:
         for name in POLICIES:
             cold_ms, _ = decisions(name, jobs=100_000, nodes=50_000, warm=0)
             plain_ms = plain_decision_ms(crowd(jobs=100_000, nodes=50_000, seed=0)[1])
-            found[f"decision_{name}_100000_jobs_ms"] = figure(cold_ms, "ms", plain_ms)
-    return found
+            all_figures[f"decision_{name}_100000_jobs_ms"] = figure(cold_ms, "ms", plain_ms)
+    return all_figures
 
 
 def _timed_figures(
@@ -219,8 +219,8 @@ def crowd(
     hit = draw.random(jobs) < tied
     rows = tuple(
         [
-            replace(job, eligible="zone=a") if one else job
-            for job, one in zip(rows, hit, strict=True)
+            replace(job, eligible="zone=a") if is_tied else job
+            for job, is_tied in zip(rows, hit, strict=True)
         ]
     )
     sets = {"zone=a": NodeSet(some, "not in zone a")}

@@ -22,13 +22,13 @@ MANY: Final = 50_000
 
 def growth_figures(sizes: Sequence[int] = SIZES) -> dict[str, Metric]:
     """`growth_NAME_N_jobs_ms` for each policy and size, smallest size first."""
-    found: dict[str, Metric] = {}
+    figures: dict[str, Metric] = {}
     for name, policy in GROWING.items():
         costs_ms = [cold_ms(policy, jobs) for jobs in sizes]
         for jobs, cost_ms in zip(sizes, costs_ms, strict=True):
             expected_ms = costs_ms[0] * n_log_n(jobs) / n_log_n(sizes[0])
-            found[f"growth_{name}_{jobs}_jobs_ms"] = figure(cost_ms, "ms", expected_ms)
-    return found
+            figures[f"growth_{name}_{jobs}_jobs_ms"] = figure(cost_ms, "ms", expected_ms)
+    return figures
 
 
 def cold_ms(policy: str, jobs: int) -> float:
@@ -45,10 +45,10 @@ def n_log_n(jobs: int) -> float:
 def table(figures: Mapping[str, Metric]) -> list[tuple[str, int, float, float]]:
     """(name, jobs, milliseconds, ratio to n log n) of the growth figures."""
     rows = []
-    for key, one in figures.items():
+    for key, metric in figures.items():
         match = re.fullmatch(r"growth_(\w+?)_(\d+)_jobs_ms", key)
         if match:
-            rows.append((match[1], int(match[2]), one["value"], one["ratio"] or 0.0))
+            rows.append((match[1], int(match[2]), metric["value"], metric["ratio"] or 0.0))
     return rows
 
 

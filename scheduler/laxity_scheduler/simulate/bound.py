@@ -80,14 +80,14 @@ def hull(job: TraceJob, most_gpus: int) -> list[tuple[int, float]]:
         for gpus in job.table.levels
         if gpus <= most_gpus
     ]
-    kept: list[tuple[int, float]] = []
+    hull_points: list[tuple[int, float]] = []
     for gpus, rate in points:
-        while kept and _slope(kept[-1], (gpus, rate)) >= _slope(
-            kept[-2] if len(kept) > 1 else (0, 0.0), kept[-1]
+        while hull_points and _slope(hull_points[-1], (gpus, rate)) >= _slope(
+            hull_points[-2] if len(hull_points) > 1 else (0, 0.0), hull_points[-1]
         ):
-            kept.pop()
-        kept.append((gpus, rate))
-    return kept
+            hull_points.pop()
+        hull_points.append((gpus, rate))
+    return hull_points
 
 
 def _slope(low: tuple[int, float], high: tuple[int, float]) -> float:
@@ -105,8 +105,8 @@ class Bound:
 
 def deadline_bound(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> float | None:
     """floor(n x LP) / n over the jobs with a deadline; None if there is none."""
-    found = bound_of(trace, gpus=gpus, bin_s=bin_s)
-    return None if found is None else found[0]
+    bound = bound_of(trace, gpus=gpus, bin_s=bin_s)
+    return None if bound is None else bound[0]
 
 
 def bound_of(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> tuple[float, str] | None:
@@ -114,22 +114,22 @@ def bound_of(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> tuple[float, s
     jobs = [job for job in trace.jobs if job.deadline_at < math.inf]
     if not jobs:
         return None
-    kept = _kept_at(jobs, gpus, bin_s)
-    if kept.is_file():
-        share, _, used = kept.read_text().partition(" ")
+    cache_file = _kept_at(jobs, gpus, bin_s)
+    if cache_file.is_file():
+        share, _, used = cache_file.read_text().partition(" ")
         return float(share), used
-    found = lowest(jobs, gpus=gpus, bin_s=bin_s)
-    share_found = found.jobs / len(jobs)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(f"{share_found!r} {found.used}")
-    return share_found, found.used
+    bound = lowest(jobs, gpus=gpus, bin_s=bin_s)
+    share_found = bound.jobs / len(jobs)
+    cache_file.parent.mkdir(parents=True, exist_ok=True)
+    cache_file.write_text(f"{share_found!r} {bound.used}")
+    return share_found, bound.used
 
 
 def _kept_at(jobs: Sequence[TraceJob], gpus: int, bin_s: float) -> Path:
     """Where the answer for these jobs on so many GPUs is kept: the LP takes seconds to minutes."""
-    told = repr((MOST_ENTRIES, gpus, bin_s, [replace(job, id="", namespace="") for job in jobs]))
+    key = repr((MOST_ENTRIES, gpus, bin_s, [replace(job, id="", namespace="") for job in jobs]))
     folder = Path(os.environ.get("LAXITY_HOME") or Path.home() / ".laxity")
-    return folder / "bounds" / f"{sha256(told.encode()).hexdigest()[:24]}.txt"
+    return folder / "bounds" / f"{sha256(key.encode()).hexdigest()[:24]}.txt"
 
 
 def lowest(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> Bound:
@@ -227,11 +227,11 @@ def _presolved(rows: list[_Row], bins: int, gpus: int) -> tuple[int, list[_Row],
         for row in rows:
             wanted[row.bins] += row.most_gpus
         short = wanted > gpus
-        kept = [row for row in rows if row.rate * row.overlap_s[~short[row.bins]].sum() < 1.0]
-        if len(kept) == len(rows):
+        contended = [row for row in rows if row.rate * row.overlap_s[~short[row.bins]].sum() < 1.0]
+        if len(contended) == len(rows):
             return met, rows, short
-        met += len(rows) - len(kept)
-        rows = kept
+        met += len(rows) - len(contended)
+        rows = contended
 
 
 class _Program:
@@ -274,14 +274,14 @@ class _Program:
         limits[self.jobs : self.jobs + self.bins] = gpus * lengths[self.short]
         cost, upper = np.zeros(self.variables), np.full(self.variables, np.inf)
         cost[: self.jobs], upper[: self.jobs] = -1.0, 1.0
-        found = linprog(
+        solution = linprog(
             cost,
             A_ub=cast("Any", matrix),
             b_ub=limits,
             bounds=np.column_stack([np.zeros(self.variables), upper]).tolist(),
             method="highs",
         )
-        return _optimum(found)
+        return _optimum(solution)
 
 
 def _least_gpu_s(row: _Row) -> float:
@@ -300,7 +300,7 @@ def _least_gpu_s(row: _Row) -> float:
 
 def _work_optimum(rows: Sequence[_Row], short: NDArray[np.bool_], room: Floats) -> float:
     """The sum of f: columns are f_j(b) in bins that can be short, and one for all others; rows: jobs, bins."""
-    place, many = np.cumsum(short) - 1, len(rows)
+    place, jobs = np.cumsum(short) - 1, len(rows)
     of_job: list[Ints] = []
     of_bin: list[Ints] = []
     costs: list[Floats] = []
@@ -317,8 +317,8 @@ def _work_optimum(rows: Sequence[_Row], short: NDArray[np.bool_], room: Floats) 
         np.concatenate(of_bin),
         np.concatenate(costs),
         np.minimum(np.concatenate(upper), 1.0),
-        limits=np.concatenate([np.ones(many), room]),
-        jobs=many,
+        limits=np.concatenate([np.ones(jobs), room]),
+        jobs=jobs,
     )
 
 
@@ -330,20 +330,20 @@ def _work_solved(
 
     columns, shared = np.arange(len(of_job)), np.flatnonzero(of_bin >= 0)
     rows = np.concatenate([of_job, jobs + of_bin[shared]])
-    at = np.concatenate([columns, shared])
+    variables = np.concatenate([columns, shared])
     values = np.concatenate([np.ones(len(columns)), costs[shared]])
     scale = np.append(
         np.ones(jobs), np.full(len(limits) - jobs, 1.0 / limits[jobs:].max(initial=1.0))
     )
-    matrix = coo_array((values * scale[rows], (rows, at)), shape=(len(limits), len(columns)))
-    found = linprog(
+    matrix = coo_array((values * scale[rows], (rows, variables)), shape=(len(limits), len(columns)))
+    solution = linprog(
         -np.ones(len(columns)),
         A_ub=cast("Any", matrix.tocsr()),
         b_ub=limits * scale,
         bounds=np.column_stack([np.zeros(len(columns)), upper]).tolist(),
         method="highs",
     )
-    return _optimum(found)
+    return _optimum(solution)
 
 
 def _optimum(found: Any) -> float:

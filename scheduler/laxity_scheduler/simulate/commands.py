@@ -183,13 +183,13 @@ def simulate(
         whole("--seeds", [seeds])
         whole("--batch", [batch])
         whole("--processes", [] if processes is None else [processes])
-        policies = [name.strip() for given in policy for name in given.split(",")]
+        policies = [name.strip() for names in policy for name in names.split(",")]
         runs(policies, len(nodes or [64]), len(error or [0.0]), seeds)
         for name in policies:
             find(name)
         first = _setting(gpus_per_node, cost_model, restart_cost, admission, packing)
         source = _source(trace, format_, throughputs, from_at, until_at, batch)
-        many = settings(
+        all_settings = settings(
             replace(
                 first,
                 pooled=pooled,
@@ -205,13 +205,13 @@ def simulate(
         )
         if out is not None:
             _can_be_written(out)
-        reports = run_sweep(source, many, bound=bound, processes=processes, quiet=json_)
+        reports = run_sweep(source, all_settings, bound=bound, processes=processes, quiet=json_)
     _set_aside(source, reports[0])
     _print(reports, as_json=json_)
     if out is not None:
         from laxity_scheduler.simulate.pages import write
 
-        write(out, source, many, reports)
+        write(out, source, all_settings, reports)
         typer.echo(f"written to {out}: see {out / 'page.html'}", err=True)
 
 
@@ -293,7 +293,9 @@ def _setting(
     if restart_cost is not None and cost_model not in ("", "flat"):
         message = f"--restart-cost belongs to the flat cost model, not to {cost_model}"
         raise ValueError(message)
-    name: CostName = next((one for one in COST_NAMES if one == cost_model), "flat")
+    name: CostName = next(
+        (cost_name for cost_name in COST_NAMES if cost_name == cost_model), "flat"
+    )
     return Setting(
         policy="",
         nodes=0,
@@ -321,8 +323,8 @@ def _print(reports: list[Figures], *, as_json: bool) -> None:
         return
     found_groups = [{**key, **summary(members, tuple(SHOWN))} for key, members in groups(reports)]
     if as_json:
-        runs = [_json(one) for one in reports]
-        typer.echo(json.dumps({"runs": runs, "summary": [_json(one) for one in found_groups]}))
+        runs = [_json(report) for report in reports]
+        typer.echo(json.dumps({"runs": runs, "summary": [_json(group) for group in found_groups]}))
         return
     from rich.table import Table
 

@@ -45,7 +45,7 @@ class EventQueue:
 
     def pop(self) -> tuple[Kind, str, int]:
         """The next event: its kind, its job or node, and the job's version that it was for."""
-        at, _, kind, name, version = heappop(self._heap)
+        event_at, _, kind, name, version = heappop(self._heap)
         if kind == "wake":
-            self._wakes.discard(at)
+            self._wakes.discard(event_at)
         return kind, name, version

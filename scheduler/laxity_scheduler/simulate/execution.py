@@ -71,13 +71,13 @@ class JobExecution:
     def plan_next(self, live: SimJob) -> None:
         """Put its next event on the heap; an older one no longer counts."""
         live.version += 1
-        at = live.finish_at
+        next_at = live.finish_at
         if live.changes:
-            at = min(at, self._change_at(live))
+            next_at = min(next_at, self._change_at(live))
         elif self.each_epoch and live.formed:
-            at = min(at, self._epoch_ends_at(live))
-        if at < FOREVER:
-            self.agenda.add(at, "job", live.truth.id, live.version)
+            next_at = min(next_at, self._epoch_ends_at(live))
+        if next_at < FOREVER:
+            self.agenda.add(next_at, "job", live.truth.id, live.version)
 
     def _change_at(self, live: SimJob) -> float:
         """When what waits can take effect."""

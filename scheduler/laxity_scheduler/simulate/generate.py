@@ -20,16 +20,18 @@ def closed_batch(trace: Trace, *, jobs: int, seed: int, within_s: float = BATCH_
     Deadlines keep their distance from the submission.
     """
     draw = np.random.default_rng(seed)
-    many = min(jobs, len(trace.jobs))
-    chosen = draw.choice(len(trace.jobs), size=many, replace=False)
-    instants = np.sort(draw.uniform(0.0, within_s, size=many))
+    count = min(jobs, len(trace.jobs))
+    chosen = draw.choice(len(trace.jobs), size=count, replace=False)
+    instants = np.sort(draw.uniform(0.0, within_s, size=count))
     moved = [
         replace(
-            job, submitted_at=float(at), deadline_at=float(at) + job.deadline_at - job.submitted_at
+            job,
+            submitted_at=float(instant),
+            deadline_at=float(instant) + job.deadline_at - job.submitted_at,
         )
-        for job, at in zip([trace.jobs[row] for row in chosen], instants, strict=True)
+        for job, instant in zip([trace.jobs[row] for row in chosen], instants, strict=True)
     ]
-    return Trace(f"{trace.name}[{many} jobs, seed {seed}]", tuple(moved))
+    return Trace(f"{trace.name}[{count} jobs, seed {seed}]", tuple(moved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +61,23 @@ def generate(mix: Mix, *, seed: int) -> Trace:
     gaps_s = draw.exponential(3600.0 / mix.jobs_per_hour, size=mix.jobs)
     instants = np.cumsum(gaps_s)
     alone_s = mix.median_s * np.exp(mix.sigma * draw.standard_normal(mix.jobs))
-    asked = draw.choice(np.asarray(mix.asked), size=mix.jobs)
+    gpus_asked = draw.choice(np.asarray(mix.asked), size=mix.jobs)
     factor = draw.uniform(mix.tightest, mix.loosest, size=mix.jobs)
     free = draw.random(mix.jobs) < mix.best_effort
     speeds = tuple(level / (1.0 + mix.serial * (level - 1)) for level in mix.levels)
     table = Table(tuple(mix.levels), speeds)
     jobs = []
     for row in range(mix.jobs):
-        gpus = int(asked[row])
+        gpus = int(gpus_asked[row])
         run_s = float(alone_s[row]) / table.speed(gpus)
-        at = float(instants[row])
+        submitted_at = float(instants[row])
         jobs.append(
             TraceJob(
                 id=f"made-{row}",
-                submitted_at=at,
+                submitted_at=submitted_at,
                 duration_s=run_s,
                 gpus=gpus,
-                deadline_at=math.inf if free[row] else at + float(factor[row]) * run_s,
+                deadline_at=math.inf if free[row] else submitted_at + float(factor[row]) * run_s,
                 service_class="best_effort" if free[row] else "hard",
                 model="made",
                 iterations=float(alone_s[row]),
@@ -90,13 +92,13 @@ def offered_load(trace: Trace, *, gpus: int) -> float:
     if len(trace.jobs) < 2:
         return 0.0
     span_s = trace.jobs[-1].submitted_at - trace.jobs[0].submitted_at
-    asked = sum(job.duration_s * job.gpus for job in trace.jobs)
-    return asked / (gpus * span_s) if span_s > 0 else math.inf
+    asked_gpu_s = sum(job.duration_s * job.gpus for job in trace.jobs)
+    return asked_gpu_s / (gpus * span_s) if span_s > 0 else math.inf
 
 
 def models(tables: Tables) -> Mapping[str, int]:
     """How many batch sizes each model has been measured with."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for model, _ in tables:
-        found[model] = found.get(model, 0) + 1
-    return found
+        counts[model] = counts.get(model, 0) + 1
+    return counts

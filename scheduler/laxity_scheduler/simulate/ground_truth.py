@@ -90,13 +90,13 @@ def ground_truths(
 
 def names_of(trace: Trace) -> list[str]:
     """Namespace and id of each job; one that was there before gets a number."""
-    known: dict[str, int] = {}
-    found = []
+    counts: dict[str, int] = {}
+    names = []
     for job in trace.jobs:
         name = f"{job.namespace or 'default'}/{job.id}"
-        again = known[name] = known.get(name, 0) + 1
-        found.append(name if again == 1 else f"{name}.{again}")
-    return found
+        again = counts[name] = counts.get(name, 0) + 1
+        names.append(name if again == 1 else f"{name}.{again}")
+    return names
 
 
 def _ground_truth(

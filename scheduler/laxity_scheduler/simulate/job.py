@@ -90,10 +90,10 @@ def row_of(live: SimJob, done: int, now: float) -> Job:
     if started and not starting:
         part_s = (live.position - done) * live.epoch_s
         begun_at = max(now, live.ready_at) - part_s
-    seen = live.seen
+    epochs = live.seen
     progress = NO_PROGRESS
     if done:
-        progress = Progress(done, tuple([s for s, _ in seen]), tuple([w for _, w in seen]))
+        progress = Progress(done, tuple([s for s, _ in epochs]), tuple([w for _, w in epochs]))
     return Job(
         id=row.id,
         workload=row.workload,

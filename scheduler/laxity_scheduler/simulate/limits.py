@@ -62,9 +62,9 @@ def runs(policies: Sequence[str], *others: int) -> None:
     if not all(policies):
         message = "--policy has an empty name: separate names by single commas"
         raise ValueError(message)
-    many = math.prod((len(policies), *others))
-    if many > MOST_RUNS:
-        message = f"policies x nodes x errors x seeds are {many:,} runs: at most {MOST_RUNS:,}"
+    run_count = math.prod((len(policies), *others))
+    if run_count > MOST_RUNS:
+        message = f"policies x nodes x errors x seeds are {run_count:,} runs: at most {MOST_RUNS:,}"
         raise ValueError(message)
 
 

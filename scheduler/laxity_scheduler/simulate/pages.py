@@ -34,8 +34,8 @@ def write(
 ) -> None:
     """Write all files; the first setting of each policy is run again for its jobs and plots."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "runs.json").write_text(json.dumps([finite(one) for one in reports], indent=1))
-    _table(folder / "runs.csv", [finite(one) for one in reports])
+    (folder / "runs.json").write_text(json.dumps([finite(report) for report in reports], indent=1))
+    _table(folder / "runs.csv", [finite(report) for report in reports])
     first: dict[str, Setting] = {}
     for setting in settings:
         first.setdefault(setting.policy, setting)
@@ -78,7 +78,7 @@ def plots(runs: Sequence[Run]) -> dict[str, bytes]:
     draw = {"gpus_in_use": _busy, "completion_times": _completion}
     if any(np.isfinite(run.column("promised_at")).any() for run in runs):
         draw["promised_actual"] = _promised
-    return {name: _picture(one, runs) for name, one in draw.items()}
+    return {name: _picture(draw_axes, runs) for name, draw_axes in draw.items()}
 
 
 def _picture(draw: Any, runs: Sequence[Run]) -> bytes:
@@ -99,10 +99,12 @@ def _picture(draw: Any, runs: Sequence[Run]) -> bytes:
 def _busy(axes: "Axes", runs: Sequence[Run]) -> None:
     for run in runs:
         if len(run.busy):
-            at, held = np.array(run.busy, dtype=np.float64).T
+            instants, held = np.array(run.busy, dtype=np.float64).T
         else:
-            at, held = _from_jobs(run)
-        axes.step((at - at[0]) / HOUR_S, held, where="post", label=run.policy, linewidth=0.8)
+            instants, held = _from_jobs(run)
+        axes.step(
+            (instants - instants[0]) / HOUR_S, held, where="post", label=run.policy, linewidth=0.8
+        )
         axes.axhline(run.gpus, color="grey", linewidth=0.6)
     axes.set(xlabel="hours", ylabel="GPUs in use")
 
@@ -111,10 +113,10 @@ def _from_jobs(run: Run) -> tuple[Any, Any]:
     """GPUs over time of jobs that were never stopped."""
     start, end, gpus = (run.column(name) for name in ("first_start_at", "finished_at", "gpus"))
     ran = np.isfinite(end)
-    at = np.concatenate([start[ran], end[ran]])
+    instants = np.concatenate([start[ran], end[ran]])
     change = np.concatenate([gpus[ran], -gpus[ran]])
-    order = np.lexsort((change > 0, at))  # at one instant who ends makes room for who starts
-    return at[order], np.cumsum(change[order])
+    order = np.lexsort((change > 0, instants))  # at one instant who ends makes room for who starts
+    return instants[order], np.cumsum(change[order])
 
 
 def _completion(axes: "Axes", runs: Sequence[Run]) -> None:
@@ -145,17 +147,17 @@ def _promised(axes: "Axes", runs: Sequence[Run]) -> None:
 
 def page(reports: Sequence[Figures], pictures: dict[str, bytes]) -> str:
     """One self-contained HTML page: a column for each run, a row for each figure."""
-    names = [name for name in reports[0] if any(one.get(name) is not None for one in reports)]
+    names = [name for name in reports[0] if any(report.get(name) is not None for report in reports)]
     body = "".join(
         f"<tr><th>{html.escape(name)}</th>"
-        + "".join(f"<td>{_cell(one.get(name))}</td>" for one in reports)
+        + "".join(f"<td>{_cell(report.get(name))}</td>" for report in reports)
         + "</tr>"
         for name in names
     )
     images = "".join(
         f"<h2>{html.escape(name.replace('_', ' '))}</h2>"
-        f'<img alt="{html.escape(name)}" src="data:image/png;base64,{b64encode(one).decode()}">'
-        for name, one in pictures.items()
+        f'<img alt="{html.escape(name)}" src="data:image/png;base64,{b64encode(picture).decode()}">'
+        for name, picture in pictures.items()
     )
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>laxity simulate</title>'

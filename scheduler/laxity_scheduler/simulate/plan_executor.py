@@ -163,8 +163,8 @@ class PlanExecutor:
         if decision.beneficiary:
             freed = Counter(live.nodes)
             self.holds += [
-                Hold(decision.beneficiary, node, many * live.truth.gpus_per_worker, now + HOLD_S)
-                for node, many in sorted(freed.items())
+                Hold(decision.beneficiary, node, workers * live.truth.gpus_per_worker, now + HOLD_S)
+                for node, workers in sorted(freed.items())
             ]
         self.passage.stop(live)
         self.agenda.wake_at(now)  # its GPUs are free now

@@ -29,15 +29,15 @@ class ProgressCounter:
 
     def run(self, jobs: int) -> Ended:
         """For one run of so many jobs: what is to be told."""
-        seen = 0
+        counted = 0
 
         def ended(so_far: int) -> None:
-            nonlocal seen
-            if so_far > seen or not so_far:
+            nonlocal counted
+            if so_far > counted or not so_far:
                 with self._lock:
-                    self._counts[0] += so_far - seen
+                    self._counts[0] += so_far - counted
                     self._counts[1] = jobs
-                seen = so_far
+                counted = so_far
                 self._told(*self.counts)
 
         ended(0)

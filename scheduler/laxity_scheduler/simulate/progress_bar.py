@@ -53,8 +53,8 @@ class ProgressBar:
         self.runs += 1
         if not self._quiet and self.many > 1:
             self.clear()
-            words = f"[{self.runs}/{self.many}] {figures['policy']} {figures['gpus']} GPUs"
-            print(words, file=self._out, flush=True)
+            line = f"[{self.runs}/{self.many}] {figures['policy']} {figures['gpus']} GPUs"
+            print(line, file=self._out, flush=True)
 
     def clear(self) -> None:
         """Leave no half line behind."""

@@ -42,13 +42,13 @@ def false_refusals(run: Run, trace: Trace, setting: Setting) -> int:
 
 def wrongly_refused(run: Run, jobs: Sequence[GroundTruth], costs: Costs) -> list[bool]:
     """For each refused job, in order of number, whether it would have been in time."""
-    at = np.array([-np.inf, *(at for at, _ in run.busy), np.inf])
+    instants = np.array([-np.inf, *(busy_at for busy_at, _ in run.busy), np.inf])
     idle = run.gpus - np.array([0, *(held for _, held in run.busy)], dtype=np.float64)
     finished_at = run.column("finished_at")
     return [
         bool(finished_at[number] <= jobs[number].deadline_at)
         if np.isfinite(finished_at[number])
-        else _fits(jobs[number], costs, at, idle)
+        else _fits(jobs[number], costs, instants, idle)
         for number in sorted(run.refused)
         if np.isfinite(jobs[number].deadline_at)
     ]

@@ -38,15 +38,15 @@ def replay(
         took.append(time.perf_counter() - began)
         return plan
 
-    at, again, idle = -FOREVER, 0, 0
+    last_at, again, idle = -FOREVER, 0, 0
     while not world.done and world.advance():
         plan = run_cycle(world, decide, predictor)
         ended(len(world.finished) + len(world.left))
-        again = again + 1 if world.now == at else 0
+        again = again + 1 if world.now == last_at else 0
         idle = 0 if plan.decisions or world.busy[-1][1] else idle + 1
-        at = world.now
+        last_at = world.now
         if again > MOST_CYCLES_AT_ONCE:
-            message = f"{again} cycles at {at:.3f} s, and the policy still decides otherwise"
+            message = f"{again} cycles at {last_at:.3f} s, and the policy still decides otherwise"
             raise UnsettledError(message)
         if idle > MOST_IDLE_WAKES and world.all_arrived:
             break  # what is left will never be started
@@ -57,9 +57,9 @@ def columns_of(
     world: SimWorld, jobs: Sequence[GroundTruth]
 ) -> tuple[dict[str, Floats], dict[int, str]]:
     """Columns of a Run, and who was refused why."""
-    known: dict[str, tuple[SimJob, float]] = dict(world.finished)
-    known |= {name: (live, FOREVER) for name, live in world.left.items()}
-    rows = [_row(known.get(job.id), world, job) for job in jobs]
+    ends_by_name: dict[str, tuple[SimJob, float]] = dict(world.finished)
+    ends_by_name |= {name: (live, FOREVER) for name, live in world.left.items()}
+    rows = [_row(ends_by_name.get(job.id), world, job) for job in jobs]
     table = np.array(rows, dtype=np.float64).reshape(len(jobs), 8)
     names = (
         "first_start_at",

@@ -96,20 +96,20 @@ def _drops(run: Run, finished: NDArray[np.bool_]) -> bool:
 
 def _deadlines(run: Run) -> Figures:
     due, ended = run.column("deadline_at"), run.column("finished_at")
-    met, many = deadline_met(run)
+    met, deadlines = deadline_met(run)
     promised = np.isfinite(run.column("promised_at"))
     broken = promised & (ended > due + LATE_TOLERANCE_S)
     late = np.isfinite(due) & np.isfinite(ended) & (ended > due + LATE_TOLERANCE_S)
     late_s = ended[late] - due[late]
-    given = int(promised.sum())
+    promises = int(promised.sum())
     return {
-        "deadlines": many,
+        "deadlines": deadlines,
         "deadlines_met": met,
-        "deadline_met_ratio": met / many if many else None,
-        "promises": given,
-        "promised_ratio": given / many if many else None,
+        "deadline_met_ratio": met / deadlines if deadlines else None,
+        "promises": promises,
+        "promised_ratio": promises / deadlines if deadlines else None,
         "promises_broken": int(broken.sum()),
-        "promised_met_ratio": 1.0 - float(broken.sum()) / given if given else None,
+        "promised_met_ratio": 1.0 - float(broken.sum()) / promises if promises else None,
         "tardiness_mean_s": _mean(late_s),
         "tardiness_p95_s": _quantile(late_s.tolist(), 0.95),
     }
@@ -117,10 +117,10 @@ def _deadlines(run: Run) -> Figures:
 
 def _predictions(run: Run) -> Figures:
     """Of promised jobs that ended: what they were told against when they did."""
-    told, ended = run.column("promised_at"), run.column("finished_at")
-    both = np.isfinite(told) & np.isfinite(ended)
+    predicted_at, ended = run.column("promised_at"), run.column("finished_at")
+    both = np.isfinite(predicted_at) & np.isfinite(ended)
     took_s = np.maximum(ended[both] - run.column("submitted_at")[both], 1e-9)
-    error = (told[both] - ended[both]) / took_s
+    error = (predicted_at[both] - ended[both]) / took_s
     return {
         "prediction_mape": _mean(np.abs(error)),
         "prediction_ape_p50": _quantile(np.abs(error), 0.5),
@@ -205,21 +205,21 @@ def _jain(share: Floats) -> float | None:
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Mean and half width of its 95 % interval (Student's t); 0 for one value."""
-    many = len(values)
-    mean = sum(values) / many
-    if many < 2:
+    count = len(values)
+    mean = sum(values) / count
+    if count < 2:
         return mean, 0.0
-    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (many - 1))
-    factor = T95[many - 1] if many <= len(T95) else 1.96
-    return mean, factor * spread / math.sqrt(many)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
+    factor = T95[count - 1] if count <= len(T95) else 1.96
+    return mean, factor * spread / math.sqrt(count)
 
 
 def summary(reports: Sequence[Mapping[str, object]], figures: Sequence[str]) -> Figures:
     """Mean and 95 % interval of each figure over runs that differ in their seed alone."""
-    found: Figures = {"runs": len(reports)}
+    means: Figures = {"runs": len(reports)}
     for name in figures:
-        values = [value for one in reports if isinstance(value := one.get(name), int | float)]
+        values = [value for report in reports if isinstance(value := report.get(name), int | float)]
         if values:
             mean, half = interval([float(value) for value in values])
-            found[name], found[f"{name}_ci95"] = mean, half
-    return found
+            means[name], means[f"{name}_ci95"] = mean, half
+    return means

@@ -173,8 +173,8 @@ def report_done(figures: Figures, done: Callable[[Figures], None]) -> Figures:
 def groups(reports: Iterable[Figures]) -> Iterator[tuple[dict[str, object], list[Figures]]]:
     """Reports that differ in their seed alone."""
     keys = ("policy", "trace", "nodes", "error", "admission")
-    found: dict[tuple[object, ...], list[Figures]] = {}
+    members_by_key: dict[tuple[object, ...], list[Figures]] = {}
     for one_report in reports:
-        found.setdefault(tuple(one_report.get(key) for key in keys), []).append(one_report)
-    for values, members in found.items():
+        members_by_key.setdefault(tuple(one_report.get(key) for key in keys), []).append(one_report)
+    for values, members in members_by_key.items():
         yield dict(zip(keys, values, strict=True)), members

@@ -26,12 +26,12 @@ class Table:
     @property
     def levels(self) -> tuple[int, ...]:
         """GPU counts worth offering: up to the peak, and none slower than a smaller one."""
-        best, kept = 0.0, []
+        best, levels = 0.0, []
         for gpus, speed in zip(self.gpus, self.iterations_per_s, strict=True):
             if speed > best:
                 best = speed
-                kept.append(gpus)
-        return tuple(kept)
+                levels.append(gpus)
+        return tuple(levels)
 
     def speed(self, gpus: int) -> float:
         """Iterations/s on a measured GPU count; KeyError otherwise."""

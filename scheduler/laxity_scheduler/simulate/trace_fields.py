@@ -15,12 +15,12 @@ ACCOUNTING: Final = (
 
 def read_accounting(line: str) -> dict[str, str]:
     """The fields of a line of Slurm's accounting in columns, by name; a job's name may hold spaces."""
-    words = line.split()
+    fields = line.split()
     least = 10
-    if len(words) < least:
-        message = f"{len(words)} fields, at least {least} expected"
+    if len(fields) < least:
+        message = f"{len(fields)} fields, at least {least} expected"
         raise ValueError(message)
-    return {"JobID": words[0]} | {name: words[place] for name, place in ACCOUNTING}
+    return {"JobID": fields[0]} | {name: fields[place] for name, place in ACCOUNTING}
 
 
 def read_text(row: Mapping[str, str], column: str) -> str:

@@ -30,22 +30,22 @@ def resolve(path: Path) -> Path:
     """The path, or the same one under LAXITY_TRACES or in the samples; as it is if it is nowhere."""
     if path.is_absolute():
         return path
-    return next((one for one in _places(path) if one.exists()), path)
+    return next((place for place in _places(path) if place.exists()), path)
 
 
 def trace_at(path: Path) -> Path:
     """The file of a trace. TraceError says where it was looked for, and what there is."""
-    at = resolve(path)
-    if at.is_file():
-        return at
-    if at.is_dir():
-        inside = sorted(one.name for one in at.iterdir() if _is_trace(one))
+    file = resolve(path)
+    if file.is_file():
+        return file
+    if file.is_dir():
+        inside = sorted(child.name for child in file.iterdir() if _is_trace(child))
         message = f"{path} is a folder, not a trace{_there_is(inside)}"
         raise TraceError(message)
-    known = known_traces()
-    near = get_close_matches(str(path), known, n=1) or _of_the_same_file(path, known)
-    asked = f"; did you mean {near[0]}?" if near else ""
-    message = f"no trace {path}: looked {_looked(path)}{_there_is(known)}{asked}"
+    traces = known_traces()
+    near = get_close_matches(str(path), traces, n=1) or _of_the_same_file(path, traces)
+    suggestion = f"; did you mean {near[0]}?" if near else ""
+    message = f"no trace {path}: looked {_looked(path)}{_there_is(traces)}{suggestion}"
     raise TraceError(message)
 
 
@@ -57,7 +57,7 @@ def format_of(path: Path, asked: str) -> Format:
         message = f"unknown trace format {asked!r}: one of {', '.join(FORMATS)}{also}"
         raise TraceError(message)
     name = asked or _by_columns(path) or guess_format(path)
-    kind = next((one for one in FORMATS if one == name), None)
+    kind = next((format_ for format_ in FORMATS if format_ == name), None)
     if kind is None:
         message = (
             f"the format of {path.name} cannot be told from its name or its columns: "
@@ -113,10 +113,10 @@ def known_traces() -> list[str]:
     folders = [Path(folder) for folder in [os.environ.get(TRACES)] if folder]
     return sorted(
         {
-            one.relative_to(folder).as_posix()
+            file.relative_to(folder).as_posix()
             for folder in (*folders, SAMPLES)
-            for one in (*folder.glob("*"), *folder.glob("*/*"))
-            if _is_trace(one)
+            for file in (*folder.glob("*"), *folder.glob("*/*"))
+            if _is_trace(file)
         }
     )
 
@@ -145,5 +145,5 @@ def _by_columns(path: Path) -> str:
             head = [next(lines, "") for _ in range(3)]
     except (OSError, EOFError):
         return ""
-    words = {word.strip() for line in head for word in line.replace(",", " ").split()}
-    return next((format_ for column, format_ in COLUMNS.items() if column in words), "")
+    columns = {word.strip() for line in head for word in line.replace(",", " ").split()}
+    return next((format_ for column, format_ in COLUMNS.items() if column in columns), "")

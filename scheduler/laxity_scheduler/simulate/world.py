@@ -101,10 +101,10 @@ class SimWorld:
     def advance(self) -> bool:
         """Go to the next instant at which something happens. False: nothing ever will."""
         while True:
-            at = min(self._arrival_at(), self._agenda.next_at)
-            if at == FOREVER:
+            next_at = min(self._arrival_at(), self._agenda.next_at)
+            if next_at == FOREVER:
                 return False
-            self._agenda.now = max(self.now, at)
+            self._agenda.now = max(self.now, next_at)
             happened = False
             while min(self._arrival_at(), self._agenda.next_at) <= self.now:
                 happened |= self._next_event()

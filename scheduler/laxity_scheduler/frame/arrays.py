@@ -28,5 +28,5 @@ def carried(
         return [old.copy() for old in arrays], changed
     places = {id(job): place for place, job in enumerate(last)}
     source = [places.get(id(job), -1) for job in jobs]
-    kept = np.maximum(np.array(source, dtype=np.int64), 0)
-    return [old[kept] for old in arrays], [row for row, place in enumerate(source) if place < 0]
+    sources = np.maximum(np.array(source, dtype=np.int64), 0)
+    return [old[sources] for old in arrays], [row for row, place in enumerate(source) if place < 0]

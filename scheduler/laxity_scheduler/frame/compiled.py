@@ -63,10 +63,10 @@ def run(loop: Callable[..., Found], rows: int, *args: Any, most_bits: int = 0) -
     if not COMPILES or rows < MANY_ROWS or most_bits > BITS:
         return loop(*map(_plain, args))
     arrays = [_array(arg) for arg in args]
-    found: Found = compiled(loop)(*arrays)
+    answer: Found = compiled(loop)(*arrays)
     for arg, array in zip(args, arrays, strict=True):
         _put_back(arg, array)
-    return found
+    return answer
 
 
 def _plain(arg: Any) -> Any:
@@ -83,8 +83,8 @@ def _put_back(arg: Any, array: Any) -> None:
     if isinstance(arg, list):
         arg[:] = array.tolist()
     elif isinstance(arg, tuple):
-        for one, other in zip(arg, array, strict=True):
-            _put_back(one, other)
+        for item, other in zip(arg, array, strict=True):
+            _put_back(item, other)
 
 
 @cache
@@ -92,12 +92,12 @@ def compiled(loop: Loop) -> Loop:
     """The loop as machine code, with all loops that it calls by name; itself without numba."""
     if not isinstance(loop, FunctionType):
         return loop  # has been compiled
-    known = loop.__globals__
-    called = {name: known[name] for name in loop.__code__.co_names if name in known}
+    namespace = loop.__globals__
+    called = {name: namespace[name] for name in loop.__code__.co_names if name in namespace}
     own = {
         name: compiled(other) for name, other in called.items() if isinstance(other, FunctionType)
     }
-    twin = FunctionType(loop.__code__, {**known, **own}, loop.__name__, loop.__defaults__)
+    twin = FunctionType(loop.__code__, {**namespace, **own}, loop.__name__, loop.__defaults__)
     twin.__qualname__, twin.__annotations__ = loop.__qualname__, loop.__annotations__
     return cast("Loop", jit(twin))
 
@@ -105,5 +105,5 @@ def compiled(loop: Loop) -> Loop:
 @cache
 def stamp() -> tuple[Any, ...]:
     """Changes when one of the pages does."""
-    found = [(Path(__file__).parents[1] / page).stat() for page in PAGES]
-    return tuple([(page.st_mtime, page.st_size) for page in found])
+    stats = [(Path(__file__).parents[1] / page).stat() for page in PAGES]
+    return tuple([(page.st_mtime, page.st_size) for page in stats])

@@ -16,17 +16,17 @@ Value = TypeVar("Value")
 
 def construct_many(kind: Callable[..., Value], *columns: Iterable[Any]) -> list[Value]:
     """One value per row of the columns, which are all fields in their order (slots, no defaults)."""
-    found: list[Any] = list(map(_twin(kind), *columns))
-    for one in found:
-        one.__class__ = kind
-    return found
+    values: list[Any] = list(map(_twin(kind), *columns))
+    for value in values:
+        value.__class__ = kind
+    return values
 
 
 def replace_fields(value: Value, **fields: Any) -> Value:
     """As `dataclasses.replace`, at a fifth of what that costs."""
     kind: Any = type(value)
-    known = dict(zip(_names(kind), _fields_of(kind)(value), strict=True))
-    made: list[Value] = construct_many(kind, *([one] for one in (known | fields).values()))
+    old_fields = dict(zip(_names(kind), _fields_of(kind)(value), strict=True))
+    made: list[Value] = construct_many(kind, *([field] for field in (old_fields | fields).values()))
     return made[0]
 
 
@@ -38,8 +38,8 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 @cache
 def _fields_of(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
-    found: Callable[[Any], tuple[Any, ...]] = attrgetter(*_names(kind))
-    return found
+    getter: Callable[[Any], tuple[Any, ...]] = attrgetter(*_names(kind))
+    return getter
 
 
 @cache

@@ -103,10 +103,10 @@ class CurveMemory:
         self._costs: dict[tuple[Workload, tuple[int, ...]], tuple[Costs, Costs]] = {}
 
     def curve(self, job: Job) -> Curve:
-        known = self.known.get(job.id)
-        if known is None or known[0] is not job:
+        entry = self.known.get(job.id)
+        if entry is None or entry[0] is not job:
             return self._add([job])[job.id]
-        return known[1]
+        return entry[1]
 
     def asked(self, job: Job) -> Curve:
         """The curve of a row that is in no snapshot; not kept."""
@@ -114,13 +114,13 @@ class CurveMemory:
         return self._asked({key: None})[key]
 
     def learn(self, jobs: Sequence[Job]) -> None:
-        known = self.known
-        if len(known) > 2 * len(jobs) + 1_000:
-            known.clear()
+        entries = self.known
+        if len(entries) > 2 * len(jobs) + 1_000:
+            entries.clear()
         if len(self._costs) > 100_000:
             self._costs.clear()
         none: tuple[Job | None, Curve | None] = (None, None)
-        self._add([job for job in jobs if known.get(job.id, none)[0] is not job])
+        self._add([job for job in jobs if entries.get(job.id, none)[0] is not job])
 
     def _add(self, jobs: Sequence[Job]) -> dict[str, Curve]:
         """One batched question for all new rows; rows of equal workload and progress share it."""
@@ -141,14 +141,14 @@ class CurveMemory:
         keys = [(job.workload, job.progress, _levels(job), job.widths) for job in firsts.values()]
         curves = self._asked(dict.fromkeys(keys))
         by_row = dict(zip(firsts, [curves[key] for key in keys], strict=True))
-        found = list(map(by_row.__getitem__, shared))
+        job_curves = list(map(by_row.__getitem__, shared))
         ids = list(map(attrgetter("id"), jobs))
-        self.known.update(zip(ids, zip(jobs, found, strict=True), strict=True))
-        return dict(zip(ids, found, strict=True))
+        self.known.update(zip(ids, zip(jobs, job_curves, strict=True), strict=True))
+        return dict(zip(ids, job_curves, strict=True))
 
     def _asked(self, new: Mapping[Key, None]) -> dict[Key, Curve]:
         rows: dict[Ask, int] = {}
-        asked = [
+        ask_rows = [
             [rows.setdefault(Ask(workload, progress, width), len(rows)) for width in levels]
             for workload, progress, levels, _ in new
         ]
@@ -156,7 +156,7 @@ class CurveMemory:
         columns = [table.p10_s, table.p50_s, table.mean_s, table.p90_s]
         answers: list[Quantiles] = list(zip(*(column.tolist() for column in columns), strict=True))
         curves: dict[Key, Curve] = {}
-        for key, numbers in zip(new, asked, strict=True):
+        for key, numbers in zip(new, ask_rows, strict=True):
             totals = {width: answers[row] for width, row in zip(key[2], numbers, strict=True)}
             curves[key] = self._curve(key, totals, table.sources[numbers[0]])
         return curves
@@ -175,13 +175,13 @@ class CurveMemory:
 
     def _cost(self, workload: Workload, widths: tuple[int, ...]) -> tuple[Costs, Costs]:
         """What starts and what stops cost, by width."""
-        known = self._costs.get((workload, widths))
-        if known is None:
+        costs = self._costs.get((workload, widths))
+        if costs is None:
             ask = self._predictor
             starts = {width: _quantiles(ask.resume_cost(workload, width)) for width in widths}
             stops = {width: _quantiles(ask.suspend_cost(workload, width)) for width in widths}
-            known = self._costs[workload, widths] = (starts, stops)
-        return known
+            costs = self._costs[workload, widths] = (starts, stops)
+        return costs
 
 
 def useful_widths(widths: Sequence[int], totals: Mapping[int, Quantiles]) -> tuple[int, ...]:

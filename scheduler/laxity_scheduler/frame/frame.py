@@ -53,14 +53,14 @@ class Rows:
 
     def patched(self, jobs: Sequence[Job], curves: Sequence[Curve]) -> "Rows":
         """These rows: as they are where they are the same objects, the others read anew."""
-        known = list(self.levels)
+        quantiles = list(self.levels)
         arrays, new = carried(self.jobs, jobs, (self.table, *self.levels.values()))
         table = arrays[0]
         if new:
             table[new] = _read([jobs[row] for row in new], [curves[row] for row in new])
-        levels = dict(zip(known, arrays[1:], strict=True))
+        levels = dict(zip(quantiles, arrays[1:], strict=True))
         made = Rows(jobs, curves, *self._places(jobs, new), table, levels)
-        for quantile in known:
+        for quantile in quantiles:
             made.read_levels(quantile, new)
         return made
 
@@ -104,7 +104,7 @@ def _deeper(levels: Floats, deepest: int) -> Floats:
 
 def level_rows(curve: Curve, deepest: int, quantile: int, job: Job) -> Floats:
     """What each level takes, (KINDS, deepest); the last ones are of the job, if it has workers."""
-    found = np.full((KINDS, deepest), FOREVER)
+    level_table = np.full((KINDS, deepest), FOREVER)
     widths = dict(enumerate(curve.widths))
     if job.workers:
         widths |= {
@@ -112,10 +112,10 @@ def level_rows(curve: Curve, deepest: int, quantile: int, job: Job) -> Floats:
             deepest + fields.FORMED: job.formed or job.workers,
             deepest + fields.ASKED: job.resize_to or job.workers,
         }
-    for at, width in widths.items():
+    for level, width in widths.items():
         costs = curve.totals[width], curve.starts[width], curve.stops[width]
-        found[:, at] = (width, *(cost[quantile] for cost in costs))
-    return found
+        level_table[:, level] = (width, *(cost[quantile] for cost in costs))
+    return level_table
 
 
 def row_of(job: Job, curve: Curve) -> tuple[Floats, Floats]:
@@ -202,11 +202,11 @@ class Frame:
     def rows(self, jobs: Sequence[Job]) -> Ints | None:
         """Which rows these are; None if one of them is not among them."""
         try:
-            found = list(map(self._read.places.__getitem__, [job.id for job in jobs]))
+            places = list(map(self._read.places.__getitem__, [job.id for job in jobs]))
         except KeyError:
             return None
-        same = all(map(is_, map(self.jobs.__getitem__, found), jobs))
-        return np.array(found, dtype=np.int64) if same else None
+        same = all(map(is_, map(self.jobs.__getitem__, places), jobs))
+        return np.array(places, dtype=np.int64) if same else None
 
     def known_rows(self, jobs: Sequence[Job]) -> Ints:
         """Which rows these are; each is among them."""
@@ -223,10 +223,10 @@ class Frame:
 
     def levels(self, quantile: Quantile) -> Floats:
         """What each level takes, (n, KINDS, L + EXTRA)."""
-        known = self._read.levels.get(ROW[quantile])
-        if known is None:
-            known = self._read.read_levels(ROW[quantile], range(len(self.jobs)))
-        return known
+        levels = self._read.levels.get(ROW[quantile])
+        if levels is None:
+            levels = self._read.read_levels(ROW[quantile], range(len(self.jobs)))
+        return levels
 
     @property
     def promised(self) -> Bools:
@@ -243,23 +243,23 @@ class Frame:
     def epoch_s(self) -> Floats:
         """Seconds of an epoch at the present width (P90)."""
         total_s = self.levels("p90")[:, fields.TOTAL, fields.OWN]
-        found: Floats = total_s / np.maximum(self.column(fields.LEFT), 1.0)
-        return found
+        epoch_s: Floats = total_s / np.maximum(self.column(fields.LEFT), 1.0)
+        return epoch_s
 
     @cached_property
     def widest(self) -> Floats:
         """The widest width worth having."""
         width = self.levels("p90")[:, fields.WIDTH, :-EXTRA]
-        found: Floats = np.where(np.isfinite(width), width, 0.0).max(axis=1, initial=0.0)
-        return found
+        widest: Floats = np.where(np.isfinite(width), width, 0.0).max(axis=1, initial=0.0)
+        return widest
 
     @cached_property
     def remaining_s(self) -> Floats:
         """Seconds to the end at the present width (P90), of plain jobs; others: not a number."""
-        rows, found = np.flatnonzero(self.plain), np.full(len(self.jobs), np.nan)
+        rows, remaining_s = np.flatnonzero(self.plain), np.full(len(self.jobs), np.nan)
         own, at_once = np.full(len(rows), fields.OWN), np.zeros(len(rows))
-        found[rows] = self.rest_s(rows, own, at_once, "p90")
-        return found
+        remaining_s[rows] = self.rest_s(rows, own, at_once, "p90")
+        return remaining_s
 
     def least_in_time(self, rows: Ints, left_s: Floats) -> tuple[Floats, Floats]:
         """Of plain jobs: the least width up to the present one that ends in `left_s`, and when.
@@ -278,10 +278,10 @@ class Frame:
 
     def levels_of(self, rows: Ints, workers: Ints) -> Ints:
         """On which levels these jobs have so many workers, (len(rows), ...): the first that is so."""
-        known = self.levels("p90")[rows, fields.WIDTH]
-        known = known.reshape(len(rows), *[1] * (workers.ndim - 1), known.shape[1])
-        found: Ints = (known == workers[..., None]).argmax(axis=-1)
-        return found
+        widths = self.levels("p90")[rows, fields.WIDTH]
+        widths = widths.reshape(len(rows), *[1] * (workers.ndim - 1), widths.shape[1])
+        level: Ints = (widths == workers[..., None]).argmax(axis=-1)
+        return level
 
     def rest_s(self, rows: Ints, level: Ints, after_s: Floats, quantile: Quantile) -> Floats:
         """Of these jobs: seconds to the end if each is to have one level `after_s` from now on."""
@@ -289,14 +289,14 @@ class Frame:
 
     def finish_s(self, rows: Ints, plans: Sequence[Steps], quantile: Quantile) -> Floats:
         """Of these jobs: seconds to the end if each has these workers from these times on."""
-        many = np.array(list(map(len, plans)), dtype=np.int64)
-        from_s = np.zeros((len(rows), many.max(initial=1)))
+        step_counts = np.array(list(map(len, plans)), dtype=np.int64)
+        from_s = np.zeros((len(rows), step_counts.max(initial=1)))
         workers = np.zeros(from_s.shape, dtype=np.int64)
         for place, steps in enumerate(plans):
             for step, (at_s, width) in enumerate(steps):
                 from_s[place, step], workers[place, step] = at_s, width
         level = np.where(workers > 0, self.levels_of(rows, workers), fields.NOBODY)
-        return self._call(loops.finishes_s, quantile, rows, level, from_s, many)
+        return self._call(loops.finishes_s, quantile, rows, level, from_s, step_counts)
 
     def times_s(self, quantile: Quantile) -> tuple[Floats, Floats, Floats]:
         """Of all: when it ends; when its epoch does, and when its GPUs are free if it is stopped."""

@@ -157,25 +157,25 @@ def least_in_time(
     work: Work, levels: Levels, many: int, left_s: float, now: float
 ) -> tuple[int, float]:
     """The least of so many levels, up to the present width, that ends in `left_s`; and when. -1: none."""
-    for at in range(many):
-        width = width_of(levels, at)
+    for level in range(many):
+        width = width_of(levels, level)
         if width.workers > work.own.workers:
             break
         end_s = remaining_s(work, width, 0.0, now)
         if end_s <= left_s and end_s < inf:
-            return at, end_s
+            return level, end_s
     return -1, inf
 
 
 def slack_s(work: Work, levels: Levels, many: int, left_s: float, now: float) -> tuple[float, int]:
     """Spare seconds on the least of so many levels that is in time; negative: on the fastest one."""
     best_s, best = -inf, 0
-    for at in range(many):
-        spare_s = left_s - remaining_s(work, width_of(levels, at), 0.0, now)
+    for level in range(many):
+        spare_s = left_s - remaining_s(work, width_of(levels, level), 0.0, now)
         if spare_s >= 0.0:
-            return spare_s, at
+            return spare_s, level
         if spare_s > best_s:
-            best_s, best = spare_s, at
+            best_s, best = spare_s, level
     return best_s, best
 
 

@@ -117,10 +117,10 @@ def least_in_time(
     width, end = np.zeros(len(rows)), np.empty(len(rows))
     for place in range(len(rows)):
         row = rows[place]
-        work, many = work_of(table[row], levels[row]), int(table[row][LEVELS])
-        at, end[place] = least_level_in_time(work, levels[row], many, left_s[place], now)
-        if at >= 0:
-            width[place] = levels[row][WIDTH][at]
+        work, level_count = work_of(table[row], levels[row]), int(table[row][LEVELS])
+        level, end[place] = least_level_in_time(work, levels[row], level_count, left_s[place], now)
+        if level >= 0:
+            width[place] = levels[row][WIDTH][level]
     return width, end
 
 
@@ -128,32 +128,32 @@ def rests_s(
     table: Table, levels: Depths, rows: Ints, at: Ints, after_s: Floats, now: float
 ) -> Floats:
     """Of these rows: seconds to the end if each is to have one level `after_s` from now on."""
-    found = np.empty(len(rows))
+    seconds = np.empty(len(rows))
     for place in range(len(rows)):
         row = rows[place]
         to = width_of(levels[row], at[place])
-        found[place] = remaining_s(work_of(table[row], levels[row]), to, after_s[place], now)
-    return found
+        seconds[place] = remaining_s(work_of(table[row], levels[row]), to, after_s[place], now)
+    return seconds
 
 
 def by_level_s(table: Table, levels: Depths, rows: Ints, depth: int, now: float) -> Floats:
     """Of these rows: seconds to the end on each of `depth` levels; inf on those that one has not."""
-    found = np.full((len(rows), depth), NEVER)
+    seconds = np.full((len(rows), depth), NEVER)
     for place in range(len(rows)):
         row = rows[place]
         work = work_of(table[row], levels[row])
-        for at in range(int(table[row][LEVELS])):
-            found[place, at] = rest_s(work, levels[row], at, now)
-    return found
+        for level in range(int(table[row][LEVELS])):
+            seconds[place, level] = rest_s(work, levels[row], level, now)
+    return seconds
 
 
 def finishes_s(
     table: Table, levels: Depths, rows: Ints, at: Ints, from_s: Floats, many: Ints, now: float
 ) -> Floats:
     """Of these rows: seconds to the end if each has some levels, one after the other, (n, K)."""
-    found = np.empty(len(rows))
+    seconds = np.empty(len(rows))
     for place in range(len(rows)):
         row = rows[place]
         work = work_of(table[row], levels[row])
-        found[place] = end_s(work, levels[row], now, from_s[place], at[place], many[place])
-    return found
+        seconds[place] = end_s(work, levels[row], now, from_s[place], at[place], many[place])
+    return seconds

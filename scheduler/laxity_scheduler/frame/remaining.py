@@ -50,21 +50,21 @@ class Forecasts:
         self._work: dict[tuple[str, Quantile], tuple[Job, Work]] = {}
 
     def curve(self, job: Job) -> Curve:
-        known = self._known.get(job.id)
-        if known is not None and known[0] is job:
-            return known[1]
+        entry = self._known.get(job.id)
+        if entry is not None and entry[0] is job:
+            return entry[1]
         variant = self._variants.get(id(job))
         return self._memory.curves.curve(job) if variant is None else variant[1]
 
     def curves(self, jobs: Sequence[Job]) -> list[Curve]:
         """Their curves, in order."""
         try:
-            known = list(map(self._known.__getitem__, [job.id for job in jobs]))
+            entries = list(map(self._known.__getitem__, [job.id for job in jobs]))
         except KeyError:
             return [self.curve(job) for job in jobs]
         return [
-            one[1] if one[0] is job else self.curve(job)
-            for one, job in zip(known, jobs, strict=True)
+            entry[1] if entry[0] is job else self.curve(job)
+            for entry, job in zip(entries, jobs, strict=True)
         ]
 
     def on_widths(self, job: Job, widths: tuple[int, ...]) -> Job:
@@ -87,10 +87,10 @@ class Forecasts:
 
     def work(self, job: Job, quantile: Quantile) -> Work:
         """The job as the kernels want it."""
-        known = self._work.get((job.id, quantile))
-        if known is None or known[0] is not job:
-            known = self._work[job.id, quantile] = job, work_of(job, self.curve(job), quantile)
-        return known[1]
+        cached = self._work.get((job.id, quantile))
+        if cached is None or cached[0] is not job:
+            cached = self._work[job.id, quantile] = job, work_of(job, self.curve(job), quantile)
+        return cached[1]
 
     def phi(self, job: Job, quantile: Quantile) -> float:
         """The share of its running epoch that is done; negative while it re-forms for it."""
@@ -115,8 +115,8 @@ class Forecasts:
         """Spare seconds (P90) on the least width that is in time; negative: on the fastest one."""
         curve = self.curve(job)
         work, levels = self.work(job, "p90"), curve.levels("p90")
-        slack_s, at = kernels.slack_s(work, levels, len(curve.widths), left_s, self.now)
-        return slack_s, curve.widths[at]
+        slack_s, level = kernels.slack_s(work, levels, len(curve.widths), left_s, self.now)
+        return slack_s, curve.widths[level]
 
     def trajectory_s(self, job: Job, quantile: Quantile = "p90") -> float:
         """Seconds from now to its end if nothing is decided (queued: if started now, narrowest)."""

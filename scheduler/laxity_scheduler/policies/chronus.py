@@ -82,11 +82,11 @@ def _solve(cases: Sequence[tuple[Job, int, int]], gpus: int) -> frozenset[str]:
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
-    many, horizon = len(cases), max(ahead for _, _, ahead in cases)
+    job_count, horizon = len(cases), max(ahead for _, _, ahead in cases)
     rows: list[int] = []
     columns: list[int] = []
     values: list[float] = []
-    worth = [-1.0] * many
+    worth = [-1.0] * job_count
     first: list[int] = []
     for number, (job, needs, ahead) in enumerate(cases):
         rows.append(number)
@@ -94,22 +94,22 @@ def _solve(cases: Sequence[tuple[Job, int, int]], gpus: int) -> frozenset[str]:
         values.append(-float(needs))
         first.append(len(worth))
         for lease in range(ahead):
-            rows += [number, many + lease]
+            rows += [number, job_count + lease]
             columns += [len(worth)] * 2
             values += [1.0, float(_gpus(job))]
             worth.append(-_gpus(job) / (1000.0 * gpus) if lease == 0 else 0.0)
-    matrix = coo_array((values, (rows, columns)), shape=(many + horizon, len(worth))).tocsr()
-    low = np.concatenate([np.zeros(many), np.full(horizon, -np.inf)])
-    high = np.concatenate([np.full(many, np.inf), np.full(horizon, float(gpus))])
-    found = milp(
+    matrix = coo_array((values, (rows, columns)), shape=(job_count + horizon, len(worth))).tocsr()
+    low = np.concatenate([np.zeros(job_count), np.full(horizon, -np.inf)])
+    high = np.concatenate([np.full(job_count, np.inf), np.full(horizon, float(gpus))])
+    solution = milp(
         np.array(worth),
         integrality=np.ones(len(worth), dtype=np.int64),
         bounds=Bounds(0.0, 1.0),
         constraints=LinearConstraint(matrix, low, high),
         options={"node_limit": MOST_NODES},
     )
-    if found.x is None:
+    if solution.x is None:
         return frozenset()
     return frozenset(
-        job.id for (job, _, _), place in zip(cases, first, strict=True) if found.x[place] > 0.5
+        job.id for (job, _, _), place in zip(cases, first, strict=True) if solution.x[place] > 0.5
     )

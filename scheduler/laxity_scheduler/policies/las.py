@@ -41,4 +41,4 @@ def _next_crossing_at(state: ClusterState) -> float:
         for threshold in THRESHOLDS_GPU_S
         if attained_gpu_s(job, state.now) < threshold
     ]
-    return min((max(at, state.now + SOON_S) for at in crossings), default=FOREVER)
+    return min((max(crossing_at, state.now + SOON_S) for crossing_at in crossings), default=FOREVER)

@@ -166,10 +166,10 @@ class _Division:
     def _first_to_end(self, job: Job) -> Sequence[Job]:
         """The jobs after whose ends it fits; none if it never does."""
         later = self._after(job, ())
-        for many, other in enumerate(self.ends, start=1):
+        for count, other in enumerate(self.ends, start=1):
             later.give(other.nodes, other.gpus_per_worker)
             if self._fits(later, job):
-                return self.ends[:many]
+                return self.ends[:count]
         return ()
 
     def _fits(self, ledger: Ledger, job: Job) -> bool:
@@ -177,16 +177,16 @@ class _Division:
 
     def _stops(self, job: Job, place: int) -> list[Decision]:
         needs_s = self.forecasts.rest_s(job, job.widths[0], "p90")
-        candidates = [one.victim for one in self.running if one.spares(needs_s)]
+        candidates = [candidate.victim for candidate in self.running if candidate.spares(needs_s)]
         may = self.state.eligible_nodes(job) or frozenset()
         need = Need(job.widths[0], job.gpus_per_worker, self.ledger, may)
         victims = cheapest_victims(candidates, need)
         if not victims or self._benefit_s(victims, job, place) <= 0.0:
             return []
         stopped = {victim.job for victim in victims}
-        chosen = [one.job for one in self.running if one.job.id in stopped]
+        chosen = [candidate.job for candidate in self.running if candidate.job.id in stopped]
         self._keep_place(job, chosen)
-        self.running = [one for one in self.running if one.job.id not in stopped]
+        self.running = [candidate for candidate in self.running if candidate.job.id not in stopped]
         return [
             Preempt(
                 other.id,
@@ -203,7 +203,7 @@ class _Division:
         frees = Counter(job.nodes)
         return Victim(
             job.id,
-            tuple((node, many * job.gpus_per_worker) for node, many in sorted(frees.items())),
+            tuple((node, workers * job.gpus_per_worker) for node, workers in sorted(frees.items())),
             delay_s=share * self.forecasts.freed_s(job, "mean"),
             loss_s=share * lost_s,
         )
@@ -211,7 +211,7 @@ class _Division:
     def _candidates(self) -> list[_Candidate]:
         running = [job for job in self.state.running if is_movable(job)]
         running.sort(key=lambda job: (job.submitted_at, job.id))
-        return [one for job in running if (one := self._candidate(job)) is not None]
+        return [candidate for job in running if (candidate := self._candidate(job)) is not None]
 
     def _candidate(self, job: Job) -> _Candidate | None:
         rule, forecasts = self.rule, self.forecasts

@@ -86,7 +86,10 @@ def open_to_all(state: ClusterState, predictor: Predictor) -> Plan:
 
 def _taken_back(decisions: Iterable[Decision], spared: Iterable[Job]) -> tuple[Decision, ...]:
     """With the stops taken back; the widths of these jobs change from the next decision on."""
-    asked = {job.id: job.stop_for for job in spared}
-    others = [d for d in decisions if not (isinstance(d, Resize) and d.job in asked)]
-    back = [Continue(job, reason("stop_taken_back", beneficiary=asked[job])) for job in asked]
+    beneficiaries = {job.id: job.stop_for for job in spared}
+    others = [d for d in decisions if not (isinstance(d, Resize) and d.job in beneficiaries)]
+    back = [
+        Continue(job, reason("stop_taken_back", beneficiary=beneficiaries[job]))
+        for job in beneficiaries
+    ]
     return (*others, *back)

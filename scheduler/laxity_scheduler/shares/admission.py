@@ -42,12 +42,14 @@ def with_admission(policy: Policy, kind: Admission, kappa: float | None = None) 
             return policy(state, predictor)
         while True:
             plan = policy(Plan(tuple(verdicts.values())).apply(state), predictor)
-            said = {d.job: d for d in plan.decisions if isinstance(d, Verdict)}
-            late = [d for d in said.values() if _in_danger(d) and _promises(verdicts.get(d.job))]
+            new_verdicts = {d.job: d for d in plan.decisions if isinstance(d, Verdict)}
+            late = [
+                d for d in new_verdicts.values() if _in_danger(d) and _promises(verdicts.get(d.job))
+            ]
             if not late:
                 break
             verdicts |= {d.job: _refused(state.by_id[d.job], d, state) for d in late}
-        first = tuple(verdict for job_id, verdict in verdicts.items() if job_id not in said)
+        first = tuple(verdict for job_id, verdict in verdicts.items() if job_id not in new_verdicts)
         return Plan(first + plan.decisions, plan.wake_at)
 
     return decide
@@ -66,15 +68,17 @@ def _refused(job: Job, danger: Promised, state: ClusterState) -> Verdict:
     promise = danger.promise
     late_s = promise.p90_at - promise.deadline_at
     if job.workers and not promised(job, state.now):
-        why = reason("forecast_late", p90_at=promise.p90_at, late_s=late_s)
-        return Forecasted(job.id, Forecast(promise.p50_at, promise.p90_at, late_s, why), why)
-    why = reason(
+        verdict_reason = reason("forecast_late", p90_at=promise.p90_at, late_s=late_s)
+        return Forecasted(
+            job.id, Forecast(promise.p50_at, promise.p90_at, late_s, verdict_reason), verdict_reason
+        )
+    verdict_reason = reason(
         "capacity_promised_to_others",
         needed_gpus=job.widths[0] * job.gpus_per_worker,
         free_gpus=state.free_gpus,
         late_s=late_s,
     )
-    return Refuse(job.id, Refusal(why, (), promise.p90_at), why)
+    return Refuse(job.id, Refusal(verdict_reason, (), promise.p90_at), verdict_reason)
 
 
 def _unpromised(policy: Policy) -> Policy:

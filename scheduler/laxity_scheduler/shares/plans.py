@@ -60,9 +60,9 @@ def plan_in(
         if at_s >= due_s - TINY:
             return -1
         now_at = -1
-        for at in range(most, -1, -1):
-            if jobs.width[job, at] <= free[slot] + TINY:
-                now_at = at
+        for level in range(most, -1, -1):
+            if jobs.width[job, level] <= free[slot] + TINY:
+                now_at = level
                 break
         chosen[slot] = now_at
         if now_at >= 0:
@@ -120,9 +120,9 @@ def narrowest_plan(
     chosen: Ints,
 ) -> int:
     """Its plan with the smallest cap that is in time, into `chosen`; slots used, -1 if none."""
-    for at in range(least[job], jobs.levels[job]):
+    for cap in range(least[job], jobs.levels[job]):
         work = jobs.left[job] * careful
-        used = plan_in(jobs, job, at, work, free, lengths, chosen)
+        used = plan_in(jobs, job, cap, work, free, lengths, chosen)
         if used >= 0:
             return used
     return -1
@@ -232,7 +232,7 @@ def planned_in(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -
     lengths = slot_lengths(furthest_deadline_s(jobs, least))
     free = np.full(SLOTS, how.gpus)
     chosen = np.empty(SLOTS, dtype=np.int64)
-    many = 0
+    count = 0
     for step in range(len(order)):
         job = order[step]
         if jobs.due[job] == np.inf or least[job] < 0:
@@ -240,8 +240,8 @@ def planned_in(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -
         used = narrowest_plan(jobs, job, least, how.careful, free, lengths, chosen)
         if used >= 0:
             reserve(jobs, job, used, free, chosen)
-            many += 1
-    return many
+            count += 1
+    return count
 
 
 @jit

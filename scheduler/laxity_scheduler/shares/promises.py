@@ -34,18 +34,20 @@ def promised(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> 
     p90 = np.where(late, soonest, np.minimum(np.where(levels >= 0, finish, FOREVER), due))
     over_s = np.where(late, soonest - due, due - p90).tolist()
     widths = [job.widths[level] for job, level in zip(jobs, _from_0(levels), strict=True)]
-    names = [("promise_in_danger", "late_s") if one else ("fits", "slack_s") for one in late]
+    names = [
+        ("promise_in_danger", "late_s") if is_late else ("fits", "slack_s") for is_late in late
+    ]
     p90_at = p90.tolist()
     frame = [
-        (("p90_at", at), ("workers", width), (name, over))
-        for at, width, (_, name), over in zip(p90_at, widths, names, over_s, strict=True)
+        (("p90_at", end_at), ("workers", width), (name, over))
+        for end_at, width, (_, name), over in zip(p90_at, widths, names, over_s, strict=True)
     ]
-    why = construct_many(Reason, [code for code, _ in names], frame)
-    runs = [((at, width),) for at, width in zip(p90_at, widths, strict=True)]
-    promises = construct_many(Promise, due_at, p90_at, p90_at, runs, why, repeat(()))
-    return construct_many(Promised, [job.id for job in jobs], promises, why)
+    reasons = construct_many(Reason, [code for code, _ in names], frame)
+    runs = [((end_at, width),) for end_at, width in zip(p90_at, widths, strict=True)]
+    promises = construct_many(Promise, due_at, p90_at, p90_at, runs, reasons, repeat(()))
+    return construct_many(Promised, [job.id for job in jobs], promises, reasons)
 
 
 def _from_0(levels: "Ints") -> list[int]:
-    found: list[int] = np.maximum(levels, 0).tolist()
-    return found
+    clipped: list[int] = np.maximum(levels, 0).tolist()
+    return clipped

@@ -57,12 +57,12 @@ def _admits(
     columns: Columns,
 ) -> list[Admit]:
     """Of those that wait and have nodes now."""
-    found = [at for at, nodes in enumerate(placed) if nodes and not had[at]]
-    new = [jobs[at] for at in found]
-    nodes = [placed[at] for at in found]
+    places = [place for place, nodes in enumerate(placed) if nodes and not had[place]]
+    new = [jobs[place] for place in places]
+    nodes = [placed[place] for place in places]
     widths = [len(names) for names in nodes]
     levels = [job.widths.index(width) for job, width in zip(new, widths, strict=True)]
-    taken = rows[found]
+    taken = rows[places]
     due = columns.due[taken]
     with np.errstate(invalid="ignore"):
         slack = np.where(due < FOREVER, due - columns.total[taken, levels], FOREVER)
@@ -70,13 +70,17 @@ def _admits(
         (("slack_s", slack_s), ("workers", width))
         for slack_s, width in zip(slack.tolist(), widths, strict=True)
     ]
-    why = construct_many(Reason, repeat("due_first"), frame)
-    return construct_many(Admit, [job.id for job in new], widths, nodes, why)
+    reasons = construct_many(Reason, repeat("due_first"), frame)
+    return construct_many(Admit, [job.id for job in new], widths, nodes, reasons)
 
 
 def _grown(job: Job, nodes: tuple[str, ...], total_s: Floats) -> Resize:
     width = job.workers + len(nodes)
-    before_s, then_s = (float(total_s[job.widths.index(one)]) for one in (job.workers, width))
+    before_s, then_s = (
+        float(total_s[job.widths.index(workers)]) for workers in (job.workers, width)
+    )
     saved_s = before_s - then_s if then_s < FOREVER else 0.0
-    why = reason("grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s)
-    return Resize(job.id, width, (*job.nodes, *nodes), "now", why)
+    growth_reason = reason(
+        "grow_into_idle", from_workers=job.workers, workers=width, saved_s=saved_s
+    )
+    return Resize(job.id, width, (*job.nodes, *nodes), "now", growth_reason)

@@ -238,11 +238,11 @@ def set_running(
     log: QueueLog, running: Ints, began_at: float, jobs: Jobs, state: ClusterState
 ) -> None:
     """Let the first rows run since when they did, until when they ended."""
-    columns, many = log.columns, len(running)
+    columns, count = log.columns, len(running)
     start = np.floor((columns.started_at[running] - began_at) / TICK_S).astype(np.int64)
     end = np.ceil((columns.ended_at[running] - began_at) / TICK_S).astype(np.int64)
-    state.start[:many] = start
-    jobs.run[:many] = end - start
-    state.running[:many] = state.started[:many] = np.arange(many)
-    state.counts[RUNNING] = state.counts[STARTED] = many
-    state.counts[FREE] -= int(jobs.nodes[:many].sum())
+    state.start[:count] = start
+    jobs.run[:count] = end - start
+    state.running[:count] = state.started[:count] = np.arange(count)
+    state.counts[RUNNING] = state.counts[STARTED] = count
+    state.counts[FREE] -= int(jobs.nodes[:count].sum())

@@ -75,15 +75,15 @@ def admit_arrivals(jobs: Jobs, state: ClusterState) -> None:
 @jit
 def end_jobs(jobs: Jobs, state: ClusterState) -> None:
     """Free the nodes of all that have ended by now."""
-    kept = 0
+    running_count = 0
     for place in range(state.counts[RUNNING]):
         row = state.running[place]
         if state.start[row] + jobs.run[row] <= state.counts[NOW]:
             state.counts[FREE] += jobs.nodes[row]
         else:
-            state.running[kept] = row
-            kept += 1
-    state.counts[RUNNING] = kept
+            state.running[running_count] = row
+            running_count += 1
+    state.counts[RUNNING] = running_count
 
 
 @jit
@@ -156,7 +156,7 @@ def backfill(jobs: Jobs, state: ClusterState, rules: Rules) -> None:
     """Plan the whole queue; start those whose place is now."""
     free = plan_free_nodes(jobs, state, rules)
     count = state.counts[PENDING]
-    kept = 0
+    pending_count = 0
     for place in range(count):
         row = state.pending[place]
         first = NOBODY
@@ -166,9 +166,9 @@ def backfill(jobs: Jobs, state: ClusterState, rules: Rules) -> None:
         if first == 0:
             start_job(jobs, state, row)
         else:
-            state.pending[kept] = row
-            kept += 1
-    state.counts[PENDING] = kept
+            state.pending[pending_count] = row
+            pending_count += 1
+    state.counts[PENDING] = pending_count
 
 
 @jit

@@ -178,14 +178,14 @@ def learned_methods(paths: list[Path] | None, prices: str, settings: Any) -> dic
 
 def check_methods(names: list[str] | None, learned: Mapping[str, Any]) -> tuple[str, ...]:
     """The methods that are wanted, all without a name."""
-    known = (*METHOD_NAMES, *learned)
+    methods = (*METHOD_NAMES, *learned)
     for name in names or ():
-        if name in LEARNED_NAMES and name not in known:
+        if name in LEARNED_NAMES and name not in methods:
             raise ValueError(f"--method {name} needs --model, a file of `laxity train provisioner`")
-        if name not in known:
+        if name not in methods:
             every = ", ".join(METHOD_NAMES + LEARNED_NAMES)
             raise ValueError(f"unknown method {name!r}: one of {every}")
-    return tuple(dict.fromkeys(names or known))
+    return tuple(dict.fromkeys(names or methods))
 
 
 def decision_figures(learned: Mapping[str, Any]) -> dict[str, Any]:

@@ -91,9 +91,9 @@ def read_mirage(lines: Iterator[str], _header: Header) -> Lines:
         )
 
     for number, line in enumerate(lines, start=1):
-        words = line.split()
-        is_head = words[:1] == ["JobID"] or not line.strip("- \t\r\n")
-        is_count = number == 1 and len(words) == 1 and words[0].isdigit()
+        fields = line.split()
+        is_head = fields[:1] == ["JobID"] or not line.strip("- \t\r\n")
+        is_count = number == 1 and len(fields) == 1 and fields[0].isdigit()
         if not is_head and not is_count:
             yield number, lambda line=line: build(line)  # type: ignore[misc]
 
@@ -102,13 +102,13 @@ def read_swf(lines: Iterator[str], header: Header) -> Lines:
     """Standard Workload Format, version 2: processors become nodes by the header's two sizes."""
 
     def build(line: str) -> BatchJob:
-        words = line.split()
-        if len(words) < SWF_FIELDS:
-            message = f"{len(words)} fields, {SWF_FIELDS} expected"
+        fields = line.split()
+        if len(fields) < SWF_FIELDS:
+            message = f"{len(fields)} fields, {SWF_FIELDS} expected"
             raise ValueError(message)
-        row = dict(zip(("job", "submit", "wait", "run time"), words, strict=False))
-        row |= {"processors": words[7] if float_of(words[7]) > 0 else words[4]}
-        row |= {"requested time": words[8]}
+        row = dict(zip(("job", "submit", "wait", "run time"), fields, strict=False))
+        row |= {"processors": fields[7] if float_of(fields[7]) > 0 else fields[4]}
+        row |= {"requested time": fields[8]}
         per_node = max(1.0, header.get("MaxProcs", 0) / header.get("MaxNodes", math.inf))
         submitted_at = header.get("UnixStartTime", 0.0) + read_number(row, "submit")
         started_at = submitted_at + read_not_negative(row, "wait")

@@ -71,9 +71,9 @@ def probe_start(pair: Pair, probes: int) -> Samples:
     instants = pair.even_instants(probes)
     rows = np.array([history.row_at(instant) for instant in instants], dtype=np.int64)
     hours = np.array([probe.difference_h for probe in pair.probe(instants)], dtype=np.float64)
-    kept = (rows >= WINDOW - 1) & np.isfinite(hours)
-    began_at = np.full(int(kept.sum()), pair.began_at)
-    return Samples(began_at, history.windows(rows[kept]), hours[kept])
+    usable = (rows >= WINDOW - 1) & np.isfinite(hours)
+    began_at = np.full(int(usable.sum()), pair.began_at)
+    return Samples(began_at, history.windows(rows[usable]), hours[usable])
 
 
 def week_folds(began_at: Floats, seed: int, folds: int = FOLDS) -> Ints:
@@ -105,9 +105,9 @@ def load_samples(path: Path, about: Mapping[str, Any]) -> Samples:
     wanted = json.dumps({"format": FORMAT, **about}, sort_keys=True)
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            known = str(file["about"])
-            if known != wanted:
-                raise ValueError(f"{path} holds other samples: {known}; wanted: {wanted}")
+            description = str(file["about"])
+            if description != wanted:
+                raise ValueError(f"{path} holds other samples: {description}; wanted: {wanted}")
             names = ("queue", "wait_h", "elapsed_h", "left_h")
             windows = Windows(*(file[name] for name in names))
             return Samples(file["began_at"], windows, file["difference_h"])

@@ -58,8 +58,8 @@ def train_point(kind: str, samples: Samples, folds: Ints, seed: int) -> Fitted:
     from laxity_scheduler.chains.tree_fitting import fit_boosting, fit_forest
 
     fit = fit_forest if kind == "forest" else fit_boosting
-    seen, held = (samples.rows(np.flatnonzero(rows)) for rows in (folds != 0, folds == 0))
-    model = PointModel(fit(seen.windows.flat(), seen.difference_h, seed))
+    training, held = (samples.rows(np.flatnonzero(rows)) for rows in (folds != 0, folds == 0))
+    model = PointModel(fit(training.windows.flat(), training.difference_h, seed))
     miss_h = np.abs(model.predict_h(held.windows)[:, 0] - held.difference_h)
     errors = {"held_out": float(len(held)), "mean_absolute_error_h": float(miss_h.mean())}
     return model, errors
@@ -70,8 +70,8 @@ def train_calibrated(samples: Samples, folds: Ints, seed: int, advance: Advance)
     windows, wait_h = samples.windows, samples.wait_h
     held_h = np.zeros((len(samples), len(LEVELS)))
     for fold in range(FOLDS):
-        seen, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        levels = fit_levels(windows.rows(seen), wait_h[seen], seed, advance)
+        training, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        levels = fit_levels(windows.rows(training), wait_h[training], seed, advance)
         held_h[held] = predict_waits_h(levels, windows.rows(held))
     ranks = rank_waits(held_h, wait_h)
     errors = held_out_errors(held_h, wait_h, ranks, folds)

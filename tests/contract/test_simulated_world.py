@@ -10,7 +10,7 @@ from laxity_scheduler.simulate.ground_truth import GroundTruth
 from laxity_scheduler.simulate.world import SimWorld
 from tests.contract.world_exam import EXAM, Question, named
 
-PODS_GO = Costs("live", start_log_s=24.0, stop_log_s=6.0, at_boundaries=True, gone_s=1.0)
+PODS_GO = Costs("live", start_log_s=24.0, stop_log_s=6.0, gone_s=1.0)
 MOST_EVENTS = 100
 SETS = {name: NodeSet(frozenset({name})) for name in "ab"}
 

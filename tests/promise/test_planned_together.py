@@ -11,6 +11,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.promising.claims import AS_PLANNED, ORDERS, Terms
 from laxity_scheduler.promising.planner import Plans
+from laxity_scheduler.promising.planning import hold_nothing
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, slot_edges
 from laxity_scheduler.promising.room import Room
 from tests.support.crowded import crowded
@@ -75,7 +76,8 @@ def test_a_table_of_shares_says_of_each_what_the_share_says() -> None:
         forecasts, claims = Forecasts(case.state, case.predictor), claims_of(case)
         where = Room(case.state, forecasts, Terms(grow_anywhere=True), tuple(claims))
         for profile in profiles(case, 1 + len(where.regions)):
-            shares, _ = where.planner.plan_all(claims, profile, stay=False)
+            held = hold_nothing(len(claims), 1 + len(where.regions))
+            shares, _ = where.planner.plan_all(claims, held, profile, stay=False)
             names = [claim.job.id for claim in claims if claim.job.id in shares]
             shares.plain["plain"] = (2, 90.0)
             shares["given"] = Share(((0.0, 0), (60.0, 1), (120.0, 4)), 300.0)

@@ -20,13 +20,13 @@ from tests.support.simulated import job, trace
 
 def test_the_shortest_remaining_job_takes_the_gpus_of_a_longer_one() -> None:
     jobs = trace(job("long", runs_s=6_000.0), job("short", at=100.0, runs_s=600.0))
-    run = simulate(jobs, Setting("srtf", 1, 1, cost_model="free"))
+    run = simulate(jobs, Setting("srtf", 1, 1, cost_model="free", epoch_s=100.0))
     assert run.column("finished_at").tolist() == pytest.approx([6_600.0, 700.0])
 
 
 def test_least_attained_service_lets_a_newcomer_in_without_knowing_its_length() -> None:
     jobs = trace(job("old", runs_s=20_000.0), job("new", at=10_000.0, runs_s=1_200.0))
-    run = simulate(jobs, Setting("las", 1, 1, cost_model="free"))
+    run = simulate(jobs, Setting("las", 1, 1, cost_model="free", epoch_s=100.0))
     assert run.column("finished_at").tolist() == pytest.approx([21_200.0, 11_200.0])
 
 

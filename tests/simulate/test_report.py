@@ -161,13 +161,14 @@ def test_a_refused_job_that_ran_on_late_is_finished_and_not_refused() -> None:
 
 
 def test_waiting_lost_hours_and_utilisation_of_a_run_with_one_preemption() -> None:
-    """One GPU, 30 s a start. long (6,000 s) runs 0-100, short (600 s) 100-730, long 730-6,690.
+    """One GPU, 30 s a start, epochs of 10 s. long (6,000 s) runs 0-100, short (600 s) 100-730, long 730-6,690.
 
     long has done 100 - 30 = 70 s by then; 30 + 5,930 s are left. It waits 630 s. Three starts of
     30 s are lost; the GPU is held throughout.
     """
     jobs = trace(job("long", runs_s=6_000.0), job("short", at=100.0, runs_s=600.0))
-    figures = report(simulate(jobs, Setting("srtf", 1, 1, cost_model="flat", restart_s=30.0)))
+    setting = Setting("srtf", 1, 1, cost_model="flat", restart_s=30.0, epoch_s=10.0)
+    figures = report(simulate(jobs, setting))
     assert figures["makespan_s"] == pytest.approx(6_690.0)
     assert figures["avg_jct_s"] == pytest.approx((6_690.0 + 630.0) / 2)
     assert figures["avg_wait_s"] == pytest.approx(630.0 / 2)

@@ -16,7 +16,7 @@ from laxity_scheduler.frame.remaining import Forecasts
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising import planning
 from laxity_scheduler.promising.lazy_shares import LazyShares, Outline
-from laxity_scheduler.promising.planning import IN_TIME, NONE, Claimant, Claimants, How
+from laxity_scheduler.promising.planning import IN_TIME, NONE, Claimant, Claimants, Held, How
 from laxity_scheduler.promising.regions import Region, weigh
 from laxity_scheduler.promising.reserve import Claim, Profile, Share, add_gpus
 
@@ -87,7 +87,7 @@ class Planner:
     _waiting: dict[Kind, tuple[Curve, Claimant]] = field(default_factory=dict, repr=False)
 
     def plan_all(
-        self, claims: Sequence[Claim], profile: Profile, *, stay: bool
+        self, claims: Sequence[Claim], held: Held, profile: Profile, *, stay: bool
     ) -> tuple[LazyShares, frozenset[str]]:
         """Shares of all claims, one after the other, and who is late; taken out of the profile.
 
@@ -96,7 +96,8 @@ class Planner:
         plans, due_s = Plans(self, [claim.job for claim in claims]), _due_s(claims)
         places = np.arange(len(claims))
         how = self._how(stay=stay)
-        self._run(planning.plan_claims)(plans.claimants, places, due_s, how, profile, plans.shares)
+        plan = self._run(planning.plan_claims)
+        plan(plans.claimants, places, due_s, held, how, profile, plans.shares)
         plans.made = len(claims)
         names, found = [claim.job.id for claim in claims], plans.shares.found
         shares = LazyShares()

@@ -80,6 +80,13 @@ class Shares(NamedTuple):
         return Shares(self.from_s[places], *numbers, self.finish_s[places], self.found[places])
 
 
+class Held(NamedTuple):
+    """What is held for the jobs of m claims until they start."""
+
+    until_s: Floats  # (m,): seconds from now; 0 where nothing is
+    gpus: Floats  # (m, P)
+
+
 class Full(NamedTuple):
     """Slots that are too full for a level of one job, as far as they are known."""
 
@@ -268,15 +275,35 @@ def plan_claim(
 
 
 def plan_claims(
-    jobs: Claimants, places: Ints, due_s: Floats, how: How, profile: Profile, shares: Shares
+    jobs: Claimants,
+    places: Ints,
+    due_s: Floats,
+    held: Held,
+    how: How,
+    profile: Profile,
+    shares: Shares,
 ) -> None:
-    """Plan claims one after the other: `places` (m,) says of which jobs, `due_s` (m,) until when."""
+    """Plan claims one after the other: `places` (m,) says of which jobs, `due_s` (m,) until when.
+
+    GPUs that are held for a job are nobody else's until it is planned to start.
+    """
     for place in range(len(places)):
         job = claimant(jobs, places[place])
         many, finish_s, found = plan_claim(
             job, due_s[place], how, profile, shares.from_s[place], shares.level[place]
         )
         shares.many[place], shares.finish_s[place], shares.found[place] = many, finish_s, found
+        if held.until_s[place] > 0.0:
+            starts_s = find_start(shares.from_s[place], shares.level[place], many)
+            take_gpus(profile, 0.0, min(held.until_s[place], starts_s), held.gpus[place])
+
+
+def find_start(from_s: Floats, level: Ints, many: int) -> float:
+    """When a share's first workers start; NEVER without any."""
+    for step in range(many):
+        if level[step] != NOBODY:
+            return float(from_s[step])
+    return NEVER
 
 
 def plan_newcomers(
@@ -298,6 +325,11 @@ def plan_newcomers(
         reserve_steps(job, profile, from_s, level, many, finish_s)
         shares.many[place], shares.finish_s[place], shares.found[place] = many, finish_s, IN_TIME
     return len(places)
+
+
+def hold_nothing(many: int, parts: int) -> Held:
+    """Nothing is held for so many jobs, on so many parts of the cluster."""
+    return Held(np.zeros(many), np.zeros((many, parts)))
 
 
 def room_for(many: int, levels: int) -> Shares:

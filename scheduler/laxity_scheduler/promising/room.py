@@ -14,13 +14,14 @@ import numpy as np
 from laxity_scheduler.capacity.ledger import USABLE, slots_in
 from laxity_scheduler.frame.fields import SIZE, TERMINATING, WORKERS
 from laxity_scheduler.frame.remaining import Forecasts, stopping
-from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState
+from laxity_scheduler.model.cluster import CLOSED_POOLS, ClusterState, Hold
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.promising.claim_rows import ClaimRows
 from laxity_scheduler.promising.claims import ORDERS, ClaimOrder, Terms
 from laxity_scheduler.promising.lazy_shares import LazyShares
 from laxity_scheduler.promising.occupancy import Occupancy, read_occupancy
 from laxity_scheduler.promising.planner import Planner
+from laxity_scheduler.promising.planning import Held, hold_nothing
 from laxity_scheduler.promising.regions import Region, regions_of
 from laxity_scheduler.promising.reserve import Claim, Profile, slot_edges
 
@@ -116,8 +117,8 @@ class Room:
     def empty_profile(self, horizon_s: float) -> Profile:
         """What is free if every claim were dropped: running claims hold theirs to the epoch's end."""
         until_s, gpus = self.rows.busy()
-        for hold in self.state.holds:
-            if hold.until_at > self.state.now and hold.job not in self.ids:
+        for hold in self._holds:
+            if hold.job not in self.ids:
                 until_s = np.append(until_s, hold.until_at - self.state.now)
                 gpus = np.append(gpus, hold.gpus)
         last_s = float(until_s[until_s < FOREVER].max(initial=0.0))
@@ -138,8 +139,8 @@ class Room:
             if many:
                 until_s.append(float(self.rows.until_s[row]))
                 gpus.append(many * job.gpus_per_worker)
-        for hold in self.state.holds:
-            if hold.until_at > self.state.now and hold.job not in self.ids:
+        for hold in self._holds:
+            if hold.job not in self.ids:
                 until_s.append(hold.until_at - self.state.now)
                 gpus.append(hold.gpus * (hold.node in region.nodes))
         return until_s, gpus
@@ -205,7 +206,7 @@ class Room:
 
         These GPUs are no good for others, so who gets them first is planned first.
         """
-        ready_s = {hold.job: 0.0 for hold in self.state.holds if hold.until_at > self.state.now}
+        ready_s = {hold.job: 0.0 for hold in self._holds}
         for job in self.state.running:
             if stopping(job) and job.stop_for:
                 freed_s = self.forecasts.freed_s(job)
@@ -218,8 +219,27 @@ class Room:
 
     def in_order(self, claims: Sequence[Claim], profile: Profile, *, stay: bool = False) -> Kept:
         """All claims planned one after the other on this profile, and taken out of it."""
-        shares, late = self.planner.plan_all(claims, profile, stay=stay)
+        shares, late = self.planner.plan_all(claims, self._held_for(claims), profile, stay=stay)
         return Kept(shares, late, profile)
+
+    def _held_for(self, claims: Sequence[Claim]) -> Held:
+        """GPUs that are held for jobs that wait."""
+        held = hold_nothing(len(claims), 1 + len(self.regions))
+        place_of = {claim.job.id: place for place, claim in enumerate(claims) if self._holds}
+        for hold in self._holds:
+            place = place_of.get(hold.job)
+            if place is None or claims[place].job.workers:
+                continue
+            held.until_s[place] = max(held.until_s[place], hold.until_at - self.state.now)
+            held.gpus[place, 0] += hold.gpus
+            for part, region in enumerate(self.regions, 1):
+                held.gpus[place, part] += hold.gpus * (hold.node in region.nodes)
+        return held
+
+    @cached_property
+    def _holds(self) -> Sequence[Hold]:
+        """Those in force."""
+        return [hold for hold in self.state.holds if hold.until_at > self.state.now]
 
     def kept(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
         """The best of a few orders on a time profile. The claims come in the order `as_planned`."""

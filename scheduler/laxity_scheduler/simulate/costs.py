@@ -1,10 +1,13 @@
 """What starts, stops and changes of width cost a job: four models, each with its source.
 
-    live          what laxity's own workers do: widths change and jobs stop at an epoch's end; a stop
-                  costs 6 s (1 + log2 w) to save, a start or a re-forming 24 s (1 + log2 w) (Chronus'
-                  figures); a stop at once loses the running epoch
-    flat          the world of most simulators: a start or a change of width takes effect at once,
-                  keeps all work and costs the same seconds each time
+When a change takes effect is the same in all of them, and as live: jobs stop and change their width
+at an epoch's end, new workers join once they have started, a stop at once loses the running epoch.
+Share policies are the exception: but for `live`, they change widths at once and keep all work, as
+their loop over columns does (`elastic`).
+
+    live          laxity's own workers: a stop or a re-forming costs 6 s (1 + log2 w) to save, a start
+                  24 s (1 + log2 w) (Chronus' figures)
+    flat          the world of most simulators: starts cost the same seconds each time, stops nothing
     elasticflow   ElasticFlow's released simulator: in each scheduling round every running job pays
                   2 s (7 s on 256 GPUs or more); 2 (log2 w + 1) s more on a width that it has not had
                   since the last periodic restart, which comes every 60th round and adds 27 s (47 s)
@@ -31,7 +34,7 @@ class Costs:
     start_fixed_s: float = 0.0
     start_log_s: float = 0.0  # times 1 + log2(gpus)
     stop_log_s: float = 0.0  # times 1 + log2(gpus)
-    at_boundaries: bool = False
+    at_boundaries: bool = True
     round_s: float = 0.0  # paid by every running job in every round
     restart_s: float = 0.0  # more, in every 60th round
     gone_s: float = 0.0  # until a stopped worker's pod has gone and its GPUs are free
@@ -46,9 +49,9 @@ class Costs:
 
 
 def costs(name: CostName, *, cluster_gpus: int, restart_s: float = 0.0) -> Costs:
-    """`restart_s` is what a change costs in the flat model; the others bring their own figures."""
+    """`restart_s` is what a start costs in the flat model; the others bring their own figures."""
     if name == "live":
-        return Costs("live", start_log_s=24.0, stop_log_s=6.0, at_boundaries=True)
+        return Costs("live", start_log_s=24.0, stop_log_s=6.0)
     if name == "flat":
         return Costs("flat", start_fixed_s=restart_s)
     if name == "elasticflow":

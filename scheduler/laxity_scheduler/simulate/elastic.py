@@ -130,6 +130,7 @@ def asked_of(
     return Asked(
         submitted=known["submitted_at"],
         deadline=known["deadline_at"],
+        hard=np.array([job.service_class == "hard" for job in jobs], dtype=np.int64),
         total=total,
         width=width,
         levels=np.array([len(job.widths) for job in jobs], dtype=np.int64),

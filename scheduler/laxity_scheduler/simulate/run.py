@@ -68,6 +68,8 @@ class Setting:
     @property
     def costs(self) -> Costs:
         model = costs(self.cost_model, cluster_gpus=self.gpus, restart_s=self.restart_s)
+        if find(self.policy).kind == "rule" and self.cost_model != "live":
+            model = replace(model, at_boundaries=False)
         return scale(model, self.cost_scale)
 
     def to_json(self) -> Mapping[str, object]:

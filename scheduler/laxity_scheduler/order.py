@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.capacity.ledger import USABLE, Ledger
@@ -23,6 +23,8 @@ from laxity_scheduler.plan import Plan
 Packing = Literal["skip", "strict"]
 Shape = tuple[int, int]  # (workers, GPUs per worker)
 Widths = tuple[Sequence[int], float]
+CLASSES: Final = ("hard", "soft", "best_effort")
+CLASS_APART_S: Final = 1e11  # more than any key
 
 
 class GpuSource(Protocol):
@@ -43,6 +45,7 @@ class Order:
     """`key(submitted_at, deadline_at, mean_run_s(), gpus)`: the least starts first.
 
     `widths`: those that a job may start on, best first, and until when it would be these.
+    `hard_first`: hard jobs before soft ones, and both before the others, each in order of the key.
     Packing `strict`: the head blocks the others. `skip`: what does not fit is passed over.
     """
 
@@ -50,6 +53,11 @@ class Order:
     key: Callable[[float, float, Callable[[], float], int], float]
     widths: Callable[[Job, Forecasts], Widths] = least_width
     packing: Packing = "skip"
+    hard_first: bool = False
+
+    def sort_key(self, service_class: str, key: float) -> float:
+        """What waiting jobs are sorted by."""
+        return key + CLASS_APART_S * CLASSES.index(service_class) if self.hard_first else key
 
 
 Lane = tuple[int, Shape, list[tuple[float, int]]]  # GPUs, shape, heap of (key, number)
@@ -177,7 +185,7 @@ def _queue_key(order: Order, job: Job, predictor: Predictor) -> tuple[float, flo
 
     gpus = workers * job.gpus_per_worker
     key = order.key(job.submitted_at, job.deadline_at, mean_run_s, gpus)
-    return key, job.submitted_at
+    return order.sort_key(job.service_class, key), job.submitted_at
 
 
 def _place_widest(

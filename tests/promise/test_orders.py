@@ -96,3 +96,12 @@ def test_edf_looks_again_when_a_waiting_job_needs_more_workers() -> None:
     plan = edf.decide(state, MINUTE_EPOCHS)
     assert [type(d) for d in plan.decisions] == [Wait]
     assert plan.wake_at == pytest.approx(100.0, abs=0.01)
+
+
+@pytest.mark.parametrize("policy", ["edf", "edf_elastic", "elasticflow", "laxity"])
+def test_hard_jobs_go_before_soft_ones_that_are_due_earlier(policy: str) -> None:
+    soft = job("soft", epochs=2, due_at=200.0, service_class="soft", submitted_at=0.0)
+    hard = job("hard", epochs=2, due_at=900.0, submitted_at=1.0)
+    state = cluster(gpus=1, jobs=[soft, hard], now=10.0)
+    plan = find(policy).policy()(state, MINUTE_EPOCHS)
+    assert [d.job for d in plan.decisions if isinstance(d, Admit)] == ["team/hard"]

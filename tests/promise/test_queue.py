@@ -167,3 +167,14 @@ def test_a_job_larger_than_the_cluster_blocks_nobody() -> None:
     jobs = [job("giant", workers=(4,)), job("small", submitted_at=1.0)]
     strict = find("fifo").policy(packing="strict")
     assert admitted(strict(cluster(gpus=2, jobs=jobs), MINUTE_EPOCHS)) == ["team/small"]
+
+
+def test_free_gpus_that_no_promise_needs_are_said_to_be_too_scattered() -> None:
+    wide = job("wide", epochs=1, gpus_per_worker=2, workers=(1,))
+    state = cluster(
+        gpus=(1, 1, 2),
+        jobs=[job("busy", gpus_per_worker=2, workers=(1,), running=1, nodes=("n2",)), wide],
+    )
+    (wait,) = [d for d in decide(state, MINUTE_EPOCHS).decisions if isinstance(d, Wait)]
+    assert wait.reason.code == "no_free_gpus"
+    assert "2 free" in wait.reason.text

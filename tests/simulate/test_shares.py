@@ -63,6 +63,16 @@ def test_without_admission_it_runs_on_late() -> None:
     assert np.isfinite(run.column("finished_at")).all()
 
 
+def test_who_cannot_be_in_time_runs_before_others_grow() -> None:
+    jobs = trace(
+        job("kept", runs_s=8_000.0, due_at=9_000.0, table=LINEAR),
+        job("late", at=10.0, runs_s=8_000.0, due_at=1_000.0, table=LINEAR),
+    )
+    run = simulate(jobs, Setting("laxity", 1, 2, cost_model="free", admission="none"))
+    assert run.column("first_start_at").tolist() == [0.0, 10.0]
+    assert run.column("finished_at")[0] <= 9_000.0
+
+
 def test_the_loop_without_numba_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     if not compiled.COMPILES:
         pytest.skip("numba is not installed: there is only one way")

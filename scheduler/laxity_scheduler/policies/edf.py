@@ -1,4 +1,4 @@
-"""Earliest deadline first, each job on the fewest workers that meet its deadline.
+"""Earliest deadline first, hard before soft, each job on the fewest workers that meet its deadline.
 
 Baseline (algorithms.md 7.2, the *minimum* variant with skip): no promises, no growth, no preemption.
 A job that is late on any width starts on its fastest one; without a deadline, on its least.
@@ -22,6 +22,9 @@ def fewest_in_time(job: Job, forecasts: Forecasts) -> Widths:
 
 
 ORDER: Final = Order(
-    "edf", lambda _submitted_at, deadline_at, _predicted_s, _gpus: deadline_at, fewest_in_time
+    "edf",
+    lambda _submitted_at, deadline_at, _predicted_s, _gpus: deadline_at,
+    fewest_in_time,
+    hard_first=True,
 )
 decide = policy_of(ORDER)

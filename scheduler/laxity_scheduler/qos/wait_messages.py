@@ -101,7 +101,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
         needed = one.workers * size
         if one.job.quota in quota_left and needed > quota_left[one.job.quota]:
             return within(one.job.quota, needed)
-        if needed <= there(eligible)[0] and one.rank != "promised":
+        if held[1] and needed <= there(eligible)[0] and one.rank != "promised":
             return held
         return missing(needed, size, eligible)
 

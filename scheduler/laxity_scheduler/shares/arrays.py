@@ -22,6 +22,7 @@ class JobArrays(NamedTuple):
     """n jobs on L levels. `level` is the present one, -1 without; `left` the share still to do."""
 
     due: Floats  # (n,)
+    hard: Ints  # (n,): 1 or 0
     left: Floats  # (n,)
     total: Floats  # (n, L): seconds of the whole job
     width: Ints  # (n, L): GPUs
@@ -40,7 +41,6 @@ class RuleParameters(NamedTuple):
     reserves: int
     steep: float
     direction: int
-    hopeless_last: int
     careful: float
     replans: int
     drops: int

@@ -30,6 +30,8 @@ from laxity_scheduler.shares.arrays import (
 from laxity_scheduler.shares.plans import base_profile, planned_in
 from laxity_scheduler.shares.surplus import rest_s, surplus
 
+SOFT_AFTER = 1e12  # more than any deadline or GPU-time
+
 
 @jit
 def least_levels(jobs: JobArrays, careful: float) -> Ints:
@@ -46,7 +48,7 @@ def least_levels(jobs: JobArrays, careful: float) -> Ints:
 
 @jit
 def keys_of(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints) -> Floats:
-    """In which order shares are given: least first; promised jobs first, and by deadline."""
+    """In which order shares are given: least first; promised jobs first, and by deadline; then hard."""
     key = np.empty(len(jobs.due))
     for job in range(len(jobs.due)):
         if how.order == BY_DEADLINE:
@@ -56,8 +58,10 @@ def keys_of(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints) -> F
             key[job] = jobs.width[job, least[job]] * least_s
         else:
             key[job] = np.inf
+        if not jobs.hard[job]:
+            key[job] += SOFT_AFTER
         if how.admission != NO_ADMISSION and state[job] == PROMISED:
-            key[job] = (jobs.due[job] if how.reserves else key[job]) - 1e12
+            key[job] = (jobs.due[job] if how.reserves else key[job]) - 2.0 * SOFT_AFTER
         if jobs.due[job] == np.inf:
             key[job] = np.inf
     return key
@@ -96,7 +100,7 @@ def base_now(
 @jit
 def better_order(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -> Ints:
     """This order, or that of deadlines if more jobs are in time with it."""
-    by_deadline = np.argsort(jobs.due, kind="mergesort")
+    by_deadline = np.argsort(jobs.due + (1 - jobs.hard) * SOFT_AFTER, kind="mergesort")
     if planned_in(jobs, how, by_deadline, least) > planned_in(jobs, how, order, least):
         return by_deadline
     return order

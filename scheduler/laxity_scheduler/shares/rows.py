@@ -69,6 +69,7 @@ class Columns:
         """What the loop works on, with these deadlines."""
         return JobArrays(
             due,
+            self.hard.astype(np.int64),
             self.left,
             self.total,
             self.width,

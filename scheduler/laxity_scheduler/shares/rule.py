@@ -50,7 +50,6 @@ class ShareRule:
     kappa: float = 0.3
     steep: float = 1.0
     surplus: Literal["cheapest", "dearest"] = "cheapest"
-    hopeless_last: bool = True
     careful: float = 1.0
     replans: int = 0
     drops: bool = False
@@ -64,7 +63,6 @@ class ShareRule:
             reserves=int(self.reserves),
             steep=self.steep,
             direction=("cheapest", "dearest").index(self.surplus),
-            hopeless_last=int(self.hopeless_last),
             careful=self.careful,
             replans=self.replans,
             drops=int(self.drops),

@@ -2,8 +2,9 @@
 """The GPUs that are left, given away one (job, next level) step after the other.
 
 A step's key is the GPU-time that it adds per GPU, made non-decreasing along a job's levels, so one
-sort of all steps gives the order in which a greedy would take them. Starts come before steps of jobs
-that run already: least GPU-time first, who runs before who waits, who cannot be in time last.
+sort of all steps gives the order in which a greedy would take them. Starts come before all growth:
+who can be in time first, who runs before who waits, hard before soft before best effort, and then
+least GPU-time first.
 """
 
 import numpy as np
@@ -13,7 +14,9 @@ from laxity_scheduler.frame.arrays import Ints
 from laxity_scheduler.frame.compiled import jit
 from laxity_scheduler.shares.arrays import DEAREST, TINY, TURNED_AWAY, JobArrays, RuleParameters
 
-UNKNOWN_GPU_S = 1e20  # of a job of which nothing is known
+UNKNOWN_GPU_S = 1e11  # of a job of which nothing is known
+RANK_GPU_S = 1e12
+GROWTH_AFTER_GPU_S = 1e13  # what a step of growth adds per GPU is more than minus this
 
 
 @jit
@@ -26,12 +29,10 @@ def rest_s(jobs: JobArrays, job: int, at: int) -> float:
 @jit
 def start_key(jobs: JobArrays, job: int, gpu_s: float, hopeless: bool) -> float:  # noqa: FBT001
     """Where a start stands among all steps."""
-    key = min(gpu_s, UNKNOWN_GPU_S) * 1e-9 - 1e12
-    if hopeless:
-        key += 2e12
-    if jobs.level[job] >= 0:  # who runs goes on
-        key -= 1e11
-    return key
+    rank = 4.0 if hopeless else 0.0
+    if jobs.level[job] < 0:  # who runs goes on
+        rank += 1.0 if jobs.hard[job] else 2.0 if jobs.due[job] < np.inf else 3.0
+    return rank * RANK_GPU_S - GROWTH_AFTER_GPU_S + min(gpu_s, UNKNOWN_GPU_S)
 
 
 @jit
@@ -89,7 +90,7 @@ def surplus(jobs: JobArrays, how: RuleParameters, least: Ints, state: Ints, targ
     for job in range(len(jobs.left)):
         if how.drops and state[job] == TURNED_AWAY:
             continue
-        hopeless = how.hopeless_last != 0 and least[job] < 0
+        hopeless = least[job] < 0
         found = steps_of(jobs, job, how, target[job], hopeless, found, key, step)
     order = np.argsort(key[:found], kind="mergesort")
     for place in range(found):

@@ -31,6 +31,7 @@ class Asked(NamedTuple):
 
     submitted: Floats  # (n,)
     deadline: Floats  # (n,)
+    hard: Ints  # (n,): 1 or 0
     total: Floats  # (n, L)
     width: Ints  # (n, L)
     levels: Ints  # (n,)
@@ -129,10 +130,12 @@ def view_of(asked: Asked, live: Live, now: float, many: int) -> JobArrays:
     total, change = np.empty((many, levels)), np.empty((many, levels))
     width = np.empty((many, levels), dtype=np.int64)
     count, level = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
+    hard = np.empty(many, dtype=np.int64)
     for place in range(many):
         job = live.active[place]
         due[place] = asked.deadline[job] - now
         left[place] = live.left[job]
+        hard[place] = asked.hard[job]
         pause[place] = max(0.0, live.ready[job] - now)
         count[place], level[place] = asked.levels[job], live.level[job]
         believed = 1.0
@@ -143,7 +146,7 @@ def view_of(asked: Asked, live: Live, now: float, many: int) -> JobArrays:
             total[place, at] = asked.total[job, at] * believed
             change[place, at] = asked.change[job, at]
             width[place, at] = asked.width[job, at]
-    return JobArrays(due, left, total, width, count, level, pause, change)
+    return JobArrays(due, hard, left, total, width, count, level, pause, change)
 
 
 @jit

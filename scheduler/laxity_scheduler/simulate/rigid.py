@@ -43,7 +43,10 @@ def run_order(
     began = time.process_time()
     shapes = [(1, job.gpus) if pooled else rigid_shape(job.gpus, gpus_per_node) for job in jobs]
     keys = [
-        order.key(job.submitted_at, job.deadline_at, partial(believe, job), job.gpus)
+        order.sort_key(
+            job.service_class,
+            order.key(job.submitted_at, job.deadline_at, partial(believe, job), job.gpus),
+        )
         for job in jobs
     ]
     starts = _starts(

@@ -109,7 +109,9 @@ def test_priced_promises_meet_more_deadlines_than_greedy_ones_when_gpus_are_scar
         assert figures["promises"] != 0
         return float(str(figures["deadline_met_ratio"]))
 
-    assert met("priced:0.1") > met("greedy") + 0.1
+    greedy = met("greedy")
+    assert greedy >= 0.49, "who is not promised runs before others grow"
+    assert met("priced:0.1") > greedy + 0.08
 
 
 def test_the_loop_meets_as_many_deadlines_as_the_literal_cycle_where_each_round_costs() -> None:

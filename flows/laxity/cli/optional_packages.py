@@ -18,6 +18,7 @@ EXTRAS: Final = {
         "prometheus_client",
         "psycopg",
         "sklearn",
+        "threadpoolctl",
         "scipy",
         "sqlalchemy",
         "sqlmodel",

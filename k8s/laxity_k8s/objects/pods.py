@@ -40,7 +40,7 @@ def node_of(pod: Json) -> str:
 
 
 def target_node_of(pod: Json) -> str:
-    """Where it is bound, or for which it waits there: the cluster's scheduler stops others for it."""
+    """The node that it is bound to, or nominated for while others make way."""
     return node_of(pod) or str(json_tree.get_in(pod, "status", "nominatedNodeName") or "")
 
 

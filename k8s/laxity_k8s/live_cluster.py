@@ -25,6 +25,7 @@ from laxity_k8s.act.patches import Turn
 from laxity_k8s.act.plan_patches import WaitFilter, WorkerToken, no_token, plan_patches
 from laxity_k8s.act.pod_signals import Reminders
 from laxity_k8s.act.release import release_jobs
+from laxity_k8s.act.resealing import reseal_jobs
 from laxity_k8s.act.sender import Sender
 from laxity_k8s.cluster_api import CONFLICT, NOT_FOUND, ApiError, ClusterApi, Json, Patch
 from laxity_k8s.error_isolation import SHARED, Guard
@@ -181,16 +182,8 @@ class LiveCluster:
         """Where the seal's key is new: seal the outputs of Jobs whose verdict is known."""
         if self._seal is None or not self._seal.is_new:
             return
-        for job in self.api.list("jobs", selector=names.MANAGED).items:
-            if self._seal.believe_job(job) is job or not knows(job):
-                continue
-            revision = job["metadata"]["resourceVersion"]
-            notes = {names.SEAL: self._seal.seal_of(job, json_tree.annotations_of(job))}
-            body = {"metadata": {"annotations": notes, "resourceVersion": revision}}
-            with suppress(ApiError):  # a race: it is judged anew
-                self._mirror.put_object(
-                    "jobs", self.api.patch(Patch("jobs", json_tree.object_id(job), body))
-                )
+        for job in reseal_jobs(self.api, self._seal, knows):
+            self._mirror.put_object("jobs", job)
 
     def submit(self, manifest: Manifest) -> Json:
         with self._submitting:

@@ -7,6 +7,7 @@ import pytest
 
 from laxity import names
 from laxity_k8s import json_tree
+from laxity_k8s.act.resealing import reseal_jobs
 from laxity_k8s.cluster_api import ApiError, Json, Patch
 from laxity_k8s.objects.seal import Seal, clear_outputs, open_seal
 from laxity_k8s.objects.status_annotation import (
@@ -17,6 +18,7 @@ from laxity_k8s.objects.status_annotation import (
 )
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Promise
+from tests.support.machine import Machine
 from tests.support.manifests import job
 
 WHY = reason("fits", p90_at=60.0, slack_s=5.0, workers=2)
@@ -138,3 +140,27 @@ def test_a_secret_that_may_not_be_read_is_told_with_what_to_apply() -> None:
 
     with pytest.raises(ApiError, match=r"laxity/laxity-seal .* rbac\.yaml"):
         open_seal(read, Secrets().create, namespace="laxity")
+
+
+def test_a_known_promise_is_sealed_anew_though_its_status_is_written_meanwhile(
+    machine: Machine,
+) -> None:
+    machine.api.create("jobs", after(job(name="a"), verdict=PROMISE))
+    status_writes = iter(range(1, 4))
+
+    def knows(shown: Json) -> bool:
+        """Each time the Job is looked at, its controller writes before the seal is."""
+        if number := next(status_writes, 0):
+            body = {"status": {"failed": number}}
+            machine.api.patch(Patch("jobs", "default/a", body, subresource="status"))
+        return json_tree.annotations_of(shown)[names.VERDICT] == PROMISE
+
+    new = Seal(b"n" * 32, is_new=True)
+    (sealed,) = reseal_jobs(machine.api, new, knows)
+    assert new.believe_job(sealed) is sealed
+    assert machine.api.get("jobs", "default/a")["metadata"] == sealed["metadata"]
+
+
+def test_a_promise_that_the_store_does_not_know_gets_no_new_seal(machine: Machine) -> None:
+    machine.api.create("jobs", after(job(name="a"), verdict=PROMISE))
+    assert list(reseal_jobs(machine.api, Seal(b"n" * 32), lambda _: False)) == []

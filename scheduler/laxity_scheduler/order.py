@@ -87,7 +87,7 @@ class Queue:
         if shape not in self.blocked:
             self.stirred = True
 
-    def freed(self) -> None:
+    def note_freed_gpus(self) -> None:
         """GPUs were given back: what did not fit may fit now."""
         self.blocked.clear()
         self.stirred = True

@@ -48,7 +48,7 @@ def test_a_row_says_of_every_width_what_its_job_says() -> None:
             for at, width in enumerate(forecasts.curve(one).widths):
                 assert loops.rest_s(work, levels, at, now) == forecasts.rest_s(one, width)
             if one.workers:
-                assert kernels.freed_s(work, now) == forecasts.freed_s(one)
+                assert kernels.time_to_free_s(work, now) == forecasts.time_to_free_s(one)
 
 
 def test_a_walk_ends_when_the_same_steps_do() -> None:
@@ -103,7 +103,7 @@ def test_newcomers_are_admitted_up_to_the_first_that_is_late_as_each_alone_would
                 share = where.planner.least(claim, alone)
                 if share is None:
                     break
-                alone.reserve(share, where.planner.needed_gpus(claim.job))
+                alone.reserve(share, where.planner.gpu_needs(claim.job))
                 expected.append(share)
             due_s = np.array([claim.deadline_s for claim in claims])
             plans = Plans(where.planner, [claim.job for claim in claims])
@@ -138,12 +138,12 @@ def answers(case: Case, terms: Terms) -> list[object]:
     where = Room(case.state, forecasts, terms, tuple(claims[: len(claims) // 2]))
     horizon_s = where.rows.horizon_s(claims)
     profile = where.empty_profile(horizon_s)
-    kept = where.kept(where.ordered(where.claims, AS_PLANNED), horizon_s)
+    kept = where.find_best_plan(where.sort_claims(where.claims, AS_PLANNED), horizon_s)
     busy = next(profiles(case, 1 + len(where.regions)))
     return [
         where.drain_s,
         profile.parts.tolist(),
-        *([claim.job.id for claim in where.ordered(claims, order)] for order in ORDERS),
+        *([claim.job.id for claim in where.sort_claims(claims, order)] for order in ORDERS),
         {name: kept.shares.get(name) for name in (claim.job.id for claim in claims)},
         kept.late,
         kept.profile.parts.tolist(),

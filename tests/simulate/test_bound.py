@@ -10,7 +10,7 @@ import pytest
 
 from laxity_scheduler.simulate import bound
 from laxity_scheduler.simulate.bound import (
-    bound_of,
+    compute_bound,
     deadline_bound,
     hull,
     level_bound,
@@ -97,7 +97,7 @@ def test_the_bound_of_a_trace_is_kept_and_told_again(
     kept = list((tmp_path / "bounds").iterdir())
     kept[0].write_text("0.25 levels, bins of 7 s")
     assert first == 0.5
-    assert bound_of(jobs, gpus=8) == (0.25, "levels, bins of 7 s")
+    assert compute_bound(jobs, gpus=8) == (0.25, "levels, bins of 7 s")
 
 
 def _job(number: int, rng: np.random.Generator) -> TraceJob:

@@ -281,7 +281,7 @@ def test_progress_rewrites_one_line_on_a_terminal_and_leaves_none(
     out = Terminal()
     told = screen(out, [0.0, 0.1, 65.0, 65.1], many=1)
     for ended in (1, 2, 3):
-        told.ended(ended, 1_000)
+        told.count_ended(ended, 1_000)
     told.clear()
     assert (
         out.getvalue()
@@ -292,9 +292,9 @@ def test_progress_rewrites_one_line_on_a_terminal_and_leaves_none(
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal() -> None:
     out = StringIO()
     told = screen(out, [0.0, 9.0, 11.0, 12.0, 22.0])
-    told.done({"policy": "fifo", "gpus": 64})
+    told.finish_run({"policy": "fifo", "gpus": 64})
     for ended in (1, 2, 3, 4):
-        told.ended(ended, 10)
+        told.count_ended(ended, 10)
     assert out.getvalue().splitlines() == [
         "[1/2] fifo 64 GPUs",
         "1 of 2 runs done, 2 of 20 jobs ended after 11s, about 1m39s left",
@@ -306,8 +306,8 @@ def test_a_script_that_reads_json_hears_no_progress() -> None:
     out = StringIO()
     ticks = [0.0, 11.0]
     told = ProgressBar(2, quiet=True, out=out, clock=lambda: ticks.pop(0))
-    told.ended(1, 10)
-    told.done({"policy": "fifo", "gpus": 64})
+    told.count_ended(1, 10)
+    told.finish_run({"policy": "fifo", "gpus": 64})
     assert not out.getvalue()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from laxity_scheduler.simulate.generate import Mix, closed_batch, generate, offered_load
+from laxity_scheduler.simulate.generate import Mix, compute_load, draw_closed_batch, generate
 from laxity_scheduler.simulate.report import report, soft_value_ratio
 from laxity_scheduler.simulate.run import Setting, simulate
 from laxity_scheduler.simulate.tables import Table, TableError, load_tables
@@ -298,9 +298,12 @@ def test_a_file_that_cannot_be_used_is_one_error(
 
 def test_a_closed_batch_is_drawn_by_its_seed_within_an_hour() -> None:
     whole = random_trace(0, jobs=50)
-    batch, again = closed_batch(whole, jobs=20, seed=1), closed_batch(whole, jobs=20, seed=1)
+    batch, again = (
+        draw_closed_batch(whole, jobs=20, seed=1),
+        draw_closed_batch(whole, jobs=20, seed=1),
+    )
     assert batch == again
-    assert batch != closed_batch(whole, jobs=20, seed=2)
+    assert batch != draw_closed_batch(whole, jobs=20, seed=2)
     assert max(job.submitted_at for job in batch.jobs) < 3600.0
 
 
@@ -316,4 +319,4 @@ def test_generated_jobs_have_the_load_and_deadlines_that_the_mix_states() -> Non
     assert free == pytest.approx(0.25, abs=0.03)
     assert min(factors) >= 1.2
     assert max(factors) <= 3.0 + 1e-9
-    assert offered_load(made, gpus=64) > 0
+    assert compute_load(made, gpus=64) > 0

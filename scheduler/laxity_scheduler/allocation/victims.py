@@ -134,7 +134,7 @@ def victim_by_stopping(job: Job, forecasts: Forecasts, patience_s: float) -> Vic
     curve = forecasts.curve(job)
     again_s = curve.start_s(job.workers, "mean")
     save_s = curve.stop_s(job.workers, "mean")
-    delay_s = forecasts.freed_s(job)
+    delay_s = forecasts.time_to_free_s(job)
     frees = tuple(sorted(gpus_of(job, job.nodes).items()))
     redo_s = forecasts.phi(job, "mean") * curve.epoch_s(job.formed or job.workers, "mean")
     if delay_s > patience_s and save_s + redo_s + again_s < delay_s + save_s + again_s:

@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def carried(
+def carry_over_rows(
     last: Sequence[Job], jobs: Sequence[Job], arrays: Sequence[Floats]
 ) -> tuple[list[Floats], list[int]]:
     """Arrays with a row for each of these jobs, and which rows must be read anew.

@@ -63,7 +63,7 @@ def run(loop: Callable[..., Found], rows: int, *args: Any, most_bits: int = 0) -
     if not COMPILES or rows < MANY_ROWS or most_bits > BITS:
         return loop(*map(_plain, args))
     arrays = [_array(arg) for arg in args]
-    answer: Found = compiled(loop)(*arrays)
+    answer: Found = compile_loop(loop)(*arrays)
     for arg, array in zip(args, arrays, strict=True):
         _put_back(arg, array)
     return answer
@@ -88,14 +88,16 @@ def _put_back(arg: Any, array: Any) -> None:
 
 
 @cache
-def compiled(loop: Loop) -> Loop:
+def compile_loop(loop: Loop) -> Loop:
     """The loop as machine code, with all loops that it calls by name; itself without numba."""
     if not isinstance(loop, FunctionType):
         return loop  # has been compiled
     namespace = loop.__globals__
     called = {name: namespace[name] for name in loop.__code__.co_names if name in namespace}
     own = {
-        name: compiled(other) for name, other in called.items() if isinstance(other, FunctionType)
+        name: compile_loop(other)
+        for name, other in called.items()
+        if isinstance(other, FunctionType)
     }
     twin = FunctionType(loop.__code__, {**namespace, **own}, loop.__name__, loop.__defaults__)
     twin.__qualname__, twin.__annotations__ = loop.__qualname__, loop.__annotations__

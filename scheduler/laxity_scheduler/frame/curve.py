@@ -108,10 +108,10 @@ class CurveMemory:
             return self._add([job])[job.id]
         return entry[1]
 
-    def asked(self, job: Job) -> Curve:
+    def ask_curve(self, job: Job) -> Curve:
         """The curve of a row that is in no snapshot; not kept."""
         key = (job.workload, job.progress, _levels(job), job.widths)
-        return self._asked({key: None})[key]
+        return self._ask_curves({key: None})[key]
 
     def learn(self, jobs: Sequence[Job]) -> None:
         entries = self.known
@@ -139,14 +139,14 @@ class CurveMemory:
         )
         firsts = dict(zip(shared, jobs, strict=True))
         keys = [(job.workload, job.progress, _levels(job), job.widths) for job in firsts.values()]
-        curves = self._asked(dict.fromkeys(keys))
+        curves = self._ask_curves(dict.fromkeys(keys))
         by_row = dict(zip(firsts, [curves[key] for key in keys], strict=True))
         job_curves = list(map(by_row.__getitem__, shared))
         ids = list(map(attrgetter("id"), jobs))
         self.known.update(zip(ids, zip(jobs, job_curves, strict=True), strict=True))
         return dict(zip(ids, job_curves, strict=True))
 
-    def _asked(self, new: Mapping[Key, None]) -> dict[Key, Curve]:
+    def _ask_curves(self, new: Mapping[Key, None]) -> dict[Key, Curve]:
         rows: dict[Ask, int] = {}
         ask_rows = [
             [rows.setdefault(Ask(workload, progress, width), len(rows)) for width in levels]

@@ -16,7 +16,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame import compiled, fields, loops
-from laxity_scheduler.frame.arrays import Bools, Ints, carried
+from laxity_scheduler.frame.arrays import Bools, Ints, carry_over_rows
 from laxity_scheduler.frame.curve import ROW, Curve, Quantile
 from laxity_scheduler.frame.fields import EXTRA, FIELDS, KINDS, SERVICES, TROUBLES
 from laxity_scheduler.model.job import FOREVER, Job
@@ -51,10 +51,10 @@ class Rows:
     table: Floats = field(default_factory=lambda: np.zeros((0, FIELDS)))
     levels: dict[int, Floats] = field(default_factory=dict)
 
-    def patched(self, jobs: Sequence[Job], curves: Sequence[Curve]) -> "Rows":
+    def update_rows(self, jobs: Sequence[Job], curves: Sequence[Curve]) -> "Rows":
         """These rows: as they are where they are the same objects, the others read anew."""
         quantiles = list(self.levels)
-        arrays, new = carried(self.jobs, jobs, (self.table, *self.levels.values()))
+        arrays, new = carry_over_rows(self.jobs, jobs, (self.table, *self.levels.values()))
         table = arrays[0]
         if new:
             table[new] = _read([jobs[row] for row in new], [curves[row] for row in new])
@@ -150,7 +150,7 @@ def _read_promise(row: Floats, job: Job, promise: Promise) -> None:
     row[fields.PROMISED_DUE_AT] = promise.deadline_at
     row[fields.PROMISED_P90_AT] = promise.p90_at
     row[fields.TROUBLED] = promise.reason.code in TROUBLES
-    row[fields.PLANNED_AT] = planned_at(job)
+    row[fields.PLANNED_AT] = promise_start_at(job)
 
 
 def _read_running(row: Floats, job: Job, curve: Curve) -> None:
@@ -172,7 +172,7 @@ def _read_running(row: Floats, job: Job, curve: Curve) -> None:
     )
 
 
-def planned_at(job: Job) -> float:
+def promise_start_at(job: Job) -> float:
     """When its promise planned to start it; 0 without one."""
     before = 0.0
     for until_at, workers in job.promise or ():
@@ -208,7 +208,7 @@ class Frame:
         same = all(map(is_, map(self.jobs.__getitem__, places), jobs))
         return np.array(places, dtype=np.int64) if same else None
 
-    def known_rows(self, jobs: Sequence[Job]) -> Ints:
+    def row_numbers(self, jobs: Sequence[Job]) -> Ints:
         """Which rows these are; each is among them."""
         places = map(self._read.places.__getitem__, [job.id for job in jobs])
         return np.fromiter(places, np.int64, len(jobs))
@@ -327,7 +327,7 @@ class Frame:
         """What a loop says of these rows at this instant."""
         table, levels = self.tables(quantile)
         if self.many:
-            answer: Found = compiled.compiled(loop)(table, levels, *args, self.now)
+            answer: Found = compiled.compile_loop(loop)(table, levels, *args, self.now)
             return answer
         plain = [arg.tolist() if isinstance(arg, np.ndarray) else arg for arg in args]
         return loop(table, levels, *plain, self.now)

@@ -93,7 +93,7 @@ def boundary_s(work: Work, now: float) -> float:
     return start_left_s(work, now) + (1.0 - phi(work, now)) * epoch_s(work, work.formed)
 
 
-def freed_s(work: Work, now: float) -> float:
+def time_to_free_s(work: Work, now: float) -> float:
     """How long until its GPUs are free, if it is (or was) asked to stop at its epoch's end."""
     return boundary_s(work, now) + work.own.stop_s
 
@@ -121,22 +121,22 @@ def remaining_s(work: Work, to: Width, after_s: float, now: float) -> float:
     if not work.own.workers:
         return after_s + to.start_s + to.total_s
     if work.stopping:
-        return resumed_s(work, to, after_s, now)
+        return finish_after_restart_s(work, to, after_s, now)
     if to.workers == work.formed.workers and to.workers == work.own.workers:
         return start_left_s(work, now) + to.total_s * (1.0 - phi(work, now) / work.left)
-    return changed_s(work, to, after_s, now)
+    return finish_after_change_s(work, to, after_s, now)
 
 
-def resumed_s(work: Work, to: Width, after_s: float, now: float) -> float:
+def finish_after_restart_s(work: Work, to: Width, after_s: float, now: float) -> float:
     """Stopped at its epoch's end, then started again at once."""
     left = work.left if work.parked else work.left - 1.0
-    free_s = freed_s(work, now)
+    free_s = time_to_free_s(work, now)
     if left <= 0.0:
         return free_s
     return max(free_s, after_s) + (to.start_s + left * epoch_s(work, to))
 
 
-def changed_s(work: Work, to: Width, after_s: float, now: float) -> float:
+def finish_after_change_s(work: Work, to: Width, after_s: float, now: float) -> float:
     """Running at one width, forming at another at the first epoch's end that allows it."""
     whole_s, ready_s = epoch_s(work, work.formed), after_s + join_s(work, to, now)
     end_s, done = boundary_s(work, now), 1.0
@@ -185,7 +185,7 @@ def initial_course(work: Work, now: float) -> Course:
         return Course(0.0, work.left, NOBODY)
     left = work.left if work.parked else work.left - 1.0
     if work.stopping:
-        return Course(freed_s(work, now), left, NOBODY)
+        return Course(time_to_free_s(work, now), left, NOBODY)
     return Course(boundary_s(work, now), left, work.formed)
 
 

@@ -36,10 +36,10 @@ from laxity_scheduler.frame.kernels import (
     boundary_s,
     change_width,
     course_end_s,
-    freed_s,
     initial_course,
     remaining_s,
     slack_s,
+    time_to_free_s,
     width_of,
 )
 from laxity_scheduler.frame.kernels import least_in_time as least_level_in_time
@@ -92,7 +92,7 @@ def times_s(table: Table, levels: Depths, now: float) -> tuple[Floats, Floats, F
         ends[row] = rest_s(work, levels[row], ASKED if table[row][WORKERS] else 0, now)
         if table[row][WORKERS]:
             boundary[row] = boundary_s(work, now)
-            freed[row] = freed_s(work, now)
+            freed[row] = time_to_free_s(work, now)
     return ends, boundary, freed
 
 

@@ -72,7 +72,7 @@ class Forecasts:
         row, before = replace_fields(job, widths=widths), self.curve(job)
         alike = self._alike.get((id(before), widths))
         if alike is None:
-            alike = self._alike[id(before), widths] = before, self._memory.curves.asked(row)
+            alike = self._alike[id(before), widths] = before, self._memory.curves.ask_curve(row)
         self._variants[id(row)] = (row, alike[1])
         return row
 
@@ -82,7 +82,7 @@ class Forecasts:
         memory, jobs = self._memory, self._state.jobs
         rows = memory.rows
         if rows.jobs is not jobs:  # what-ifs ask beside the loop: it is replaced as a whole
-            rows = memory.rows = rows.patched(jobs, self.curves(jobs))
+            rows = memory.rows = rows.update_rows(jobs, self.curves(jobs))
         return Frame(rows, self.now)
 
     def work(self, job: Job, quantile: Quantile) -> Work:
@@ -100,9 +100,9 @@ class Forecasts:
         """How long until its running epoch ends; 0 if it is parked at an epoch's end."""
         return kernels.boundary_s(self.work(job, quantile), self.now)
 
-    def freed_s(self, job: Job, quantile: Quantile = "p90") -> float:
+    def time_to_free_s(self, job: Job, quantile: Quantile = "p90") -> float:
         """How long until its GPUs are free, if it is (or was) asked to stop at its epoch's end."""
-        return kernels.freed_s(self.work(job, quantile), self.now)
+        return kernels.time_to_free_s(self.work(job, quantile), self.now)
 
     def rest_s(
         self, job: Job, workers: int, quantile: Quantile = "p90", *, after_s: float = 0.0

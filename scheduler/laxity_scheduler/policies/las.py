@@ -18,7 +18,7 @@ THRESHOLDS_GPU_S: Final = (3_250.0, 57_600.0)
 SOON_S: Final = 1.0
 
 
-def attained_gpu_s(job: Job, now: float) -> float:
+def gpu_s_so_far(job: Job, now: float) -> float:
     return job.attained_gpu_s + job.gpus * (now - job.since)
 
 
@@ -26,7 +26,7 @@ def decide(state: ClusterState, predictor: Predictor) -> Plan:
     now = state.now
 
     def queue(job: Job) -> tuple[float]:
-        return (float(bisect_right(THRESHOLDS_GPU_S, attained_gpu_s(job, now))),)
+        return (float(bisect_right(THRESHOLDS_GPU_S, gpu_s_so_far(job, now))),)
 
     return plan_by_rank(state, queue, policy="las", wake_at=_next_crossing_at(state))
 
@@ -36,9 +36,9 @@ def _next_crossing_at(state: ClusterState) -> float:
     if not state.queued:
         return FOREVER
     crossings = [
-        state.now + (threshold - attained_gpu_s(job, state.now)) / job.gpus
+        state.now + (threshold - gpu_s_so_far(job, state.now)) / job.gpus
         for job in state.running
         for threshold in THRESHOLDS_GPU_S
-        if attained_gpu_s(job, state.now) < threshold
+        if gpu_s_so_far(job, state.now) < threshold
     ]
     return min((max(crossing_at, state.now + SOON_S) for crossing_at in crossings), default=FOREVER)

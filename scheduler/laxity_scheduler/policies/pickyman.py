@@ -43,7 +43,7 @@ from laxity_scheduler.model.decision import Admit, Decision, Preempt
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.promising.claims import promised
+from laxity_scheduler.promising.claims import holds_promise
 
 MOST_TRIED: Final = 16  # waiting jobs for which victims are looked for, per decision
 
@@ -133,13 +133,13 @@ class _Division:
 
     def _start(self, job: Job) -> list[Decision]:
         self.ledger.open_holds(job.id)
-        nodes = self._placed(self.ledger, job)
+        nodes = self._find_place(self.ledger, job)
         if nodes is None:
             self.ledger.close_holds(job.id)
             return []
         return [Admit(job.id, job.widths[0], nodes, reason("order", policy="pickyman"))]
 
-    def _placed(self, ledger: Ledger, job: Job) -> tuple[str, ...] | None:
+    def _find_place(self, ledger: Ledger, job: Job) -> tuple[str, ...] | None:
         return ledger.place(job.widths[0], job.gpus_per_worker, self.state.eligible_nodes(job))
 
     def _after(self, job: Job, stopped: Sequence[Job]) -> Ledger:
@@ -152,7 +152,7 @@ class _Division:
 
     def _keep_place(self, job: Job, stopped: Sequence[Job]) -> None:
         """Nobody else takes the free GPUs that it needs beside those that are being freed for it."""
-        nodes = self._placed(self._after(job, stopped), job) or ()
+        nodes = self._find_place(self._after(job, stopped), job) or ()
         freed: Counter[str] = Counter()
         for other in stopped:
             for node in other.nodes:
@@ -204,7 +204,7 @@ class _Division:
         return Victim(
             job.id,
             tuple((node, workers * job.gpus_per_worker) for node, workers in sorted(frees.items())),
-            delay_s=share * self.forecasts.freed_s(job, "mean"),
+            delay_s=share * self.forecasts.time_to_free_s(job, "mean"),
             loss_s=share * lost_s,
         )
 
@@ -220,11 +220,11 @@ class _Division:
             return None
         again_s = forecasts.curve(job).start_s(job.workers, "mean")
         slack_s = job.deadline_at - self.state.now - self.rest_s[job.id]
-        lost = slack_s < 0.0 and not promised(job, self.state.now)
+        lost = slack_s < 0.0 and not holds_promise(job, self.state.now)
         return _Candidate(
             job,
             self._victim(job),
-            over_s=rule.overhead * (forecasts.freed_s(job, "mean") + again_s),
+            over_s=rule.overhead * (forecasts.time_to_free_s(job, "mean") + again_s),
             surely_s=forecasts.rest_s(job, job.workers, "p10"),
             slack_s=FOREVER if lost else slack_s,
         )
@@ -233,20 +233,20 @@ class _Division:
         run_s = self.forecasts.rest_s(job, job.widths[0], "mean")
         with_s = max(victim.delay_s for victim in victims)
         caused_s = sum(self._weight(victim.job) * (victim.loss_s + run_s) for victim in victims)
-        return self._helped(victims, place) * (self._wait_s(job) - with_s) - caused_s
+        return self._count_helped(victims, place) * (self._wait_s(job) - with_s) - caused_s
 
     def _weight(self, job: str) -> int:
         """What delays a critical job delays the end of all as well: it counts twice."""
         return 1 + self._critical(job)
 
-    def _helped(self, victims: Sequence[Victim], place: int) -> int:
+    def _count_helped(self, victims: Sequence[Victim], place: int) -> int:
         """How many waiting jobs start on what the victims leave, the first one included."""
         left = self.ledger.copy()
         for node, gpus in gpus_freed_by(victims).items():
             left.give([node], gpus)
         helped = 0
         for job in self.waiting[place:]:
-            helped += self._placed(left, job) is not None
+            helped += self._find_place(left, job) is not None
             if not left.total_free:
                 break
         return max(1, helped)

@@ -42,7 +42,7 @@ class QosPolicy(Rules):
             decisions, wake_at = self._decide(withdraw_stops(state, spared), predictor)
             stopped = {d.job for d in decisions if isinstance(d, Preempt)}
             if stopped.isdisjoint(job.id for job in spared):
-                return Plan(_taken_back(decisions, spared), min(wake_at, state.now + 1.0))
+                return Plan(_take_stops_back(decisions, spared), min(wake_at, state.now + 1.0))
             spared = [job for job in spared if job.id not in stopped]  # others need these
         decisions, wake_at = self._decide(state, predictor)
         return Plan(tuple(decisions), wake_at)
@@ -84,7 +84,7 @@ def open_to_all(state: ClusterState, predictor: Predictor) -> Plan:
     return OPEN(state, predictor)
 
 
-def _taken_back(decisions: Iterable[Decision], spared: Iterable[Job]) -> tuple[Decision, ...]:
+def _take_stops_back(decisions: Iterable[Decision], spared: Iterable[Job]) -> tuple[Decision, ...]:
     """With the stops taken back; the widths of these jobs change from the next decision on."""
     beneficiaries = {job.id: job.stop_for for job in spared}
     others = [d for d in decisions if not (isinstance(d, Resize) and d.job in beneficiaries)]

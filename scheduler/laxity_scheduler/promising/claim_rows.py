@@ -20,7 +20,7 @@ class ClaimRows:
 
     def __init__(self, frame: Frame, claims: Sequence[Claim]) -> None:
         self._frame, self._claims = frame, claims
-        self._rows = frame.known_rows([claim.job for claim in claims])
+        self._rows = frame.row_numbers([claim.job for claim in claims])
         self.runs: Bools = frame.column(fields.WORKERS) > 0.0
         self._ends: Bools = frame.column(fields.TERMINATING) > 0.0
         self.ended_s = frame.levels("p90")[:, fields.STOP, 0]  # when terminating pods are gone
@@ -35,11 +35,11 @@ class ClaimRows:
     def _times_s(self) -> tuple[Floats, Floats, Floats]:
         return self._frame.times_s("p90")
 
-    def _known(self, claims: Sequence[Claim]) -> Ints:
+    def _claim_row_numbers(self, claims: Sequence[Claim]) -> Ints:
         own_claims = self._claims
         if len(claims) == len(own_claims) and all(map(is_, claims, own_claims)):
             return self._rows
-        return self._frame.known_rows([claim.job for claim in claims])
+        return self._frame.row_numbers([claim.job for claim in claims])
 
     @property
     def drain_s(self) -> float:
@@ -83,11 +83,11 @@ class ClaimRows:
 
     def horizon_s(self, claims: Sequence[Claim]) -> float:
         """How far plans of these claims look, in seconds from now."""
-        due_s, ends_s = _due_s(claims), self._times_s[0][self._known(claims)]
+        due_s, ends_s = _due_s(claims), self._times_s[0][self._claim_row_numbers(claims)]
         last_s = max(due_s[due_s < FOREVER].max(initial=1.0), 1.0)
         return float(max(last_s, (2.0 * ends_s[ends_s < FOREVER]).max(initial=0.0)))
 
-    def ordered(
+    def sort_claims(
         self, claims: Sequence[Claim], order: ClaimOrder, awaited: Mapping[str, float]
     ) -> list[Claim]:
         """What cannot be stopped first; running before awaited before waiting jobs, unless by EDF.
@@ -95,7 +95,7 @@ class ClaimRows:
         By EDF a running job may have to make way, but nobody comes before an awaited job. In how many
         seconds GPUs are free for these is said in `awaited`.
         """
-        rows, of = self._known(claims), self._frame.column
+        rows, of = self._claim_row_numbers(claims), self._frame.column
         goes_on = self.runs[rows] & (of(fields.STOPPING)[rows] == 0.0)
         stays = of(fields.STAYS)[rows] > 0.0
         moves = 2.0 if order.makes_way else 1.0

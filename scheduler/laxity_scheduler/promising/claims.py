@@ -40,7 +40,7 @@ def deadline_in_force(job: Job) -> float:
     return job.verdict.deadline_at if isinstance(job.verdict, Promise) else job.deadline_at
 
 
-def promised(job: Job, now: float) -> bool:
+def holds_promise(job: Job, now: float) -> bool:
     """Whether it holds a promise whose deadline is still ahead."""
     return isinstance(job.verdict, Promise) and now <= job.verdict.deadline_at
 
@@ -56,7 +56,9 @@ def waits(job: Job) -> bool:
     return not (job.workers or job.terminating_workers or job.refused or job.pinned)
 
 
-def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) -> Iterable[Job]:
+def find_aged_jobs(
+    state: ClusterState, forecasts: Forecasts, terms: Terms, without: str
+) -> Iterable[Job]:
     """Waiting jobs that no promise covers and that have waited longer than their limit."""
     frame = forecasts.frame
     long = state.now - frame.column(QUEUED_AT) >= terms.ageing_s
@@ -64,7 +66,7 @@ def aged(state: ClusterState, forecasts: Forecasts, terms: Terms, without: str) 
         if (
             waits(job)
             and job.id != without
-            and not promised(job, state.now)
+            and not holds_promise(job, state.now)
             and not wants_promise(job, state.now)
             and state.now - job.queued_at >= ageing_limit_s(job, forecasts, terms)
         ):
@@ -77,7 +79,7 @@ def wants_promise(job: Job, now: float) -> bool:
         job.service_class == "hard"
         and job.deadline_at < FOREVER
         and (job.asked or job.verdict is None)
-        and not promised(job, now)
+        and not holds_promise(job, now)
     )
 
 

@@ -118,7 +118,7 @@ class ConcurrentFit:
                 part.left -= part.gpus(claim.job, share.widest)
         return share
 
-    def left_on(self, region: Region) -> int:
+    def spare_gpus_on(self, region: Region) -> int:
         """GPUs of a region that no claim needs."""
         return next(part.left for part in self._parts if part.region is region)
 

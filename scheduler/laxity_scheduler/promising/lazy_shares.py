@@ -76,12 +76,12 @@ class LazyShares(dict[str, Share]):
         widths = width.copy(), width.copy(), width.copy()
         outline = Outline(starts_s, *widths, finish_s, width)
         if self.planned:
-            self._planned(names, outline, due_s)
+            self._plan_tables(names, outline, due_s)
         if self._given:
             self._others(names, outline, due_s)
         return outline
 
-    def _planned(self, names: Sequence[str], found: Outline, due_s: float) -> None:
+    def _plan_tables(self, names: Sequence[str], found: Outline, due_s: float) -> None:
         places = np.array(list(map(self.planned.get, names, repeat(-1))), dtype=np.int64)
         for number, table in enumerate(self._tables):
             mine = np.flatnonzero(places // MOST == number)

@@ -11,7 +11,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.frame.arrays import Bools, carried
+from laxity_scheduler.frame.arrays import Bools, carry_over_rows
 from laxity_scheduler.model.cluster import ClusterState
 from laxity_scheduler.model.job import Job
 
@@ -49,7 +49,7 @@ def read_occupancy(state: ClusterState, parts: Parts) -> Occupancy:
     if last is None or last.names != names or last.parts != parts:
         last = _empty(names, parts)
     if last.jobs is not state.jobs:
-        arrays, changed = carried(last.jobs, state.jobs, (last.workers,))
+        arrays, changed = carry_over_rows(last.jobs, state.jobs, (last.workers,))
         workers = arrays[0] if last.jobs else np.zeros((len(state.jobs), len(parts)))
         if changed:
             workers[changed] = last.of([state.jobs[row].nodes for row in changed])

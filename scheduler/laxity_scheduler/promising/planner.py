@@ -7,7 +7,7 @@ import numpy as np
 
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.frame.arrays import Ints
-from laxity_scheduler.frame.compiled import Loop, compiled
+from laxity_scheduler.frame.compiled import Loop, compile_loop
 from laxity_scheduler.frame.curve import Curve
 from laxity_scheduler.frame.fields import NOBODY, OWN, SIZE, WIDTH
 from laxity_scheduler.frame.frame import row_of
@@ -30,7 +30,7 @@ class Plans:
     def __init__(self, planner: "Planner", jobs: Sequence[Job]) -> None:
         frame = planner.forecasts.frame
         self._levels = frame.levels("p90")
-        self.rows, self.made = frame.known_rows(jobs), 0
+        self.rows, self.made = frame.row_numbers(jobs), 0
         needs, bounded = weigh(
             planner.regions, jobs, self._levels[self.rows, WIDTH], frame.column(SIZE)[self.rows]
         )
@@ -39,7 +39,7 @@ class Plans:
         self.shares = planning.room_for(len(self.rows), self._levels.shape[2])
         self._outline: tuple[int, Outline, Ints] | None = None
 
-    def _known(self) -> tuple[Outline, Ints]:
+    def _outline_so_far(self) -> tuple[Outline, Ints]:
         """What is said of those that are made, and their workers by step."""
         known = self._outline
         if known is None or known[0] != self.made:
@@ -63,7 +63,7 @@ class Plans:
         return known[1], known[2]
 
     def outline(self, due_s: float) -> Outline:
-        known, widths = self._known()
+        known, widths = self._outline_so_far()
         if due_s:
             soon = self.shares.from_s[: self.made] <= due_s
             return known._replace(due_width=np.where(soon, widths, 0).max(axis=1, initial=0))
@@ -71,7 +71,7 @@ class Plans:
 
     def share(self, place: int) -> Share:
         many, shares = int(self.shares.many[place]), self.shares
-        widths = self._known()[1][place, :many].tolist()
+        widths = self._outline_so_far()[1][place, :many].tolist()
         steps = zip(shares.from_s[place, :many].tolist(), widths, strict=True)
         return Share(tuple(steps), float(shares.finish_s[place]))
 
@@ -128,7 +128,7 @@ class Planner:
         """What a running job holds until then is free for it."""
         add_gpus(profile, 0.0, free_s, self.claimant(job).needs[:, OWN])
 
-    def needed_gpus(self, job: Job) -> Callable[[int], Floats]:
+    def gpu_needs(self, job: Job) -> Callable[[int], Floats]:
         """GPUs of each part that so many of its workers need."""
 
         def needs(workers: int) -> Floats:
@@ -170,7 +170,7 @@ class Planner:
         return self.forecasts.frame.many
 
     def _run(self, loop: Loop) -> Loop:
-        return compiled(loop) if self._many else loop
+        return compile_loop(loop) if self._many else loop
 
 
 def _due_s(claims: Sequence[Claim]) -> Floats:

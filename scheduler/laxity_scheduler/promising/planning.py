@@ -29,7 +29,7 @@ from laxity_scheduler.frame.fields import (
     STOPPING,
     WORKERS,
 )
-from laxity_scheduler.frame.kernels import TINY_S, Work, freed_s
+from laxity_scheduler.frame.kernels import TINY_S, Work, time_to_free_s
 from laxity_scheduler.frame.loops import NEVER, end_s, rest_s, work_of
 from laxity_scheduler.promising.reserve import Profile, add_gpus, find_end, take_gpus
 
@@ -252,7 +252,7 @@ def plan_claim(
     """
     holds = job.row[WORKERS] > 0.0 and not job.row[STOPPING]
     own = job.needs[:, OWN] if holds else np.zeros(len(job.needs))
-    free_s = freed_s(job.work, how.now) if holds else 0.0
+    free_s = time_to_free_s(job.work, how.now) if holds else 0.0
     if holds:
         add_gpus(profile, 0.0, free_s, own)
     many, finish_s, found = 1, keep_width(job, due_s, how, profile), IN_TIME

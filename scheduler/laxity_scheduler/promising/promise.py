@@ -34,8 +34,8 @@ from laxity_scheduler.model.verdict import (
     Runs,
     Verdict,
 )
-from laxity_scheduler.promising.claims import Terms, promised
-from laxity_scheduler.promising.queueing import Waiting, expected_starts
+from laxity_scheduler.promising.claims import Terms, holds_promise
+from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.promising.regions import count_fitting
 from laxity_scheduler.promising.reservations import Reservations
 from laxity_scheduler.promising.reserve import Claim, Share
@@ -63,7 +63,7 @@ class Judge:
         """Promise, refusal or forecast; a promise is kept among the reservations."""
         if job.service_class != "hard" or job.deadline_at == FOREVER:
             return self.forecast(job)
-        if not promised(job, self.state.now):
+        if not holds_promise(job, self.state.now):
             return self._hard(job, self.reservations)
         others = Reservations(self.state, self.forecasts, self.terms, without=job.id)
         in_place = self._in_its_place(job)
@@ -87,7 +87,7 @@ class Judge:
         self, job: Job, reservations: Reservations, in_place: Reservations | None = None
     ) -> Verdict:
         verdict = _Case(job, self.state, reservations, in_place).verdict()
-        if isinstance(verdict, Refusal) and job.workers and not promised(job, self.state.now):
+        if isinstance(verdict, Refusal) and job.workers and not holds_promise(job, self.state.now):
             return self.forecast(job)
         return verdict
 
@@ -96,13 +96,13 @@ class Judge:
         if job.workers:
             return forecasts_of([job], self.forecasts, [0.0], [0])[0]
         queue = self._queue(job)
-        starts = expected_starts(queue, self.reservations, self.state)
+        starts = predict_starts(queue, self.reservations, self.state)
         return forecasts_of([job], self.forecasts, [starts[job.id]], [0])[0]
 
     def _queue(self, newcomer: Job) -> list[Waiting]:
         others = (job for job in self.state.queued if job.id != newcomer.id)
         jobs = [*others, newcomer]
-        table = WaitingTable(self.forecasts, self.forecasts.frame.known_rows(jobs))
+        table = WaitingTable(self.forecasts, self.forecasts.frame.row_numbers(jobs))
         return build_queue(table, jobs, self.reservations)
 
 
@@ -114,7 +114,7 @@ def forecasts_of(
     On so many workers each; 0: on the width that it would choose, or has.
     """
     frame, now = forecasts.frame, forecasts.now
-    rows, width = frame.known_rows(jobs), np.array(workers, dtype=np.int64)
+    rows, width = frame.row_numbers(jobs), np.array(workers, dtype=np.int64)
     due_at, runs = frame.column(DUE_AT)[rows], frame.column(WORKERS)[rows] > 0.0
     level, after_s = frame.levels_of(rows, width), np.where(runs, 0.0, starts_s)
     level[runs], chooses = ASKED, ~runs & (width == 0)
@@ -139,7 +139,7 @@ def promises_of(
 ) -> list[Promise]:
     """The promises that these shares allow; why, if there is nothing special to be said."""
     frame, now = forecasts.frame, forecasts.now
-    p50_s = frame.finish_s(frame.known_rows(jobs), [share.steps for share in shares], "p50")
+    p50_s = frame.finish_s(frame.row_numbers(jobs), [share.steps for share in shares], "p50")
     p90_at = [now + share.finish_s for share in shares]
     due_at = [pending.deadline_at for pending in given]
     fits = _fits(p90_at, due_at, [share.workers for share in shares])
@@ -171,7 +171,7 @@ def runs_of(share: Share, now: float) -> Runs:
     )
 
 
-def promised_gpu_s(job: Job, runs: Runs, now: float) -> float:
+def reservation_gpu_s(job: Job, runs: Runs, now: float) -> float:
     """GPU-seconds that runs still reserve."""
     spent, before = 0.0, now
     for until_at, workers in runs:
@@ -273,7 +273,7 @@ class _Case:
         offers = (
             *self._later_or_soft(),
             *self._wider(self.reservations.room.slots_for(job)),
-            *self._borrowed(claim),
+            *self._offer_borrowed(claim),
         )
         return self._refusal(refusal_reason, offers, p90_in_s=finish_s)
 
@@ -317,7 +317,7 @@ class _Case:
             width, tried = 2 * width, tried + 1
         return ()
 
-    def _borrowed(self, claim: Claim) -> tuple[Offer, ...]:
+    def _offer_borrowed(self, claim: Claim) -> tuple[Offer, ...]:
         """The fewest GPUs that would have to be borrowed for it; asked in steps of its widths.
 
         Not where it matters which nodes are borrowed.
@@ -343,12 +343,12 @@ class _Case:
         if share is None:
             return None
         held = sum(
-            promised_gpu_s(other.job, runs_of(mine, now), now)
+            reservation_gpu_s(other.job, runs_of(mine, now), now)
             for other in self.reservations.claims
             if other.job.namespace == job.namespace
             and (mine := self.reservations.shares.get(other.job.id)) is not None
         )
-        needed = promised_gpu_s(job, runs_of(share, now), now)
+        needed = reservation_gpu_s(job, runs_of(share, now), now)
         if held + needed <= budget:
             return None
         refusal_reason = reason(

@@ -41,7 +41,7 @@ def ages_at(job: Job, forecasts: Forecasts, terms: Terms) -> float:
     return job.queued_at + ageing_limit_s(job, forecasts, terms)
 
 
-def expected_starts(
+def predict_starts(
     queue: Sequence[Waiting], reservations: Reservations, state: ClusterState
 ) -> dict[str, float]:
     """Seconds from now to each start, if all runs as predicted (mean) and GPUs were one pool.
@@ -85,7 +85,7 @@ def _starts_on(
     if running is None:
         running = [(job, job.gpus) for job in reservations.state.running]
     held = [(job, gpus) for job, gpus in running if gpus]
-    frees_s = rows.frees_s[forecasts.frame.known_rows([job for job, _ in held])].tolist()
+    frees_s = rows.frees_s[forecasts.frame.row_numbers([job for job, _ in held])].tolist()
     ends = [(end_s, gpus) for end_s, (_, gpus) in zip(frees_s, held, strict=True)]
     heapify(ends)
     starts: dict[str, float] = {}

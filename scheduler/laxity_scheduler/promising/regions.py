@@ -103,7 +103,7 @@ def _of_nodes(state: ClusterState) -> tuple[Region, ...]:
     cached = _LAST[0] if _LAST else None
     if cached is None or cached[:2] != (usable, state.sets):
         _LAST[:] = [(usable, state.sets, _cut(frozenset(usable), state.sets))]
-    regions, awaited = _LAST[0][2], _awaited(state)
+    regions, awaited = _LAST[0][2], _count_awaited_gpus(state)
     if not awaited:
         return regions
     return tuple([replace(region, awaited=_within(awaited, region.nodes)) for region in regions])
@@ -127,7 +127,7 @@ def _cut(usable: frozenset[str], sets: Mapping[str, NodeSet]) -> tuple[Region, .
     )
 
 
-def _awaited(state: ClusterState) -> Counter[tuple[str, str]]:
+def _count_awaited_gpus(state: ClusterState) -> Counter[tuple[str, str]]:
     """GPUs by (job, node) that are held or being freed for somebody."""
     gpus: Counter[tuple[str, str]] = Counter()
     for hold in state.holds:

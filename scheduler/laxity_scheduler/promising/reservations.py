@@ -18,7 +18,7 @@ from laxity_scheduler.promising.claims import (
     ORDERS,
     ClaimOrder,
     Terms,
-    aged,
+    find_aged_jobs,
 )
 from laxity_scheduler.promising.concurrent_fit import ConcurrentFit
 from laxity_scheduler.promising.lazy_shares import LazyShares
@@ -45,7 +45,7 @@ class Reservations:
     ) -> None:
         """`without` leaves out a job's claim; `amended` is planned in the place of the old one."""
         self.state, self.forecasts, self.terms = state, forecasts, terms
-        self.aged = tuple(aged(state, forecasts, terms, without))
+        self.aged = tuple(find_aged_jobs(state, forecasts, terms, without))
         if state.sets:
             self.aged = tuple(
                 job for job in self.aged if not job.eligible or may_ever_start(state, job)
@@ -61,7 +61,7 @@ class Reservations:
         if amended is not None:
             claims = [amended if claim.job.id == amended.job.id else claim for claim in claims]
         self.room = Room(state, forecasts, terms, tuple(claims))
-        self.claims = self.room.ordered(claims, AS_PLANNED)
+        self.claims = self.room.sort_claims(claims, AS_PLANNED)
         self.shares = LazyShares()
         self.late: frozenset[str] = frozenset()
         self._together: ConcurrentFit | None = None
@@ -99,7 +99,7 @@ class Reservations:
 
     def spare_on(self, region: Region) -> int:
         """The same on a region."""
-        return self._together.left_on(region) if self._together is not None else 0
+        return self._together.spare_gpus_on(region) if self._together is not None else 0
 
     def fits(self, claim: Claim, *, borrowed: int = 0) -> Share | None:
         """The share with which a newcomer would be in time behind all claims; nothing is kept."""
@@ -128,9 +128,9 @@ class Reservations:
                 self.room.in_order([claim], self.profile(claim.deadline_s))
                 self._together = None
         elif self._profile is not None:
-            self._profile.reserve(share, self.room.planner.needed_gpus(claim.job))
+            self._profile.reserve(share, self.room.planner.gpu_needs(claim.job))
         if share is None:
-            return self._replanned(claim)
+            return self._replan_orders(claim)
         self.claims.append(claim)
         self.shares[claim.job.id] = share
         return share
@@ -148,7 +148,7 @@ class Reservations:
         self.shares.plain |= {job.id: (width, ends_s) for job, width, ends_s in rows}
         if self._profile is not None:
             for job in jobs:
-                needed_gpus = self.room.planner.needed_gpus(job)
+                needed_gpus = self.room.planner.gpu_needs(job)
                 self._profile.reserve(self.shares[job.id], needed_gpus)
         return count
 
@@ -180,7 +180,7 @@ class Reservations:
         together = ConcurrentFit(self.room)
         shares = together.add_all(self.claims)
         if shares is None:
-            self._take(self.room.kept(self.claims, self._horizon_s))
+            self._take(self.room.find_best_plan(self.claims, self._horizon_s))
         else:
             self._together, self.shares = together, shares
 
@@ -188,7 +188,7 @@ class Reservations:
         self.shares, self.late, self._profile = kept.shares, kept.late, kept.profile
         self._together = None
 
-    def _replanned(self, claim: Claim) -> Share | None:
+    def _replan_orders(self, claim: Claim) -> Share | None:
         """Other orders of all claims, in which nobody is late who is in time now."""
         if len(self.claims) > self.terms.replan_claims:
             return None
@@ -196,7 +196,7 @@ class Reservations:
         horizon_s = max(self._horizon_s, self.room.rows.horizon_s([claim]))
         base = self.room.empty_profile(horizon_s)
         for order in ORDERS[: self.terms.replans]:
-            replanned = self.room.in_order(self.room.ordered(claims, order), base.copy())
+            replanned = self.room.in_order(self.room.sort_claims(claims, order), base.copy())
             if self.harms_nobody(replanned):
                 self.claims, self._known_horizon_s = claims, horizon_s
                 self._take(replanned)
@@ -217,10 +217,10 @@ class Reservations:
     def _own(self, job: Job, profile: Profile) -> None:
         """A running newcomer's own GPUs are not in its way."""
         if job.workers and not stopping(job):
-            self.room.planner.release(job, self.forecasts.freed_s(job), profile)
+            self.room.planner.release(job, self.forecasts.time_to_free_s(job), profile)
 
     def _as_kept(self) -> list[Claim]:
         """All claims, in the order in which they are planned to start now."""
         starts_s = self.shares.outline([claim.job.id for claim in self.claims]).starts_s
         order = ClaimOrder(lambda _, __, due_s: (starts_s, due_s))
-        return self.room.ordered(self.claims, order)
+        return self.room.sort_claims(self.claims, order)

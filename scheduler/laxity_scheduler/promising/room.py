@@ -153,7 +153,7 @@ class Room:
     def _on_regions(self) -> Mapping[Region, "OnRegion"]:
         if not self.regions:
             return {}
-        found = zip(self.regions, self._looked_at(), strict=True)
+        found = zip(self.regions, self._look_at_regions(), strict=True)
         return dict(found)
 
     @cached_property
@@ -161,7 +161,7 @@ class Room:
         """On which regions running jobs sit."""
         return read_occupancy(self.state, tuple([region.nodes for region in self.regions]))
 
-    def _looked_at(self) -> Iterable["OnRegion"]:
+    def _look_at_regions(self) -> Iterable["OnRegion"]:
         """Busy GPUs that no worker explains are of pods that terminate, first.
 
         A row says how many pods terminate, not where; the rest is other people's.
@@ -209,20 +209,20 @@ class Room:
         ready_s = {hold.job: 0.0 for hold in self._holds}
         for job in self.state.running:
             if stopping(job) and job.stop_for:
-                freed_s = self.forecasts.freed_s(job)
+                freed_s = self.forecasts.time_to_free_s(job)
                 ready_s[job.stop_for] = max(ready_s.get(job.stop_for, 0.0), freed_s)
         return ready_s
 
-    def ordered(self, claims: Sequence[Claim], order: ClaimOrder) -> list[Claim]:
+    def sort_claims(self, claims: Sequence[Claim], order: ClaimOrder) -> list[Claim]:
         """In the order in which they are planned (`ClaimRows.ordered`)."""
-        return self.rows.ordered(claims, order, self.awaited)
+        return self.rows.sort_claims(claims, order, self.awaited)
 
     def in_order(self, claims: Sequence[Claim], profile: Profile, *, stay: bool = False) -> Kept:
         """All claims planned one after the other on this profile, and taken out of it."""
-        shares, late = self.planner.plan_all(claims, self._held_for(claims), profile, stay=stay)
+        shares, late = self.planner.plan_all(claims, self._find_held(claims), profile, stay=stay)
         return Kept(shares, late, profile)
 
-    def _held_for(self, claims: Sequence[Claim]) -> Held:
+    def _find_held(self, claims: Sequence[Claim]) -> Held:
         """GPUs that are held for jobs that wait."""
         held = hold_nothing(len(claims), 1 + len(self.regions))
         place_of = {claim.job.id: place for place, claim in enumerate(claims) if self._holds}
@@ -241,14 +241,14 @@ class Room:
         """Those in force."""
         return [hold for hold in self.state.holds if hold.until_at > self.state.now]
 
-    def kept(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
+    def find_best_plan(self, claims: Sequence[Claim], horizon_s: float) -> Kept:
         """The best of a few orders on a time profile. The claims come in the order `as_planned`."""
         base = self.empty_profile(horizon_s)
         best = self.in_order(claims, base.copy(), stay=True)
         for order in ORDERS:
             if not best.late:
                 break
-            kept = self.in_order(self.ordered(claims, order), base.copy())
+            kept = self.in_order(self.sort_claims(claims, order), base.copy())
             best = kept if len(kept.late) < len(best.late) else best
         return best
 

@@ -123,7 +123,7 @@ def build_queue(
     claimed = (widths >= 0) & ~aged
     wants = (table.column(SERVICE) == HARD) & (table.column(DUE_AT) < FOREVER)
     wants &= (table.column(WANTS) > 0.0) & ~(table.column(PROMISED_DUE_AT) >= table.now)
-    rank, key, workers, slack_s = _ranked(table)
+    rank, key, workers, slack_s = _rank_rows(table)
     mine = places[claimed]
     rank[mine], key[mine], workers[mine] = PROMISED, slack_s[mine], widths[claimed]
     mine = places[aged]
@@ -152,7 +152,7 @@ def _are_aged(names: Sequence[str], reservations: "Reservations") -> Bools:
     return np.array([name in aged for name in names], dtype=np.bool_)
 
 
-def _ranked(table: WaitingTable) -> tuple[Ints, Floats, Ints, Floats]:
+def _rank_rows(table: WaitingTable) -> tuple[Ints, Floats, Ints, Floats]:
     """Rank, key, width and slack of each job as if it had no claim."""
     slack, level = table.slack()
     rows = np.arange(len(slack))

@@ -18,7 +18,7 @@ from laxity_scheduler.model.decision import Decision, Preempt, Resize
 from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import Reason
 from laxity_scheduler.model.verdict import PendingPromise
-from laxity_scheduler.promising.claims import Terms, deadline_in_force, promised
+from laxity_scheduler.promising.claims import Terms, deadline_in_force, holds_promise
 from laxity_scheduler.promising.placement_rules import PlacementRules
 from laxity_scheduler.promising.promise import Judge
 from laxity_scheduler.promising.queueing import Waiting
@@ -131,7 +131,7 @@ class DecisionContext:
         self.decisions.append(decision)
         self.acted.add(decision.job)
 
-    def settled(self, job: Job) -> bool:
+    def is_settled(self, job: Job) -> bool:
         """Whether a running job may be stopped: it is not pinned, stopping, awaited or decided.
 
         One that shrinks may: at its epoch's end all workers leave as well as some of them.
@@ -151,7 +151,7 @@ class DecisionContext:
             and job.id not in self.acted
         )
 
-    def formed(self, job: Job) -> bool:
+    def is_formed(self, job: Job) -> bool:
         """Whether it is settled and trains, so that its width may change.
 
         Not twice at one instant: what is decided on the same facts must not undo itself.
@@ -159,9 +159,9 @@ class DecisionContext:
         if job.width_changed_at is not None and job.width_changed_at >= self.now:
             self.wake(self.now + 1.0)
             return False
-        return self.settled(job) and job.formed == job.workers and not job.resize_to
+        return self.is_settled(job) and job.formed == job.workers and not job.resize_to
 
-    def cooled_at(self, job: Job) -> float:
+    def cooldown_end_at(self, job: Job) -> float:
         """When its width may be changed again."""
         changed_at = max(job.width_changed_at or 0.0, job.resumed_at or 0.0)
         epoch_s = self.forecasts.curve(job).epoch_s(job.workers, "mean")
@@ -177,13 +177,13 @@ class DecisionContext:
         again_s = job.resumed_at + self.rules.least_run_s - self.now
         curve, width = self.forecasts.curve(job), job.formed or job.workers
         freed_s = curve.epoch_s(width, "p90") + curve.stop_s(width, "p90")  # an epoch begins then
-        freed_s = max(freed_s, self.forecasts.freed_s(job))
+        freed_s = max(freed_s, self.forecasts.time_to_free_s(job))
         if again_s <= 0.0 or again_s + freed_s > patience_s:
             return False
         self.wake(self.now + again_s)
         return True
 
-    def left_s(self, job: Job) -> float:
+    def time_left_s(self, job: Job) -> float:
         """Seconds to the deadline in force."""
         return self.deadline_at(job) - self.now
 
@@ -194,7 +194,7 @@ class DecisionContext:
 
     def claims(self, job: Job) -> bool:
         """Whether it holds a promise that can still be kept, perhaps given in this decision."""
-        return promised(job, self.now) or job.id in self.newly
+        return holds_promise(job, self.now) or job.id in self.newly
 
     def need(
         self,

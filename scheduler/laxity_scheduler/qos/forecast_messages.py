@@ -31,7 +31,7 @@ def say_forecasts(context: DecisionContext, starts_s: Mapping[str, float]) -> No
     messages = [
         (job.id, new, new.reason)
         for job, new in zip(jobs, forecasts, strict=True)
-        if _asks(job) or _turned(job, new, context.rules.moved)
+        if _asks(job) or _has_turned(job, new, context.rules.moved)
     ]
     context.decisions += (
         construct_many(Forecasted, *zip(*messages, strict=True)) if messages else ()
@@ -42,7 +42,7 @@ def _asks(job: Job) -> bool:
     return job.asked or job.verdict is None
 
 
-def _turned(job: Job, new: Forecast, moved: float) -> bool:
+def _has_turned(job: Job, new: Forecast, moved: float) -> bool:
     old = job.verdict
     if not isinstance(old, Forecast):
         return False

@@ -4,7 +4,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.qos.context import DecisionContext
 
 
-def waited_for(context: DecisionContext) -> frozenset[str] | None:
+def find_awaited_nodes(context: DecisionContext) -> frozenset[str] | None:
     """The nodes that those who wait may use; None: all."""
     nodes: frozenset[str] = frozenset()
     for entry in context.blocked:

@@ -14,14 +14,14 @@ from laxity_scheduler.model.job import FOREVER, Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.promising.reserve import Profile
 from laxity_scheduler.qos.context import DecisionContext
-from laxity_scheduler.qos.growth_placement import waited_for
+from laxity_scheduler.qos.growth_placement import find_awaited_nodes
 
 Levels = tuple[Ints, Floats]  # widths, of which 0 is none, and seconds to the end; (n, L)
 
 
 def grow_into_idle(context: DecisionContext) -> None:
     """Widen those that start, and running ones whose width may change now."""
-    taken = waited_for(context)
+    taken = find_awaited_nodes(context)
     if taken is None or not context.ledger.total_free:
         return
     starting = [start.waiting.job for start in context.starts.values()]
@@ -30,7 +30,7 @@ def grow_into_idle(context: DecisionContext) -> None:
     held_s = [0.0] * len(jobs)
     if not context.reservations.roomy:
         rest = context.reservations.profile()
-        held_s = [_held_s(context, job) for job in jobs]
+        held_s = [_hold_s(context, job) for job in jobs]
     pairs = [pair for pair in zip(jobs, held_s, strict=True) if pair[1] < FOREVER]
     if pairs:
         pairs.sort(key=lambda pair: pair[0].id)
@@ -49,12 +49,12 @@ def _may_grow(context: DecisionContext) -> list[Job]:
     for job in frame.where((frame.column(WORKERS) > 0.0) & (~widest | just)):
         if (
             len(job.widths) > 1
-            and context.formed(job)
+            and context.is_formed(job)
             and context.forecasts.curve(job).widths[-1] > job.workers
             and _has_room(context, job)
         ):
-            context.wake(context.cooled_at(job))
-            if context.cooled_at(job) <= context.now:
+            context.wake(context.cooldown_end_at(job))
+            if context.cooldown_end_at(job) <= context.now:
                 jobs.append(job)
     return jobs
 
@@ -64,7 +64,7 @@ def _has_room(context: DecisionContext, job: Job) -> bool:
     return context.grows or any(free_on(node) >= job.gpus_per_worker for node in job.nodes)
 
 
-def _held_s(context: DecisionContext, job: Job) -> float:
+def _hold_s(context: DecisionContext, job: Job) -> float:
     """How long a job holds further workers until it can give them back."""
     curve = context.forecasts.curve(job)
     return curve.start_s(curve.least, "p90") + 2.0 * curve.epoch_s(curve.least, "p90")
@@ -73,7 +73,7 @@ def _held_s(context: DecisionContext, job: Job) -> float:
 def _levels(context: DecisionContext, jobs: Sequence[Job]) -> Levels:
     """What each has first, then all levels that are worth having; of running jobs, those that pay."""
     frame, forecasts = context.forecasts.frame, context.forecasts
-    rows = frame.known_rows(jobs)
+    rows = frame.row_numbers(jobs)
     width = frame.levels("mean")[rows, WIDTH, :-EXTRA]
     width = np.where(np.isfinite(width), width, 0.0).astype(np.int64)
     ends_s = frame.by_level_s(rows, "mean")

@@ -59,7 +59,7 @@ class Newcomers:
             self._rest_s[ones],
             self._size[ones],
         )
-        return self._given(ones.start, count, before)
+        return self._build_pending_promises(ones.start, count, before)
 
     def _behind(self, first: int, last: int) -> dict[str, PendingPromise]:
         """As long as each is in time behind all claims, as they are planned."""
@@ -72,7 +72,7 @@ class Newcomers:
             count = self._reservations.admit_behind(
                 self._jobs[ones], plans, ones, self._due_s[ones]
             )
-            promises |= self._given(ones.start, count, before)
+            promises |= self._build_pending_promises(ones.start, count, before)
         return promises
 
     @cached_property
@@ -84,7 +84,9 @@ class Newcomers:
     def _before(self) -> list[str]:
         return [claim.job.id for claim in self._reservations.claims[:MOST_OTHERS]]
 
-    def _given(self, first: int, many: int, before: Sequence[str]) -> dict[str, PendingPromise]:
+    def _build_pending_promises(
+        self, first: int, many: int, before: Sequence[str]
+    ) -> dict[str, PendingPromise]:
         """Promises that rest on the first claims of all: those before, then one another."""
         ones, begun = slice(first, first + many), len(before)
         frame, jobs = self._table.frame, self._jobs[ones]

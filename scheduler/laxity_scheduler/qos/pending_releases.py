@@ -48,7 +48,7 @@ class PendingReleases:
         """What it leaves, on nodes that others may use."""
         return gpus_of(job, [node for node in job.nodes[keeps:] if node in self._usable])
 
-    def asked(self, job: Job) -> tuple[str, ...]:
+    def victims_for(self, job: Job) -> tuple[str, ...]:
         """Who was asked to stop for it."""
         return tuple(victim.id for victim in self.asked_for.get(job.id, ()))
 
@@ -59,18 +59,18 @@ class PendingReleases:
             gpus.update(self._gpus(victim, 0))
         gpus -= self._surplus.get(job.id, Counter())
         for hold in self._state.holds:
-            if self._held(hold, job):
+            if self._is_held_for(hold, job):
                 gpus[hold.node] += hold.gpus
         return gpus
 
-    def _held(self, hold: Hold, job: Job) -> bool:
+    def _is_held_for(self, hold: Hold, job: Job) -> bool:
         return hold.job == job.id and hold.until_at > self._state.now
 
     def share_surplus(self, job: Job, workers: int) -> None:
         """It needs so many more workers: what was stopped for it beyond that is for others."""
         size, missing = job.gpus_per_worker, workers
         for hold in self._state.holds:
-            if self._held(hold, job):
+            if self._is_held_for(hold, job):
                 missing -= hold.gpus // size
         freed: Counter[str] = Counter()
         for victim in self.asked_for.get(job.id, ()):

@@ -34,7 +34,7 @@ def compare_promised(context: DecisionContext) -> PromisedWidths | None:
     rows = frame.rows(claims)
     if rows is None:
         return None
-    formed = _formed(context, claims, frame.table[rows])
+    formed = _find_formed(context, claims, frame.table[rows])
     rows, jobs = rows[formed], [claims[place] for place in np.flatnonzero(formed).tolist()]
     due_at = frame.in_force_at[rows]
     slack_s, _ = frame.slack_s(rows, due_at - context.now)
@@ -54,7 +54,7 @@ def compare_promised(context: DecisionContext) -> PromisedWidths | None:
     return PromisedWidths(ordered, quiet[order].tolist(), wake_at)
 
 
-def _formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -> Bools:
+def _find_formed(context: DecisionContext, jobs: Sequence[Job], table: Floats) -> Bools:
     """As `DecisionContext.formed`, of jobs that have workers."""
     now = context.now
     changed = table[:, fields.CHANGED_AT] >= now

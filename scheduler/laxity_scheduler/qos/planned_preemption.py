@@ -34,13 +34,15 @@ def preempt_as_planned(context: DecisionContext, served: Collection[str], kept: 
     jobs = context.state.running if takers else ()
     now = shares.outline([job.id for job in jobs]).workers_now
     ways = [jobs[place] for place in np.flatnonzero(now == 0).tolist()]
-    ways = [job for job in ways if context.settled(job) and job.preemptible]
+    ways = [job for job in ways if context.is_settled(job) and job.preemptible]
     taker, ways = _first_short(context, takers, ways, kept) if ways else (None, ways)
     if taker is None:
         return
     left = sum((shares[job.id].widest - job.workers) * job.gpus_per_worker for job in takers)
     patience_s, _ = slack(taker, context.forecasts)
-    ways.sort(key=lambda job: context.forecasts.freed_s(job) > patience_s)  # in time for it first
+    ways.sort(
+        key=lambda job: context.forecasts.time_to_free_s(job) > patience_s
+    )  # in time for it first
     for job in ways:
         if left > 0 and job.id != taker.id and _could_use(context, taker, job):
             left -= job.gpus

@@ -45,7 +45,7 @@ def _candidates(context: DecisionContext) -> list[Job]:
     """Running jobs of which anything may be taken, as long as nothing is decided on them."""
     if context.candidates is None:
         context.candidates = [
-            job for job in context.state.running if job.preemptible and context.settled(job)
+            job for job in context.state.running if job.preemptible and context.is_settled(job)
         ]
     return context.candidates
 
@@ -91,8 +91,8 @@ def _victims(
         return ()
     spare = context.narrowed.get(other.id)
     if spare is None:
-        keeps = needed_width(context, other)
-        may = context.formed(other) and keeps < other.workers
+        keeps = least_width_in_time(context, other)
+        may = context.is_formed(other) and keeps < other.workers
         spare = (victim_by_shrinking(other, keeps, context.forecasts),) if may else ()
         context.narrowed[other.id] = spare
     return spare
@@ -124,7 +124,7 @@ def _may_be_stopped(context: DecisionContext, other: Job, job: Job, patience_s: 
         if context.just_started(other, patience_s):
             return False
         curve = forecasts.curve(other)
-        lost_s = forecasts.freed_s(other) + curve.start_s(other.workers, "p90")
+        lost_s = forecasts.time_to_free_s(other) + curve.start_s(other.workers, "p90")
         waits_s = forecasts.trajectory_s(job)
         slack_s, _ = slack(other, forecasts)
         return slack_s > lost_s + waits_s
@@ -134,13 +134,13 @@ def _may_be_stopped(context: DecisionContext, other: Job, job: Job, patience_s: 
     return ran_s >= rules.least_run_s and other.preemptions < rules.most_preemptions
 
 
-def needed_width(context: DecisionContext, job: Job) -> int:
+def least_width_in_time(context: DecisionContext, job: Job) -> int:
     """The least width at which it is still in time with a margin; its least without a deadline."""
     share = context.reservations.shares.get(job.id)
     if share is not None and not context.reservations.roomy:
         return min(share.workers_now or job.workers, job.workers)  # as planned
     curve = context.forecasts.curve(job)
-    left_s = context.left_s(job)
+    left_s = context.time_left_s(job)
     if left_s == FOREVER or job.service_class == "best_effort":
         return min(curve.least, job.workers)
     for width in curve.widths:

@@ -68,7 +68,7 @@ def say_promises(context: DecisionContext) -> None:
             special = _change(context, job, old, share, float(outlook.tolerance_s[place]))
             new = PendingPromise(old.deadline_at, old.rests_on) if special else None
         if new and special and special.code in IN_TIME:  # late by slots, which is no danger
-            in_time_s = min(share.finish_s, context.left_s(job))
+            in_time_s = min(share.finish_s, context.time_left_s(job))
             changes.append((job, Share(share.steps, in_time_s), new, special))
         elif new:
             changes.append((job, share, new, special))

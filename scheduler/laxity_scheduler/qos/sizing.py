@@ -30,7 +30,7 @@ from laxity_scheduler.qos.context import DecisionContext
 from laxity_scheduler.qos.growth_placement import more_nodes
 from laxity_scheduler.qos.idle_growth import pays
 from laxity_scheduler.qos.plan_drift import compare_promised
-from laxity_scheduler.qos.preemption import carry_out, choose, needed_width
+from laxity_scheduler.qos.preemption import carry_out, choose, least_width_in_time
 
 WORTHWHILE = 0.95  # a late job changes its width only if that ends it so much sooner
 
@@ -55,7 +55,7 @@ def _in_turn(context: DecisionContext) -> list[Job]:
     jobs = [
         claim.job
         for claim in context.reservations.claims
-        if claim.job.workers and claim.job.id not in in_time and context.formed(claim.job)
+        if claim.job.workers and claim.job.id not in in_time and context.is_formed(claim.job)
     ]
     jobs.sort(key=lambda job: (slack(job, context.forecasts)[0], job.id))
     return sorted(jobs, key=lambda job: not _due_now(context, job))
@@ -64,7 +64,7 @@ def _in_turn(context: DecisionContext) -> list[Job]:
 def _grow_promised(context: DecisionContext, job: Job) -> None:
     if job.id in context.acted:
         return  # it has just given way to one before it
-    planned = _planned_width(context, job)
+    planned = _due_width(context, job)
     if planned > job.workers:
         _grow(context, job, planned)
     elif not planned and _late_s(context, job) > TINY_S:
@@ -92,7 +92,7 @@ def _plainly_in_time(context: DecisionContext) -> frozenset[str]:
     return frozenset([job.id for job in frame.where(quiet)])
 
 
-def _planned_width(context: DecisionContext, job: Job) -> int:
+def _due_width(context: DecisionContext, job: Job) -> int:
     """The width it should have now, as all claims are planned together; 0 if there is no plan.
 
     It may be in time though it grows only later; then others make room first. Growth that comes so
@@ -120,8 +120,8 @@ def grow_late_soft(context: DecisionContext) -> None:
             job.service_class != "best_effort"
             and context.deadline_at(job) < FOREVER
             and not context.claims(job)
-            and context.formed(job)
-            and context.cooled_at(job) <= context.now
+            and context.is_formed(job)
+            and context.cooldown_end_at(job) <= context.now
             and _late_s(context, job) > TINY_S
         ):
             width = _better_width(context, job)
@@ -137,9 +137,9 @@ def shrink_for_waiting(context: DecisionContext) -> None:
         victim_by_shrinking(job, keeps, context.forecasts)
         for job in context.state.running
         if job.preemptible
-        and context.formed(job)
-        and context.cooled_at(job) <= context.now
-        and (keeps := needed_width(context, job)) < job.workers
+        and context.is_formed(job)
+        and context.cooldown_end_at(job) <= context.now
+        and (keeps := least_width_in_time(context, job)) < job.workers
         and _well_ahead(context, job, keeps)
         and context.forecasts.rest_s(job, job.workers) > context.forecasts.boundary_s(job) + TINY_S
     ]
@@ -167,7 +167,7 @@ def shrink_for_waiting(context: DecisionContext) -> None:
 
 
 def _late_s(context: DecisionContext, job: Job) -> float:
-    return context.forecasts.rest_s(job, job.workers) - context.left_s(job)
+    return context.forecasts.rest_s(job, job.workers) - context.time_left_s(job)
 
 
 def _wake_when_late(context: DecisionContext, job: Job) -> None:
@@ -181,7 +181,7 @@ def _wake_when_late(context: DecisionContext, job: Job) -> None:
 
 def _better_width(context: DecisionContext, job: Job) -> int:
     """The least wider width that is in time; else the fastest, if it is much faster; else 0."""
-    forecasts, left_s = context.forecasts, context.left_s(job)
+    forecasts, left_s = context.forecasts, context.time_left_s(job)
     wider = [width for width in forecasts.curve(job).widths if width > job.workers]
     rests = {width: forecasts.rest_s(job, width) for width in wider}
     in_time = [width for width in wider if rests[width] <= left_s + TINY_S]
@@ -196,7 +196,7 @@ def _grow(context: DecisionContext, job: Job, width: int) -> None:
     """Defend a promise: free GPUs, then donors, then a restart where there is room."""
     if not width or _grow_into_free(context, job, width):
         return
-    if context.forecasts.rest_s(job, width) > context.left_s(job) + TINY_S:
+    if context.forecasts.rest_s(job, width) > context.time_left_s(job) + TINY_S:
         return  # nobody is stopped for a promise that is broken all the same
     may = context.state.eligible_nodes(job)
     own = frozenset(job.nodes) if may is None else may.intersection(job.nodes)
@@ -252,12 +252,12 @@ def _restart_wider(context: DecisionContext, job: Job) -> None:
     forecasts, curve = context.forecasts, context.forecasts.curve(job)
     if not job.preemptible:
         return
-    freed_s = forecasts.freed_s(job)
+    freed_s = forecasts.time_to_free_s(job)
     for width in curve.widths:
         if width <= job.workers:
             continue
         after_s = (curve.epochs_left - 1) * curve.epoch_s(width, "p90")
-        in_time = freed_s + curve.start_s(width, "p90") + after_s <= context.left_s(job)
+        in_time = freed_s + curve.start_s(width, "p90") + after_s <= context.time_left_s(job)
         may = context.state.eligible_nodes(job)
         slots = context.ledger.slots(job.gpus_per_worker, may)
         more_gpus = (width - job.workers) * job.gpus_per_worker
@@ -275,5 +275,5 @@ def _well_ahead(context: DecisionContext, job: Job, keeps: int) -> bool:
     deadline_at = context.deadline_at(job)
     if deadline_at == FOREVER or job.service_class == "best_effort":
         return True
-    ahead_s = context.left_s(job) - context.forecasts.rest_s(job, job.workers)
+    ahead_s = context.time_left_s(job) - context.forecasts.rest_s(job, job.workers)
     return ahead_s > context.rules.theta * (deadline_at - job.submitted_at)

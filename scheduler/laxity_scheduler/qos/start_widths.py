@@ -17,7 +17,7 @@ from laxity_scheduler.qos.context import DecisionContext
 Facts = tuple[tuple[str, Fact], ...]
 
 
-def claimed_tries(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
+def tries_with_claim(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
     """Widths for jobs with a claim, (n, K), the first that fits counts; 0 is none.
 
     The least width in time with a margin, without, then narrower if it may grow later; where none is
@@ -61,7 +61,7 @@ def _first(width: Ints, mask: "np.ndarray[tuple[int, int], np.dtype[np.bool_]]")
     return widths
 
 
-def unclaimed_tries(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
+def tries_without_claim(context: DecisionContext, ones: Sequence[Waiting]) -> Ints:
     """The same of jobs without a claim, (n, 2): a soft one may start narrower and grow later."""
     table = context.waiting
     least = table.width[table.at([entry.job for entry in ones]), 0]

@@ -25,9 +25,9 @@ from laxity_scheduler.qos.planned_preemption import preempt_as_planned
 from laxity_scheduler.qos.planned_waits import LOOK_AGAIN_S, find_kept_out, order_by_plan
 from laxity_scheduler.qos.preemption import carry_out, choose
 from laxity_scheduler.qos.start_widths import (
-    claimed_tries,
     start_reasons,
-    unclaimed_tries,
+    tries_with_claim,
+    tries_without_claim,
     wake_for_unclaimed,
 )
 
@@ -76,7 +76,7 @@ class Starts:
         waits = [False] * len(claimed)
         if not self._reservations.roomy:
             claimed, waits = order_by_plan(self._context, claimed)
-        tries = claimed_tries(self._context, claimed)
+        tries = tries_with_claim(self._context, claimed)
         for entry in self._start_in_order(claimed, tries, waits, [True] * len(claimed)):
             self._hold_claimed(entry)
 
@@ -89,7 +89,7 @@ class Starts:
         others = self.queue[self._claims :]
         wake_for_unclaimed(self._context, others)
         tries, out = (
-            unclaimed_tries(self._context, others),
+            tries_without_claim(self._context, others),
             find_kept_out(self._context, others, self._rest),
         )
         for entry in self._start_in_order(
@@ -122,7 +122,7 @@ class Starts:
     def _start(self, ones: Sequence[Waiting], tries: Ints) -> int:
         """Start the first of these, each on its first width that fits; how many until one has none."""
         context, jobs = self._context, [entry.job for entry in ones]
-        claimed = _claimed(ones[0])
+        claimed = _has_claim(ones[0])
         if not claimed and not self._leaves_claims(jobs[0]):
             return 0
         if context.starts_at_once:
@@ -149,7 +149,7 @@ class Starts:
         for width in filter(None, widths):
             hold_s = self._hold_s(one, width)
             nodes = context.placement.place(
-                context.ledger, job, width, hold_s, claimed=_claimed(one)
+                context.ledger, job, width, hold_s, claimed=_has_claim(one)
             )
             if nodes is not None:
                 return [nodes]
@@ -199,14 +199,14 @@ class Starts:
 
     def _hold_s(self, one: Waiting, workers: int) -> float:
         """How long it will be in the way of others, if it starts now."""
-        if _claimed(one):
+        if _has_claim(one):
             return self._forecasts.rest_s(one.job, workers)
         return self._holds_s(one.job, workers)
 
     def _need(self, one: Waiting, coming: Counter[str]) -> Need | None:
         """What it needs, on the nodes that it may take by then; None if these are none at all."""
         context, job, from_s = self._context, one.job, 0.0
-        hold_s, claimed = self._hold_s(one, one.workers), _claimed(one)
+        hold_s, claimed = self._hold_s(one, one.workers), _has_claim(one)
         if not self._reservations.roomy:
             share = self._reservations.shares.get(job.id)
             from_s = share.starts_s if share is not None else self._reservations.room.drain_s
@@ -222,7 +222,7 @@ class Starts:
         need = self._need(one, own + context.releases.shared)
         if need is None:
             return
-        victims = context.releases.asked(job)
+        victims = context.releases.victims_for(job)
         context.releases.use(replace(need, coming=own))
         ending = self._ending(job, need)
         need = replace(need, coming=Counter(need.coming) + ending)
@@ -257,7 +257,7 @@ class Starts:
         for other in self._context.state.running:
             if need.gain_with(gpus) >= missing:
                 break
-            if self._forecasts.trajectory_s(other) <= until_s and self._context.settled(other):
+            if self._forecasts.trajectory_s(other) <= until_s and self._context.is_settled(other):
                 candidates.append(
                     (other.id, gpus_of(other, other.nodes[: other.resize_to or None]))
                 )
@@ -272,7 +272,7 @@ class Starts:
     def _displace_for_soft(self, one: Waiting) -> None:
         """Stop best-effort jobs for a soft one that is about to be late, if it gains by that."""
         context, job = self._context, one.job
-        if context.releases.asked(job) or self._displaced >= context.rules.most_displacing:
+        if context.releases.victims_for(job) or self._displaced >= context.rules.most_displacing:
             self._set_aside(job, one.workers)
             return
         own = context.releases.own(job)
@@ -330,7 +330,7 @@ def _startable(context: DecisionContext) -> list[Job]:
     ]
 
 
-def _claimed(one: Waiting) -> bool:
+def _has_claim(one: Waiting) -> bool:
     return RANKS[one.rank] <= RANKS["aged"]
 
 

@@ -83,7 +83,7 @@ def stop_missed(context: DecisionContext) -> None:
             continue
         stop_reason = reason("missed_and_stopped", due_at=_last_deadline(job))
         if job.workers:
-            if context.settled(job):
+            if context.is_settled(job):
                 context.change(Preempt(job.id, "epoch", "", stop_reason))
         elif not job.terminating_workers:
             context.acted.add(job.id)

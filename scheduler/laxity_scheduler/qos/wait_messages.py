@@ -17,7 +17,7 @@ from laxity_scheduler.model.decision import Admit, Refuse, Wait
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.model.reasons import Reason, reason
 from laxity_scheduler.order import never_starts
-from laxity_scheduler.promising.queueing import Waiting, expected_starts
+from laxity_scheduler.promising.queueing import Waiting, predict_starts
 from laxity_scheduler.qos.context import DecisionContext
 
 MOST_EXPECTED: Final = 1_000  # so many waiting jobs are told when they may expect to start
@@ -36,7 +36,7 @@ def expect_starts(context: DecisionContext, queue: Sequence[Waiting]) -> dict[st
     """In how many seconds those that are blocked may expect to start."""
     if not context.blocked:
         return {}
-    return expected_starts(queue[:MOST_EXPECTED], context.reservations, context.state)
+    return predict_starts(queue[:MOST_EXPECTED], context.reservations, context.state)
 
 
 def say_waits(context: DecisionContext, starts_s: Mapping[str, float]) -> None:
@@ -57,7 +57,7 @@ def _never(context: DecisionContext) -> list[Wait]:
 
 def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait]:
     state = context.state
-    held = _held_for_promises(context)
+    held = _explain_promise_holds(context)
 
     @cache
     def there(eligible: str) -> tuple[int, int, tuple[str, ...]]:
@@ -116,7 +116,7 @@ def _waits(context: DecisionContext, starts_s: Mapping[str, float]) -> list[Wait
     )
 
 
-def _held_for_promises(context: DecisionContext) -> Why:
+def _explain_promise_holds(context: DecisionContext) -> Why:
     """What a job is told that would fit, but on GPUs that promises are counted on."""
     claims = context.reservations.claims
     to_start = islice((claim for claim in claims if not claim.job.workers), MOST_HOLDERS)

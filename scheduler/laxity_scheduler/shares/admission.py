@@ -18,7 +18,7 @@ from laxity_scheduler.model.job import Job
 from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.plan import Plan
-from laxity_scheduler.promising.claims import promised
+from laxity_scheduler.promising.claims import holds_promise
 from laxity_scheduler.shares.rule import Admission, ShareRule, verdicts_of
 
 Verdict = Promised | Forecasted | Refuse
@@ -33,7 +33,7 @@ def admission_rule(kind: Admission, kappa: float | None = None) -> ShareRule:
 def with_admission(policy: Policy, kind: Admission, kappa: float | None = None) -> Policy:
     """The policy behind this rule; `none`: behind none, also where the policy has its own."""
     if kind == "none":
-        return _unpromised(policy)
+        return _soften_unpromised(policy)
     judge = verdicts_of(admission_rule(kind, kappa))
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:
@@ -48,7 +48,7 @@ def with_admission(policy: Policy, kind: Admission, kappa: float | None = None) 
             ]
             if not late:
                 break
-            verdicts |= {d.job: _refused(state.by_id[d.job], d, state) for d in late}
+            verdicts |= {d.job: _refuse_job(state.by_id[d.job], d, state) for d in late}
         first = tuple(verdict for job_id, verdict in verdicts.items() if job_id not in new_verdicts)
         return Plan(first + plan.decisions, plan.wake_at)
 
@@ -63,11 +63,11 @@ def _in_danger(decision: Verdict) -> TypeGuard[Promised]:
     return isinstance(decision, Promised) and decision.reason.code == "promise_in_danger"
 
 
-def _refused(job: Job, danger: Promised, state: ClusterState) -> Verdict:
+def _refuse_job(job: Job, danger: Promised, state: ClusterState) -> Verdict:
     """What it is told instead; who runs already runs on without a promise."""
     promise = danger.promise
     late_s = promise.p90_at - promise.deadline_at
-    if job.workers and not promised(job, state.now):
+    if job.workers and not holds_promise(job, state.now):
         verdict_reason = reason("forecast_late", p90_at=promise.p90_at, late_s=late_s)
         return Forecasted(
             job.id, Forecast(promise.p50_at, promise.p90_at, late_s, verdict_reason), verdict_reason
@@ -81,7 +81,7 @@ def _refused(job: Job, danger: Promised, state: ClusterState) -> Verdict:
     return Refuse(job.id, Refusal(verdict_reason, (), promise.p90_at), verdict_reason)
 
 
-def _unpromised(policy: Policy) -> Policy:
+def _soften_unpromised(policy: Policy) -> Policy:
     """Hard jobs count as soft, but for those that hold a promise already."""
 
     def decide(state: ClusterState, predictor: Predictor) -> Plan:

@@ -27,7 +27,7 @@ from laxity_scheduler.shares.arrays import (
     JobArrays,
     RuleParameters,
 )
-from laxity_scheduler.shares.plans import base_profile, planned_in
+from laxity_scheduler.shares.plans import base_profile, count_in_time
 from laxity_scheduler.shares.surplus import rest_s, surplus
 
 SOFT_AFTER = 1e12  # more than any deadline or GPU-time
@@ -101,7 +101,7 @@ def base_now(
 def better_order(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -> Ints:
     """This order, or that of deadlines if more jobs are in time with it."""
     by_deadline = np.argsort(jobs.due + (1 - jobs.hard) * SOFT_AFTER, kind="mergesort")
-    if planned_in(jobs, how, by_deadline, least) > planned_in(jobs, how, order, least):
+    if count_in_time(jobs, how, by_deadline, least) > count_in_time(jobs, how, order, least):
         return by_deadline
     return order
 

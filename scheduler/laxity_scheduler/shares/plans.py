@@ -227,7 +227,7 @@ def base_profile(
 
 
 @jit
-def planned_in(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -> int:
+def count_in_time(jobs: JobArrays, how: RuleParameters, order: Ints, least: Ints) -> int:
     """How many jobs are in time if plans are made in this order and nobody is promised."""
     lengths = slot_lengths(furthest_deadline_s(jobs, least))
     free = np.full(SLOTS, how.gpus)

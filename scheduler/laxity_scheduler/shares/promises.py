@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints
 
 
-def promised(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> list[Promised]:
+def promise_jobs(jobs: Sequence[Job], rests: Floats, levels: "Ints", now: float) -> list[Promised]:
     """In time by the plan, if not at the present width; not so where a late promise is eased.
 
     `rests` (n, L): seconds to the end by level, from now on; `levels` (n,): the present one or -1.

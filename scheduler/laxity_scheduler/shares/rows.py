@@ -166,7 +166,7 @@ class Rows:
             [_level(job, kind) if job.workers else -1 for job, kind in pairs],
             [job.workload.epochs - job.progress.epochs_done for job in jobs],
             [self._factor(job, kind) if job.progress.epoch_s else 1.0 for job, kind in pairs],
-            [_begun_at(job) for job in jobs],
+            [_start_at(job) for job in jobs],
             [bool(job.workers) and not job.formed and job.epoch_started_at is None for job in jobs],
             [job.resumed_at or 0.0 for job in jobs],
             [_due_at(job) for job in jobs],
@@ -248,7 +248,7 @@ def _level(job: Job, kind: Kind) -> int:
     return kind.widths.index(formed) if formed in kind.widths else -1
 
 
-def _begun_at(job: Job) -> float:
+def _start_at(job: Job) -> float:
     begun_at = job.epoch_started_at
     return -FOREVER if begun_at is None or job.parked_epoch is not None else begun_at
 

@@ -21,9 +21,9 @@ from laxity_scheduler.model.verdict import Forecast, Promise, Refusal
 from laxity_scheduler.order import empty_slots, too_wide
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.shares.arrays import NEWCOMER, PROMISED, TURNED_AWAY, RuleParameters
-from laxity_scheduler.shares.promises import promised
+from laxity_scheduler.shares.promises import promise_jobs
 from laxity_scheduler.shares.rows import Columns, Rows
-from laxity_scheduler.shares.starts import started
+from laxity_scheduler.shares.starts import start_jobs
 from laxity_scheduler.shares.waits import with_waits
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Decision:
     def plan(self) -> Plan:
         if not self.jobs:
             return Plan()
-        held = self._held()
+        held = self._current_levels()
         columns = self.rows.columns(self.jobs, self.state.now)
         if self.rule.reserves:  # else only the present counts, not when GPUs come
             columns = with_waits(columns, held, self.ledger.total_free)
@@ -119,7 +119,7 @@ class _Decision:
         changed = np.flatnonzero(target != held)
         judged = np.flatnonzero(columns.asks) if self.rule.admission != "none" else changed[:0]
         decisions = [
-            *self._told(judged, columns, verdicts, target),
+            *self._build_verdicts(judged, columns, verdicts, target),
             *self._changes(changed, columns, verdicts, target),
         ]
         return Plan(tuple(decisions), self.wake_at)
@@ -130,7 +130,7 @@ class _Decision:
         # who runs is up to the policy behind: when it has others stop is not known here
         columns = self.rows.columns(self.jobs, self.state.now)
         verdicts, target = self._allocate(columns)
-        return tuple(self._told(np.flatnonzero(columns.asks), columns, verdicts, target))
+        return tuple(self._build_verdicts(np.flatnonzero(columns.asks), columns, verdicts, target))
 
     def _allocate(self, columns: Columns) -> tuple["Ints", "Ints"]:
         from laxity_scheduler.shares.loop import allocate
@@ -140,7 +140,7 @@ class _Decision:
         gpus = float(sum(job.gpus for job in self.jobs) + self.ledger.total_free + leaving)
         stays = columns.hard & ~columns.asks & ~columns.promised
         verdicts = np.where(columns.promised, PROMISED, np.where(stays, TURNED_AWAY, NEWCOMER))
-        renewed = self._renewed(columns)
+        renewed = self._find_renewals(columns)
         verdicts[renewed] = NEWCOMER
         verdicts[self._misfits(columns, verdicts)] = TURNED_AWAY
         due = np.where(columns.hard | (not rule.drops), columns.due, FOREVER)
@@ -157,18 +157,18 @@ class _Decision:
             self.refused.update(turned)  # their old promises are kept: judge all others anew
             renewed = [row for row in renewed if row not in self.refused]
             verdicts[turned] = PROMISED
-            due[turned] = [self._promised_at(row) - self.state.now for row in turned]
+            due[turned] = [self._promise_deadline_at(row) - self.state.now for row in turned]
         if wake_s < FOREVER:
             self.wake_at = self.state.now + max(1.0, wake_s)
         return given, target
 
-    def _renewed(self, columns: Columns) -> list[int]:
+    def _find_renewals(self, columns: Columns) -> list[int]:
         """Rows of promised jobs that ask for an earlier deadline, or whose promise is broken."""
         asks = np.flatnonzero(columns.promised & columns.asks).tolist()
         return [
             row
             for row in asks
-            if self.jobs[row].deadline_at < self._promised_at(row) or not self._stands(row)
+            if self.jobs[row].deadline_at < self._promise_deadline_at(row) or not self._stands(row)
         ]
 
     def _misfits(self, columns: Columns, verdicts: "Ints") -> list[int]:
@@ -189,21 +189,21 @@ class _Decision:
         ]
 
     def _stands(self, row: int) -> bool:
-        return self.state.now <= self._promised_at(row)
+        return self.state.now <= self._promise_deadline_at(row)
 
-    def _promised_at(self, row: int) -> float:
+    def _promise_deadline_at(self, row: int) -> float:
         """The deadline that the job holds a promise on."""
         verdict = self.jobs[row].verdict
         return verdict.deadline_at if isinstance(verdict, Promise) else -FOREVER
 
-    def _held(self) -> "Ints":
+    def _current_levels(self) -> "Ints":
         """The level of the GPUs that each job holds; -1 without."""
         return np.array(
             [job.widths.index(job.workers) if job.workers else -1 for job in self.jobs],
             dtype=np.int64,
         )
 
-    def _told(
+    def _build_verdicts(
         self, judged: "Ints", columns: Columns, verdicts: "Ints", target: "Ints"
     ) -> Iterator[Promised | Forecasted | Refuse]:
         """Verdicts for those who asked."""
@@ -214,7 +214,7 @@ class _Decision:
         turned = given != PROMISED
         turned |= np.array([row in self.refused for row in rows], dtype=np.bool_)
         kept = np.flatnonzero(~turned)
-        promises = iter(promised([jobs[at] for at in kept], rests[kept], levels[kept], now))
+        promises = iter(promise_jobs([jobs[at] for at in kept], rests[kept], levels[kept], now))
         lasts = rests[np.arange(len(rows)), np.maximum(levels, 0)].tolist()
         for row, job, rest_s, other in zip(rows, jobs, lasts, turned.tolist(), strict=True):
             if not other:
@@ -270,13 +270,13 @@ class _Decision:
                 starts[row] = False  # the next event will do: to look again at once makes it swing
                 continue
             spare = columns.due[row] < FOREVER and verdicts[row] == PROMISED
-            yield from self._narrowed(self.jobs[row], int(target[row]), spare=bool(spare))
+            yield from self._narrow_job(self.jobs[row], int(target[row]), spare=bool(spare))
         rows = order[starts[order]]
         jobs = [self.jobs[row] for row in rows.tolist()]
         among = [self.state.eligible_nodes(job) for job in jobs] if self.state.sets else ()
-        yield from started(jobs, rows, target[rows], columns, self.ledger, among=among)
+        yield from start_jobs(jobs, rows, target[rows], columns, self.ledger, among=among)
 
-    def _narrowed(self, job: Job, level: int, *, spare: bool) -> Iterator[Decision]:
+    def _narrow_job(self, job: Job, level: int, *, spare: bool) -> Iterator[Decision]:
         workers = job.widths[level] if level >= 0 else 0
         if workers and job.workers > workers:
             figures = {"from_workers": job.workers, "workers": workers}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laxity_scheduler.frame.arrays import Ints
 
 
-def started(
+def start_jobs(
     jobs: Sequence[Job],
     rows: "Ints",
     levels: "Ints",
@@ -44,7 +44,7 @@ def started(
     totals_s = columns.total
     for job, row, nodes, workers in zip(jobs, rows.tolist(), placed, had, strict=True):
         if nodes and workers:
-            yield _grown(job, nodes, totals_s[row])
+            yield _grow_job(job, nodes, totals_s[row])
         elif nodes:
             yield next(admits)
 
@@ -74,7 +74,7 @@ def _admits(
     return construct_many(Admit, [job.id for job in new], widths, nodes, reasons)
 
 
-def _grown(job: Job, nodes: tuple[str, ...], total_s: Floats) -> Resize:
+def _grow_job(job: Job, nodes: tuple[str, ...], total_s: Floats) -> Resize:
     width = job.workers + len(nodes)
     before_s, then_s = (
         float(total_s[job.widths.index(workers)]) for workers in (job.workers, width)

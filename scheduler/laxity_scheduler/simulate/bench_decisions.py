@@ -43,9 +43,9 @@ def decision_figures(*, quick: bool) -> dict[str, Metric]:
     figures: dict[str, Metric] = {}
     for name in POLICIES:
         for kind, nodes in (("", jobs // 2), ("_contended", jobs // 20)):
-            figures |= _timed_figures(f"decision_{name}{kind}", name, jobs=jobs, nodes=nodes)
+            figures |= _time_figures(f"decision_{name}{kind}", name, jobs=jobs, nodes=nodes)
         prefix = f"decision_{name}_tied"
-        figures |= _timed_figures(prefix, name, jobs=jobs, nodes=jobs // 2, tied=TIED)
+        figures |= _time_figures(prefix, name, jobs=jobs, nodes=jobs // 2, tied=TIED)
     slowest = {
         f"decision_{kind}": max(
             (figures[f"decision_{name}_{kind}"] for name in POLICIES), key=lambda one: one["value"]
@@ -61,7 +61,7 @@ def decision_figures(*, quick: bool) -> dict[str, Metric]:
     return all_figures
 
 
-def _timed_figures(
+def _time_figures(
     prefix: str, name: str, *, jobs: int, nodes: int, tied: float = 0.0
 ) -> dict[str, Metric]:
     cold_ms, warm_ms = decisions(name, jobs=jobs, nodes=nodes, tied=tied)
@@ -99,15 +99,15 @@ def decisions(
     warm_up(decide, model, each=jobs // nodes, tied=tied)
     gc.collect()
     gc.freeze()
-    plan_s, state = _timed(decide, state, predictor)
+    plan_s, state = _time_decision(decide, state, predictor)
     took = []
     if warm:
         state = underway(state, np.random.default_rng(2))
-        _, state = _timed(decide, state, predictor)
+        _, state = _time_decision(decide, state, predictor)
     for _ in range(warm):
         state = later(state)
         gc.collect()
-        once_s, state = _timed(decide, state, predictor)
+        once_s, state = _time_decision(decide, state, predictor)
         took.append(1e3 * once_s)
     gc.unfreeze()
     return 1e3 * plan_s, took
@@ -121,11 +121,11 @@ def warm_up(decide: Policy, model: Costs, *, each: int, tied: float) -> None:
     for jobs, on_a_node in ((40, 4), (1_000, 4), (3_000, max(4, each))):
         truths, state = crowd(jobs=jobs, nodes=jobs // on_a_node, seed=1, tied=tied)
         predictor = NoisyPredictor(truths, model)
-        _, state = _timed(decide, state, predictor)
-        _timed(decide, underway(state, np.random.default_rng(2)), predictor)
+        _, state = _time_decision(decide, state, predictor)
+        _time_decision(decide, underway(state, np.random.default_rng(2)), predictor)
 
 
-def _timed(
+def _time_decision(
     decide: Policy, state: ClusterState, predictor: NoisyPredictor
 ) -> tuple[float, ClusterState]:
     gc.disable()

@@ -105,16 +105,16 @@ class Bound:
 
 def deadline_bound(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> float | None:
     """floor(n x LP) / n over the jobs with a deadline; None if there is none."""
-    bound = bound_of(trace, gpus=gpus, bin_s=bin_s)
+    bound = compute_bound(trace, gpus=gpus, bin_s=bin_s)
     return None if bound is None else bound[0]
 
 
-def bound_of(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> tuple[float, str] | None:
+def compute_bound(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> tuple[float, str] | None:
     """The bound as a share, and what gave it; None if no job has a deadline."""
     jobs = [job for job in trace.jobs if job.deadline_at < math.inf]
     if not jobs:
         return None
-    cache_file = _kept_at(jobs, gpus, bin_s)
+    cache_file = _cache_path(jobs, gpus, bin_s)
     if cache_file.is_file():
         share, _, used = cache_file.read_text().partition(" ")
         return float(share), used
@@ -125,7 +125,7 @@ def bound_of(trace: Trace, *, gpus: int, bin_s: float = BIN_S) -> tuple[float, s
     return share_found, bound.used
 
 
-def _kept_at(jobs: Sequence[TraceJob], gpus: int, bin_s: float) -> Path:
+def _cache_path(jobs: Sequence[TraceJob], gpus: int, bin_s: float) -> Path:
     """Where the answer for these jobs on so many GPUs is kept: the LP takes seconds to minutes."""
     key = repr((MOST_ENTRIES, gpus, bin_s, [replace(job, id="", namespace="") for job in jobs]))
     folder = Path(os.environ.get("LAXITY_HOME") or Path.home() / ".laxity")
@@ -146,7 +146,7 @@ def lowest(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> Boun
 
 def level_bound(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> float:
     """The first program's value: at most so many of these jobs can be in time."""
-    met, rows, short, edges = _prepared(jobs, gpus, bin_s)
+    met, rows, short, edges = _prepare_rows(jobs, gpus, bin_s)
     if not rows:
         return float(met)
     program = _Program(len(rows), short)
@@ -157,11 +157,11 @@ def level_bound(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) ->
 
 def level_entries(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> int:
     """How many variables the first program has."""
-    _, rows, short, _ = _prepared(jobs, gpus, bin_s)
+    _, rows, short, _ = _prepare_rows(jobs, gpus, bin_s)
     return sum(len(row.levels) * (int(short[row.bins].sum()) + 1) + 1 for row in rows)
 
 
-def _prepared(
+def _prepare_rows(
     jobs: Sequence[TraceJob], gpus: int, bin_s: float
 ) -> tuple[int, "list[_Row]", NDArray[np.bool_], Floats]:
     """How many are met without contention, the others, the bins that can be short, all edges."""
@@ -170,12 +170,12 @@ def _prepared(
         return 0, [], np.zeros(0, np.bool_), np.zeros(1)
     edges = _edges(hopeful, bin_s)
     rows = [_row(job, edges, gpus) for job in hopeful]
-    return (*_presolved(rows, len(edges) - 1, gpus), edges)
+    return (*_presolve_rows(rows, len(edges) - 1, gpus), edges)
 
 
 def work_bound(jobs: Sequence[TraceJob], *, gpus: int, bin_s: float = BIN_S) -> float:
     """The second program's value."""
-    met, rows, short, edges = _prepared(jobs, gpus, bin_s)
+    met, rows, short, edges = _prepare_rows(jobs, gpus, bin_s)
     if not rows:
         return float(met)
     return met + _work_optimum(rows, short, gpus * np.diff(edges)[short])
@@ -219,7 +219,9 @@ def _row(job: TraceJob, edges: Floats, gpus: int) -> _Row:
     return _Row(hull(job, gpus), own, np.maximum(overlap, 0.0))
 
 
-def _presolved(rows: list[_Row], bins: int, gpus: int) -> tuple[int, list[_Row], NDArray[np.bool_]]:
+def _presolve_rows(
+    rows: list[_Row], bins: int, gpus: int
+) -> tuple[int, list[_Row], NDArray[np.bool_]]:
     """How many jobs are met without contention, the others, and the bins that they can fill."""
     met = 0
     while True:

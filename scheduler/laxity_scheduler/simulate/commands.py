@@ -26,7 +26,7 @@ from laxity_scheduler.simulate.tables import TableError
 from laxity_scheduler.simulate.trace_lookup import (
     TRACES,
     format_of,
-    known_traces,
+    list_traces,
     resolve,
     tables_beside,
     trace_at,
@@ -62,7 +62,7 @@ TraceOption = Annotated[
     Path,
     typer.Option(
         help=f"A trace; also looked for under ${TRACES} and in the samples that ship.",
-        autocompletion=completing(known_traces),
+        autocompletion=completing(list_traces),
     ),
 ]
 FormatOption = Annotated[
@@ -250,8 +250,8 @@ def run_sweep(
             many,
             bound=bound,
             processes=processes,
-            done=screen.done,
-            ended=screen.ended,
+            done=screen.finish_run,
+            ended=screen.count_ended,
         )
     finally:
         screen.clear()

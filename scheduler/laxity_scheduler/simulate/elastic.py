@@ -69,14 +69,14 @@ def run_rule(
     from laxity_scheduler.simulate.elastic_loop import Pace, beginning, run_shares
 
     many = len(jobs)
-    asked = asked_of(jobs, costs, error=error, seed=seed)
+    asked = build_asked(jobs, costs, error=error, seed=seed)
     rounds = ROUNDS_BETWEEN_RESTARTS if costs.round_s else 0
     pace = Pace(costs.round_s, costs.restart_s, rounds, rule.kappa)
     how = rule.on(float(gpus))
     out = np.zeros((many, 8))
     out[:, [0, 1, 7]] = np.inf
     state = np.zeros(many, dtype=np.int64)
-    none = asked_of((), costs)
+    none = build_asked((), costs)
     few = np.zeros((1, 2))
     run_shares(none, how, pace, beginning(0, out, state), few)  # loads or compiles the loop
     began = time.process_time()
@@ -109,7 +109,7 @@ def _over(out: Floats, state: Ints, *, drops: bool) -> int:
     return int(np.count_nonzero(over | (state == TURNED_AWAY) if drops else over))
 
 
-def asked_of(
+def build_asked(
     jobs: Sequence[GroundTruth], costs: Costs, *, error: float = 0.0, seed: int = 0
 ) -> "Asked":
     """The jobs as arrays."""

@@ -150,7 +150,7 @@ def view_of(asked: Asked, live: Live, now: float, many: int) -> JobArrays:
 
 
 @jit
-def told(
+def note_promise_end(
     live: Live, view: JobArrays, job: int, place: int, now: float, deadline: float, at: int
 ) -> None:
     """When a job that was just promised is expected to end."""
@@ -162,7 +162,7 @@ def told(
 
 
 @jit
-def moved(asked: Asked, live: Live, job: int, at: int, now: float, pace: Pace) -> None:
+def move_job(asked: Asked, live: Live, job: int, at: int, now: float, pace: Pace) -> None:
     """A job starts, stops or changes its level."""
     if live.level[job] >= 0:
         live.out[job, CHANGES if at >= 0 else STOPS] += 1.0
@@ -194,7 +194,7 @@ def pay_round(asked: Asked, live: Live, job: int, now: float, pace: Pace, period
 
 
 @jit
-def carried_out(
+def carry_out_levels(
     asked: Asked,
     live: Live,
     view: JobArrays,
@@ -210,12 +210,12 @@ def carried_out(
     for place in range(len(target)):
         job = live.active[place]
         if given[place] == PROMISED and live.state[job] == NEWCOMER:
-            told(live, view, job, place, now, asked.deadline[job], target[place])
+            note_promise_end(live, view, job, place, now, asked.deadline[job], target[place])
         live.state[job] = given[place]
         if live.state[job] == TURNED_AWAY and how.drops and live.level[job] < 0:
             continue
         if target[place] != live.level[job]:
-            moved(asked, live, job, target[place], now, pace)
+            move_job(asked, live, job, target[place], now, pace)
         if live.level[job] >= 0:
             held += asked.width[job, live.level[job]]
             if pace.round_s > 0.0:
@@ -271,7 +271,9 @@ def run_shares(asked: Asked, how: RuleParameters, pace: Pace, live: Live, busy: 
             wake_s = allocate(view, how, most_paid, given, target)
             wake_at = now + max(wake_s, 1.0)
             periodic = pace.rounds_between > 0 and events % pace.rounds_between == 0
-            many, held = carried_out(asked, live, view, how, pace, now, periodic, given, target)
+            many, held = carry_out_levels(
+                asked, live, view, how, pace, now, periodic, given, target
+            )
         busy[row, 0], busy[row, 1] = now, held
         row += 1
     live.clock[0], live.clock[1] = now, wake_at

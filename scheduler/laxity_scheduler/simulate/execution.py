@@ -51,17 +51,17 @@ class JobExecution:
             self._leaving[self._left] = (live, node)
             self.agenda.add(self.now + self.costs.gone_s, "gone", node, self._left)
 
-    def gone(self, number: int) -> bool:
+    def remove_pod(self, number: int) -> bool:
         """A pod that was stopped has gone; False if it went with its node."""
         left = self._leaving.pop(number, None)
         if left is not None:
             self._went(*left)
         return left is not None
 
-    def gone_with(self, node: str) -> None:
+    def remove_node_pods(self, node: str) -> None:
         """A node is lost, and with it the pods that were about to go."""
         for number in [number for number, left in self._leaving.items() if left[1] == node]:
-            self.gone(number)
+            self.remove_pod(number)
 
     def _went(self, live: SimJob, node: str) -> None:
         live.going -= 1

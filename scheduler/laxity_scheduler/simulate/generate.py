@@ -13,7 +13,7 @@ from laxity_scheduler.simulate.traces import Trace, TraceJob
 BATCH_S: Final = 3600.0
 
 
-def closed_batch(trace: Trace, *, jobs: int, seed: int, within_s: float = BATCH_S) -> Trace:
+def draw_closed_batch(trace: Trace, *, jobs: int, seed: int, within_s: float = BATCH_S) -> Trace:
     """So many jobs of a trace, drawn without replacement, submitted uniformly within an hour.
 
     On an open trace the last long job decides the makespan; on a closed batch the policy does.
@@ -87,7 +87,7 @@ def generate(mix: Mix, *, seed: int) -> Trace:
     return Trace(f"generated[{mix.jobs} jobs, seed {seed}]", tuple(jobs))
 
 
-def offered_load(trace: Trace, *, gpus: int) -> float:
+def compute_load(trace: Trace, *, gpus: int) -> float:
     """GPU-seconds asked for / (GPUs x time from the first to the last submission)."""
     if len(trace.jobs) < 2:
         return 0.0

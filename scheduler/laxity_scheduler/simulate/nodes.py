@@ -25,7 +25,7 @@ class SimNodes:
         """Those of lost nodes as well."""
         return sum(self._gpus.values())
 
-    def observed(self) -> tuple[Node, ...]:
+    def observe_nodes(self) -> tuple[Node, ...]:
         """The nodes that are up, with their free GPUs."""
         for name in self._stale:
             free = self._ledger.free[self._number[name]]

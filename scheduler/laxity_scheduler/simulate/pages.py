@@ -77,7 +77,7 @@ def plots(runs: Sequence[Run]) -> dict[str, bytes]:
     """PNG pictures by name."""
     draw = {"gpus_in_use": _busy, "completion_times": _completion}
     if any(np.isfinite(run.column("promised_at")).any() for run in runs):
-        draw["promised_actual"] = _promised
+        draw["promised_actual"] = _plot_promises
     return {name: _picture(draw_axes, runs) for name, draw_axes in draw.items()}
 
 
@@ -128,7 +128,7 @@ def _completion(axes: "Axes", runs: Sequence[Run]) -> None:
     axes.set(xlabel="hours from submission to end", ylabel="share of all jobs", xscale="log")
 
 
-def _promised(axes: "Axes", runs: Sequence[Run]) -> None:
+def _plot_promises(axes: "Axes", runs: Sequence[Run]) -> None:
     for run in runs:
         promised, ended = run.column("promised_at"), run.column("finished_at")
         both = np.isfinite(promised) & np.isfinite(ended)

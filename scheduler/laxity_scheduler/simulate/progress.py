@@ -31,7 +31,7 @@ class ProgressCounter:
         """For one run of so many jobs: what is to be told."""
         counted = 0
 
-        def ended(so_far: int) -> None:
+        def count_ended(so_far: int) -> None:
             nonlocal counted
             if so_far > counted or not so_far:
                 with self._lock:
@@ -40,5 +40,5 @@ class ProgressCounter:
                 counted = so_far
                 self._told(*self.counts)
 
-        ended(0)
-        return ended
+        count_ended(0)
+        return count_ended

@@ -40,7 +40,7 @@ class ProgressBar:
         self._said_at = self._began_at
         self._stands = False
 
-    def ended(self, ended: int, jobs: int) -> None:
+    def count_ended(self, ended: int, jobs: int) -> None:
         """So many jobs have ended in all runs; one run has `jobs`."""
         now = self._clock()
         every_s = TERMINAL_S if self._terminal else LINES_S
@@ -48,7 +48,7 @@ class ProgressBar:
             self._said_at = now
             self._say(self._text(ended, jobs, now - self._began_at), ended / (jobs * self.many))
 
-    def done(self, figures: Figures) -> None:
+    def finish_run(self, figures: Figures) -> None:
         """One run more is done."""
         self.runs += 1
         if not self._quiet and self.many > 1:

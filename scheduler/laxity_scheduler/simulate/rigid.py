@@ -112,7 +112,7 @@ def _starts(
                     pool.give_back(workers * per_worker)
                 else:
                     ledger.give(named, per_worker)
-            queue.freed()
+            queue.note_freed_gpus()
             ended(over)
         while arrivals[arrived] == now:
             workers, per_worker = shapes[arrived]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from laxity.human_time import count_noun
-from laxity_scheduler.simulate.bound import bound_of
+from laxity_scheduler.simulate.bound import compute_bound
 from laxity_scheduler.simulate.process_pool import process_pool
 from laxity_scheduler.simulate.progress import ProgressCounter
 from laxity_scheduler.simulate.refusals import false_refusals
@@ -97,16 +97,16 @@ def simulate_case(
     trace: Trace, source: Source, setting: Setting, *, bound: bool, tally: ProgressCounter
 ) -> Figures:
     if source.most_jobs:
-        from laxity_scheduler.simulate.generate import closed_batch
+        from laxity_scheduler.simulate.generate import draw_closed_batch
 
-        trace = closed_batch(trace, jobs=source.most_jobs, seed=setting.seed)
+        trace = draw_closed_batch(trace, jobs=source.most_jobs, seed=setting.seed)
     run = simulate(trace, setting, ended=tally.run(len(trace.jobs)))
     figures = report(run)
     figures["false_refusals"] = false_refusals(run, trace, setting)
     figures["soft_value_ratio"] = soft_value_ratio(run, trace.jobs)
     figures["bad_lines"] = len(trace.bad_lines)
     figures["first_bad_line"] = str(trace.bad_lines[0]) if trace.bad_lines else None
-    share, used = (bound_of(trace, gpus=setting.gpus) if bound else None) or (None, None)
+    share, used = (compute_bound(trace, gpus=setting.gpus) if bound else None) or (None, None)
     figures["deadline_bound"], figures["deadline_bound_by"] = share, used
     return figures
 

@@ -42,10 +42,10 @@ def trace_at(path: Path) -> Path:
         inside = sorted(child.name for child in file.iterdir() if _is_trace(child))
         message = f"{path} is a folder, not a trace{_there_is(inside)}"
         raise TraceError(message)
-    traces = known_traces()
+    traces = list_traces()
     near = get_close_matches(str(path), traces, n=1) or _of_the_same_file(path, traces)
     suggestion = f"; did you mean {near[0]}?" if near else ""
-    message = f"no trace {path}: looked {_looked(path)}{_there_is(traces)}{suggestion}"
+    message = f"no trace {path}: looked {_describe_places(path)}{_there_is(traces)}{suggestion}"
     raise TraceError(message)
 
 
@@ -95,7 +95,7 @@ def _places(path: Path) -> Iterator[Path]:
     yield SAMPLES / path
 
 
-def _looked(path: Path) -> str:
+def _describe_places(path: Path) -> str:
     """The places, in words."""
     if path.is_absolute():
         return "there"
@@ -108,7 +108,7 @@ def _looked(path: Path) -> str:
     return f"in {Path.cwd()}, {under} and among the samples that ship"
 
 
-def known_traces() -> list[str]:
+def list_traces() -> list[str]:
     """Traces that could be named, as they would be."""
     folders = [Path(folder) for folder in [os.environ.get(TRACES)] if folder]
     return sorted(

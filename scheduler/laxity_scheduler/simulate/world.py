@@ -83,7 +83,7 @@ class SimWorld:
         return ClusterState(
             now=self.now,
             jobs=tuple([passage.row(live) for live in passage.live.values()]),
-            nodes=self._fleet.observed(),
+            nodes=self._fleet.observe_nodes(),
             holds=self._carrier.open_holds(),
             cycle=self._carrier.rounds,
             sets=self._sets,
@@ -126,7 +126,7 @@ class SimWorld:
                     return False
                 self._passage.settle(live)
             elif kind == "gone":
-                if not self._passage.gone(version):
+                if not self._passage.remove_pod(version):
                     return False
             elif kind == "look":
                 if self._agenda.is_overtaken(version):
@@ -152,7 +152,7 @@ class SimWorld:
                 if not live.parked:
                     self._passage.redo(live)
                 self._passage.stop(live)
-        self._passage.gone_with(name)
+        self._passage.remove_node_pods(name)
         self._fleet.lose(name)
         if self._failures is not None:
             self._agenda.add(self.now + self._failures.down_s(name), "repair", name)

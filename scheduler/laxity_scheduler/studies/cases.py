@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from laxity_scheduler.simulate.generate import Mix, closed_batch, generate
+from laxity_scheduler.simulate.generate import Mix, draw_closed_batch, generate
 from laxity_scheduler.simulate.sweep import Source
 from laxity_scheduler.simulate.traces import Trace
 
@@ -60,7 +60,7 @@ class Batch:
     seed: int
 
     def load(self) -> Trace:
-        return closed_batch(load_whole(self.source), jobs=self.jobs, seed=self.seed)
+        return draw_closed_batch(load_whole(self.source), jobs=self.jobs, seed=self.seed)
 
 
 @dataclass(frozen=True, slots=True)

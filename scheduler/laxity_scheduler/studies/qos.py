@@ -17,7 +17,7 @@ where the paper says 100 %.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from laxity_scheduler.simulate.generate import Mix, generate, offered_load
+from laxity_scheduler.simulate.generate import Mix, compute_load, generate
 from laxity_scheduler.simulate.run import Setting
 from laxity_scheduler.studies.cases import Made
 from laxity_scheduler.studies.datasets import Datasets
@@ -74,5 +74,5 @@ def mix(load: float, *, jobs: int) -> Mix:
     """Arrivals at the rate that asks for `load` times what the cluster has."""
     gpus = NODES * GPUS_PER_NODE
     base = Mix(jobs=MEASURED_JOBS)
-    load_of_base = offered_load(generate(base, seed=0), gpus=gpus)
+    load_of_base = compute_load(generate(base, seed=0), gpus=gpus)
     return Mix(jobs=jobs, jobs_per_hour=base.jobs_per_hour * load / load_of_base)

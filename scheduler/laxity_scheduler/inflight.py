@@ -6,6 +6,7 @@
 - A job that has lost a node stops, and starts elsewhere.
 - A job whose pods do not all run, because they do not fit or fail, goes on with those that do.
 - A job on a cordoned node is asked to leave it at its epoch's end.
+- Idle inference nodes are lent, and given back when inference wants them (`loans`).
 
 The loop, what-ifs and replay all decide by `with_follow_ups`, so they cannot come apart.
 """
@@ -15,6 +16,7 @@ from typing import Final
 
 from laxity_profiler.estimate import Predictor
 from laxity_scheduler.engine import Policy
+from laxity_scheduler.loans.lending import with_loans
 from laxity_scheduler.model.cluster import ClusterState, Pool
 from laxity_scheduler.model.decision import Continue, Decision, Loan, Preempt, Reclaim, Resize
 from laxity_scheduler.model.job import FOREVER, Job
@@ -62,7 +64,7 @@ def with_follow_ups(policy: Policy) -> Policy:
 
     def decide_with_follow_ups(state: ClusterState, predictor: Predictor) -> Plan:
         visible_state, next_at = hide_backed_off_jobs(state)
-        plan = policy(visible_state, predictor)
+        plan = with_loans(policy)(visible_state, predictor)
         spared = {d.job for d in plan.decisions if isinstance(d, Continue)}
         first = tuple(
             d for d in follow_ups(state) if not (d.job in spared and _is_requested_stop(d))

@@ -5,6 +5,7 @@ follows in later cycles, once those GPUs are free.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from laxity_scheduler.capacity.ledger import Ledger
 from laxity_scheduler.model.cluster import ClusterState
@@ -14,6 +15,20 @@ from laxity_scheduler.model.reasons import reason
 from laxity_scheduler.plan import Plan
 
 
+class WorkerLedger(Protocol):
+    """Where new workers go: a `Ledger`, or several with an order among them."""
+
+    def open_holds(self, job: str) -> None: ...
+
+    def close_holds(self, job: str) -> None: ...
+
+    def place_for(
+        self, job: Job, workers: int, among: frozenset[str] | None = None
+    ) -> tuple[str, ...] | None:
+        """Nodes, taken, for what the job needs more to have so many workers; None if no fit."""
+        ...
+
+
 def plan_transition(
     state: ClusterState,
     jobs: Sequence[Job],
@@ -21,9 +36,10 @@ def plan_transition(
     *,
     policy: str,
     wake_at: float = FOREVER,
+    ledger: WorkerLedger | None = None,
 ) -> Plan:
     """Decisions that bring these jobs to these widths, as far as that is possible now."""
-    ledger = Ledger.of(state)
+    ledger = ledger or Ledger.of(state)
     decisions: list[Decision] = []
     for job in jobs:
         wanted = width.get(job.id, 0)
@@ -46,11 +62,11 @@ def plan_transition(
 
 
 def _start_or_grow(
-    job: Job, wanted: int, ledger: Ledger, policy: str, may: frozenset[str] | None
+    job: Job, wanted: int, ledger: WorkerLedger, policy: str, may: frozenset[str] | None
 ) -> list[Decision]:
     ledger.open_holds(job.id)
     for workers in reversed([level for level in job.widths if job.workers < level <= wanted]):
-        nodes = ledger.place(workers - job.workers, job.gpus_per_worker, may)
+        nodes = ledger.place_for(job, workers, may)
         if nodes is None:
             continue
         cause = reason("order", policy=policy)

@@ -155,6 +155,10 @@ class Ledger:
             return None
         return tuple([self.names[number] for number in taken])
 
+    def place_for(self, job: Job, workers: int, among: Among = None) -> tuple[str, ...] | None:
+        """`place` for those that the job needs more to have so many workers."""
+        return self.place(workers - job.workers, job.gpus_per_worker, among)
+
     def place_all(
         self, tries: Ints, gpus: Ints, *, stops: bool = False, among: Sequence[Among] = ()
     ) -> list[tuple[str, ...]]:

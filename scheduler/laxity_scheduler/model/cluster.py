@@ -7,6 +7,7 @@ from functools import cached_property
 from operator import attrgetter, gt
 from typing import Any, Literal
 
+from laxity_scheduler.model.inference import InferenceDemand
 from laxity_scheduler.model.job import FOREVER, Job
 
 Pool = Literal["training", "inference", "loaned", "cordoned"]
@@ -19,7 +20,8 @@ NO_NODES: frozenset[str] = frozenset()
 class Node:
     """A machine. `free_gpus` counts GPUs of terminating pods and of other people's pods as busy.
 
-    A node in pool cordoned is about to be drained: it takes no new workers, and its own leave.
+    A node in pool cordoned is about to be drained: it takes no new workers, and its own leave. A lent
+    node (pool loaned) may be wanted back from `reclaim_at` on.
     """
 
     id: str
@@ -65,8 +67,9 @@ class ClusterState:
     """A snapshot. Jobs are the unfinished ones, in order of submission, then id.
 
     `sets` are the sets of nodes that jobs name which may not use all of them; None: all may.
-    `quotas` are how many GPUs the jobs that name a quota may have at once, together. `memory` is what
-    readers keep from one snapshot of a world to its next; no answer depends on it.
+    `quotas` are how many GPUs the jobs that name a quota may have at once, together. `inference` is
+    what the inference fleet needs of its nodes; None: nothing is lent. `memory` is what readers keep
+    from one snapshot of a world to its next; no answer depends on it.
     """
 
     now: float
@@ -77,6 +80,7 @@ class ClusterState:
     cycle: int = 0
     sets: Mapping[str, NodeSet] | None = None
     quotas: Mapping[str, int] | None = None
+    inference: InferenceDemand | None = None
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property

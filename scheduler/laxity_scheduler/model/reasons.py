@@ -123,6 +123,15 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "worker_displaced": "{why}; {then}",
     "pinned": "changed by hand: counted, not touched, until annotation laxity.dev/pin is removed",
     "cancelled": "cancelled by its user",
+    "lend_idle": (
+        "inference needs at most {needed_gpus} of its {pool_gpus:GPU} until {horizon}: "
+        "{nodes:node} idle and lent"
+    ),
+    "hand_back": "inference wants {gpus:GPU} back by {due}: {nodes:node} empty, handed back",
+    "leave_lent_node": "its node {node} goes back to inference, which wants {gpus:GPU} by {due}",
+    "shrink_off_lent_node": (
+        "node {node} goes back to inference: {from_workers} -> {workers:worker}, none is stopped"
+    ),
     "loan": "{reason}",
     "reclaim": "{reason}",
     "successor": "{reason}",

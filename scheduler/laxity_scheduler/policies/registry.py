@@ -78,6 +78,7 @@ REGISTRY: Final[Mapping[str, Registered]] = {
         Registered("drf", elastic=True),
         Registered("optimus", elastic=True),
         Registered("pollux", elastic=True),
+        Registered("aryl", elastic=True),
         Registered("elasticflow", "rule", elastic=True),
         Registered("edf_elastic", "rule", elastic=True),
         Registered("laxity", "rule", elastic=True),

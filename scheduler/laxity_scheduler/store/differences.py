@@ -27,7 +27,7 @@ def snapshot_difference(old: ClusterState, new: ClusterState) -> dict[str, Any]:
         changes["holds"] = [to_json(hold) for hold in new.holds]
     if old.budgets != new.budgets:
         changes["budgets"] = _fields_without_rows(new).get("budgets")
-    for name in ("sets", "quotas"):
+    for name in ("sets", "quotas", "inference"):
         if getattr(old, name) != getattr(new, name):
             changes[name] = _fields_without_rows(new).get(name)
     return changes
@@ -43,6 +43,9 @@ def apply_difference(old: ClusterState, changes: dict[str, Any]) -> ClusterState
     budgets = _read_field(changes, "budgets").budgets if "budgets" in changes else old.budgets
     sets = _read_field(changes, "sets").sets if "sets" in changes else old.sets
     quotas = _read_field(changes, "quotas").quotas if "quotas" in changes else old.quotas
+    inference = (
+        _read_field(changes, "inference").inference if "inference" in changes else old.inference
+    )
     holds = old.holds
     if "holds" in changes:
         holds = tuple(from_json(Hold, hold) for hold in changes["holds"])
@@ -56,6 +59,7 @@ def apply_difference(old: ClusterState, changes: dict[str, Any]) -> ClusterState
         cycle=from_json(int, changes.get("cycle", 0)),
         sets=sets,
         quotas=quotas,
+        inference=inference,
         memory=old.memory,
     )
 

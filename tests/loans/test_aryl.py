@@ -1,0 +1,67 @@
+"""Aryl: base demand shortest first, the rest by a knapsack with hysteresis."""
+
+from laxity_scheduler.model.cluster import ClusterState
+from laxity_scheduler.model.decision import Admit, Resize
+from laxity_scheduler.policies.aryl import decide
+from tests.support.builders import MINUTE_EPOCHS, Curve, cluster, job
+
+
+def widths(state: ClusterState, predictor: Curve = MINUTE_EPOCHS) -> dict[str, int]:
+    plan = decide(state, predictor)
+    plan.check(state)
+    return {
+        decision.job: decision.workers
+        for decision in plan.decisions
+        if isinstance(decision, Admit | Resize)
+    }
+
+
+def test_the_shortest_of_the_waiting_jobs_start_first() -> None:
+    jobs = [job("long", epochs=90, workers=(4,)), job("short", epochs=5, workers=(4,))]
+    assert widths(cluster(gpus=4, jobs=jobs)) == {"team/short": 4}
+
+
+def test_base_demand_goes_before_growth() -> None:
+    jobs = [job("wide", epochs=90, workers=(1, 4)), job("other", epochs=100, workers=(1,))]
+    assert widths(cluster(gpus=4, jobs=jobs)) == {"team/wide": 1, "team/other": 1}
+
+
+def test_what_is_left_goes_where_it_saves_most() -> None:
+    jobs = [job("less", epochs=10, workers=(1, 4)), job("more", epochs=100, workers=(1, 4))]
+    assert widths(cluster(gpus=5, jobs=jobs)) == {"team/less": 1, "team/more": 4}
+
+
+def test_a_knapsack_beats_the_greatest_gain_per_gpu() -> None:
+    """Per GPU the first step of `steep` is best, and then nothing else fits."""
+    jobs = [job("steep", epochs=60, workers=(1, 2)), job("flat", epochs=100, workers=(1, 3))]
+    assert widths(cluster(gpus=4, jobs=jobs)) == {"team/steep": 1, "team/flat": 3}
+
+
+def test_a_slower_width_is_never_chosen() -> None:
+    falls = Curve(speedup={2: 1.5, 4: 1.2})
+    assert widths(cluster(gpus=8, jobs=[job("a", workers=(1, 2, 4))]), falls) == {"team/a": 2}
+
+
+def test_time_to_re_form_counts_against_growth() -> None:
+    grows = job("a", epochs=3, workers=(1, 2), running=1)
+    assert widths(cluster(gpus=2, jobs=[grows]), Curve(stop_s=30.0)) == {"team/a": 2}
+    assert widths(cluster(gpus=2, jobs=[grows]), Curve(stop_s=100.0)) == {}
+
+
+def test_present_widths_stay_where_others_are_worth_little_more() -> None:
+    held = job("held", epochs=100, workers=(1, 3), running=3, nodes=("n0",) * 3)
+    other = job("other", epochs=103, workers=(1, 3), running=1)
+    assert widths(cluster(gpus=4, jobs=[held, other])) == {}
+    longer = job("other", epochs=130, workers=(1, 3), running=1)
+    assert widths(cluster(gpus=4, jobs=[held, longer])) == {"team/held": 1}
+
+
+def test_idle_gpus_are_dealt_out_even_where_present_widths_stay() -> None:
+    held = job("held", epochs=1_000, workers=(1, 3), running=3, nodes=("n0",) * 3)
+    other = job("other", epochs=20, workers=(1, 2), running=1)
+    assert widths(cluster(gpus=5, jobs=[held, other])) == {"team/other": 2}
+
+
+def test_running_jobs_keep_their_least_width() -> None:
+    runs = job("runs", epochs=1_000, workers=(2,), running=2)
+    assert widths(cluster(gpus=2, jobs=[runs, job("new", epochs=1, workers=(2,))])) == {}

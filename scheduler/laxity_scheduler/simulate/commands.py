@@ -16,7 +16,15 @@ from laxity.human_time import count_noun
 from laxity_scheduler.policies.registry import ADMISSIONS, REGISTRY, find, parse_admission
 from laxity_scheduler.simulate.bench_commands import benches
 from laxity_scheduler.simulate.costs import COST_NAMES, CostName
-from laxity_scheduler.simulate.limits import failing, instant, real, runs, whole, window
+from laxity_scheduler.simulate.limits import (
+    failing,
+    inference_load,
+    instant,
+    real,
+    runs,
+    whole,
+    window,
+)
 from laxity_scheduler.simulate.progress_bar import ProgressBar
 from laxity_scheduler.simulate.replay import UnsettledError
 from laxity_scheduler.simulate.report import Figures, summary
@@ -46,8 +54,12 @@ SHOWN: Final[Mapping[str, str]] = {
     "preemptions": "preemptions",
     "promises": "promises",
     "promises_broken": "promises broken",
+    "usage_all_gpus": "usage of all GPUs",
+    "lent_gpus_mean": "GPUs lent, mean",
+    "preempted_per_reclaimed_server": "jobs stopped per node that went back",
+    "inference_short_max_s": "inference short of GPUs, longest",
 }
-SHARES: Final = frozenset({"deadline_met_ratio", "gpu_utilisation"})
+SHARES: Final = frozenset({"deadline_met_ratio", "gpu_utilisation", "usage_all_gpus"})
 
 
 PolicyOption = Annotated[
@@ -133,6 +145,13 @@ BoundOption = Annotated[
 ProcessesOption = Annotated[
     int | None, typer.Option(help="Runs side by side; all cores if absent.")
 ]
+InferenceOption = Annotated[
+    Path | None,
+    typer.Option(help="Load of inference nodes, which are lent: model, start_s, requests_per_s."),
+]
+InferenceNodesOption = Annotated[
+    int | None, typer.Option(help="Inference nodes; as many as --nodes if absent.")
+]
 OutOption = Annotated[
     Path | None, typer.Option(help="Folder for runs.json, runs.csv, jobs.csv and pages.")
 ]
@@ -168,6 +187,8 @@ def simulate(
     fails_s: FailsSOption = 0.0,
     literal: LiteralOption = False,
     each_epoch: EachEpochOption = False,
+    inference: InferenceOption = None,
+    inference_nodes: InferenceNodesOption = None,
     bound: BoundOption = False,
     processes: ProcessesOption = None,
     out: OutOption = None,
@@ -183,6 +204,7 @@ def simulate(
         whole("--seeds", [seeds])
         whole("--batch", [batch])
         whole("--processes", [] if processes is None else [processes])
+        inference_load(inference, inference_nodes, pooled=pooled)
         policies = [name.strip() for names in policy for name in names.split(",")]
         runs(policies, len(nodes or [64]), len(error or [0.0]), seeds)
         for name in policies:
@@ -197,6 +219,8 @@ def simulate(
                 fails_s=fails_s,
                 literal_cycle=literal,
                 each_epoch=each_epoch,
+                inference=str(inference or ""),
+                inference_nodes=inference_nodes or 0,
             ),
             policies=policies,
             nodes=nodes or [64],

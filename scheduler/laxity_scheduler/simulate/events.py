@@ -5,7 +5,7 @@ from typing import Literal
 
 from laxity_scheduler.model.job import FOREVER
 
-Kind = Literal["job", "gone", "failure", "repair", "wake", "look"]
+Kind = Literal["job", "gone", "failure", "repair", "wake", "look", "slot"]
 
 
 class EventQueue:

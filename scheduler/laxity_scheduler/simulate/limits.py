@@ -6,7 +6,11 @@ The upper ends are far above any cluster or study; beyond them a run would not e
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
+
+from laxity_scheduler.simulate.inference_load import read_load
+from laxity_scheduler.simulate.trace_lookup import trace_at
 
 MOST: Final = 100_000
 MOST_S: Final = 1e8  # three years
@@ -15,6 +19,7 @@ MOST_RUNS: Final = 100_000
 WHOLE: Final[dict[str, tuple[int, int, str, str]]] = {
     "--nodes": (1, MOST, "a cluster has", "nodes"),
     "--gpus-per-node": (1, MOST, "a node has", "GPUs"),
+    "--inference-nodes": (1, MOST, "a fleet has", "nodes"),
     "--seed": (0, 2**31 - 1, "a seed is a whole number from", ""),
     "--seeds": (1, MOST_RUNS, "there may be", "seeds"),
     "--batch": (0, MOST, "a batch has", "jobs, 0 is the whole trace"),
@@ -96,3 +101,16 @@ def instant(text: str, option: str = "") -> float:
         message = f"{what} neither a number of seconds nor an ISO date such as 2017-10-01"
         raise ValueError(message) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def inference_load(load: Path | None, nodes: int | None, *, pooled: bool) -> None:
+    """ValueError if there is no such load, or its nodes do not go with the others."""
+    whole("--inference-nodes", [] if nodes is None else [nodes])
+    if load is None and nodes is not None:
+        message = "--inference-nodes needs --inference, their load"
+        raise ValueError(message)
+    if load is not None and pooled:
+        message = "--inference lends whole nodes: leave out --pooled"
+        raise ValueError(message)
+    if load is not None:
+        read_load(trace_at(load))

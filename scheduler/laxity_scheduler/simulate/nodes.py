@@ -1,9 +1,10 @@
 """The nodes of a simulated cluster: GPUs taken and given back, nodes lost and repaired."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from laxity_scheduler.capacity.ledger import Ledger
-from laxity_scheduler.model.cluster import Node
+from laxity_scheduler.model.cluster import Node, Pool
+from laxity_scheduler.model.job import FOREVER
 
 
 class SimNodes:
@@ -19,6 +20,9 @@ class SimNodes:
         self._nodes = {name: Node(name, gpus, gpus) for name, gpus in nodes}
         self._stale: set[str] = set()
         self._down: set[str] = set()
+        self._pools: dict[str, Pool] = {}  # of those that are not for training alone
+        self._used_by_inference: Mapping[str, int] = {}
+        self._reclaim_at = FOREVER
 
     @property
     def all_gpus(self) -> int:
@@ -29,9 +33,24 @@ class SimNodes:
         """The nodes that are up, with their free GPUs."""
         for name in self._stale:
             free = self._ledger.free[self._number[name]]
-            self._nodes[name] = Node(name, self._gpus[name], free)
+            pool = self._pools.get(name, "training")
+            self._nodes[name] = Node(
+                name,
+                self._gpus[name],
+                free - self._used_by_inference.get(name, 0),
+                pool=pool,
+                reclaim_at=self._reclaim_at if pool == "loaned" else FOREVER,
+            )
         self._stale.clear()
         return tuple([node for name, node in self._nodes.items() if name not in self._down])
+
+    def set_pools(
+        self, pools: Mapping[str, Pool], used: Mapping[str, int], reclaim_at: float
+    ) -> None:
+        """Which nodes are lent or inference's, what inference uses there, and until when it lends."""
+        self._pools, self._used_by_inference = dict(pools), used
+        self._reclaim_at = reclaim_at
+        self._stale.update(pools)
 
     def take(self, nodes: Iterable[str], gpus_per_worker: int) -> None:
         """One worker more on each of these nodes."""

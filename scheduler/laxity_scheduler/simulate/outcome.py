@@ -49,12 +49,28 @@ class Outcome:
     refused: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class LoanTotals:
+    """What an inference fleet of so many GPUs lent, used, lacked and took back in a run."""
+
+    fleet_gpus: int
+    lent_gpu_s: float
+    inference_gpu_s: float
+    short_gpu_s: float
+    longest_short_s: float
+    lent_servers: int
+    reclaimed_servers: int
+    preemptions: int
+    forecast_coverage: float
+
+
 @dataclass(frozen=True)
 class Run:
     """A finished simulation: n jobs in order of submission, columns of shape (n,).
 
     `ape_at`: by per cent of the epochs done, how far the time of the rest was believed from the truth,
     relative, shape (n,). `busy` is allocated GPUs over time as (instant, GPUs) steps; `setting` says what was run.
+    `gpus` are those of training; `loans` what was lent, where there were inference nodes.
     """
 
     policy: str
@@ -70,6 +86,7 @@ class Run:
     setting: Mapping[str, object] = field(default_factory=dict)
     models: Sequence[str] = field(default=())
     ape_at: Mapping[int, Floats] = field(default_factory=dict)
+    loans: LoanTotals | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

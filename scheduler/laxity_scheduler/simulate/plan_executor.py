@@ -23,14 +23,21 @@ from laxity_scheduler.model.decision import (
 from laxity_scheduler.model.verdict import Promise, Refusal
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.execution import JobExecution
+from laxity_scheduler.simulate.inference_fleet import InferenceFleet
 from laxity_scheduler.simulate.job import TINY, SimJob
 
 
 class PlanExecutor:
     """Carries plans out; keeps who was promised what, who was refused and what is held for whom."""
 
-    def __init__(self, passage: JobExecution, *, refused_stay: bool = False) -> None:
-        self.refused_stay = refused_stay
+    def __init__(
+        self,
+        passage: JobExecution,
+        *,
+        refused_stay: bool = False,
+        inference: InferenceFleet | None = None,
+    ) -> None:
+        self.refused_stay, self.inference = refused_stay, inference
         self.passage, self.agenda, self.fleet = passage, passage.agenda, passage.fleet
         self.rounds = 0
         self.left: dict[str, SimJob] = {}  # refused: they went away
@@ -68,7 +75,9 @@ class PlanExecutor:
                     self._preempt(decision)
                 case Continue():
                     self._continue(decision)
-                case Wait() | Submit() | Loan() | Reclaim():
+                case Loan() | Reclaim():
+                    self._move_nodes(decision)
+                case Wait() | Submit():
                     pass
                 case _:
                     assert_never(decision)
@@ -154,6 +163,8 @@ class PlanExecutor:
         live, now = self.passage.live[decision.job], self.now
         if not live.workers:
             return
+        if self.inference is not None and decision.reason.code == "leave_lent_node":
+            self.inference.meter.preemptions += live.row.stop_requested_at is None
         if decision.at == "epoch":
             live.stop_at_boundary = True
             live.row = replace(live.row, stop_requested_at=now, stop_for=decision.beneficiary)
@@ -168,6 +179,19 @@ class PlanExecutor:
             ]
         self.passage.stop(live)
         self.agenda.wake_at(now)  # its GPUs are free now
+
+    def _move_nodes(self, decision: Loan | Reclaim) -> None:
+        """Lend nodes or hand them back: they can be used from the next cycle on."""
+        if self.inference is not None:
+            self.inference.move(decision.nodes, self.now, lent=isinstance(decision, Loan))
+            self.show_pools()
+            self.agenda.wake_at(self.now)
+
+    def show_pools(self) -> None:
+        """Let snapshots show what inference lends and uses now."""
+        if self.inference is not None:
+            pools, used = self.inference.pools(), self.inference.count_used()
+            self.fleet.set_pools(pools, used, self.inference.horizon_at)
 
     def _continue(self, decision: Continue) -> None:
         live = self.passage.live[decision.job]

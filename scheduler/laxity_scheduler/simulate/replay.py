@@ -127,7 +127,7 @@ def literal(
     return Run(
         policy=name,
         trace=trace,
-        gpus=world.total_gpus,
+        gpus=world.own_gpus,
         ids=[job.id for job in jobs],
         columns=columns,
         refused=refused,
@@ -136,4 +136,5 @@ def literal(
         decisions_s=took,
         busy=world.busy,
         models=[job.model for job in jobs],
+        loans=None if world.inference is None else world.inference.totals(world.now),
     )

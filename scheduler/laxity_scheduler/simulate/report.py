@@ -24,6 +24,11 @@ averaged over finished jobs. Shares are fractions of 1; a figure that does not e
     fairness_jain        Jain's index of ideal run time / JCT
     slowdown             JCT / ideal run time: finish-time fairness, alone at the width asked for
     decision             milliseconds of a decision, where the literal cycle was run
+    lent_gpu_hours       GPUs of inference lent; lent_gpus_mean: per second of the makespan
+    usage_all_gpus       GPU-seconds held by training and used by inference / (all GPUs x makespan)
+    preempted_per_reclaimed_server   jobs stopped for nodes that went back / nodes that went back
+    inference_short      GPU-hours that inference needed and did not have; and its longest wait
+    inference_forecast_coverage      share of slots in which the need stayed within its forecast
 """
 
 import math
@@ -57,7 +62,7 @@ def report(run: Run) -> Figures:
         "unfinished": int((~finished).sum()),
     }
     figures |= _deadlines(run) | _predictions(run) | _later_predictions(run, finished)
-    figures |= _times(run, finished) | _use(run, finished)
+    figures |= _times(run, finished) | _use(run, finished) | _loans(run, finished)
     figures |= {
         "decision_p50_ms": _quantile(run.decisions_s, 0.5, 1e3),
         "decision_p95_ms": _quantile(run.decisions_s, 0.95, 1e3),
@@ -168,6 +173,7 @@ def _use(run: Run, finished: NDArray[np.bool_]) -> Figures:
     held = float(run.column("gpu_s").sum())
     lost = float(run.column("lost_gpu_s").sum())
     whole = run.gpus * (_makespan_s(run, finished) or 0.0)
+    whole += run.loans.lent_gpu_s if run.loans else 0.0
     stops = run.column("preemptions")
     return {
         "gpu_utilisation": held / whole if whole else None,
@@ -180,6 +186,28 @@ def _use(run: Run, finished: NDArray[np.bool_]) -> Figures:
         "preemption_ratio": float((stops > 0).mean()) if len(stops) else None,
         "resizes": int(run.column("resizes").sum()),
         "resizes_per_job": float(run.column("resizes").mean()) if len(stops) else None,
+    }
+
+
+def _loans(run: Run, finished: NDArray[np.bool_]) -> Figures:
+    """Of a run with inference nodes."""
+    loans, span_s = run.loans, _makespan_s(run, finished)
+    if loans is None or not span_s:
+        return {}
+    held = float(run.column("gpu_s").sum()) + loans.inference_gpu_s
+    back = loans.reclaimed_servers
+    return {
+        "inference_gpus": loans.fleet_gpus,
+        "lent_gpu_hours": loans.lent_gpu_s / 3600.0,
+        "lent_gpus_mean": loans.lent_gpu_s / span_s,
+        "usage_all_gpus": held / ((run.gpus + loans.fleet_gpus) * span_s),
+        "lent_servers": loans.lent_servers,
+        "reclaimed_servers": back,
+        "reclaim_preemptions": loans.preemptions,
+        "preempted_per_reclaimed_server": loans.preemptions / back if back else None,
+        "inference_short_gpu_hours": loans.short_gpu_s / 3600.0,
+        "inference_short_max_s": loans.longest_short_s,
+        "inference_forecast_coverage": loans.forecast_coverage,
     }
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -22,12 +23,15 @@ from laxity_scheduler.simulate.ground_truth import (
     names_of,
     sigma_of,
 )
+from laxity_scheduler.simulate.inference_fleet import InferenceFleet
+from laxity_scheduler.simulate.inference_load import read_load
 from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
 from laxity_scheduler.simulate.outcome import Run
 from laxity_scheduler.simulate.progress import Ended, nobody
 from laxity_scheduler.simulate.replay import literal
 from laxity_scheduler.simulate.report import SHARES_DONE
 from laxity_scheduler.simulate.rigid import run_order
+from laxity_scheduler.simulate.trace_lookup import trace_at
 from laxity_scheduler.simulate.traces import Trace
 from laxity_scheduler.simulate.world import SimWorld
 
@@ -38,6 +42,7 @@ class Setting:
 
     `paid_starts`: an order's jobs pay for their only start, as those of all other policies do.
     `cost_scale`: the costs of the model, times this.
+    `inference`: a load of `inference_nodes` more nodes, idle ones of which are lent; "": none.
     `fails_s` and `repair_s`: a node's mean time between failures and to repair; 0: none fails.
     `literal_cycle`: a fresh snapshot at every event even where queue or columns could be kept.
     `each_epoch`: an epoch's end is an event too, as live; so there is a snapshot at every event.
@@ -60,6 +65,8 @@ class Setting:
     each_epoch: bool = False
     paid_starts: bool = False
     cost_scale: float = 1.0
+    inference: str = ""
+    inference_nodes: int = 0
 
     @property
     def gpus(self) -> int:
@@ -144,13 +151,14 @@ def _run(trace: Trace, setting: Setting, policy: Registered, ended: Ended) -> Ru
 def _by_cycles(setting: Setting, policy: Registered) -> bool:
     """Whether every event has a literal cycle."""
     cycles = setting.literal_cycle or setting.each_epoch or setting.fails_s > 0
+    cycles = cycles or bool(setting.inference)
     asks = setting.admission not in (None, "none")
     return cycles or (policy.kind == "order" and (asks or setting.paid_starts))
 
 
 def _cycles(trace: str, setting: Setting, jobs: list[GroundTruth], ended: Ended) -> Run:
     """By the literal cycle. An order's jobs pay nothing for their only start, unless told to."""
-    unpaid = find(setting.policy).kind == "order" and not setting.paid_starts
+    unpaid = find(setting.policy).kind == "order" and not (setting.paid_starts or setting.inference)
     model = costs("free", cluster_gpus=setting.gpus) if unpaid else setting.costs
     nodes = nodes_of(setting.nodes, setting.gpus_per_node, pooled=setting.pooled)
     failures = (
@@ -160,10 +168,26 @@ def _cycles(trace: str, setting: Setting, jobs: list[GroundTruth], ended: Ended)
         setting.policy,
         trace,
         jobs,
-        world=SimWorld(jobs, nodes, model, failures=failures, each_epoch=setting.each_epoch),
+        world=SimWorld(
+            jobs,
+            nodes,
+            model,
+            failures=failures,
+            each_epoch=setting.each_epoch,
+            inference=_inference_fleet(setting),
+        ),
         policy=find(setting.policy).policy(packing=setting.packing, admission=setting.admission),
         predictor=NoisyPredictor(jobs, model, error=setting.error, seed=setting.seed),
         ended=ended,
+    )
+
+
+def _inference_fleet(setting: Setting) -> InferenceFleet | None:
+    if not setting.inference:
+        return None
+    names = [f"inference-{number}" for number in range(setting.inference_nodes or setting.nodes)]
+    return InferenceFleet(
+        names, setting.gpus_per_node, read_load(trace_at(Path(setting.inference)))
     )
 
 

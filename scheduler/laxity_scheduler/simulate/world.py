@@ -1,8 +1,8 @@
 """A cluster that exists only as an event heap and a virtual clock.
 
 It is a World like the live one: `observe` gives a snapshot, `carry_out` takes a plan. Events are
-arrivals, ends, changes of width, stops, failures, repairs, and the instant at which the policy's
-last plan wants to be woken. The same seed gives the same bytes.
+arrivals, ends, changes of width, stops, failures, repairs, slots of an inference load, and the
+instant at which the policy's last plan wants to be woken. The same seed gives the same bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,11 @@ from laxity_scheduler.model.cluster import ClusterState, NodeSet
 from laxity_scheduler.model.job import FOREVER
 from laxity_scheduler.plan import Plan
 from laxity_scheduler.simulate.costs import Costs
-from laxity_scheduler.simulate.events import EventQueue
+from laxity_scheduler.simulate.events import EventQueue, Kind
 from laxity_scheduler.simulate.execution import JobExecution
 from laxity_scheduler.simulate.failures import Failures
 from laxity_scheduler.simulate.ground_truth import GroundTruth
+from laxity_scheduler.simulate.inference_fleet import InferenceFleet
 from laxity_scheduler.simulate.job import SimJob
 from laxity_scheduler.simulate.nodes import SimNodes
 from laxity_scheduler.simulate.plan_executor import PlanExecutor
@@ -34,8 +35,9 @@ class SimWorld:
         refused_stay: bool = False,
         each_epoch: bool = False,
         sets: Mapping[str, NodeSet] | None = None,
+        inference: InferenceFleet | None = None,
     ) -> None:
-        """`nodes` are (name, GPUs); `jobs` in order of submission; `sets` of nodes that they name.
+        """`nodes` are (name, GPUs) of training; `jobs` in order of submission; `sets` that they name.
 
         A refused job goes away with its flow; on a cluster its row may stay (`refused_stay`). The
         live service also looks whenever a worker reports an epoch (`each_epoch`).
@@ -46,9 +48,11 @@ class SimWorld:
         self.events = 0
         self._arrived = 0
         self._agenda = EventQueue(begins_at)
-        self._fleet = SimNodes(nodes, begins_at)
+        self.inference = inference
+        self.own_gpus = sum(gpus for _, gpus in nodes)  # without those of inference
+        self._fleet = SimNodes([*nodes, *(inference.nodes if inference else ())], begins_at)
         self._passage = JobExecution(self._agenda, self._fleet, costs, each_epoch=each_epoch)
-        self._carrier = PlanExecutor(self._passage, refused_stay=refused_stay)
+        self._carrier = PlanExecutor(self._passage, refused_stay=refused_stay, inference=inference)
         self._failures = failures
         self.live = self._passage.live
         self.busy = self._fleet.busy
@@ -56,6 +60,8 @@ class SimWorld:
         self.left = self._carrier.left
         self.refusals = self._carrier.refusals
         self.promised_at = self._carrier.promised_at
+        if inference is not None:
+            self._agenda.add(begins_at, "slot", "")
         if jobs and failures is not None:
             for name, _ in nodes:
                 self._agenda.add(begins_at + failures.up_s(name), "failure", name)
@@ -87,6 +93,7 @@ class SimWorld:
             holds=self._carrier.open_holds(),
             cycle=self._carrier.rounds,
             sets=self._sets,
+            inference=None if self.inference is None else self.inference.demand(),
             memory=self._memory,
         )
 
@@ -131,18 +138,30 @@ class SimWorld:
             elif kind == "look":
                 if self._agenda.is_overtaken(version):
                     return False
-            elif kind == "failure":
-                self._fail(name)
-            elif kind == "repair":
-                self._repair(name)
+            else:
+                self._change_nodes(kind, name)
         self.events += 1
         return True
+
+    def _change_nodes(self, kind: Kind, name: str) -> None:
+        """A node fails or is repaired, or inference needs more or fewer of its own."""
+        if kind == "failure":
+            self._fail(name)
+        elif kind == "repair":
+            self._repair(name)
+        elif kind == "slot":
+            self._begin_inference_slot()
 
     def _arrive(self) -> None:
         truth = self.jobs[self._arrived]
         self._arrived += 1
         live = SimJob(truth, truth.row(), since=self.now, accounted_at=self.now)
         self._passage.live[truth.id] = live
+
+    def _begin_inference_slot(self) -> None:
+        if self.inference is not None:
+            self._agenda.add(self.inference.begin_slot(self.now), "slot", "")
+            self._carrier.show_pools()
 
     def _fail(self, name: str) -> None:
         """A node is lost with all that ran on it; work since the last saved epoch is redone."""

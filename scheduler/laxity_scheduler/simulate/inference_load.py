@@ -1,0 +1,102 @@
+"""The load of an inference fleet over time, as shares of its GPUs, from requests per second.
+
+A file has the columns `model,start_s,requests_per_s`, one row per model and slot. The models that
+last as long as the longest one are summed. Requests become GPUs by two rules of our own: the least
+and the largest rate are the trough and the peak of the fleet, and a power between them brings the
+mean to where the paper has it (Aryl: 42, 65 and 95 % of the fleet). The trace repeats for ever.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from laxity_profiler.estimate import Floats
+from laxity_scheduler.simulate.trace_fields import read_number, read_text
+from laxity_scheduler.simulate.traces import TraceError, open_text
+
+TROUGH, MEAN, PEAK = 0.42, 0.65, 0.95
+COLUMNS: Final = ("model", "start_s", "requests_per_s")
+HISTORY_S: Final = 8 * 86_400.0  # of load that is known when a simulation begins
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceLoad:
+    """Shares of the fleet that are needed, one per slot of `slot_s` seconds, shape (n,)."""
+
+    slot_s: float
+    shares: Floats
+
+    def share(self, slot: int) -> float:
+        """The share of a slot; the first one of a simulation is 0."""
+        return float(self.shares[slot % len(self.shares)])
+
+    def past(self, slot: int) -> Floats:
+        """The shares up to a slot, itself included: as far back as forecasts look."""
+        slots = np.arange(slot - round(HISTORY_S / self.slot_s), slot + 1)
+        return np.asarray(self.shares[slots % len(self.shares)])
+
+
+def read_load(path: Path) -> InferenceLoad:
+    """The load of a file. TraceError says what is wrong with it, and where."""
+    try:
+        with open_text(path) as lines:
+            rates = _rates_by_model(path, lines)
+    except (OSError, EOFError, csv.Error) as error:
+        message = f"{path.name} cannot be read: {error}"
+        raise TraceError(message) from error
+    longest = max((len(slots) for slots in rates.values()), default=0)
+    whole = [slots for slots in rates.values() if len(slots) == longest]
+    instants = sorted(whole[0]) if whole else []
+    if longest < 2:
+        message = f"{path.name} has {longest} slots; an inference load needs at least 2"
+        raise TraceError(message)
+    slot_s = instants[1] - instants[0]
+    steps = np.diff(np.array(instants))
+    if not np.allclose(steps, slot_s):
+        message = f"{path.name}: slots are {slot_s:g} s long at first and {steps.max():g} s later"
+        raise TraceError(message)
+    summed = np.array([sum(slots.get(at, 0.0) for slots in whole) for at in instants])
+    return InferenceLoad(slot_s, scale_to_shares(summed))
+
+
+def _rates_by_model(path: Path, lines: Iterable[str]) -> dict[str, dict[float, float]]:
+    reader = csv.DictReader(lines)
+    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        message = f"{path.name} has no column {missing[0]}: expected {', '.join(COLUMNS)}"
+        raise TraceError(message)
+    rates: dict[str, dict[float, float]] = {}
+    for number, row in enumerate(reader, 2):
+        try:
+            model, start_s, rate = _read_row(row)
+        except ValueError as error:
+            message = f"{path.name}, line {number}: {error}"
+            raise TraceError(message) from error
+        rates.setdefault(model, {})[start_s] = rate
+    return rates
+
+
+def _read_row(row: Mapping[str, str]) -> tuple[str, float, float]:
+    rate = read_number(row, "requests_per_s")
+    if rate < 0.0:
+        message = f"requests_per_s is {rate:g}: a rate is 0 or more"
+        raise ValueError(message)
+    return read_text(row, "model"), read_number(row, "start_s"), rate
+
+
+def scale_to_shares(rates: Floats) -> Floats:
+    """Rates as shares of a fleet with this trough, mean and peak; a flat load is at the mean."""
+    spread = float(rates.max() - rates.min())
+    if spread <= 0.0:
+        return np.full(len(rates), MEAN)
+    unit = (rates - rates.min()) / spread
+    wanted, low, high = (MEAN - TROUGH) / (PEAK - TROUGH), 0.01, 100.0
+    for _ in range(60):  # the mean of unit ** power falls as the power grows
+        power = math.sqrt(low * high)
+        low, high = (power, high) if (unit**power).mean() > wanted else (low, power)
+    return np.asarray(TROUGH + (PEAK - TROUGH) * unit ** math.sqrt(low * high))

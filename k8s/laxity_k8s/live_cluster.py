@@ -285,11 +285,12 @@ class LiveCluster:
         self._events.add_event(job or own_pod(), "cycles_fail", problem[:MOST_WORDS], warning=True)
 
     def release(self) -> Released:
-        released = release_jobs(self.api, [job for job in self.jobs() if not is_finished(job)])
+        jobs = [job for job in self.jobs() if not is_finished(job)]
+        released, refused = release_jobs(self.api, jobs)
         for job in released:
             self._mirror.put_object("jobs", job)
         waiting = [json_tree.object_id(job) for job in released if not objects.current_width(job)]
-        return Released(len(released), tuple(sorted(waiting)))
+        return Released(len(released), tuple(sorted(waiting)), refused)
 
     def collect(self) -> None:
         """Remove what ended long ago by a clock to believe, with what it left on this machine."""

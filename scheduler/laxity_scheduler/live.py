@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from laxity.job.signal import Signal
@@ -20,10 +21,14 @@ Reports = Callable[[str], Report]  # by the Job's uid
 
 
 class Released(NamedTuple):
-    """The number of released Jobs, and the ids of those that stay suspended."""
+    """The number of released Jobs, the ids of those that stay suspended.
+
+    `refused` says of each Job that could not be released why.
+    """
 
     jobs: int
     suspended: tuple[str, ...] = ()
+    refused: Mapping[str, str] = MappingProxyType({})
 
 
 class Preview(NamedTuple):

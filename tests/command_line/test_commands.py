@@ -24,6 +24,20 @@ def test_a_job_is_released_and_taken_back(
     assert json.loads(taken_back) == {"taken_back": "default/train"}
 
 
+def test_jobs_that_could_not_be_released_are_named_with_the_cause(
+    answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = {"b/two": "no rights in b", "b/one": "no rights in b", "c/three": "denied"}
+    answering.answers["POST /v1/release"] = (
+        200, {"released": 1, "suspended": [], "refused": refused},
+    )  # fmt: skip
+    assert laxity(monkeypatch, "release", "--all") == 1
+    out, err = capsys.readouterr()
+    assert out == "released: 1 job\n"
+    assert "not released, and managed as before: 3 jobs" in err
+    assert err.splitlines()[1:] == ["  b/one, b/two: no rights in b", "  c/three: denied"]
+
+
 def test_a_pinned_job_is_listed_and_shown_as_pinned_until_it_ends(
     answering: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

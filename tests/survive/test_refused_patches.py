@@ -140,3 +140,20 @@ def test_a_promise_stands_while_the_job_waits_to_be_tried_again() -> None:
     wrong = write_refusal(promised, {BAD: objects.BadJob(BAD, ("denied",))})
     assert wrong is not None
     assert wrong.patch.body["metadata"]["labels"] == {names.VERDICT_LABEL: "refused"}
+
+
+def test_who_lets_all_jobs_go_is_told_which_stay_and_why(
+    world: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = world.api.patch
+
+    def refuse(change: Patch) -> Any:
+        if change.id == BAD:
+            raise ApiError('User laxity cannot patch resource "jobs"', status=403)
+        return patch(change)
+
+    monkeypatch.setattr(world.api, "patch", refuse)
+    released = world.release()
+    assert (released.jobs, released.suspended, list(released.refused)) == (1, (GOOD,), [BAD])
+    assert "kubectl -n default create rolebinding laxity" in released.refused[BAD]
+    assert ids(world.observe()) == [BAD], "it is managed as before"

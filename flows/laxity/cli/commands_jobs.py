@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -187,9 +187,11 @@ def release(
         raise CommandError("--all cannot be undone: submit those jobs again", code=USAGE)
     answer, message = release_one_or_all(job, undo=undo)
     typer.echo(json.dumps(answer) if as_json else message)
+    if refused := answer.get("refused"):
+        raise CommandError(_describe_refused(refused), code=FAILED)
 
 
-def release_one_or_all(job: str | None, *, undo: bool) -> tuple[dict[str, object], str]:
+def release_one_or_all(job: str | None, *, undo: bool) -> tuple[dict[str, Any], str]:
     """What the service answered, and in words."""
     from laxity.api.client import Client
 
@@ -214,9 +216,23 @@ def _all_released(answer: Mapping[str, Any]) -> str:
         return message
     start = """kubectl patch job NAME --type merge -p '{"spec": {"suspend": false}}'"""
     stay = f"{len(waiting)} of them stay suspended; on a cluster, start one with: {start}"
-    more = len(waiting) - MOST_LISTED
-    names = [*waiting[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
-    return "\n".join([f"{message}; {stay}", *(f"  {name}" for name in names)])
+    return "\n".join([f"{message}; {stay}", *(f"  {name}" for name in _first_names(waiting))])
+
+
+def _describe_refused(refused: Mapping[str, str]) -> str:
+    """Each cause once, and the jobs below it: in a namespace without rights all have the same."""
+    jobs_by_cause: dict[str, list[str]] = {}
+    for job, cause in sorted(refused.items()):
+        jobs_by_cause.setdefault(cause, []).append(job)
+    lines = [f"not released, and managed as before: {count_noun(len(refused), 'job')}"]
+    for cause, jobs in jobs_by_cause.items():
+        lines += [f"  {', '.join(_first_names(jobs))}: {cause}"]
+    return "\n".join(lines)
+
+
+def _first_names(jobs: Sequence[str]) -> list[str]:
+    more = len(jobs) - MOST_LISTED
+    return [*jobs[:MOST_LISTED], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _await_verdict(client: "Client", job_id: str) -> "JobView":

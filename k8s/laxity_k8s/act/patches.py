@@ -172,14 +172,14 @@ def _write_verdict(draft: _Draft, decision: Promised | Forecasted | Refuse) -> N
     verdict: Verdict = verdict_after(draft.row, decision, draft.now)
     if isinstance(verdict, Promise):  # the Job is its namespace's to read
         verdict = replace(verdict, rests_on=_select_visible_ids(verdict.rests_on, draft.row.id))
-    p90 = format_instant(verdict.p90_at)
+    p90 = format_second(verdict.p90_at)
     draft.annotations |= {
         names.VERDICT: verdict_text(verdict),
         names.PROMISED_DEADLINE: format_instant(verdict.deadline_at)
         if isinstance(verdict, Promise)
         else None,
         names.PROMISED_FINISH: p90 if isinstance(verdict, Promise) else None,
-        names.P50_FINISH: format_instant(getattr(verdict, "p50_at", float("inf"))),
+        names.P50_FINISH: format_second(getattr(verdict, "p50_at", float("inf"))),
         names.P90_FINISH: p90,
     }
     draft.labels |= {
@@ -383,3 +383,8 @@ def _find_changes(
 def format_instant(at: float) -> str | None:
     """RFC 3339 to the millisecond; None for never, and for what no calendar can say."""
     return format_rfc3339(round(at, 3)) if calendar_instant(at) else None
+
+
+def format_second(at: float) -> str | None:
+    """RFC 3339 to the second, for predictions that people read; the verdict holds them in full."""
+    return format_rfc3339(round(at)) if calendar_instant(at) else None

@@ -25,11 +25,13 @@ router = APIRouter(responses=ERRORS)
 async def release(job_service: Jobs, caller: TheCaller) -> Response:
     """Let every Job go: laxity's label and annotations are dropped, and it touches none again.
 
-    Those that wait are started by nobody: they stay suspended, and are listed.
+    Those that wait are started by nobody: they stay suspended, and are listed. `refused` names those
+    that could not be released, and why: they are managed as before.
     """
     require_full_access(caller)
     released = await run_in_threadpool(job_service.release_all)
-    return JsonResponse({"released": released.jobs, "suspended": released.suspended})
+    answer = {"released": released.jobs, "suspended": released.suspended}
+    return JsonResponse(answer | {"refused": dict(released.refused)})
 
 
 @router.get("/v1/cluster")

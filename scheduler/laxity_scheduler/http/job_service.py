@@ -166,11 +166,14 @@ class JobService:
         self._annotate_job(job_id, UNPIN_ANNOTATIONS)
 
     def release_all(self) -> Released:
-        """Drop label and annotations of all Jobs; laxity manages none of them any more."""
+        """Drop label and annotations of all Jobs; laxity manages none of these any more."""
         for view in self._service.view_cache.all():
             if view["state"] not in TERMINAL_STATES:
                 self._service.view_cache.remember_fields(view["uid"], released=True)
         released = self._world.release()
+        for job_id in released.refused:
+            uid = self.views.view_of(job_id)["uid"]
+            self._service.view_cache.remember_fields(uid, released=None)
         self._world.wake()
         return released
 

@@ -1,7 +1,7 @@
 """A Prefect work pool whose base job template carries the deadline: the flow run itself is the Job.
 
-Prefect's Kubernetes worker is not installed here. What it does with a template is done with the
-machinery that all workers share; the Job is then created as the worker would create it.
+What Prefect's worker does with a template is done with the machinery that all workers share; the
+Job is then created as the worker would create it. test_workpool_worker has the worker itself.
 """
 
 import asyncio

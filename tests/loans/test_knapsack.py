@@ -15,19 +15,9 @@ from laxity_scheduler.loans.knapsack import (
     find_hull,
     solve_knapsack,
 )
+from laxity_scheduler.simulate.loan_instances import draw_groups
 
 SAME = 1e-9
-
-
-def draw_groups(seed: int, groups: int, items: int, most_weight: int) -> list[list[Item]]:
-    draw = Random(seed)
-    return [
-        [
-            Item(draw.randint(1, most_weight), draw.choice((draw.uniform(-5.0, 100.0), 10.0)))
-            for _ in range(draw.randint(0, items))
-        ]
-        for _ in range(groups)
-    ]
 
 
 def value_and_weight(groups: Groups, choice: KnapsackChoice) -> tuple[float, int]:
@@ -47,7 +37,7 @@ def best_by_brute_force(groups: Groups, capacity: int) -> float:
 
 
 def check_against_brute_force(seed: int) -> None:
-    groups = draw_groups(seed, groups=1 + seed % 5, items=4, most_weight=9)
+    groups = draw_groups(seed, groups=1 + seed % 5, items=4, widest=9)
     capacity = Random(seed).randint(0, 30)
     choice = solve_knapsack(groups, capacity)
     value, weight = value_and_weight(groups, choice)
@@ -78,7 +68,7 @@ def best_by_milp(groups: Groups, capacity: int) -> float:
 
 def check_against_milp(seed: int) -> float:
     """The near answer and its bound hold the best one between them; how wide the gap is."""
-    groups = draw_groups(seed, groups=300, items=4, most_weight=64)
+    groups = draw_groups(seed, groups=300, items=4, widest=64)
     best = best_by_milp(groups, 1_000)
     exact = solve_knapsack(groups, 1_000)
     near = solve_knapsack(groups, 1_000, most_cells=0)

@@ -1,8 +1,5 @@
 """Which lent servers go back: the fewest jobs are preempted, flexible workers first."""
 
-from itertools import combinations
-from random import Random
-
 import pytest
 
 from laxity_scheduler.loans.server_choice import (
@@ -11,50 +8,14 @@ from laxity_scheduler.loans.server_choice import (
     choose_servers,
     count_stops,
 )
+from laxity_scheduler.simulate.loan_instances import (
+    SERVERS,
+    compare_with_optimum,
+    count_servers,
+    draw_servers,
+)
 
-SERVERS, MOST_JOBS, BACK = 14, 3, 5
-JOB_WIDTHS = (1, 1, 1, 2, 2, 4, 4, 8)
 MOST_OVER_OPTIMUM = 1.02
-
-
-def draw_servers(seed: int) -> list[LentServer]:
-    """The paper's shape: jobs of 1 to 8 workers on 14 servers, at most 3 jobs on each."""
-    draw = Random(seed)
-    on = [set[str]() for _ in range(SERVERS)]
-    for number in range(2 * SERVERS):
-        room = [jobs for jobs in on if len(jobs) < MOST_JOBS]
-        width = draw.choice(JOB_WIDTHS)
-        if len(room) >= width:
-            for jobs in draw.sample(room, width):
-                jobs.add(f"job{number}")
-    return [
-        LentServer(f"s{number:02}", 1, frozenset(jobs), 0 if jobs else 1)
-        for number, jobs in enumerate(on)
-    ]
-
-
-def count_servers(servers: list[LentServer]) -> dict[str, int]:
-    jobs = set().union(*(server.base_jobs for server in servers))
-    return {job: sum(job in server.base_jobs for server in servers) for job in jobs}
-
-
-def fewest_stops(servers: list[LentServer], back: int) -> int:
-    """By trying all ways."""
-    return min(
-        len(set().union(*(server.base_jobs for server in some)))
-        for some in combinations(servers, back)
-    )
-
-
-def compare_with_optimum(seeds: range) -> tuple[int, int]:
-    chosen = optimum = 0
-    for seed in seeds:
-        servers = draw_servers(seed)
-        picked = choose_servers(servers, BACK, server_counts=count_servers(servers))
-        assert len(picked) == BACK
-        chosen += count_stops(picked)
-        optimum += fewest_stops(servers, BACK)
-    return chosen, optimum
 
 
 def test_reclaim_preempts_few_more_jobs_than_the_optimum() -> None:

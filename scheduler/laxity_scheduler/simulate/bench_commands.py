@@ -2,14 +2,23 @@
 
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from laxity.bench_results import BENCHES, show
+from laxity.cli.exit_codes import USAGE, CommandError
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the work.")]
+Small = Annotated[bool, typer.Option("--small", help="The sample that ships, in seconds.")]
+Jobs = Annotated[int, typer.Option(min=0, help="Sample of so many jobs; 0: all 47,617.")]
+Load = Annotated[
+    float,
+    typer.Option(min=0.05, max=10.0, help="GPU time of the jobs over that of training nodes."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of samples and of kinds of jobs.")]
+SMALL_LOAD: Final = 12.0  # the sample is of one day, and its longest jobs last a week
 Plot = Annotated[
     Path | None, typer.Option("--plot", help="Cost of a decision over jobs, as PNG, there.")
 ]
@@ -22,6 +31,7 @@ def benches() -> typer.Typer:
     app.command("all")(everything)
     app.command("simulator")(simulator)
     app.command("decision")(decision)
+    app.command("loans")(loans)
     for entry in sorted(entry_points(group=BENCHES), key=lambda entry: entry.name):
         entry.load()(app)
     return app
@@ -60,3 +70,30 @@ def print_figures(
     if plot is not None:
         draw(figures, plot)
     show(figures, as_json=json_, beside="a plain loop, or n log n")
+
+
+def loans(
+    *,
+    small: Small = False,
+    jobs: Jobs = 5_000,
+    load: Load = 1.0,
+    seed: Seed = 0,
+    json_: AsJson = False,
+) -> None:
+    """What lent inference nodes and elastic jobs are worth to a queue (policy aryl, Philly's jobs)."""
+    from laxity_scheduler.simulate.bench_loans import LoanBench, measure_loans
+    from laxity_scheduler.simulate.trace_lookup import SAMPLES, trace_at
+    from laxity_scheduler.simulate.traces import TraceError
+    from laxity_scheduler.simulate.traces import load as load_trace
+
+    name = Path("philly/philly.csv")
+    try:
+        trace = load_trace(SAMPLES / name if small else trace_at(name), "philly")
+    except TraceError as error:
+        raise CommandError(str(error), code=USAGE) from error
+    size = (
+        LoanBench(0, SMALL_LOAD, seed, reclaims=50, knapsacks=5)
+        if small
+        else LoanBench(jobs, load, seed)
+    )
+    show(measure_loans(trace, size, lambda text: typer.echo(text, err=True)), as_json=json_)

@@ -54,7 +54,7 @@ class InferenceFleet:
         self.slot_at = 0.0
         self._slot = -1
         self._needed, self._profile = 0, [0.0]
-        self._measured_at = 0.0
+        self._measured_at = self._began_at = 0.0
         self._short_since: float | None = None
 
     @property
@@ -138,6 +138,7 @@ class InferenceFleet:
         passed_s, own = now - self._measured_at, self._own_gpus
         self._measured_at = now
         if self._slot < 0:
+            self._began_at = now
             return
         self.meter.lent_gpu_s += passed_s * (self.gpus - own)
         self.meter.inference_gpu_s += passed_s * min(self._needed, own)
@@ -154,6 +155,7 @@ class InferenceFleet:
             fleet_gpus=self.gpus,
             lent_gpu_s=meter.lent_gpu_s,
             inference_gpu_s=meter.inference_gpu_s,
+            inference_gpus_mean=meter.inference_gpu_s / max(1e-9, now - self._began_at),
             short_gpu_s=meter.short_gpu_s,
             longest_short_s=meter.longest_short_s,
             lent_servers=meter.loans,

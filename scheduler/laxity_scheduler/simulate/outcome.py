@@ -56,6 +56,7 @@ class LoanTotals:
     fleet_gpus: int
     lent_gpu_s: float
     inference_gpu_s: float
+    inference_gpus_mean: float
     short_gpu_s: float
     longest_short_s: float
     lent_servers: int

@@ -1,0 +1,262 @@
+"""`laxity bench loans`: what loans and scaling are worth to queueing training jobs (Aryl, 4.8).
+
+Jobs are Philly's busiest 30 days, compressed to 15; a sample of them keeps the load, since the
+nodes are as many as give the load that is asked for. Inference has 520 nodes to 443 of training, and
+the shipped load. As in the paper 5 % of the jobs are elastic and have 36 % of the GPU time, and 21 %
+may use lent nodes. Our own: an elastic job doubles its workers at most, its curve is one of the
+measured tables, it may use lent nodes, and the GPUs of all nodes are alike.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from laxity.bench_results import Metric, figure
+from laxity_scheduler.model.cluster import NodeSet
+from laxity_scheduler.policies.registry import find
+from laxity_scheduler.simulate.costs import costs
+from laxity_scheduler.simulate.ground_truth import GroundTruth, ground_truths
+from laxity_scheduler.simulate.inference_fleet import InferenceFleet
+from laxity_scheduler.simulate.inference_load import InferenceLoad, read_load
+from laxity_scheduler.simulate.loan_instances import compare_with_optimum, find_widest_gap
+from laxity_scheduler.simulate.noisy_predictor import NoisyPredictor
+from laxity_scheduler.simulate.outcome import Run
+from laxity_scheduler.simulate.replay import literal
+from laxity_scheduler.simulate.report import report
+from laxity_scheduler.simulate.tables import Table, load_tables
+from laxity_scheduler.simulate.trace_lookup import SAMPLES
+from laxity_scheduler.simulate.traces import Trace
+from laxity_scheduler.simulate.world import SimWorld
+
+DAY_S: Final = 86_400.0
+WINDOW_S, COMPRESSION = 30 * DAY_S, 2.0
+GPUS_PER_NODE: Final = 8
+INFERENCE_PER_TRAINING: Final = 520 / 443
+ELASTIC_JOBS, ELASTIC_GPU_TIME, FUNGIBLE_JOBS = 0.05, 0.36, 0.21
+EPOCH_S: Final = 120.0  # widths change, and jobs stop, at the end of an epoch
+RESTART_S: Final = 63.0  # what the paper's preemptions cost
+TRAINING: Final = "training nodes"  # the set of nodes of jobs that may not use lent ones
+LEAST_S: Final = 1.0  # shorter means count as this
+PAPER: Final = {"queueing_ratio": 1.53, "jct_ratio": 1.50, "usage_gain": 0.269}
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LoanBench:
+    """What is simulated: so many of the trace's jobs (0: all) at this load of the training nodes."""
+
+    jobs: int
+    load: float
+    seed: int = 0
+    reclaims: int = 1_000  # random instances
+    knapsacks: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LoanWorld:
+    """Jobs, and how many nodes they and inference have."""
+
+    jobs: Sequence[GroundTruth]
+    training_nodes: int
+    inference_nodes: int
+    load: InferenceLoad
+
+
+def measure_loans(trace: Trace, bench: LoanBench, told: Told) -> dict[str, Metric]:
+    """All figures. `told` hears of each simulation."""
+    world = make_world(trace, bench)
+    runs: dict[str, Run] = {}
+    for name, lends, scales in (
+        ("neither", False, False),
+        ("loans", True, False),
+        ("scaling", False, True),
+        ("both", True, True),
+    ):
+        runs[name] = run_world(world, lends=lends, scales=scales)
+        told(f"{name}: {runs[name].events:,} events, {runs[name].cpu_s:.1f} s of CPU time")
+    return (
+        loan_figures(runs)
+        | {"preempted_vs_optimum": figure(_stops_ratio(bench), "ratio", 1.0)}
+        | {"knapsack_gap": figure(find_widest_gap(bench.knapsacks), "share", 0.0)}
+        | run_figures(world, runs)
+    )
+
+
+def busiest_jobs(trace: Trace, count: int, seed: int) -> Trace:
+    """The busiest 30 days, compressed to 15; a sample of so many jobs, 0: all of them."""
+    at = np.array([job.submitted_at for job in trace.jobs])
+    ends = np.searchsorted(at, at + WINDOW_S)
+    first = int(np.argmax(ends - np.arange(len(at))))
+    jobs = list(trace.jobs[first : int(ends[first])])
+    if 0 < count < len(jobs):
+        chosen = sorted(Random(seed).sample(range(len(jobs)), count))  # noqa: S311 - no secret
+        jobs = [jobs[place] for place in chosen]
+    begin = jobs[0].submitted_at
+    return replace(
+        trace,
+        jobs=tuple(
+            replace(job, submitted_at=(job.submitted_at - begin) / COMPRESSION) for job in jobs
+        ),
+    )
+
+
+def make_world(trace: Trace, bench: LoanBench) -> LoanWorld:
+    """Jobs of the paper's kinds, and the nodes that give the load asked for."""
+    jobs = busiest_jobs(trace, bench.jobs, bench.seed)
+    work = sum(job.gpus * job.duration_s for job in jobs.jobs)
+    span_s = jobs.jobs[-1].submitted_at - jobs.jobs[0].submitted_at
+    widest = max(-(-job.gpus // GPUS_PER_NODE) for job in jobs.jobs)
+    nodes = max(widest, round(work / (bench.load * span_s * GPUS_PER_NODE)))
+    truths = ground_truths(
+        jobs, elastic=False, gpus_per_node=GPUS_PER_NODE, pooled=False, epoch_s=EPOCH_S
+    )
+    return LoanWorld(
+        _with_kinds(truths, bench.seed),
+        nodes,
+        max(1, round(nodes * INFERENCE_PER_TRAINING)),
+        read_load(SAMPLES / "servegen" / "rates.csv"),
+    )
+
+
+def _with_kinds(jobs: Sequence[GroundTruth], seed: int) -> list[GroundTruth]:
+    """Some elastic, some fungible, all others on training nodes only."""
+    draw = Random(f"kinds of {seed}")  # noqa: S311 - no secret
+    tables = list(load_tables(SAMPLES / "elasticflow" / "throughputs_A100").values())
+    curves = {
+        gpus: [table for table in tables if gpus in table.levels and 2 * gpus in table.levels]
+        for gpus in {job.asked_gpus for job in jobs}
+    }
+    elastic = _choose_elastic(jobs, {gpus for gpus, some in curves.items() if some}, draw)
+    made = []
+    for job in jobs:
+        fungible = draw.random() < (FUNGIBLE_JOBS - ELASTIC_JOBS) / (1.0 - ELASTIC_JOBS)
+        if job.id in elastic:
+            made.append(_make_elastic(job, draw.choice(curves[job.asked_gpus])))
+        else:
+            made.append(job if fungible else replace(job, eligible=TRAINING))
+    return made
+
+
+def _choose_elastic(jobs: Sequence[GroundTruth], gpus: set[int], draw: Random) -> set[str]:
+    """Jobs of these GPUs: random ones while their GPU time is too small, then the smallest."""
+    some = [job for job in jobs if job.asked_gpus in gpus]
+    draw.shuffle(some)
+    by_size = sorted(some, key=lambda job: (job.asked_gpus * job.ideal_s, job.id))
+    count = min(len(some), round(ELASTIC_JOBS * len(jobs)))
+    left = ELASTIC_GPU_TIME * sum(job.asked_gpus * job.ideal_s for job in jobs)
+    chosen: set[str] = set()
+    large = {job.id for job in by_size[len(some) - count :]}
+    for job in [job for job in some if job.id in large]:
+        if len(chosen) < count and job.asked_gpus * job.ideal_s <= left:
+            chosen.add(job.id)
+            left -= job.asked_gpus * job.ideal_s
+    small = [job.id for job in by_size if job.id not in chosen]
+    return chosen | set(small[: count - len(chosen)])
+
+
+def _make_elastic(job: GroundTruth, table: Table) -> GroundTruth:
+    """The job with twice its GPUs as another width."""
+    least = job.asked_gpus
+    one_s = job.ideal_s / job.epochs
+    faster = table.speed(2 * least) / table.speed(least)
+    return replace(
+        job,
+        widths=(least, 2 * least),
+        epoch_s={least: one_s, 2 * least: one_s / faster},
+        gpus_per_worker=1,
+    )
+
+
+def run_world(world: LoanWorld, *, lends: bool, scales: bool) -> Run:
+    """By the very `decide` that runs live."""
+    jobs = world.jobs if scales else [replace(job, widths=job.widths[:1]) for job in world.jobs]
+    training = [(f"node-{number}", GPUS_PER_NODE) for number in range(world.training_nodes)]
+    names = [f"inference-{number}" for number in range(world.inference_nodes)]
+    model = costs("flat", cluster_gpus=0, restart_s=RESTART_S)
+    sets = {TRAINING: NodeSet(frozenset(name for name, _ in training), "its GPUs are too small")}
+    fleet = InferenceFleet(names, GPUS_PER_NODE, world.load, lends=lends)
+    return literal(
+        "aryl",
+        "philly",
+        jobs,
+        world=SimWorld(jobs, training, model, sets=sets, inference=fleet),
+        policy=find("aryl").policy(),
+        predictor=NoisyPredictor(jobs, model, error=0.0, seed=0),
+    )
+
+
+def loan_figures(runs: Mapping[str, Run]) -> dict[str, Metric]:
+    """Both against neither; beside it, what the paper states."""
+    reports = {name: report(run) for name, run in runs.items()}
+
+    def ratio(figure_name: str, name: str) -> float:
+        values = [_number(reports[run][figure_name]) for run in ("neither", name)]
+        return max(values[0], LEAST_S) / max(values[1], LEAST_S)
+
+    usage = {name: mean_usage(run) for name, run in runs.items()}
+    gain = usage["both"] / usage["neither"] - 1.0
+    figures = {
+        "queueing_ratio": figure(ratio("avg_wait_s", "both"), "x", PAPER["queueing_ratio"]),
+        "jct_ratio": figure(ratio("avg_jct_s", "both"), "x", PAPER["jct_ratio"]),
+        "usage_gain": figure(gain, "share", PAPER["usage_gain"]),
+    }
+    for name in ("loans", "scaling"):
+        figures[f"queueing_ratio_{name}"] = figure(ratio("avg_wait_s", name), "x")
+        figures[f"jct_ratio_{name}"] = figure(ratio("avg_jct_s", name), "x")
+    return figures
+
+
+def run_figures(world: LoanWorld, runs: Mapping[str, Run]) -> dict[str, Metric]:
+    """How large it was, and how it went."""
+    both = report(runs["both"])
+    names = {
+        "avg_wait_s": "s",
+        "avg_jct_s": "s",
+        "lent_gpus_mean": "GPUs",
+        "preempted_per_reclaimed_server": "jobs",
+        "inference_short_max_s": "s",
+        "inference_forecast_coverage": "share",
+        "decision_p50_ms": "ms",
+        "decision_p99_ms": "ms",
+    }
+    neither = report(runs["neither"])
+    return {
+        "jobs": figure(len(world.jobs), "jobs"),
+        "training_nodes": figure(world.training_nodes, "nodes"),
+        "inference_nodes": figure(world.inference_nodes, "nodes"),
+        "cpu_s": figure(sum(run.cpu_s for run in runs.values()), "s"),
+    } | {
+        name: figure(_number(both[name]), unit, _beside(neither, name))
+        for name, unit in names.items()
+    }
+
+
+def _beside(neither: Mapping[str, object], name: str) -> float | None:
+    """What it is without loans and scaling, where that means anything."""
+    return _number(neither[name]) if name in ("avg_wait_s", "avg_jct_s") else None
+
+
+def _number(value: object) -> float:
+    return float(str(value)) if value is not None else 0.0
+
+
+def mean_usage(run: Run) -> float:
+    """Share of all GPUs that training holds or inference uses, as long as jobs are submitted."""
+    submitted_at = run.column("submitted_at")
+    begin, end = float(submitted_at[0]), float(submitted_at[-1])
+    at = np.array([instant for instant, _ in run.busy])
+    gpus = np.array([held for _, held in run.busy])
+    steps_s = np.diff(np.clip(np.append(at, end), begin, end))
+    loans = run.loans
+    if loans is None or end <= begin:
+        return float("nan")
+    used = float((steps_s * gpus).sum()) / (end - begin) + loans.inference_gpus_mean
+    return used / (run.gpus + loans.fleet_gpus)
+
+
+def _stops_ratio(bench: LoanBench) -> float:
+    chosen, optimum = compare_with_optimum(range(bench.reclaims))
+    return chosen / optimum

@@ -1,0 +1,79 @@
+"""Random reclaims of the paper's shape, and random knapsacks, against the best answers.
+
+algorithms.md 4.4: 14 servers with at most 3 jobs each, jobs of 1 to 8 servers, 5 go back.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from random import Random
+from typing import Final
+
+from laxity_scheduler.loans.knapsack import Item, solve_knapsack
+from laxity_scheduler.loans.server_choice import LentServer, choose_servers, count_stops
+
+SERVERS, MOST_JOBS, SERVERS_BACK = 14, 3, 5
+JOB_SERVERS: Final = (1, 1, 1, 2, 2, 4, 4, 8)
+GROUPS, CAPACITY, WIDEST = 300, 1_000, 64
+
+
+def draw_servers(seed: int) -> list[LentServer]:
+    """Servers of one GPU, with the jobs that have base workers there."""
+    draw = Random(seed)  # noqa: S311 - no secret
+    jobs_on = [set[str]() for _ in range(SERVERS)]
+    for number in range(2 * SERVERS):
+        room = [jobs for jobs in jobs_on if len(jobs) < MOST_JOBS]
+        width = draw.choice(JOB_SERVERS)
+        if len(room) >= width:
+            for jobs in draw.sample(room, width):
+                jobs.add(f"job{number}")
+    return [
+        LentServer(f"s{number:02}", 1, frozenset(jobs), 0 if jobs else 1)
+        for number, jobs in enumerate(jobs_on)
+    ]
+
+
+def count_servers(servers: Sequence[LentServer]) -> dict[str, int]:
+    """On how many servers each job runs."""
+    jobs = set().union(*(server.base_jobs for server in servers))
+    return {job: sum(job in server.base_jobs for server in servers) for job in jobs}
+
+
+def fewest_stops(servers: Sequence[LentServer], back: int) -> int:
+    """The optimum, by trying all ways."""
+    return min(
+        len(set().union(*(server.base_jobs for server in some)))
+        for some in combinations(servers, back)
+    )
+
+
+def compare_with_optimum(seeds: Iterable[int]) -> tuple[int, int]:
+    """Jobs stopped, and the fewest that could be, over these instances."""
+    chosen = optimum = 0
+    for seed in seeds:
+        servers = draw_servers(seed)
+        picked = choose_servers(servers, SERVERS_BACK, server_counts=count_servers(servers))
+        chosen += count_stops(picked)
+        optimum += fewest_stops(servers, SERVERS_BACK)
+    return chosen, optimum
+
+
+def draw_groups(seed: int, groups: int, items: int, widest: int) -> list[list[Item]]:
+    """Random items; some are worth nothing, many are worth the same."""
+    draw = Random(seed)  # noqa: S311 - no secret
+    return [
+        [
+            Item(draw.randint(1, widest), draw.choice((draw.uniform(-5.0, 100.0), 10.0)))
+            for _ in range(draw.randint(0, items))
+        ]
+        for _ in range(groups)
+    ]
+
+
+def find_widest_gap(count: int) -> float:
+    """How far the near answer was from the best one at most, as a share of it."""
+    gaps = [0.0]
+    for seed in range(count):
+        groups = draw_groups(seed, GROUPS, 4, WIDEST)
+        best = solve_knapsack(groups, CAPACITY).value
+        gaps.append(1.0 - solve_knapsack(groups, CAPACITY, most_cells=0).value / best)
+    return max(gaps)

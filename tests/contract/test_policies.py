@@ -29,7 +29,7 @@ OTHERS: dict[str, Policy] = {
     "qos, with follow-ups": with_follow_ups(qos.decide),
 }
 POLICIES = LISTED | OTHERS
-STATES = 1_000  # in the long exam 100,000
+STATES = 1_000  # in the quick exam 100, in the long one 100,000
 MILP = ("chronus", "chronus, greedy promises")  # tens of milliseconds a state
 FEWER = dict.fromkeys(OTHERS, 300) | dict.fromkeys(MILP, 100)
 FOUND = (
@@ -43,6 +43,9 @@ FOUND = (
     pytest.param("qos, priced promises", 996, id="a new promise later than its deadline by a slot"),
 )
 every_policy = pytest.mark.parametrize("name", sorted(POLICIES))
+so_many_states = pytest.mark.parametrize(
+    "states", [100, pytest.param(STATES, marks=pytest.mark.slow)]
+)
 
 
 def asked(name: str) -> Policy:
@@ -51,20 +54,25 @@ def asked(name: str) -> Policy:
 
 @pytest.mark.timeout(600)  # a thousand states on a machine that is busy with other things
 @every_policy
-def test_a_policy_passes_the_exam(name: str) -> None:
-    examined(asked(name), cases(STATES)[: FEWER.get(name, STATES)])
+@so_many_states
+def test_a_policy_passes_the_exam(name: str, states: int) -> None:
+    examined(asked(name), cases(states)[: FEWER.get(name, STATES)])
 
 
 @pytest.mark.timeout(600)
 @every_policy
-def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(name: str) -> None:
-    examined(asked(name), restricted_cases(STATES)[: FEWER.get(name, STATES) // 3])
+@so_many_states
+def test_a_policy_passes_the_exam_where_jobs_may_use_some_nodes_only(
+    name: str, states: int
+) -> None:
+    examined(asked(name), restricted_cases(states)[: FEWER.get(name, states) // 3])
 
 
 @pytest.mark.timeout(600)
 @every_policy
-def test_a_policy_passes_the_exam_where_nodes_are_cordoned(name: str) -> None:
-    few = restricted_cases(STATES)[: FEWER.get(name, STATES) // 5]
+@so_many_states
+def test_a_policy_passes_the_exam_where_nodes_are_cordoned(name: str, states: int) -> None:
+    few = restricted_cases(states)[: FEWER.get(name, states) // 5]
     examined(asked(name), (cordoned(one, Random(f"cordons of {one.seed}")) for one in few))
 
 

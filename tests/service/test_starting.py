@@ -87,7 +87,7 @@ def test_a_folder_whose_disk_does_not_do_it_is_named(
 
 
 def test_a_policy_that_there_is_not_is_told_which_there_are() -> None:
-    with pytest.raises(SettingsError, match=r"one of chronus, .*, qos, .*, srtf"):
+    with pytest.raises(SettingsError, match=r"one of aryl, chronus, .*, qos, .*, srtf"):
         find_policy("astrology")
 
 

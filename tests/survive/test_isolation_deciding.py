@@ -20,6 +20,8 @@ from tests.support.builders import Curve
 from tests.support.memory_world import MemoryWorld
 from tests.support.services import Stage, manifest, staged, wait_until
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 

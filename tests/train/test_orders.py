@@ -11,6 +11,7 @@ from laxity.job.signal import format_parked_line, read_parked_epoch, read_signal
 from laxity.worker.reports import ReportChannel
 from tests.support.crew import Crew
 
+pytestmark = pytest.mark.slow
 PATIENCE_S = 60.0
 
 

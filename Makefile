@@ -51,8 +51,8 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $@
 	@echo "set up: $(BIN)/laxity"
 
-torch: setup ## add PyTorch to .venv, for its tests and examples (it is an extra)
-	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/pip install --quiet torch==2.13.0
+torch: setup ## add PyTorch and xgboost to .venv, for their tests and examples (they are extras)
+	@$(BIN)/python -c 'import torch, xgboost' 2>/dev/null || $(BIN)/pip install --quiet torch==2.13.0 xgboost==3.2.0
 
 format: setup ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -21,6 +21,7 @@ from laxity_scheduler.chains.queue_log import BatchJob, QueueLog
 from laxity_scheduler.chains.samples import (
     Samples,
     collect_samples,
+    hourly_probes,
     load_samples,
     save_samples,
     week_folds,
@@ -28,7 +29,7 @@ from laxity_scheduler.chains.samples import (
 from laxity_scheduler.chains.successor import Pair, PairSettings
 from laxity_scheduler.chains.training import train_model
 from laxity_scheduler.chains.tree_fitting import BINS, boosted_trees, fit_boosting, fit_forest
-from laxity_scheduler.chains.value_models import KINDS
+from laxity_scheduler.chains.value_models import CalibratedModel, PointModel
 from laxity_scheduler.chains.wait_distribution import (
     LEVELS,
     calibrate_levels,
@@ -38,6 +39,7 @@ from laxity_scheduler.chains.wait_distribution import (
 )
 from tests.chains.busy_log import DAY_S, HOUR_S, as_swf
 
+KINDS = ("forest", "boosting", "calibrated")
 SETTINGS = PairSettings(ClusterRules(8), limit_s=DAY_S, warm_up_s=1.5 * DAY_S, start="running")
 
 
@@ -126,6 +128,29 @@ def test_samples_are_the_same_again_and_only_of_what_was_asked_from_a_file(tmp_p
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(ValueError, match="holds no samples"):
         load_samples(path, {"nodes": 1})
+
+
+def test_a_probe_submits_at_the_snapshot_that_is_known_of_it() -> None:
+    began_at = 6 * DAY_S
+    probes = collect_samples(waves(), SETTINGS, [began_at])
+    pair, runs = Pair(waves(), began_at, SETTINGS), probes.windows.elapsed_h > 0
+    assert runs.sum() > 3
+    submitted_at = pair.ended_at - HOUR_S * probes.windows.left_h[runs]
+    again = pair.probe(submitted_at.tolist())
+    waits_h = [
+        (probe.started_at - at) / HOUR_S for probe, at in zip(again, submitted_at, strict=True)
+    ]
+    assert probes.wait_h[runs] == pytest.approx(waits_h)
+    assert max(waits_h) > 1
+
+
+def test_an_hourly_probe_is_there_from_the_predecessors_start_to_its_end() -> None:
+    pair = Pair(waves(), 6 * DAY_S, SETTINGS)
+    probes = collect_samples(waves(), SETTINGS, [6 * DAY_S], hourly_probes)
+    assert probes.windows.elapsed_h == pytest.approx(np.arange(25), abs=1 / 6)
+    assert probes.difference_h[-1] == pytest.approx(
+        pair.probe([pair.ended_at])[0].difference_h, abs=1 / 6
+    )
 
 
 def test_a_week_is_in_one_fold() -> None:
@@ -225,6 +250,8 @@ def test_a_saved_provisioner_decides_as_before(kind: str, tmp_path: Path) -> Non
     saved, windows = provisioner(kind), samples().windows
     save_provisioner(saved, path)
     again = load_provisioner(path)
+    assert isinstance(again.model, PointModel | CalibratedModel)
+    assert isinstance(saved.model, PointModel | CalibratedModel)
     assert (again.model.predict_h(windows) == saved.model.predict_h(windows)).all()
     assert (again.kind, again.errors, again.limit_s) == (kind, saved.errors, DAY_S)
     with pytest.raises(ValueError, match="for jobs of 1 nodes and 24 h, not 8 nodes"):
@@ -284,7 +311,9 @@ def test_training_and_bench_on_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ("--model best", "unknown model 'best': one of forest, boosting, calibrated"),
+        ("--model best", "unknown model 'best': one of forest, xgboost, boosting, transf"),
+        ("--model mixture_pg", "--model mixture_pg needs --base, a trained mixture"),
+        ("--model dqn --prices 4", "--prices '4': interruption and overlap"),
         ("--until 2592000", "the starts span 4 weeks: 5 at least"),
         ("--until 86400", "no start fits"),
     ],

@@ -28,6 +28,7 @@ EXTRAS: Final = {
     "kubernetes": ("aiohttp", "httptools", "kubernetes", "uvloop"),
     "report": ("matplotlib", "numba"),
     "torch": ("torch",),
+    "xgboost": ("xgboost",),
 }  # top-level modules
 
 

@@ -13,7 +13,10 @@ from laxity.cli.job_names import completing
 
 FORMATS: Final = ("mirage", "swf", "sacct")
 METHOD_NAMES: Final = ("reactive", "average", "average_now", "slurm_estimate")
-LEARNED_NAMES: Final = ("forest", "boosting", "calibrated")  # with --model
+LEARNED_NAMES: Final = (  # with --model
+    *("forest", "xgboost", "boosting", "transformer", "mixture"),
+    *("dqn", "transformer_pg", "mixture_pg", "calibrated"),
+)
 SHOWN_BAD_LINES: Final = 3
 
 TraceOption = Annotated[

@@ -49,6 +49,12 @@ class Windows:
         queue = self.queue[:, :, :MIRAGE_COLUMNS].reshape(len(self.queue), -1)
         return np.concatenate((queue, self._pair()), axis=1)
 
+    def tokens(self) -> Singles:
+        """All that Mirage's networks see, (n, WINDOW, 29 + 2): the pair stands in each row."""
+        shape = (*self.queue.shape[:2], 2)
+        pair = np.broadcast_to(self._pair()[:, None], shape)
+        return np.concatenate((self.queue[:, :, :MIRAGE_COLUMNS], pair), axis=2)
+
     def summary(self) -> Singles:
         """Each column now, its mean of six hours and of a day, its change over both, (n, 167)."""
         now = self.queue[:, -1]

@@ -9,7 +9,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from laxity_scheduler.chains.value_models import READERS, ValueModel
+from laxity_scheduler.chains.model_kinds import READERS, Model
 
 FORMAT: Final = "laxity-provisioner"
 VERSION: Final = 1
@@ -20,7 +20,7 @@ class Provisioner:
     """A model, for which pair it was trained, on what, and its errors on weeks held out."""
 
     kind: str
-    model: ValueModel
+    model: Model
     pair_nodes: int
     limit_s: float
     trained_on: Mapping[str, Any]

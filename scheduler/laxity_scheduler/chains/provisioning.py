@@ -1,6 +1,7 @@
 """When a learned provisioner submits a successor: one decision every ten minutes.
 
-A point submits once it predicts no more than half an hour of overlap (Mirage). A distribution
+A point submits once it predicts no more than half an hour of overlap (Mirage). A policy submits when
+that is the likelier of its actions. A distribution
 submits once waiting ten minutes more would not lower the expected cost, at the user's prices of an
 hour of interruption and of an hour of overlap: at 4 to 1, once as many hours are left as four of five
 waits would take at most.
@@ -17,6 +18,8 @@ from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.baselines import average
 from laxity_scheduler.chains.features import EVERY_S, WINDOW, Windows, watch_queue
 from laxity_scheduler.chains.model_file import Provisioner
+from laxity_scheduler.chains.model_kinds import Model
+from laxity_scheduler.chains.network_models import PolicyModel
 from laxity_scheduler.chains.successor import HOUR_S, Pair
 from laxity_scheduler.frame.arrays import Bools
 
@@ -57,6 +60,13 @@ def should_submit(difference_h: Floats, weights: Floats, prices: Prices) -> Bool
     return prices.cost(difference_h, weights) <= prices.cost(later_h, weights)
 
 
+def decide(model: Model, windows: Windows, prices: Prices) -> Bools:
+    """Whether to submit now, (n,), by what is known at n decisions."""
+    if isinstance(model, PolicyModel):
+        return model.submits(windows)
+    return should_submit(model.predict_h(windows), model.weights, prices)
+
+
 @dataclass(slots=True)
 class LearnedMethod:
     """A method of the bench. `decision_s` is how long decisions took that were made alone."""
@@ -85,5 +95,4 @@ class LearnedMethod:
         return float(history.taken_at[warm[chosen[0]]]) if len(chosen) else pair.ended_at
 
     def _decide(self, windows: Windows) -> Bools:
-        model = self.provisioner.model
-        return should_submit(model.predict_h(windows), model.weights, self.prices)
+        return decide(self.provisioner.model, windows, self.prices)

@@ -1,12 +1,14 @@
 """Examples to learn from: what was known at a probe, and what its submission led to.
 
-A start every four hours, seven probes each, as in Mirage. Jobs that the log submits after the end of
-the training period are not played: the last successors meet a queue that drains. Starts are kept
-apart by weeks, since starts close together share jobs: a fold holds whole weeks.
+A start every four hours, seven probes each, as in Mirage; for policies a probe each hour of the
+predecessor's run. A probe submits at the instant of a snapshot, so that both speak of one queue. Jobs
+that the log submits after the end of the training period are not played: the last successors meet a
+queue that drains. Starts are kept apart by weeks, since starts close together share jobs: a fold
+holds whole weeks.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,39 +19,51 @@ import numpy as np
 from laxity_profiler.estimate import Floats
 from laxity_scheduler.chains.features import WINDOW, Windows, watch_queue
 from laxity_scheduler.chains.queue_log import QueueLog
-from laxity_scheduler.chains.successor import DAY_S, Pair, PairSettings
+from laxity_scheduler.chains.successor import DAY_S, HOUR_S, Pair, PairSettings
 from laxity_scheduler.frame.arrays import Ints
 
 PROBES: Final = 7
 FOLDS: Final = 5
-FORMAT: Final = "laxity-samples-1"
+FORMAT: Final = "laxity-samples-2"
+Instants = Callable[[Pair], list[float]]  # of a start's probes
+
+
+def even_probes(pair: Pair) -> list[float]:
+    """Mirage's seven of a start."""
+    return pair.even_instants(PROBES)
+
+
+def hourly_probes(pair: Pair) -> list[float]:
+    """Each hour from the predecessor's start to its end, both among them."""
+    hours = round(pair.settings.limit_s / HOUR_S)
+    return [pair.started_at + HOUR_S * hour for hour in range(hours)] + [pair.ended_at]
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """n probes: the instants at which their starts began, what was known, hours of difference."""
+    """n probes: when their starts began, what was known, hours of difference, hours of waiting."""
 
     began_at: Floats
     windows: Windows
     difference_h: Floats
+    wait_h: Floats
 
     def __len__(self) -> int:
         return len(self.difference_h)
 
     def rows(self, rows: Ints) -> "Samples":
-        return Samples(self.began_at[rows], self.windows.rows(rows), self.difference_h[rows])
-
-    @property
-    def wait_h(self) -> Floats:
-        """How long the successors waited, to within the ten minutes of a snapshot."""
-        return np.maximum(0.0, self.difference_h + self.windows.left_h)
+        windows = self.windows.rows(rows)
+        return Samples(self.began_at[rows], windows, self.difference_h[rows], self.wait_h[rows])
 
 
 def collect_samples(
-    log: QueueLog, settings: PairSettings, starts: Iterable[float], probes: int = PROBES
+    log: QueueLog,
+    settings: PairSettings,
+    starts: Iterable[float],
+    instants: Instants = even_probes,
 ) -> Samples:
     """Simulate the probes of each start. ValueError if no probe has a day of history before it."""
-    parts = [probe_start(Pair(log, began_at, settings), probes) for began_at in starts]
+    parts = [probe_start(Pair(log, began_at, settings), instants) for began_at in starts]
     if not sum(len(part) for part in parts):
         raise ValueError("no probe has a day of history before it; choose a longer --warm-up")
     windows = [part.windows for part in parts]
@@ -62,18 +76,25 @@ def collect_samples(
             np.concatenate([part.left_h for part in windows]),
         ),
         np.concatenate([part.difference_h for part in parts]),
+        np.concatenate([part.wait_h for part in parts]),
     )
 
 
-def probe_start(pair: Pair, probes: int) -> Samples:
-    """The probes of one start that have a day of history before them and a successor that starts."""
+def probe_start(pair: Pair, instants: Instants) -> Samples:
+    """The probes of one start that have a day of history before them and a successor that starts.
+
+    Each submits at the last snapshot up to its instant.
+    """
     history = watch_queue(pair)
-    instants = pair.even_instants(probes)
-    rows = np.array([history.row_at(instant) for instant in instants], dtype=np.int64)
-    hours = np.array([probe.difference_h for probe in pair.probe(instants)], dtype=np.float64)
-    usable = (rows >= WINDOW - 1) & np.isfinite(hours)
+    rows = np.array([history.row_at(instant) for instant in instants(pair)], dtype=np.int64)
+    rows = rows[rows >= WINDOW - 1]
+    probes = pair.probe(history.taken_at[rows].tolist())
+    hours = np.array([probe.difference_h for probe in probes], dtype=np.float64)
+    wait_s = np.array([probe.started_at - probe.submitted_at for probe in probes], dtype=np.float64)
+    usable = np.isfinite(hours)
     began_at = np.full(int(usable.sum()), pair.began_at)
-    return Samples(began_at, history.windows(rows[usable]), hours[usable])
+    windows = history.windows(rows[usable])
+    return Samples(began_at, windows, hours[usable], wait_s[usable] / HOUR_S)
 
 
 def week_folds(began_at: Floats, seed: int, folds: int = FOLDS) -> Ints:
@@ -97,6 +118,7 @@ def save_samples(samples: Samples, about: Mapping[str, Any], path: Path) -> None
             elapsed_h=windows.elapsed_h,
             left_h=windows.left_h,
             difference_h=samples.difference_h,
+            successor_wait_h=samples.wait_h,
         )
 
 
@@ -110,6 +132,7 @@ def load_samples(path: Path, about: Mapping[str, Any]) -> Samples:
                 raise ValueError(f"{path} holds other samples: {description}; wanted: {wanted}")
             names = ("queue", "wait_h", "elapsed_h", "left_h")
             windows = Windows(*(file[name] for name in names))
-            return Samples(file["began_at"], windows, file["difference_h"])
+            waits_h = file["successor_wait_h"]
+            return Samples(file["began_at"], windows, file["difference_h"], waits_h)
     except (OSError, KeyError, EOFError, BadZipFile) as error:
         raise ValueError(f"{path} holds no samples: {error}") from error

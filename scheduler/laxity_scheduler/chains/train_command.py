@@ -2,14 +2,16 @@
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from laxity.cli.exit_codes import FAILED, USAGE, CommandError
 from laxity.cli.job_names import completing
 from laxity_scheduler.chains.commands import (
+    LEARNED_NAMES,
     FormatOption,
     JsonOption,
     LimitOption,
@@ -23,12 +25,10 @@ from laxity_scheduler.chains.commands import (
     say_log,
 )
 
-KIND_NAMES: Final = ("forest", "boosting", "calibrated")
-
 ModelOption = Annotated[
     str,
     typer.Option(
-        "--model", help=", ".join(KIND_NAMES), autocompletion=completing(lambda: KIND_NAMES)
+        "--model", help=", ".join(LEARNED_NAMES), autocompletion=completing(lambda: LEARNED_NAMES)
     ),
 ]
 OutOption = Annotated[Path, typer.Option(help="The file to write.")]
@@ -41,7 +41,15 @@ SamplesOption = Annotated[
     Path | None,
     typer.Option(help="A file for the simulated samples: read if it is there, else written."),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Of the weeks held out, and of the trees.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Of the weeks held out, and of the model.")]
+BaseOption = Annotated[
+    Path | None,
+    typer.Option(help="For transformer_pg and mixture_pg: the trained transformer or mixture."),
+]
+PricesOption = Annotated[
+    str,
+    typer.Option(help="For policies: prices of an hour of interruption and of overlap, as 4:1."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -67,6 +75,8 @@ def provisioner(
     warm_up: WarmUpOption = "2d",
     start: StartOption = "running",
     samples: SamplesOption = None,
+    base: BaseOption = None,
+    prices: PricesOption = "1:1",
     seed: SeedOption = 42,
     json_: JsonOption = False,
 ) -> None:
@@ -76,6 +86,7 @@ def provisioner(
 
     try:
         check_kind(model)
+        pricing = Pricing.of(model, base, prices)
         log = read_log(trace, format_)
         first_at, last_at = window(from_at, until)
         last_at = last_at if until else bench.last_quarter_at(log, last_at)
@@ -83,9 +94,11 @@ def provisioner(
         settings = pair_settings(log, nodes, pair_nodes, limit=limit, warm_up=warm_up, start=start)
         instants = bench.start_instants(log, settings, 3_600 * starts, first_at, last_at)
         say_log(log, settings)
-        about = describe_training(log, settings, instants, start)
-        fitted = fit(model, make_samples(log, settings, instants, about, samples), seed)
-        write(model, fitted, settings, {**about, "seed": seed}, out)
+        about = describe_training(log, settings, instants, start) | hourly(model)
+        pricing.check_pair(settings)
+        fitted = fit(model, make_samples(log, settings, instants, about, samples), seed, pricing)
+        about |= {"seed": seed, **pricing.describe(), **describe_device(model)}
+        write(model, fitted, settings, about, out)
     except ValueError as error:
         raise CommandError(str(error), code=USAGE) from error
     except OSError as error:
@@ -96,8 +109,68 @@ def provisioner(
 
 
 def check_kind(kind: str) -> None:
-    if kind not in KIND_NAMES:
-        raise ValueError(f"unknown model {kind!r}: one of {', '.join(KIND_NAMES)}")
+    if kind not in LEARNED_NAMES:
+        raise ValueError(f"unknown model {kind!r}: one of {', '.join(LEARNED_NAMES)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """What a policy is trained for, and on which model; nothing for other kinds."""
+
+    prices: Any = None
+    base: Any = None
+    base_path: Path | None = None
+
+    @classmethod
+    def of(cls, kind: str, base: Path | None, prices: str) -> "Pricing":
+        """ValueError if the model it rests on is missing, or is another."""
+        from laxity_scheduler.chains.model_file import load_provisioner
+        from laxity_scheduler.chains.provisioning import Prices
+        from laxity_scheduler.chains.training import BASES, POLICIES
+
+        if kind not in POLICIES:
+            return cls()
+        if kind not in BASES:
+            return cls(Prices.parse(prices))
+        if base is None:
+            raise ValueError(f"--model {kind} needs --base, a trained {BASES[kind]}")
+        provisioner = load_provisioner(base)
+        if provisioner.kind != BASES[kind]:
+            raise ValueError(f"--base {base} is a {provisioner.kind}, not a {BASES[kind]}")
+        return cls(Prices.parse(prices), provisioner, base)
+
+    def check_pair(self, settings: Any) -> None:
+        if self.base is not None:
+            self.base.check_pair(settings.nodes, settings.limit_s, str(self.base_path))
+
+    def cost(self, difference_h: Any) -> Any:
+        """Of hours of difference, (n,)."""
+        import numpy as np
+
+        return self.prices.cost(difference_h[:, None], np.ones(1))
+
+    def describe(self) -> dict[str, Any]:
+        if self.prices is None:
+            return {}
+        return {"prices": f"{self.prices.interruption:g}:{self.prices.overlap:g}"}
+
+
+def hourly(kind: str) -> dict[str, Any]:
+    """Policies learn from a probe each hour."""
+    from laxity_scheduler.chains.training import POLICIES
+
+    return {"probes": "hourly"} if kind in POLICIES else {}
+
+
+def describe_device(kind: str) -> dict[str, Any]:
+    """Where a network was trained."""
+    from laxity_scheduler.chains.training import NETWORKS, POLICIES
+
+    if kind not in NETWORKS + POLICIES:
+        return {}
+    from laxity_scheduler.chains.torch_loop import device_name
+
+    return {"device": device_name()}
 
 
 def describe_training(log: Any, settings: Any, instants: list[float], start: str) -> dict[str, Any]:
@@ -120,24 +193,34 @@ def make_samples(
     log: Any, settings: Any, instants: list[float], about: dict[str, Any], path: Path | None
 ) -> Any:
     """From the user's file where there is one, else simulated."""
-    from laxity_scheduler.chains.samples import collect_samples, load_samples, save_samples
+    from laxity_scheduler.chains.samples import (
+        collect_samples,
+        even_probes,
+        hourly_probes,
+        load_samples,
+        save_samples,
+    )
 
     if path is not None and path.exists():
         return load_samples(path, about)
     label = f"{len(instants)} starts"
     with typer.progressbar(instants, label=label, file=sys.stderr) as counted:
-        samples = collect_samples(log, settings, counted)
+        probes = hourly_probes if "probes" in about else even_probes
+        samples = collect_samples(log, settings, counted, probes)
     if path is not None:
         save_samples(samples, about, path)
     return samples
 
 
-def fit(kind: str, samples: Any, seed: int) -> Any:
+def fit(kind: str, samples: Any, seed: int, pricing: Pricing) -> Any:
     """The model and its errors, with progress on stderr."""
-    from laxity_scheduler.chains.training import steps_of, train_model
+    from laxity_scheduler.chains.training import POLICIES, steps_of, train_model, train_policy
 
     label = f"{kind} on {len(samples):,} samples"
     with typer.progressbar(length=steps_of(kind), label=label, file=sys.stderr) as bar:
+        if kind in POLICIES:
+            base = pricing.base.model if pricing.base else None
+            return train_policy(samples, base, seed, bar.update, pricing.cost)
         return train_model(kind, samples, seed, bar.update)
 
 

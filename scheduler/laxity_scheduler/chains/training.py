@@ -1,8 +1,8 @@
 """Fit a model on samples, and measure its errors on weeks that it has not seen.
 
-A fifth of the weeks, drawn by the seed, is held out of `forest` and `boosting`. `calibrated` goes
-through all fifths: each is predicted by a fit on the others, these predictions calibrate it, and the
-model that is kept is fitted on everything.
+A fifth of the weeks, drawn by the seed, is held out. `calibrated` goes through all fifths: each is
+predicted by a fit on the others, these predictions calibrate it, and the model that is kept is
+fitted on everything.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,12 @@ from typing import Final
 import numpy as np
 
 from laxity_profiler.estimate import Floats
-from laxity_scheduler.chains.features import Windows
+from laxity_scheduler.chains.episodes import CostOf, Episodes, as_episodes
+from laxity_scheduler.chains.features import EVERY_S, Windows
+from laxity_scheduler.chains.model_kinds import Model
+from laxity_scheduler.chains.network_models import NetworkModel, PolicyModel
 from laxity_scheduler.chains.samples import FOLDS, Samples, week_folds
+from laxity_scheduler.chains.successor import HOUR_S
 from laxity_scheduler.chains.trees import Trees
 from laxity_scheduler.chains.value_models import (
     CalibratedModel,
@@ -32,42 +36,121 @@ from laxity_scheduler.frame.arrays import Ints
 SEED: Final = 42
 MEDIAN: Final = int(np.flatnonzero(LEVELS == 0.5)[0])
 Advance = Callable[[int], object]  # told of each step of `steps_of`
-Fitted = tuple[ValueModel, dict[str, float]]
+Fitted = tuple[Model, dict[str, float]]
+NETWORKS: Final = ("transformer", "mixture")
+BASES: Final = {"transformer_pg": "transformer", "mixture_pg": "mixture"}  # what a policy rests on
+POLICIES: Final = ("dqn", *BASES)
 
 
 def steps_of(kind: str) -> int:
-    """How many steps of work a training has."""
+    """How many steps of work a training has at most."""
+    if kind in NETWORKS or kind in POLICIES:
+        from laxity_scheduler.chains import torch_fitting, torch_policies
+        from laxity_scheduler.chains.torch_modules import PAPER
+
+        return {
+            "transformer": torch_fitting.TRANSFORMER.passes,
+            "mixture": torch_fitting.MIXTURE.passes + PAPER.experts,
+            "dqn": torch_policies.DQN.passes,
+        }.get(kind, torch_policies.POLICY_GRADIENT.passes)
     return (FOLDS + 1) * len(LEVELS) if kind == "calibrated" else 1
 
 
 def train_model(kind: str, samples: Samples, seed: int, advance: Advance) -> Fitted:
-    """A model and its errors. ValueError if the samples span too few weeks."""
-    folds = week_folds(samples.began_at, seed)
-    if len(np.unique(folds)) < FOLDS:
-        weeks = len(np.unique(folds))
-        raise ValueError(f"the starts span {weeks} weeks: {FOLDS} at least, to hold one out")
+    """A model that predicts, and its errors. ValueError if the samples span too few weeks."""
+    folds = check_folds(week_folds(samples.began_at, seed))
     if kind == "calibrated":
         return train_calibrated(samples, folds, seed, advance)
-    fitted = train_point(kind, samples, folds, seed)
+    training, held = (samples.rows(np.flatnonzero(rows)) for rows in (folds != 0, folds == 0))
+    if kind in NETWORKS:
+        return train_network(kind, training, held, seed, advance)
+    fitted = train_point(kind, training, held, seed)
     advance(1)
     return fitted
 
 
-def train_point(kind: str, samples: Samples, folds: Ints, seed: int) -> Fitted:
-    """`forest` or `boosting`."""
-    from laxity_scheduler.chains.tree_fitting import fit_boosting, fit_forest
+def train_policy(
+    samples: Samples,
+    base: NetworkModel | None,
+    seed: int,
+    advance: Advance,
+    cost_of: CostOf,
+) -> Fitted:
+    """A policy from hourly samples, and what it costs on held-out weeks.
 
-    fit = fit_forest if kind == "forest" else fit_boosting
-    training, held = (samples.rows(np.flatnonzero(rows)) for rows in (folds != 0, folds == 0))
-    model = PointModel(fit(training.windows.flat(), training.difference_h, seed))
+    `base` is the trained model on which a policy gradient rests; `dqn` has none. ValueError if the
+    samples span too few weeks.
+    """
+    from laxity_scheduler.chains.torch_policies import fit_dqn, fit_policy_gradient
+
+    episodes = as_episodes(samples, cost_of)
+    folds = check_folds(week_folds(episodes.began_at, seed))
+    training, held = (episodes.part(np.flatnonzero(rows)) for rows in (folds != 0, folds == 0))
+    if base is None:
+        model, passes = fit_dqn(training, held, seed, advance)
+    else:
+        model, passes = fit_policy_gradient(base.experts, training, held, seed, advance)
+    return model, {**policy_errors(model, held), "passes": float(passes)}
+
+
+def check_folds(folds: Ints) -> Ints:
+    weeks = len(np.unique(folds))
+    if weeks < FOLDS:
+        raise ValueError(f"the starts span {weeks} weeks: {FOLDS} at least, to hold one out")
+    return folds
+
+
+def policy_errors(model: PolicyModel, held: Episodes) -> dict[str, float]:
+    """Of hourly decisions on weeks held out; beside them what submitting at the end costs."""
+    submits = model.submits(held.samples.windows).reshape(len(held), -1)
+    chosen = held.difference_h[np.arange(len(held)), held.chosen_steps(submits)]
+    return {
+        "held_out": float(len(held)),
+        "interruption_h": float(np.maximum(0.0, chosen).mean()),
+        "overlap_h": float(np.maximum(0.0, -chosen).mean()),
+        "reactive_interruption_h": float(np.maximum(0.0, held.difference_h[:, -1]).mean()),
+    }
+
+
+def train_network(
+    kind: str, training: Samples, held: Samples, seed: int, advance: Advance
+) -> Fitted:
+    """`transformer` or `mixture`."""
+    from laxity_scheduler.chains.torch_fitting import Lesson, fit_mixture, fit_transformer
+
+    fit = fit_transformer if kind == "transformer" else fit_mixture
+    model, passes = fit(Lesson(training, held), seed, advance)
+    return model, {**point_errors(model, held), "passes": float(passes)}
+
+
+def train_point(kind: str, training: Samples, held: Samples, seed: int) -> Fitted:
+    """`forest`, `xgboost` or `boosting`."""
+    rows, values = training.windows.flat(), training.difference_h
+    if kind == "xgboost":
+        from laxity_scheduler.chains.xgboost_fitting import fit_xgboost
+
+        model = PointModel(fit_xgboost(rows, values, seed))
+    else:
+        from laxity_scheduler.chains.tree_fitting import fit_boosting, fit_forest
+
+        fit = fit_forest if kind == "forest" else fit_boosting
+        model = PointModel(fit(rows, values, seed))
+    return model, point_errors(model, held)
+
+
+def point_errors(model: ValueModel, held: Samples) -> dict[str, float]:
     miss_h = np.abs(model.predict_h(held.windows)[:, 0] - held.difference_h)
-    errors = {"held_out": float(len(held)), "mean_absolute_error_h": float(miss_h.mean())}
-    return model, errors
+    return {"held_out": float(len(held)), "mean_absolute_error_h": float(miss_h.mean())}
 
 
 def train_calibrated(samples: Samples, folds: Ints, seed: int, advance: Advance) -> Fitted:
-    """Cross-fitted quantiles, their calibration, and the fit on everything."""
-    windows, wait_h = samples.windows, samples.wait_h
+    """Cross-fitted quantiles, their calibration, and the fit on everything.
+
+    Each wait is drawn out by a part of the ten minutes to the next decision: decisions are no finer,
+    and the many waits of zero could not be ranked.
+    """
+    drawn = np.random.default_rng(seed).uniform(0, EVERY_S / HOUR_S, len(samples))
+    windows, wait_h = samples.windows, samples.wait_h + drawn
     held_h = np.zeros((len(samples), len(LEVELS)))
     for fold in range(FOLDS):
         training, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)

@@ -1,12 +1,13 @@
 """Models of what a submission now leads to, behind one protocol.
 
-`forest` and `boosting` are Mirage's: the hours of difference, from a day of snapshots laid flat.
+`forest`, `xgboost` and `boosting` predict hours of difference from a day of snapshots laid flat; the
+first two are Mirage's, the third is the same with scikit-learn. A forest of Mirage's release also does
+duty as its "xgboost"; here xgboost is xgboost. `network_models` holds Mirage's networks.
 `calibrated` is laxity's own: quantiles of the wait from a summary of the day, calibrated on weeks
-held out. A forest of Mirage's release also does duty as its "xgboost"; here boosting is scikit-learn's
-gradient boosting, as xgboost is no dependency.
+held out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -17,7 +18,6 @@ from laxity_scheduler.chains.features import Windows
 from laxity_scheduler.chains.trees import Trees, as_arrays, from_arrays
 from laxity_scheduler.chains.wait_distribution import LEVELS, level_weights, read_levels
 
-KINDS: Final = ("forest", "boosting", "calibrated")
 POINT: Final = "trees"
 
 
@@ -92,10 +92,3 @@ def predict_waits_h(by_level: tuple[Trees, ...], windows: Windows) -> Floats:
     log_waits = np.stack([trees.predict(rows) for trees in by_level], axis=1)
     waits_h: Floats = np.maximum(0.0, np.expm1(np.sort(log_waits, axis=1)))
     return waits_h
-
-
-READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], ValueModel]]] = {
-    "forest": PointModel.of_arrays,
-    "boosting": PointModel.of_arrays,
-    "calibrated": CalibratedModel.of_arrays,
-}

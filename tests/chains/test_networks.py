@@ -1,0 +1,203 @@
+"""Mirage's networks: NumPy decides what PyTorch learned, from samples or from episodes."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from laxity_scheduler.chains.episodes import Episodes, as_episodes
+from laxity_scheduler.chains.features import Windows
+from laxity_scheduler.chains.model_file import Provisioner, load_provisioner, save_provisioner
+from laxity_scheduler.chains.network_models import Experts, NetworkModel, PolicyModel
+from laxity_scheduler.chains.networks import scale_of
+from laxity_scheduler.chains.provisioning import Prices, decide
+from laxity_scheduler.chains.samples import Samples
+
+pytest.importorskip("torch")
+import torch
+
+from laxity_scheduler.chains import torch_fitting, torch_policies
+from laxity_scheduler.chains.torch_loop import Recipe, fresh, predict, train
+from laxity_scheduler.chains.torch_modules import (
+    EncoderNetwork,
+    MixtureNetwork,
+    Size,
+    encoder_of,
+    gate_of,
+)
+
+TINY = Size(width=8, hidden=4, layers=1, heads=2, experts=2, gate=4)
+STEPS = 13
+
+
+@cache
+def lives(starts: int = 14, seed: int = 0) -> Samples:
+    """Predecessors of twelve hours, looked at each hour. The queue's length says the wait."""
+    rng = np.random.default_rng(seed)
+    wait_h = np.repeat(rng.uniform(0, 8, starts), STEPS)
+    elapsed_h = np.tile(np.arange(STEPS, dtype=np.float64), starts)
+    rows = len(wait_h)
+    queue = rng.exponential(1, (rows, 144, 33)).astype(np.float32)
+    queue[:, :, 0] = 10 * wait_h[:, None]
+    windows = Windows(queue, np.zeros(rows), elapsed_h, 12 - elapsed_h)
+    began_at = np.repeat(np.arange(starts) * 7 * 86_400.0, STEPS)
+    return Samples(began_at, windows, wait_h + elapsed_h - 12, wait_h)
+
+
+def episodes(seed: int = 0) -> Episodes:
+    return as_episodes(lives(seed=seed), np.abs)
+
+
+def shaken(make: Any) -> Any:
+    """A network whose biases and norms are no longer zero and one."""
+    network = fresh(make, 3)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return network.eval()
+
+
+def test_a_decision_in_numpy_is_what_pytorch_would_decide() -> None:
+    windows = lives().windows.rows(np.arange(20))
+    scaling = scale_of(windows)
+    tokens = scaling.tokens(windows)
+    network = shaken(lambda: EncoderNetwork(TINY, layers=2, heads=2, values=2))
+    expected = predict(network, torch.as_tensor(tokens)).numpy()
+    assert encoder_of(network).values(tokens) == pytest.approx(expected, abs=1e-4)
+    in_hours = encoder_of(network, mean=3.0, deviation=5.0).values(tokens)
+    assert in_hours == pytest.approx(5 * expected + 3, abs=1e-3)
+    mixture = shaken(lambda: MixtureNetwork(TINY))
+    expected = predict(mixture, torch.as_tensor(tokens)).numpy()
+    experts = Experts(scaling, tuple(encoder_of(expert) for expert in mixture.experts))
+    model = NetworkModel(experts, gate_of(mixture))
+    assert model.predict_h(windows) == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_a_network_sees_is_standardised_and_a_constant_column_is_zero() -> None:
+    windows = lives().windows
+    tokens = scale_of(windows).tokens(windows)
+    assert tokens.shape == (len(lives()), 144, 31)
+    assert tokens[:, :, 0].mean() == pytest.approx(0, abs=1e-3)
+    assert tokens[:, :, 0].std() == pytest.approx(1, abs=1e-2)
+    assert (tokens[:, :, 29] == 0).all()  # no predecessor waited
+    assert np.abs(tokens).max() <= 5
+
+
+@cache
+def fitted(kind: str) -> NetworkModel:
+    lesson = torch_fitting.Lesson(lives(), lives(10, 1))
+    recipe = Recipe(passes=8, batch=16, rate=1e-2)
+    if kind == "transformer":
+        return torch_fitting.fit_transformer(lesson, 1, int, size=TINY, recipe=recipe)[0]
+    few = replace(recipe, passes=2)
+    return torch_fitting.fit_mixture(lesson, 1, int, size=TINY, expert_recipe=few, recipe=recipe)[0]
+
+
+@pytest.mark.parametrize("kind", ["transformer", "mixture"])
+def test_a_network_learns_the_hours_of_difference(kind: str) -> None:
+    others = lives(10, 2)
+    miss_h = np.abs(fitted(kind).predict_h(others.windows)[:, 0] - others.difference_h)
+    spread_h = np.abs(others.difference_h - others.difference_h.mean())
+    assert miss_h.mean() < 0.5 * spread_h.mean()
+
+
+def test_the_same_seed_trains_the_same_network() -> None:
+    lesson = torch_fitting.Lesson(lives(10), lives(10, 1))
+    recipe = Recipe(passes=1, batch=32, rate=1e-3)
+    first, again, other = (
+        torch_fitting.fit_transformer(lesson, seed, int, size=TINY, recipe=recipe)[0].arrays()
+        for seed in (1, 1, 2)
+    )
+    assert all((first[name] == again[name]).all() for name in first)
+    assert (first["expert0.head"] != other["expert0.head"]).any()
+
+
+def test_training_keeps_the_best_pass_and_ends_without_gain() -> None:
+    network = fresh(lambda: torch.nn.Linear(1, 1), 1)
+    losses, weights = iter([3.0, 1.0, 2.0, 2.0, 2.0, 0.0]), []
+
+    def held_loss() -> float:
+        weights.append(float(network.weight.detach()))
+        return next(losses)
+
+    passes = train(
+        network,
+        lambda rows: network(rows[:, None].float()).square().mean(),
+        8,
+        Recipe(passes=6, batch=4, rate=0.1, patience=3),
+        seed=1,
+        advance=int,
+        held_loss=held_loss,
+    )
+    assert (passes, len(weights)) == (2, 5)
+    assert float(network.weight.detach()) == weights[1]
+
+
+def policy(kind: str) -> PolicyModel:
+    if kind == "dqn":
+        recipe = Recipe(passes=24, batch=16, rate=1e-2, patience=24)
+        return torch_policies.fit_dqn(episodes(), episodes(1), 1, int, size=TINY, recipe=recipe)[0]
+    recipe = Recipe(passes=60, batch=8, rate=3e-2)
+    experts = fitted(kind).experts
+    return torch_policies.fit_policy_gradient(
+        experts, episodes(), episodes(1), 1, int, recipe=recipe
+    )[0]
+
+
+@pytest.mark.parametrize("kind", ["dqn", "transformer", "mixture"])
+def test_a_policy_costs_less_than_submitting_at_the_end_or_at_once(
+    kind: str, tmp_path: Path
+) -> None:
+    others = episodes(2)
+    model = policy(kind)
+    submits = decide(model, others.samples.windows, Prices()).reshape(len(others), -1)
+    cost = others.cost[np.arange(len(others)), others.chosen_steps(submits)].mean()
+    assert cost < 0.7 * min(others.cost[:, -1].mean(), others.cost[:, 0].mean())
+    path = tmp_path / "policy.npz"
+    name = "dqn" if kind == "dqn" else f"{kind}_pg"
+    save_provisioner(Provisioner(name, model, 1, 43_200.0, {}, {}), path)
+    again = load_provisioner(path).model
+    assert (decide(again, others.samples.windows, Prices()) == submits.ravel()).all()
+
+
+def test_an_episode_ends_where_everybody_submits_and_none_is_half() -> None:
+    whole = as_episodes(lives().rows(np.arange(5, 3 * STEPS)), np.abs)
+    assert (len(whole), whole.steps) == (2, STEPS)
+    submits = np.zeros((2, STEPS), dtype=np.bool_)
+    submits[1, [4, 7]] = True
+    assert whole.chosen_steps(submits).tolist() == [STEPS - 1, 4]
+    assert (whole.part(np.array([1])).cost == whole.cost[1:]).all()
+    with pytest.raises(ValueError, match="two hourly probes"):
+        as_episodes(lives().rows(np.arange(0, 40, STEPS)), np.abs)
+
+
+def test_a_higher_price_of_interruption_lets_a_policy_submit_earlier() -> None:
+    def mean_step(price: float) -> float:
+        training, held = (
+            as_episodes(lives(seed=seed), lambda h: np.where(h > 0, price * h, -h))
+            for seed in range(2)
+        )
+        recipe = Recipe(passes=30, batch=8, rate=3e-2)
+        experts = fitted("transformer").experts
+        model, _ = torch_policies.fit_policy_gradient(
+            experts, training, held, 1, int, recipe=recipe
+        )
+        submits = model.submits(held.samples.windows).reshape(len(held), -1)
+        return float(held.chosen_steps(submits).mean())
+
+    assert mean_step(9.0) < mean_step(1 / 9) - 1
+
+
+def test_plain_arrays_predict_what_xgboost_predicts() -> None:
+    xgboost = pytest.importorskip("xgboost")
+    from laxity_scheduler.chains.xgboost_fitting import fit_xgboost
+
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 6)).astype(np.float32)
+    rows[:, 2] = rng.integers(0, 3, 400)  # values that lie on splits
+    values = rows[:, 0] * 3 + rows[:, 2] + rng.normal(size=400)
+    expected = xgboost.XGBRegressor(random_state=3, n_jobs=1).fit(rows, values).predict(rows)
+    assert fit_xgboost(rows, values, 3).predict(rows) == pytest.approx(expected, abs=1e-4)
